@@ -1,0 +1,72 @@
+# Two commands do everything: `make demo` and `make test`. `make help` lists the rest.
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON = python3
+VENV = .venv
+BIN = $(VENV)/bin
+READY = $(VENV)/.installed
+SECONDS = 60
+BUS = zeromq
+MINUTES = 10
+WORKERS = 2
+SOURCES = coordinator agent api cli pipeline simulation proto tests tools bench examples hatch_build.py
+
+# Quick tests: no process, no socket, no clock.  Slow ones run real parts.
+QUICK = tests/unit tests/scenarios coordinator agent
+SIMULATED = tests/simulation
+REAL = tests/api tests/web tests/integration tests/pipeline tests/e2e
+
+.PHONY: help demo test check format lint types layers unit simulated real accuracy soak bench clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml hatch_build.py tools/front_door.py tools/make_venv.sh
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh tools/make_venv.sh
+	@touch $@
+
+demo: $(READY) ## one quota over five processes  (SECONDS=30, BUS=kafka)
+	@if [ "$(BUS)" = kafka ]; then sh tools/require_java.sh; fi
+	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS)
+
+test: check simulated real ## everything, on real parts
+
+check: format lint types layers unit ## format, lint, types, layers, unit tests: a minute
+
+format: $(READY) ## is the code formatted? (`ruff format .` mends it)
+	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check .; exit 1; }
+
+lint: $(READY)
+	@$(BIN)/ruff check --quiet .
+
+types: $(READY)
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/pyright --pythonpath $(BIN)/python > $(VENV)/pyright.txt || { cat $(VENV)/pyright.txt; exit 1; }
+
+layers: $(READY)
+	@$(BIN)/python tools/check_layers.py > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
+
+unit: $(READY) ## unit tests and doctests
+	@$(BIN)/pytest -q -n $(WORKERS) $(QUICK)
+
+simulated: $(READY) ## the scenario library over a few seeds
+	@$(BIN)/pytest -q -n $(WORKERS) $(SIMULATED)
+
+real: $(READY) ## Kafka, ZeroMQ, HTTP, processes
+	@sh tools/require_java.sh
+	@sh tools/require_postgresql.sh
+	@sh tools/require_browser.sh
+	@$(BIN)/pytest -q $(REAL)
+
+accuracy: $(READY) ## docs/accuracy.md from ten seeds of each scenario
+	@$(BIN)/python -m headgate.simulation.accuracy
+
+soak: $(READY) ## random scenarios for MINUTES=10
+	@$(BIN)/python -m headgate.simulation.soak --minutes $(MINUTES)
+
+bench: $(READY) ## the tables of docs/benchmarks.md
+	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean: ## all that make made
+	rm -rf $(VENV) .headgate .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -1,0 +1,295 @@
+"""An agent: what a process holds of the cluster, its threads behind one object.
+
+An agent has threads that a caller never waits for: one that balances
+(`headgate.agent.runtime`), one that follows the configuration
+(`headgate.agent.watch`), and those of the bus, if it needs any.
+
+**Fork.**  Threads don't survive a fork.  A forked child goes on with its own agent,
+under an id of its own, started at its first attempt: children that never ask for
+tokens cost the cluster nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import Counter
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import TYPE_CHECKING, Self
+
+from headgate.agent.enforcer import Enforcer
+from headgate.agent.errors import AgentClosed, HeadgateError
+from headgate.agent.runtime import Runtime, RuntimeOptions
+from headgate.agent.vouching import Vouching
+from headgate.agent.watch import Source, Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from headgate.agent.json_place import Json
+    from headgate.agent.limiter import Limiter
+    from headgate.agent.settings import WithoutConfiguration
+    from headgate.agent.usage import Usage
+    from headgate.coordinator import Explanation, MemberView
+
+log = logging.getLogger("headgate.agent")
+
+FIRST_CONFIGURATION_S = 3.0
+"""How long `connect` waits for the API at most; a refused connection is faster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What an agent is made with; see `connect`.
+
+    Attributes:
+        url: Of the API.
+        agent: Id, unique in the cluster.
+        token: Of the role *agent*, when the API asks for one.
+        without_configuration: What attempts meet before the first configuration.
+        snapshot_path: Where the last snapshot is kept, None for nowhere.
+        weight: Of this agent among all, > 0.
+        bus_options: Secrets and other options of the bus for this process.
+        wait_s: Longest wait of `connect` for the first configuration.
+    """
+
+    url: str
+    agent: str
+    token: str | None = None
+    without_configuration: WithoutConfiguration = "admit"
+    snapshot_path: Path | None = None
+    weight: float = 1.0
+    bus_options: Mapping[str, Json] | None = None
+    wait_s: float = FIRST_CONFIGURATION_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStatus:
+    """How an agent does.
+
+    Attributes:
+        agent: Its id.
+        incarnation: Its life.
+        revision: Of the configuration that is followed, None before the first.
+        source: Where that came from.
+        api_reachable: Whether the API answered the last question.
+        bus: Kind of the bus, None without one.
+        lag_s: How long a report takes to come back.
+        members: All agents that are heard.
+        alive: Whether its thread runs.
+    """
+
+    agent: str
+    incarnation: int
+    revision: int | None
+    source: Source
+    api_reachable: bool
+    bus: str | None
+    lag_s: float
+    members: tuple[MemberView, ...]
+    alive: bool
+
+
+class Agent:
+    """One process's member of the cluster; made by `connect`."""
+
+    def __init__(
+        self, options: Options, *, on_bus: Callable[[], None] | None = None
+    ) -> None:
+        """Start; `on_bus` is called in the agent's thread when a bus was opened."""
+        self._options = options
+        self._on_bus = on_bus
+        self._closed = False
+        self._starting = threading.Lock()
+        self._parents: list[tuple[Runtime, Watch]] = []
+        self._inherited = False
+        self._enforcer = Enforcer(
+            clock=monotonic,
+            seed=int.from_bytes(os.urandom(7)),
+            without_configuration=options.without_configuration,
+        )
+        self._start()
+
+    @property
+    def id(self) -> str:
+        """Id that this agent goes by; a fork and a doubled id change it."""
+        return self._runtime.agent
+
+    def limiter(
+        self,
+        *,
+        tenant: str | None = None,
+        namespace: str | None = None,
+        topic: str | None = None,
+        subscription: str | None = None,
+        user: str | None = None,
+        client: str | None = None,
+    ) -> Limiter:
+        """Return the limiter of a subject; make it once and keep it.
+
+        Args:
+            tenant: Name of a tenant.
+            namespace: ``tenant/name``; implies the tenant.
+            topic: ``persistent://tenant/namespace/name``; implies the namespace.
+            subscription: Name of a subscription.
+            user: Kafka's user.
+            client: Kafka's client id.
+
+        Raises:
+            InvalidSubject: A name can't be resolved, or contradicts another.
+            AgentClosed: The agent was closed.
+        """
+        self._check_open()
+        return self._enforcer.limiter(
+            tenant=tenant,
+            namespace=namespace,
+            topic=topic,
+            subscription=subscription,
+            user=user,
+            client=client,
+        )
+
+    def status(self) -> AgentStatus:
+        """Return how this agent does."""
+        self._revive()
+        runtime, watch = self._runtime, self._watch
+        snapshot, bus = runtime.snapshot, runtime.bus
+        settings = snapshot.bus if snapshot is not None else None
+        return AgentStatus(
+            agent=runtime.agent,
+            incarnation=runtime.incarnation,
+            revision=None if snapshot is None else snapshot.configuration.revision,
+            source=watch.source,
+            api_reachable=watch.api_reachable,
+            bus=None if settings is None else settings.kind,
+            lag_s=0.0 if bus is None else bus.lag(),
+            members=tuple(runtime.members()),
+            alive=runtime.alive,
+        )
+
+    def explain(self, group: str, dimension: str) -> Explanation:
+        """Return every input and the formula of this agent's share.
+
+        Raises:
+            HeadgateError: This process does not use such a limit.
+        """
+        self._revive()
+        snapshot = self._runtime.snapshot
+        groups = snapshot.configuration.groups if snapshot is not None else ()
+        for known in groups:
+            if known.name == group:
+                try:
+                    return self._runtime.explain(known.id, dimension)
+                except KeyError:
+                    break
+        raise HeadgateError(
+            f"group {group!r} has no limit of {dimension!r} that this process uses: "
+            "ask for one after a limiter of an attached subject was made"
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """Return all counters and sizes by name."""
+        self._revive()
+        runtime, watch = self._runtime, self._watch
+        named = Counter[str]()
+        named.update({f"agent_{k}": n for k, n in runtime.counters.copy().items()})
+        named.update({f"watch_{k}": n for k, n in watch.counters.copy().items()})
+        bus = runtime.bus
+        if bus is not None:
+            named.update({f"bus_{k}": n for k, n in dict(bus.counters).items()})
+        return {
+            **self._enforcer.metrics(),
+            **named,
+            "api_reachable": float(watch.api_reachable),
+            "bus_open": float(bus is not None),
+            "bus_lag_s": 0.0 if bus is None else bus.lag(),
+        }
+
+    def usage(self) -> list[Usage]:
+        """Return what each limit in force here has counted and holds."""
+        self._revive()
+        return self._enforcer.usage(monotonic())
+
+    def close(self) -> None:
+        """Leave the cluster; may be called twice, also by the end of the process.
+
+        Limiters that are still held go on at their last rate until its deadline,
+        and then at what an agent that is cut off may spend.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        if not self._inherited:  # else threads and locks are the parent's
+            self._watch.close()
+            self._runtime.close()
+
+    def prepare_after_fork(self) -> None:
+        """Prepare a forked child for its first attempt; called in the child."""
+        # Kept, not closed: sockets and threads belong to the parent process.
+        self._parents.append((self._runtime, self._watch))
+        self._inherited = True
+        self._starting = threading.Lock()
+        own = f"{self._options.agent}-{os.getpid()}"
+        self._options = replace(self._options, agent=own, wait_s=0.0)
+        self._enforcer.start_anew(self._revive)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        """Start the threads, and wait a little for the first configuration."""
+        options = self._options
+        runtime = Runtime(
+            self._enforcer,
+            RuntimeOptions(
+                agent=options.agent,
+                weight=options.weight,
+                bus_options=options.bus_options,
+            ),
+            on_bus=self._on_bus,
+        )
+        watch = Watch(
+            options.url,
+            runtime.follow,
+            path=options.snapshot_path,
+            headers=_headers(options),
+            vouching=Vouching(runtime.identity, runtime.vouch),
+            restore=runtime.vouch,
+        )
+        self._runtime, self._watch = runtime, watch
+        inherited = self._parents[-1][0].snapshot if self._parents else None
+        if inherited is not None:
+            runtime.follow(inherited)
+        runtime.start()
+        watch.start()
+        if watch.decided.wait(options.wait_s) and watch.source != "none":
+            runtime.following.wait(options.wait_s)
+
+    def _check_open(self) -> None:
+        """Refuse work after the end."""
+        if self._closed:
+            raise AgentClosed("the agent was closed; connect() makes a new one")
+
+    def _revive(self) -> None:
+        """Start the own agent of a forked child, at its first use."""
+        if not self._inherited:
+            return
+        with self._starting:
+            if self._inherited and not self._closed:
+                self._start()
+                self._inherited = False
+                log.info("forked: this process is agent %s", self._options.agent)
+
+
+def _headers(options: Options) -> dict[str, str]:
+    """Return what each request to the API carries."""
+    headers = {"Headgate-Agent": options.agent, "Accept": "application/json"}
+    if options.token:
+        headers["Authorization"] = f"Bearer {options.token}"
+    return headers

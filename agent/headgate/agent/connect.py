@@ -1,0 +1,155 @@
+"""The front door: `connect` makes an agent, a process's member of the cluster.
+
+At the start the configuration comes from the API, else from the last snapshot on
+disk.  When there is neither, attempts meet the policy ``without_configuration``
+until the API answers: *admit* (a quota service that is down should not take its
+users down) or *refuse*.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from headgate.agent import snapshot_file
+from headgate.agent.agent import FIRST_CONFIGURATION_S, Agent, Options
+from headgate.agent.settings import check_settings, check_url, checked_path
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from headgate.agent.json_place import Json
+    from headgate.agent.settings import WithoutConfiguration
+
+
+def connect(
+    url: str,
+    *,
+    agent: str | None = None,
+    token: str | None = None,
+    without_configuration: WithoutConfiguration = "admit",
+    snapshot_path: str | os.PathLike[str] | None = None,
+    keep_snapshot: bool = True,
+    weight: float = 1.0,
+    bus_options: Mapping[str, Json] | None = None,
+    wait_s: float = FIRST_CONFIGURATION_S,
+) -> Agent:
+    """Join the cluster whose API is at `url`; never fails because it is away.
+
+    Args:
+        url: Such as ``http://127.0.0.1:8080``.
+        agent: Id of this process, unique in the cluster; host and process id by
+            default.  An id that stays the same over restarts lets the others
+            recognise the agent.
+        token: Bearer token of the role *agent*, when the API asks for one.
+        without_configuration: ``admit`` or ``refuse`` all until the first
+            configuration comes, when API and disk have none.
+        snapshot_path: File of the last snapshot; in the user's cache by default.
+        keep_snapshot: Whether it is kept at all.
+        weight: Of this agent among all: its part when all want more.
+        bus_options: Added to the options of the bus that the API names: a
+            password of Kafka, a key of ZeroMQ.
+        wait_s: Longest wait for the first configuration; the agent is returned
+            without one after that, and goes over to it when it comes.
+
+    Raises:
+        InvalidSetting: An argument can't be; says which, and what was expected.
+    """
+    check_url(url)
+    agent = _own_id() if agent is None else agent
+    check_settings(
+        agent=agent,
+        token=token,
+        without_configuration=without_configuration,
+        weight=weight,
+        bus_options=bus_options,
+        wait_s=wait_s,
+    )
+    path = checked_path(snapshot_path or snapshot_file.default_path(url))
+    joined = Agent(
+        Options(
+            url=url,
+            agent=agent,
+            token=token,
+            without_configuration=without_configuration,
+            snapshot_path=path if keep_snapshot else None,
+            weight=weight,
+            bus_options=bus_options,
+            wait_s=wait_s,
+        ),
+        on_bus=_last_at_exit,
+    )
+    _agents.add(joined)
+    return joined
+
+
+@asynccontextmanager
+async def connect_async(
+    url: str,
+    *,
+    agent: str | None = None,
+    token: str | None = None,
+    without_configuration: WithoutConfiguration = "admit",
+    snapshot_path: str | os.PathLike[str] | None = None,
+    keep_snapshot: bool = True,
+    weight: float = 1.0,
+    bus_options: Mapping[str, Json] | None = None,
+    wait_s: float = FIRST_CONFIGURATION_S,
+) -> AsyncGenerator[Agent]:
+    """Join as `connect` does, without blocking the event loop; leave at the end."""
+    joined = await asyncio.to_thread(
+        connect,
+        url,
+        agent=agent,
+        token=token,
+        without_configuration=without_configuration,
+        snapshot_path=snapshot_path,
+        keep_snapshot=keep_snapshot,
+        weight=weight,
+        bus_options=bus_options,
+        wait_s=wait_s,
+    )
+    try:
+        yield joined
+    finally:
+        await asyncio.to_thread(joined.close)
+
+
+def _own_id() -> str:
+    """Return an id that no other process has: host, process and chance."""
+    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
+
+
+_agents: WeakSet[Agent] = WeakSet()
+"""Those of this process that may have to be closed at its end, or after a fork."""
+
+
+def _close_all() -> None:
+    """Leave the cluster at the end of the process."""
+    for agent in list(_agents):
+        agent.close()
+
+
+def _last_at_exit() -> None:
+    """Have `_close_all` run before what a bus registered for the end.
+
+    The farewell needs the bus, and what was registered last runs first.
+    """
+    atexit.unregister(_close_all)
+    atexit.register(_close_all)
+
+
+def _after_fork() -> None:
+    """Let each agent of a forked child begin anew."""
+    for agent in list(_agents):
+        agent.prepare_after_fork()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

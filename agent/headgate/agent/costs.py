@@ -1,0 +1,66 @@
+"""What a cost may be, and the one error for what it may not.
+
+The request path only compares: a cost in (0, `MOST_COST`] that is a number goes
+through, and all else comes here, also what no comparison could be made with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.agent.errors import InvalidCost, InvalidDimension
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST_COST = float(1 << 53)
+"""Units of one attempt, at most: above it a double can't count single units, and a
+sum of a few hundred such costs would be no number any more."""
+
+LONGEST_SHOWN = 60
+"""Characters of a wrong cost in a message."""
+
+NOT_A_NUMBER = (TypeError, ValueError, ArithmeticError)
+"""What adding or comparing raises with text, None, a decimal, 10**400, an array."""
+
+
+def is_cost(cost: float) -> bool:
+    """Whether `cost` is a number from 0 to `MOST_COST`; a whole or a float one."""
+    try:
+        # Decimals compare with floats but don't add up; bool(...) of an array fails.
+        return bool(0.0 <= cost + 0.0 <= MOST_COST)
+    except NOT_A_NUMBER:
+        return False
+
+
+def checked_costs(costs: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the costs by dimension as they are.
+
+    Raises:
+        InvalidDimension: A dimension is not an identifier.
+        InvalidCost: A cost is not a finite number from 0 to `MOST_COST`.
+    """
+    for dimension, cost in costs.items():
+        if not dimension.isidentifier():
+            raise InvalidDimension(f"expected an identifier, got {dimension[:80]!r}")
+        if not is_cost(cost):
+            raise InvalidCost(f"{dimension}: {expected_cost(cost)}")
+    return costs
+
+
+def explained(error: Exception, costs: Mapping[str, float]) -> Exception:
+    """Return what an attempt failed of: a cost that is no number, else `error`."""
+    try:
+        checked_costs(costs)
+    except (InvalidCost, InvalidDimension) as found:
+        return found
+    return error
+
+
+def expected_cost(cost: object) -> str:
+    """Return what is wrong with a cost, as a phrase."""
+    try:
+        got = repr(cost)[:LONGEST_SHOWN]
+    except ValueError:  # an int of more digits than Python shows
+        got = "a larger number"
+    return f"expected a finite cost >= 0, at most 2**53, got {got}"

@@ -1,0 +1,166 @@
+"""An httpx transport that comes back when it is told to, until its deadline.
+
+KIP-599's client: a throttled request is retried after the time that the server
+gave, until the request's own timeout; a caller that would rather know at once opts
+out, for the client or for one request::
+
+    client = httpx.Client(transport=RetryThrottled(httpx.HTTPTransport()))
+    client.get(url, extensions={"retry_throttled": False})
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+THROTTLED = 429
+DEADLINE_S = 30.0
+"""How long a request is retried by default, KIP-599's request.timeout.ms."""
+
+DEFAULT_DELAY_S = 1.0
+"""Delay when the server names none."""
+
+LEAST_DELAY_S = 0.001
+"""A server that says 0 is not asked in a busy loop."""
+
+
+class RetryThrottled(httpx.BaseTransport):
+    """Retries what was throttled; everything else passes untouched.
+
+    Attributes:
+        retried: Requests sent again.
+    """
+
+    def __init__(
+        self,
+        transport: httpx.BaseTransport,
+        *,
+        deadline_s: float = DEADLINE_S,
+        retry: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Wrap a transport.
+
+        Args:
+            transport: Sends the requests.
+            deadline_s: Longest time from the first attempt to the last.
+            retry: Retry unless a request opts out; False unless it opts in.
+            clock: Seconds, monotonic.
+            sleep: Waits seconds.
+        """
+        self.retried = 0
+        self._transport = transport
+        self._deadline_s = deadline_s
+        self._retry = retry
+        self._clock = clock
+        self._sleep = sleep
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, again while it is throttled and there is time."""
+        end_s = self._clock() + self._deadline_s
+        while True:
+            response = self._transport.handle_request(request)
+            if not _to_retry(request, response, retry=self._retry):
+                return response
+            response.read()
+            delay_s = throttle_delay_s(response)
+            if self._clock() + delay_s > end_s:
+                return response
+            response.close()
+            self._sleep(delay_s)
+            self.retried += 1
+
+    def close(self) -> None:
+        """Close the transport."""
+        self._transport.close()
+
+
+class AsyncRetryThrottled(httpx.AsyncBaseTransport):
+    """`RetryThrottled` for an `httpx.AsyncClient`.
+
+    Attributes:
+        retried: Requests sent again.
+    """
+
+    def __init__(
+        self,
+        transport: httpx.AsyncBaseTransport,
+        *,
+        deadline_s: float = DEADLINE_S,
+        retry: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Wrap a transport; the arguments are those of `RetryThrottled`."""
+        self.retried = 0
+        self._transport = transport
+        self._deadline_s = deadline_s
+        self._retry = retry
+        self._clock = clock
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, again while it is throttled and there is time."""
+        end_s = self._clock() + self._deadline_s
+        while True:
+            response = await self._transport.handle_async_request(request)
+            if not _to_retry(request, response, retry=self._retry):
+                return response
+            await response.aread()
+            delay_s = throttle_delay_s(response)
+            if self._clock() + delay_s > end_s:
+                return response
+            await response.aclose()
+            await asyncio.sleep(delay_s)
+            self.retried += 1
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._transport.aclose()
+
+
+def throttle_delay_s(response: httpx.Response) -> float:
+    """Return how long a throttled response, already read, says to wait.
+
+    The exact ``throttle_time_ms`` of the body goes before Retry-After, which
+    knows whole seconds only.
+    """
+    try:
+        body: object = json.loads(response.content)
+    except ValueError:
+        body = None
+    if isinstance(body, dict):
+        milliseconds: object = body.get("throttle_time_ms")  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]  # JSON of a stranger
+        if isinstance(milliseconds, int) and milliseconds >= 0:
+            return max(milliseconds / 1e3, LEAST_DELAY_S)
+    return max(_retry_after_s(response.headers.get("retry-after")), LEAST_DELAY_S)
+
+
+def _retry_after_s(value: str | None) -> float:
+    if value is None:
+        return DEFAULT_DELAY_S
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        at = parsedate_to_datetime(value)
+    except ValueError:
+        return DEFAULT_DELAY_S
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    return (at - datetime.now(UTC)).total_seconds()
+
+
+def _to_retry(request: httpx.Request, response: httpx.Response, *, retry: bool) -> bool:
+    if response.status_code != THROTTLED:
+        return False
+    if not isinstance(request.stream, httpx.ByteStream):
+        return False  # a body that was streamed is gone
+    return bool(request.extensions.get("retry_throttled", retry))

@@ -1,0 +1,64 @@
+"""Which limits have a metric series of their own: the busiest, the rest is one.
+
+A process may use thousands of groups; a series for each of seven figures would
+cost its monitoring more than the limiter costs the process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.agent.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MOST_SERIES = 200
+"""Limits with labels of their own; with seven figures each, 1,400 series."""
+
+REST = "(other)"
+"""Label of what the others add up to."""
+
+GAUGES = {
+    "rate": "Units per second that the local bucket refills at.",
+    "share": "Units per second allocated to this process.",
+    "tokens": "Units held in the local bucket; below zero a debt.",
+}
+
+COUNTERS = {
+    "admitted": "Units admitted.",
+    "refused": "Units refused.",
+    "shadow_refused": "Units admitted only because the group is in shadow.",
+    "throttle_s": "Seconds of delay that refused and muted callers were told.",
+}
+
+Labels = tuple[str, str, str]
+"""Group, dimension, scope."""
+
+
+def series_of(usages: Iterable[Usage], *, most: int) -> dict[Labels, Usage]:
+    """Return the busiest limits by labels, and the sum of the others.
+
+    Busy is what has admitted and refused most since the start, so that a limit
+    does not come and go with every scrape; counters of the rest may fall when one
+    of them becomes busy, which Prometheus takes for a restart.
+
+    Args:
+        usages: All limits of a process.
+        most: How many have labels of their own.
+    """
+    busiest = sorted(usages, key=lambda u: u.admitted + u.refused, reverse=True)
+    series = {(u.group, u.dimension, str(u.scope)): u for u in busiest[:most]}
+    for usage in busiest[most:]:
+        labels = (REST, usage.dimension, str(usage.scope))
+        before = series.get(labels)
+        series[labels] = usage if before is None else _sum(before, usage)
+    return series
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    figures = {
+        field: getattr(one, field) + getattr(other, field)
+        for field in (*GAUGES, *COUNTERS)
+    }
+    return Usage(group=REST, dimension=one.dimension, scope=one.scope, **figures)

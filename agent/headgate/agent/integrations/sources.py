@@ -1,0 +1,75 @@
+"""What an integration needs of an agent, and the limiters that it holds ready."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headgate.agent.limiter import Limiter
+    from headgate.agent.usage import Usage
+
+MOST_LIMITERS = 10_000
+"""Limiters held ready by one integration: about 1 kB each.  One that is let go is made
+again when its subject comes back; its buckets are kept while they hold a debt."""
+
+
+class LimiterSource(Protocol):
+    """An agent, or an enforcer."""
+
+    def limiter(
+        self,
+        *,
+        tenant: str | None = None,
+        namespace: str | None = None,
+        topic: str | None = None,
+        subscription: str | None = None,
+        user: str | None = None,
+        client: str | None = None,
+    ) -> Limiter:
+        """Return the limiter of a subject."""
+        ...
+
+
+class UsageSource(Protocol):
+    """What can tell the counters of every limit."""
+
+    def usage(self) -> list[Usage]:
+        """Return the counters now."""
+        ...
+
+
+class LimiterCache:
+    """The limiters of the subjects that came last; thread-safe."""
+
+    def __init__(self, source: LimiterSource, *, most: int = MOST_LIMITERS) -> None:
+        """Hold nothing yet.
+
+        Args:
+            source: Where limiters come from.
+            most: How many are held.
+        """
+        self._source = source
+        self._most = most
+        self._lock = threading.Lock()
+        self._held: dict[tuple[tuple[str, str | None], ...], Limiter] = {}
+
+    def __len__(self) -> int:
+        """Return how many are held."""
+        return len(self._held)
+
+    def get(self, subject: Mapping[str, str | None]) -> Limiter:
+        """Return the limiter of a subject, such as ``{"tenant": "acme"}``."""
+        key = tuple(subject.items())
+        # No lock and no bookkeeping where it matters: the oldest made goes first,
+        # not the one that was used longest ago.
+        limiter = self._held.get(key)
+        if limiter is None:
+            limiter = self._source.limiter(**subject)
+            with self._lock:
+                while len(self._held) >= self._most:
+                    del self._held[next(iter(self._held))]
+                self._held[key] = limiter
+        return limiter

@@ -1,0 +1,39 @@
+"""KIP-599's two formulas: the burst of a quota, and the throttle time of an answer."""
+
+from __future__ import annotations
+
+SAMPLES = 11
+"""Kafka's `quota.window.num`: samples that it keeps, the running one included."""
+
+WINDOW_S = 1.0
+"""Kafka's `quota.window.size.seconds`."""
+
+
+def burst_units(
+    rate: float, *, samples: int = SAMPLES, window_s: float = WINDOW_S
+) -> float:
+    """Return B = Q * S * W, the burst that a rate quota of Kafka allows.
+
+    Args:
+        rate: Q, units/s.
+        samples: S.
+        window_s: W, seconds.
+    """
+    return rate * samples * window_s
+
+
+def throttle_time_ms(
+    request_delay_s: float, controller_delay_s: float, *, waited_s: float = 0.0
+) -> int:
+    """Return the throttle time that a broker tells its client.
+
+    A broker that forwards to the controller is told the controller's delay; the
+    time that the client has waited already counts.
+
+    Args:
+        request_delay_s: Of the broker's own request quota.
+        controller_delay_s: Of the controller's mutation quota.
+        waited_s: Since the controller said so.
+    """
+    longest_s = max(request_delay_s, controller_delay_s - waited_s, 0.0)
+    return round(longest_s * 1e3)

@@ -1,0 +1,355 @@
+"""An observer: hears every report and says nothing, for the API, pages, metrics.
+
+It keeps the same ledgers as the agents, by the same coordinator, so what people see
+is what the agents compute.  It has no part in any group.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import deque
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from headgate.agent.runtime import Runtime, RuntimeOptions
+from headgate.coordinator import Counted, Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headgate.agent.json_place import Json
+    from headgate.agent.snapshot import Snapshot
+    from headgate.coordinator import (
+        AgentRow,
+        Configuration,
+        Explanation,
+        Group,
+        Limit,
+        MemberView,
+        Restored,
+        SetCeilings,
+    )
+    from headgate.coordinator.views import MemberState
+
+LEAST_WINDOW_S = 0.9
+"""Rates are measured over at least this: shorter ones show single requests."""
+
+WINDOW_S = 2.5
+"""And over at most about this: long enough to even out where a prediction was taken
+back, short enough to show a change while it matters."""
+
+MOST_LIMITS = 2_000
+"""Limits looked at in one `look`, which takes 0.3 ms each; where more than that are
+in use they take turns.  What nobody uses costs nothing."""
+
+FORGET_S = 60.0
+"""An agent's counters are remembered for this long after its row was last seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentUse:
+    """One agent's part of one limit.
+
+    Attributes:
+        agent: Its id.
+        demand_per_s: Attempted units/s, refused ones included.
+        share_per_s: Allocated units/s.
+        ceiling_per_s: Units/s that its local bucket refills at.
+        admitted_per_s: Admitted units/s, from its counters.
+        refused_per_s: Refused units/s, from its counters.
+        held_units: Tokens in its local bucket; below zero it is a debt.
+        subjects: Limiters (topics, producers) that use the limit there.
+        age_s: Seconds since the row was true.
+        state: As in `headgate.coordinator.views.MemberView`.
+    """
+
+    agent: str
+    demand_per_s: float
+    share_per_s: float
+    ceiling_per_s: float
+    admitted_per_s: float
+    refused_per_s: float
+    held_units: float
+    subjects: int
+    age_s: float
+    state: MemberState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitUse:
+    """One limit of cluster scope that agents use.
+
+    Attributes:
+        group: As configured.
+        limit: As configured.
+        level: E, tokens left as believed; below zero a debt.
+        available_per_s: Q', units/s shared out now.
+        theta_per_s: Water level of the max-min; infinite when all demand fits.
+        error_units: How far the cluster is believed to be over (+) or under (−)
+            what a single bucket would have admitted.
+        agents: One row per agent, by id.
+    """
+
+    group: Group
+    limit: Limit
+    level: float
+    available_per_s: float
+    theta_per_s: float
+    error_units: float
+    agents: tuple[AgentUse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """Everything that was seen at one moment.
+
+    Attributes:
+        revision: Of the configuration that the observer goes by; None before the
+            first.
+        limits: Those that agents use, by dimension and group.
+        members: All agents that are known, by id.
+        lag_s: Of the bus, as far as a listener can tell.
+        bus_open: Whether the bus could be opened.
+        counters: Of reports, drops and notices, by name.
+    """
+
+    revision: int | None
+    limits: tuple[LimitUse, ...]
+    members: tuple[MemberView, ...]
+    lag_s: float
+    bus_open: bool
+    counters: Mapping[str, int]
+
+
+class Observer:
+    """A member that only listens; a context that closes it.
+
+    Args:
+        source: Returns the newest snapshot, None when there is none yet; asked at
+            each `look`.
+        bus_options: Added to the options of the bus that the snapshot names.
+    """
+
+    def __init__(
+        self,
+        source: Callable[[], Snapshot | None],
+        *,
+        bus_options: Mapping[str, Json] | None = None,
+    ) -> None:
+        self._source = source
+        name = f"observer-{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
+        options = RuntimeOptions(agent=name, observing=True, bus_options=bus_options)
+        self._runtime = Runtime(_NoHands(), options)
+        self._given: Snapshot | None = None
+        self._meters: dict[tuple[int, str, str], _Meter] = {}
+        self._known: dict[tuple[str, int], tuple[Group, Limit]] = {}
+        self._known_of: Configuration | None = None
+        self._seen: dict[tuple[str, int], LimitUse] = {}
+        self._turn = 0
+        self._looking = threading.Lock()
+        self._runtime.start()
+        self._follow()
+
+    def look(self) -> Sight:
+        """Return what is seen now; call it about once a second, from any thread."""
+        with self._looking:
+            self._follow()
+            now = monotonic()
+            runtime = self._runtime
+            snapshot, bus = runtime.snapshot, runtime.bus
+            configuration = snapshot.configuration if snapshot is not None else None
+            limits = self._limits(configuration, now) if configuration else []
+            self._forget(now)
+            return Sight(
+                revision=configuration.revision if configuration else None,
+                limits=tuple(limits),
+                members=tuple(runtime.members()),
+                lag_s=0.0 if bus is None else bus.lag(),
+                bus_open=bus is not None,
+                counters={
+                    **runtime.counters,
+                    **({} if bus is None else bus.counters),
+                },
+            )
+
+    def restore(self, levels: Restored) -> None:
+        """Take levels that were stored before the observer began."""
+        self._runtime.vouch(levels)
+
+    def explain(self, group_id: int, dimension: str) -> Explanation:
+        """Return every input of one ledger as the observer sees it.
+
+        Raises:
+            KeyError: There is no such limit of cluster scope.
+        """
+        return self._runtime.explain(group_id, dimension)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._runtime.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _follow(self) -> None:
+        """Go over to the newest configuration, if it is another one."""
+        snapshot = self._source()
+        if snapshot is not None and snapshot is not self._given:
+            self._given = snapshot
+            self._runtime.follow(snapshot)
+
+    def _limits(self, configuration: Configuration, now: float) -> list[LimitUse]:
+        """Return the limits that agents use, some as they were some looks ago."""
+        used = self._used(configuration)
+        turn = used
+        if len(used) > MOST_LIMITS:
+            first = self._turn % len(used)
+            self._turn = first + MOST_LIMITS
+            turn = (used + used)[first : first + MOST_LIMITS]
+        looked = {key: self._look_at(key, now) for key in turn}
+        seen = {key: looked.get(key) or self._seen.get(key) for key in used}
+        self._seen = {key: use for key, use in seen.items() if use is not None}
+        return list(self._seen.values())
+
+    def _used(self, configuration: Configuration) -> list[tuple[str, int]]:
+        """Return what is in use of what is configured."""
+        if configuration is not self._known_of:
+            self._known_of = configuration
+            self._known = {
+                (limit.dimension, group.id): (group, limit)
+                for group in configuration.groups
+                for limit in group.limits
+                if limit.scope == "cluster"
+            }
+        return [key for key in self._runtime.used() if key in self._known]
+
+    def _look_at(self, key: tuple[str, int], now: float) -> LimitUse | None:
+        """Return one limit's use; None when nobody uses it any more."""
+        group, limit = self._known[key]
+        try:
+            seen = self._runtime.explain(group.id, limit.dimension)
+        except KeyError:
+            return None  # the runtime has not followed so far yet
+        if not seen.agents:
+            return None
+        return LimitUse(
+            group=group,
+            limit=limit,
+            level=seen.level,
+            available_per_s=seen.available,
+            theta_per_s=seen.theta,
+            error_units=seen.error,
+            agents=tuple(self._use(group.id, seen, row, now) for row in seen.agents),
+        )
+
+    def _use(
+        self, group_id: int, seen: Explanation, row: AgentRow, now: float
+    ) -> AgentUse:
+        """Return one agent's part, with rates from its counters."""
+        key = (group_id, seen.dimension, row.agent)
+        meter = self._meters.setdefault(key, _Meter())
+        meter.read(row, now)
+        return AgentUse(
+            agent=row.agent,
+            demand_per_s=row.demand,
+            share_per_s=row.share,
+            ceiling_per_s=row.ceiling,
+            admitted_per_s=meter.admitted_per_s,
+            refused_per_s=meter.refused_per_s,
+            held_units=row.held,
+            subjects=row.subjects,
+            age_s=row.age_s,
+            state=row.state,
+        )
+
+    def _forget(self, now: float) -> None:
+        """Drop the meters of agents that are gone."""
+        for key, meter in list(self._meters.items()):
+            if now - meter.read_s > FORGET_S:
+                del self._meters[key]
+
+
+class _Meter:
+    """Turns the cumulative counters of one row into rates.
+
+    A row that was not sent again is *as extrapolated*: admitted goes on as
+    predicted, and refused is what is left of the demand.
+    """
+
+    __slots__ = (
+        "_admitted",
+        "_measured",
+        "_refused",
+        "_refused_s",
+        "admitted_per_s",
+        "read_s",
+        "refused_per_s",
+    )
+
+    def __init__(self) -> None:
+        self.admitted_per_s = self.refused_per_s = 0.0
+        self.read_s = 0.0
+        self._admitted: deque[tuple[float, float]] = deque()
+        self._refused, self._refused_s = 0.0, -np.inf
+        self._measured = -1.0  # below zero: not yet
+
+    def read(self, row: AgentRow, now: float) -> None:
+        """Take the counters of a row that was looked at `now`."""
+        self.read_s = now
+        readings = self._admitted
+        readings.append((now, row.admitted + row.predicted))
+        while len(readings) > 2 and now - readings[1][0] >= WINDOW_S:
+            readings.popleft()
+        elapsed_s = now - readings[0][0]
+        if elapsed_s >= LEAST_WINDOW_S:
+            # A new incarnation counts from 0 again: no rate below zero.
+            grown = max(readings[-1][1] - readings[0][1], 0.0)
+            self.admitted_per_s = grown / elapsed_s
+        self._read_refused(row, now - row.age_s)
+
+    def _read_refused(self, row: AgentRow, told_s: float) -> None:
+        """Take the refused units of a row that was true at `told_s`."""
+        elapsed_s = told_s - self._refused_s
+        fresh = row.age_s <= WINDOW_S
+        if elapsed_s >= LEAST_WINDOW_S:
+            grown = row.refused - self._refused
+            self._measured = grown / elapsed_s if elapsed_s < FORGET_S else -1.0
+            self._refused, self._refused_s = row.refused, told_s
+        if fresh and self._measured >= 0.0:
+            self.refused_per_s = min(self._measured, row.demand)
+        elif len(self._admitted) > 1:
+            self.refused_per_s = max(row.demand - self.admitted_per_s, 0.0)
+
+
+class _NoHands:
+    """Enforces nothing: what a `Runtime` moves when it only observes."""
+
+    def __init__(self) -> None:
+        none = np.zeros(0)
+        numbers = np.zeros(0, np.int64)
+        self._counted = Counted(
+            keys=Keys((), numbers, numbers),
+            refused=none,
+            admitted=none,
+            held=none,
+            cost=none,
+            subjects=numbers,
+        )
+
+    def configure(self, configuration: Configuration, now: float) -> None:
+        """Follow nothing."""
+
+    def counts(self, now: float) -> Counted:
+        """Return no counters."""
+        return self._counted
+
+    def apply(self, ceilings: SetCeilings, now: float) -> None:
+        """Set nothing."""

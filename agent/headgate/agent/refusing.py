@@ -1,0 +1,135 @@
+"""What becomes of an attempt that some limit does not admit.
+
+Each limit that refuses has a mode, its group's or the one that the caller chose:
+
+``reject``, ``wait``  refuse; the caller comes back, or waits in the fair queue
+``suppress``          refuses by chance (`headgate.agent.suppression`)
+``delay``             admits and charges; the caller is to be muted for the delay
+``shadow``            admits without charging; only counts
+
+One limit that refuses is enough to refuse; only when all of them are lenient is
+the attempt admitted after all.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from headgate.agent.chain import NO_LIMITS
+from headgate.agent.decision import Decision, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headgate.agent.bucket import Bucket
+    from headgate.agent.chain import Chain, Link
+
+RECONSIDERED_S = 1.0
+"""Delay of a refusal by a bucket that does not refill at present although its limit
+is not 0: shares are dealt anew with each report, once a second by default."""
+
+
+def settle_refusal(
+    chains: Mapping[str, Chain],
+    now: float,
+    costs: Mapping[str, float],
+    stopped: Bucket,
+) -> Decision:
+    """Let the groups that refuse count the attempt; the longest delay wins.
+
+    A group counts it in all dimensions, for the coordinator knows how its limits
+    block one another; what stands in another group's way is no demand there, and
+    its share is free (docs/decisions/0031-who-counts-a-refusal.md).
+
+    Args:
+        chains: By dimension.
+        now: Seconds on the limiter's clock.
+        costs: Units by dimension, checked; nothing of them is charged now.
+        stopped: The bucket that refused first, and counted it.
+    """
+    worst: Link | None = None
+    worst_s = -1.0
+    lenient: dict[int, float] = {}
+    admitting: list[tuple[Link, float]] = []
+    groups: set[int] = set()
+    for dimension, cost in costs.items():
+        for link in chains.get(dimension, NO_LIMITS).links:
+            bucket = link.bucket
+            if now < bucket.look_s and bucket.spent <= bucket.free:
+                admitting.append((link, cost))  # the same test as on the way in
+                continue
+            delay_s = _delay_s(bucket, now, cost, stopped)
+            if delay_s <= 0.0:
+                admitting.append((link, cost))
+                continue
+            groups.add(link.group_id)
+            never = cost > link.hopeless_above
+            delay_s = inf if never else delay_s
+            mode = link.mode
+            # Debt that can never be paid is no matter for a delay.
+            if mode == "shadow" or (mode == "delay" and not never):
+                lenient[id(bucket)] = -1.0 if mode == "shadow" else delay_s
+            elif delay_s > worst_s:
+                worst, worst_s = link, delay_s
+    if worst is not None:
+        for link, cost in admitting:
+            if link.group_id in groups:
+                link.bucket.count_refused(cost)
+        return _refuse(worst, worst_s)
+    return _admit(chains, now, costs, lenient)
+
+
+def _refuse(worst: Link, delay_s: float) -> Refusal:
+    never = delay_s == inf
+    if not never:
+        worst.local.throttle_s += delay_s
+    return Refusal(delay_s, never, worst.limit)
+
+
+def _delay_s(bucket: Bucket, now: float, cost: float, stopped: Bucket) -> float:
+    """Return a bucket's delay, 0 when it admits; who refuses has counted it."""
+    if bucket is stopped:
+        delay_s = bucket.retry_after_at(now, cost)
+        return RECONSIDERED_S if delay_s == inf else delay_s
+    # Trying and giving back is faster than asking, and counts a refusal.
+    delay_s = bucket.try_acquire_at(now, cost)
+    if delay_s == 0.0:
+        bucket.give_back(cost)
+    return RECONSIDERED_S if delay_s == inf else delay_s
+
+
+def _admit(
+    chains: Mapping[str, Chain],
+    now: float,
+    costs: Mapping[str, float],
+    lenient: Mapping[int, float],
+) -> Decision:
+    """Charge all but those in shadow; the longest of the others' delays mutes.
+
+    Args:
+        chains: By dimension.
+        now: Seconds on the limiter's clock.
+        costs: Units by dimension.
+        lenient: By id of a bucket that would refuse: its delay, -1 in shadow.
+    """
+    muted: Link | None = None
+    shadow: Link | None = None
+    muted_s = 0.0
+    for dimension, cost in costs.items():
+        for link in chains.get(dimension, NO_LIMITS).links:
+            delay_s = lenient.get(id(link.bucket))
+            if delay_s is None:
+                link.bucket.charge_at(now, cost)
+            elif delay_s < 0.0:
+                link.local.shadow_refused += cost
+                shadow = link
+            else:
+                link.bucket.uncount_refused(cost)
+                link.bucket.charge_at(now, cost)
+                link.local.throttle_s += delay_s
+                if muted is None or delay_s > muted_s:
+                    muted, muted_s = link, delay_s
+    if muted is not None:
+        return Decision(muted_s, limit=muted.limit)
+    return Decision(limit=shadow.limit if shadow else None, shadow=shadow is not None)

@@ -1,0 +1,395 @@
+"""The thread of an agent: bus → coordinator → buckets, and back.
+
+One turn of the loop takes what the bus brings, a new configuration if there is one,
+and the counters when it is time; it steps the coordinator with each and performs
+the effects in their order.  Nothing here may end the thread: what fails in one turn
+is counted, said once in the log, and the next turn goes on.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.agent.bus import BusSettings, open_bus
+from headgate.agent.codec import decode, encode
+from headgate.agent.errors import BusUnavailable, MalformedReport
+from headgate.agent.journal import Journal
+from headgate.coordinator import (
+    Configured,
+    Coordinator,
+    Heard,
+    Noticed,
+    Publish,
+    Renamed,
+    SetCeilings,
+    Settings,
+    Stopping,
+    WakeAt,
+)
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Mapping
+
+    from headgate.agent.bus import Bus
+    from headgate.agent.json_place import Json
+    from headgate.agent.snapshot import Snapshot
+    from headgate.coordinator import (
+        Configuration,
+        Counted,
+        Effect,
+        Event,
+        Explanation,
+        LedgerView,
+        MemberView,
+        Restored,
+        Vouched,
+    )
+
+MAX_POLL_S = 0.1
+"""Longest wait on the bus: a new configuration and `close` are seen after it."""
+
+FAILED_TURN_PAUSE_S = 0.1
+"""After a turn that failed, so that a lasting fault does not take a core."""
+
+REOPEN_BUS_S = 10.0
+"""Pause before a bus that could not be opened is tried again."""
+
+MAX_VOUCHED = 10_000
+"""Words of the API that wait for the next turn; older ones give way."""
+
+CLOSE_S = 5.0
+"""For the leave report to go out and the thread to end; it is a daemon."""
+
+
+class Hands(Protocol):
+    """What enforces in this process: an `Enforcer`, or nothing for an observer."""
+
+    def configure(self, configuration: Configuration, now: float) -> None:
+        """Follow a new configuration."""
+        ...
+
+    def counts(self, now: float) -> Counted:
+        """Return what was counted so far."""
+        ...
+
+    def apply(self, ceilings: SetCeilings, now: float) -> None:
+        """Let buckets refill at these rates."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeOptions:
+    """What a runtime is made with.
+
+    Attributes:
+        agent: Id of the agent.
+        observing: Only listen.
+        weight: Of the agent among all.
+        bus_options: Added to the options of the bus that the snapshot names:
+            secrets, which a snapshot should not carry.
+    """
+
+    agent: str
+    observing: bool = False
+    weight: float = 1.0
+    bus_options: Mapping[str, Json] | None = None
+
+
+class Runtime:
+    """An agent's thread, and what other threads may ask it.
+
+    Attributes:
+        following: Set once the first configuration is in force.
+    """
+
+    def __init__(
+        self,
+        hands: Hands,
+        options: RuntimeOptions,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        on_bus: Callable[[], None] | None = None,
+    ) -> None:
+        """Make a runtime; `start` starts it.
+
+        Args:
+            hands: What enforces.
+            options: See there.
+            clock: Seconds, monotonic; that of `hands`.
+            on_bus: Called when a bus was opened, in the runtime's thread.
+        """
+        self._on_bus = on_bus
+        self._hands = hands
+        self._options = options
+        self._clock = clock
+        self._agent = options.agent
+        self._incarnation = time.time_ns() // 1_000
+        self._lock = threading.Lock()  # around each use of the coordinator
+        self._coordinator: Coordinator | None = None
+        self._settings: Settings | None = None
+        self._bus: Bus | None = None
+        self._bus_settings: BusSettings | None = None
+        self._reopen_at: float | None = None
+        self._arrived: Snapshot | None = None
+        self._vouched: deque[Vouched | Restored] = deque(maxlen=MAX_VOUCHED)
+        self._followed: Snapshot | None = None
+        self._wake_at = clock()
+        self._stopping = threading.Event()
+        self.following = threading.Event()
+        self._journal = Journal()
+        self._thread = threading.Thread(
+            target=self._run, name="headgate-agent", daemon=True
+        )
+
+    @property
+    def counters(self) -> Counter[str]:
+        """How often what happened, by name."""
+        return self._journal.counters
+
+    @property
+    def agent(self) -> str:
+        """Id that this agent goes by now."""
+        return self._agent
+
+    @property
+    def incarnation(self) -> int:
+        """This life of the agent: microseconds since the epoch at its start."""
+        return self._incarnation
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The configuration that is followed, None before the first."""
+        return self._followed
+
+    @property
+    def bus(self) -> Bus | None:
+        """The bus that is open; only its `lag` and `counters` may be asked."""
+        return self._bus
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Go over to a configuration, at the next turn; from any thread."""
+        self._arrived = snapshot
+
+    def vouch(self, word: Vouched | Restored) -> None:
+        """Take the API's word on agents and levels, at the next turn; any thread."""
+        self._vouched.append(word)
+
+    def identity(self) -> tuple[str, int]:
+        """Return id and incarnation that this agent goes by now."""
+        return self._agent, self._incarnation
+
+    def close(self) -> None:
+        """Say farewell on the bus and stop; may be called twice."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_S)
+
+    def explain(self, group_id: int, dimension: str) -> Explanation:
+        """Return every input of this agent's share; from any thread.
+
+        Raises:
+            KeyError: No such limit is tracked here.
+        """
+        with self._lock:
+            if self._coordinator is None:
+                raise KeyError(group_id)
+            return self._coordinator.explain(group_id, dimension, self._clock())
+
+    def table(self, group_id: int, dimension: str) -> LedgerView:
+        """Return one ledger with a row for each agent; from any thread.
+
+        Raises:
+            KeyError: No such limit is tracked here.
+        """
+        with self._lock:
+            if self._coordinator is None:
+                raise KeyError(group_id)
+            return self._coordinator.table(group_id, dimension, self._clock())
+
+    def used(self) -> list[tuple[str, int]]:
+        """Return (dimension, group id) of what others use; from any thread."""
+        with self._lock:
+            return [] if self._coordinator is None else self._coordinator.used()
+
+    def members(self) -> list[MemberView]:
+        """Return all agents that are known, this one included; from any thread."""
+        with self._lock:
+            if self._coordinator is None:
+                return []
+            return self._coordinator.members(self._clock())
+
+    def _run(self) -> None:
+        """Take turns until stopped, then leave."""
+        while not self._stopping.is_set():
+            self._guarded(self._turn)
+        self._guarded(self._leave)
+        self._guarded(self._close_bus)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Run one step; what it raises is counted and said, never passed on."""
+        try:
+            step()
+        except Exception as error:
+            self._journal.fault("failed_turns", error)
+            self._wake_at = self._clock() + FAILED_TURN_PAUSE_S
+            self._stopping.wait(FAILED_TURN_PAUSE_S)
+
+    def _turn(self) -> None:
+        """Hear, follow, count; at most `MAX_POLL_S` of it is waiting."""
+        wait_s = min(max(self._wake_at - self._clock(), 0.0), MAX_POLL_S)
+        if self._bus is None:
+            self._stopping.wait(max(wait_s, 0.001))
+        else:
+            self._hear(self._bus, wait_s)
+        if self._arrived is not self._followed:
+            self._follow()
+        while self._vouched and self._coordinator is not None:
+            self._step(self._vouched.popleft())
+        if self._reopen_at is not None and self._clock() >= self._reopen_at:
+            self._open_bus()
+        if self._coordinator is not None and self._clock() >= self._wake_at:
+            now = self._clock()
+            self._wake_at = now + MAX_POLL_S
+            self._step(self._hands.counts(now))
+
+    def _hear(self, bus: Bus, wait_s: float) -> None:
+        """Step the coordinator with each report that came."""
+        for message in bus.receive(wait_s):
+            try:
+                report = decode(message.payload)
+            except MalformedReport as error:
+                self._journal.note("malformed_report", f"dropped: {error}")
+                continue
+            self.counters["reports_heard"] += 1
+            self._step(Heard(report, message.received_wall_s))
+
+    def _follow(self) -> None:
+        """Go over to the newest configuration: bus, coordinator, buckets."""
+        snapshot = self._arrived
+        if snapshot is None:
+            return
+        wanted = self._wanted_bus(snapshot)
+        if wanted != self._bus_settings:
+            self._close_bus()
+            self._bus_settings = wanted
+            self._open_bus()
+        now = self._clock()
+        self._hands.configure(snapshot.configuration, now)
+        self._coordinate(snapshot, now)
+        self._step(Configured(snapshot.configuration))
+        self._followed = snapshot
+        self._wake_at = now
+        self.following.set()
+
+    def _coordinate(self, snapshot: Snapshot, now: float) -> None:
+        """Make a coordinator, anew when what it is built on has changed."""
+        usual = Settings()
+        settings = Settings(
+            cluster=snapshot.configuration.cluster,
+            weight=self._options.weight,
+            interval_s=snapshot.report_interval_s,
+            tick_s=min(usual.tick_s, snapshot.report_interval_s),
+            presumed_dead_s=max(
+                usual.presumed_dead_s,
+                usual.lease_max_intervals * snapshot.report_interval_s,
+            ),
+        )
+        if settings == self._settings:
+            return
+        if self._coordinator is not None:
+            self._leave()
+            self._incarnation = max(self._incarnation + 1, time.time_ns() // 1_000)
+        with self._lock:
+            self._settings = settings
+            self._coordinator = Coordinator(
+                settings,
+                agent=self._agent,
+                incarnation=self._incarnation,
+                seed=random.getrandbits(63),
+                now=now,
+                wall_s=time.time(),
+                observing=self._options.observing,
+            )
+
+    def _step(self, event: Event) -> None:
+        """Step the coordinator and do what it says, in that order."""
+        coordinator = self._coordinator
+        if coordinator is None:
+            return
+        with self._lock:
+            effects = coordinator.step(self._clock(), event, wall_s=time.time())
+        for effect in effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        """Do one thing that the coordinator wants done."""
+        match effect:
+            case Publish():
+                if self._bus is not None:
+                    self._bus.publish(encode(effect.report))
+                    self.counters["reports_published"] += 1
+            case SetCeilings():
+                self._hands.apply(effect, self._clock())
+            case WakeAt():
+                self._wake_at = effect.at_s
+            case Renamed():
+                self._journal.note(
+                    "renamed",
+                    f"another process goes by the id {self._agent}; this one is "
+                    f"{effect.agent} from now on",
+                )
+                self._agent = effect.agent
+            case Noticed(kind="cut_off") if self._options.observing:
+                pass  # who only listens sends nothing that it could hear
+            case Noticed():
+                self._journal.note(effect.kind, effect.detail, about=effect.agent)
+
+    def _wanted_bus(self, snapshot: Snapshot) -> BusSettings | None:
+        """Return the bus of a snapshot, with the options of this process."""
+        if snapshot.bus is None or not self._options.bus_options:
+            return snapshot.bus
+        options = {**snapshot.bus.options, **self._options.bus_options}
+        return replace(snapshot.bus, options=options)
+
+    def _open_bus(self) -> None:
+        """Open the bus that is wanted; without it the agent is cut off, and goes on."""
+        self._reopen_at = None
+        if self._bus_settings is None:
+            return
+        try:
+            self._bus = open_bus(self._bus_settings)
+            if self._on_bus is not None:
+                self._on_bus()
+        except BusUnavailable as error:
+            self._reopen_at = self._clock() + REOPEN_BUS_S
+            sentence = f"no bus, this agent goes by itself: {error}"
+            self._journal.note("bus_unavailable", sentence)
+
+    def _close_bus(self) -> None:
+        """Close the bus, if one is open."""
+        bus, self._bus = self._bus, None
+        if bus is not None:
+            bus.close()
+
+    def _leave(self) -> None:
+        """Tell the others that this share is free."""
+        if self._coordinator is None:
+            return
+        if not self._options.observing:
+            self._step(self._hands.counts(self._clock()))
+        self._step(Stopping())

@@ -1,0 +1,113 @@
+"""What `connect` is given, checked at the call.
+
+A wrong setting that is found later, in a thread, would leave a process that limits
+nothing and says so in a log only.  An API that is away is no wrong setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+from threading import TIMEOUT_MAX
+from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
+
+import httpx
+
+from headgate.agent.codec import MAX_WEIGHT
+from headgate.agent.errors import InvalidSetting
+from headgate.agent.names import is_unicode, is_visible_ascii
+
+if TYPE_CHECKING:
+    import os
+
+WithoutConfiguration = Literal["admit", "refuse"]
+"""What attempts meet before the first configuration."""
+
+LONGEST_AGENT = 200
+"""Characters of an id: reports carry 256, and a fork adds its process id."""
+
+LONGEST_TOKEN = 4_096
+"""Characters; servers refuse longer headers."""
+
+LONGEST_SHOWN = 60
+"""Characters of a wrong value in a message."""
+
+
+def check_url(url: object) -> None:
+    """Refuse what is not the address of an API, whether it answers or not."""
+    expected = "an address such as http://127.0.0.1:8080"
+    if not isinstance(url, str) or not is_unicode(url):
+        raise _wrong("url", expected, url)
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise _wrong("url", f"{expected} ({error})", url) from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise _wrong("url", expected, url)
+    if parsed.query or parsed.fragment:
+        raise _wrong("url", f"{expected}, without a query", url)
+
+
+def check_settings(
+    *,
+    agent: object,
+    token: object,
+    without_configuration: object,
+    weight: object,
+    bus_options: object,
+    wait_s: object,
+) -> None:
+    """Refuse what an agent can't be made with; arguments as of `connect`.
+
+    Raises:
+        InvalidSetting: Says which, and what was expected.
+    """
+    if not _is_header(agent, LONGEST_AGENT):
+        raise _wrong("agent", f"1 to {LONGEST_AGENT} visible ASCII characters", agent)
+    if token and not _is_header(token, LONGEST_TOKEN):
+        # Not shown: messages end up in logs.
+        raise InvalidSetting(
+            f"token: expected 1 to {LONGEST_TOKEN} visible ASCII characters"
+        )
+    policies = get_args(WithoutConfiguration)
+    if without_configuration not in policies:
+        raise _wrong(
+            "without_configuration", f"one of {policies}", without_configuration
+        )
+    if not _is_number(weight) or not 0.0 < weight <= MAX_WEIGHT:
+        raise _wrong("weight", f"a number > 0, at most {MAX_WEIGHT:g}", weight)
+    if not _is_number(wait_s) or not 0.0 <= wait_s <= TIMEOUT_MAX:
+        raise _wrong("wait_s", "a finite number of seconds >= 0", wait_s)
+    if bus_options is not None and not isinstance(bus_options, Mapping):
+        raise InvalidSetting("bus_options: expected options by name")
+
+
+def checked_path(path: str | os.PathLike[str]) -> Path:
+    """Return where the snapshot is kept; raises InvalidSetting if it is no path."""
+    try:
+        checked = Path(path)
+    except TypeError:
+        raise _wrong("snapshot_path", "a path", path) from None
+    if "\0" in str(checked) or not is_unicode(str(checked)):
+        raise _wrong("snapshot_path", "a path", path)
+    return checked
+
+
+def _is_header(value: object, longest: int) -> bool:
+    return (
+        isinstance(value, str) and 0 < len(value) <= longest and is_visible_ascii(value)
+    )
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return isfinite(value)
+    except OverflowError:  # 10**400
+        return False
+
+
+def _wrong(name: str, expected: str, got: object) -> InvalidSetting:
+    return InvalidSetting(f"{name}: expected {expected}, got {got!r:.{LONGEST_SHOWN}}")

@@ -1,0 +1,267 @@
+"""The configuration as JSON: what the API answers and what agents keep on disk.
+
+One revision of everything: groups, attachments, and how to reach the bus.  Field
+names are those of `headgate.coordinator.configuration`; an infinite number is
+written ``"unlimited"``; the default of a subject's kind has null as its name.
+Fields that this version doesn't know are ignored, wrong values are refused with
+the path of the first one, and then nothing of the snapshot is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import get_args
+
+from headgate.agent.bus import BusKind, BusSettings
+from headgate.agent.errors import BusUnavailable, MalformedSnapshot
+from headgate.agent.json_place import Json, Place
+from headgate.coordinator.configuration import (
+    SUBJECT_KINDS,
+    UNLIMITED,
+    Attachment,
+    Configuration,
+    Group,
+    InvalidConfiguration,
+    Isolation,
+    Limit,
+    Mode,
+    Refusal,
+    Scope,
+)
+
+DEFAULT_REPORT_INTERVAL_S = 1.0
+"""T of the design: one heartbeat a second."""
+
+MAX_REPORT_INTERVAL_S = 3_600.0
+"""An hour; a longer interval is a mistake of units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that an agent needs to know, of one revision.
+
+    Attributes:
+        configuration: Groups and attachments.
+        bus: How to reach the other agents; None when there is no bus, and each
+            agent then goes by itself.
+        report_interval_s: T, seconds between two heartbeats.
+    """
+
+    configuration: Configuration
+    bus: BusSettings | None = None
+    report_interval_s: float = field(default=DEFAULT_REPORT_INTERVAL_S)
+
+
+def snapshot_to_json(snapshot: Snapshot) -> dict[str, Json]:
+    """Return `snapshot` as a JSON document; the inverse of `snapshot_from_json`."""
+    document = configuration_to_json(snapshot.configuration)
+    document["bus"] = None if snapshot.bus is None else _bus_to_json(snapshot.bus)
+    document["report"] = {"interval_s": snapshot.report_interval_s}
+    return document
+
+
+def snapshot_from_json(document: object) -> Snapshot:
+    """Return what `document`, a parsed JSON value, stands for.
+
+    Raises:
+        MalformedSnapshot: Something in it is wrong; says where and what was
+            expected.
+    """
+    top = Place.top(document)
+    configuration = configuration_from_json(document)
+    bus, interval_s = top.optional("bus"), DEFAULT_REPORT_INTERVAL_S
+    report = top.optional("report")
+    interval = report and report.optional("interval_s")
+    if interval:
+        interval_s = interval.number()
+        if not 0 < interval_s <= MAX_REPORT_INTERVAL_S:
+            raise interval.wrong(f"a number in (0, {MAX_REPORT_INTERVAL_S:g}]")
+    return Snapshot(
+        configuration=configuration,
+        bus=bus and _bus_from_json(bus),
+        report_interval_s=interval_s,
+    )
+
+
+def configuration_to_json(configuration: Configuration) -> dict[str, Json]:
+    """Return `configuration` as the upper part of a snapshot."""
+    return {
+        "revision": configuration.revision,
+        "cluster": configuration.cluster,
+        "groups": [_group_to_json(group) for group in configuration.groups],
+        "attachments": [
+            {"subject": dict(attachment.subject), "group": attachment.group}
+            for attachment in configuration.attachments
+        ],
+    }
+
+
+def configuration_from_json(document: object) -> Configuration:
+    """Return the groups and attachments of a snapshot.
+
+    Raises:
+        MalformedSnapshot: As `snapshot_from_json`.
+    """
+    top = Place.top(document)
+    groups = [(place, _group(place)) for place in top.items("groups")]
+    known: dict[int, Group] = {}
+    for place, group in groups:
+        if group.id in known:
+            raise place["id"].wrong("an id that no other group has")
+        known[group.id] = group
+    _check_tree(groups, known)
+    attachments = [(place, _attachment(place)) for place in top.items("attachments")]
+    seen: set[tuple[tuple[str, str | None], ...]] = set()
+    for place, attachment in attachments:
+        if attachment.group not in known:
+            raise place["group"].wrong("the id of a group")
+        if attachment.subject in seen:
+            raise place["subject"].wrong("a subject that is attached once")
+        seen.add(attachment.subject)
+    return Configuration(
+        revision=top["revision"].integer(least=0),
+        cluster=top["cluster"].text(),
+        groups=tuple(group for _, group in groups),
+        attachments=tuple(attachment for _, attachment in attachments),
+    )
+
+
+def _group_to_json(group: Group) -> Json:
+    """Return one group."""
+    return {
+        "id": group.id,
+        "name": group.name,
+        "limits": [_limit_to_json(limit) for limit in group.limits],
+        "parent": group.parent,
+        "weight": group.weight,
+        "mode": group.mode,
+        "may_owe": group.may_owe,
+        "isolation": group.isolation,
+        "refusal": group.refusal,
+        "soft_threshold": group.soft_threshold,
+    }
+
+
+def _limit_to_json(limit: Limit) -> Json:
+    """Return one limit."""
+    return {
+        "dimension": limit.dimension,
+        "rate": _quantity(limit.rate),
+        "burst": _quantity(limit.burst),
+        "period_s": limit.period_s,
+        "scope": limit.scope,
+        "minimum": _quantity(limit.minimum),
+        "maximum": _quantity(limit.maximum),
+    }
+
+
+def _quantity(value: float) -> Json:
+    """Return a number that JSON can hold."""
+    return value if isfinite(value) else "unlimited"
+
+
+def _group(place: Place) -> Group:
+    """Return the group that stands at `place`."""
+    parent, soft = place.optional("parent"), place.optional("soft_threshold")
+    limits = tuple(_limit(limit) for limit in place.items("limits"))
+    soft_threshold = soft and soft.number()
+    if soft and not 0 < soft.number() <= 1:
+        raise soft.wrong("a number in (0, 1]")
+    try:
+        return Group(
+            id=place["id"].integer(least=1),
+            name=place["name"].text(),
+            limits=limits,
+            parent=parent and parent.integer(least=1),
+            weight=place.number("weight", 1.0),
+            mode=place.choice("mode", get_args(Mode), "balanced"),
+            may_owe=place.flag("may_owe", default=True),
+            isolation=place.choice("isolation", get_args(Isolation), "fair"),
+            refusal=place.choice("refusal", get_args(Refusal), "reject"),
+            soft_threshold=soft_threshold,
+        )
+    except InvalidConfiguration as error:
+        raise MalformedSnapshot(f"{place.path}.{error}") from None
+
+
+def _limit(place: Place) -> Limit:
+    """Return the limit that stands at `place`."""
+    try:
+        return Limit(
+            dimension=place["dimension"].text(),
+            rate=place["rate"].quantity(),
+            burst=place["burst"].quantity(),
+            period_s=place.number("period_s", 1.0),
+            scope=place.choice("scope", get_args(Scope), "cluster"),
+            minimum=place.quantity_or("minimum", 0.0),
+            maximum=place.quantity_or("maximum", UNLIMITED),
+        )
+    except InvalidConfiguration as error:
+        raise MalformedSnapshot(f"{place.path}.{error}") from None
+
+
+def _check_tree(groups: list[tuple[Place, Group]], known: dict[int, Group]) -> None:
+    """Refuse parents that don't exist, and circles."""
+    for place, group in groups:
+        ancestor, steps = group.parent, 0
+        while ancestor is not None:
+            steps += 1
+            if ancestor not in known or steps > len(known):
+                raise place["parent"].wrong("the id of a group that is no descendant")
+            ancestor = known[ancestor].parent
+
+
+def _attachment(place: Place) -> Attachment:
+    """Return the attachment that stands at `place`; kinds come in their order."""
+    subject = place["subject"]
+    names: dict[str, str | None] = {}
+    for kind, name in subject.fields():
+        if kind not in SUBJECT_KINDS:
+            raise name.wrong(f"a kind of {', '.join(SUBJECT_KINDS)}")
+        names[kind] = None if name.value is None else name.text()
+    if not names:
+        raise subject.wrong("at least one kind and name")
+    ordered = tuple((kind, names[kind]) for kind in SUBJECT_KINDS if kind in names)
+    return Attachment(ordered, place["group"].integer(least=1))
+
+
+def _bus_to_json(bus: BusSettings) -> Json:
+    """Return the settings that belong to the kind of bus."""
+    document: dict[str, Json] = {"kind": bus.kind, "max_age_s": bus.max_age_s}
+    if bus.kind == "zeromq":
+        document["publish"] = _one_or_many(bus.publish)
+        document["subscribe"] = _one_or_many(bus.subscribe)
+    else:
+        document["topic"] = bus.topic
+    if bus.kind == "kafka":
+        document["bootstrap"] = bus.bootstrap
+    document["options"] = dict(bus.options)
+    return document
+
+
+def _one_or_many(addresses: tuple[str, ...]) -> Json:
+    """Return one address as it is, and several as a list."""
+    return addresses[0] if len(addresses) == 1 else list(addresses)
+
+
+def _bus_from_json(place: Place) -> BusSettings:
+    """Return the settings of the bus that stand at `place`."""
+    options = place.optional("options")
+    try:
+        return BusSettings(
+            kind=place.choice("kind", get_args(BusKind), None),
+            publish=place.texts("publish"),
+            subscribe=place.texts("subscribe"),
+            bootstrap=place.text_or("bootstrap", ""),
+            topic=place.text_or("topic", "headgate-usage"),
+            options=_options(options) if options else {},
+            max_age_s=place.number("max_age_s", 10.0),
+        )
+    except BusUnavailable as error:
+        raise MalformedSnapshot(f"{place.path}: {error}") from None
+
+
+def _options(place: Place) -> dict[str, Json]:
+    """Return the options of a bus; they are what JSON can hold, whatever it is."""
+    return {name: value.value for name, value in place.fields()}

@@ -1,0 +1,100 @@
+"""The last snapshot on disk, so that an agent can start while the API is away."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.agent.errors import MalformedSnapshot
+from headgate.agent.snapshot import Snapshot, snapshot_from_json, snapshot_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_SNAPSHOT_BYTES = 256 << 20
+"""A hundred thousand groups with ten limits each take 150 MB; what is larger is no
+snapshot, and is not read."""
+
+
+def default_path(url: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """Return where the snapshot of the API at `url` is kept: the user's cache."""
+    if sys.platform == "win32":
+        root = Path(environment.get("LOCALAPPDATA") or Path.home())
+    elif sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    else:
+        root = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = hashlib.sha256(url.encode()).hexdigest()[:16]
+    return root / "headgate" / f"snapshot-{name}.json"
+
+
+def store(path: Path, snapshot: Snapshot) -> None:
+    """Replace the file by this snapshot, in one step.
+
+    Readable by its owner only: the options of a bus may hold a password.
+
+    Raises:
+        OSError: The folder can't be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(snapshot_to_json(snapshot), file, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Path) -> Snapshot | None:
+    """Return the snapshot that was kept, None when there is none.
+
+    Raises:
+        MalformedSnapshot: The file is no snapshot; says why.
+        OSError: The file can't be read.
+    """
+    try:
+        if path.stat().st_size > MAX_SNAPSHOT_BYTES:
+            raise MalformedSnapshot(f"{path}: larger than {MAX_SNAPSHOT_BYTES} bytes")
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return parsed(text, str(path))
+
+
+def parsed(text: bytes, origin: str) -> Snapshot:
+    """Return the snapshot that `text` holds.
+
+    Args:
+        text: JSON in UTF-8.
+        origin: File or address, for the error.
+
+    Raises:
+        MalformedSnapshot: As `load`.
+    """
+    return snapshot_of(document_of(text, origin), origin)
+
+
+def document_of(text: bytes, origin: str) -> object:
+    """Return what JSON in `text` stands for; arguments and errors as `parsed`."""
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedSnapshot(f"{origin}: not JSON: {error}") from None
+    return document
+
+
+def snapshot_of(document: object, origin: str) -> Snapshot:
+    """Return the snapshot that a parsed document is; errors as `parsed`."""
+    try:
+        return snapshot_from_json(document)
+    except MalformedSnapshot as error:
+        raise MalformedSnapshot(f"{origin}: {error}") from None

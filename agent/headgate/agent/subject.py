@@ -1,0 +1,211 @@
+"""Who asks: a subject, and which groups' limits apply to it.
+
+Four families of attachments, each of which contributes at most one group, the
+most specific (docs/decisions/0030-which-groups-apply.md)::
+
+    cluster       the cluster's own group
+    resources     topic > namespace > tenant > defaults, in that order   (PIP-82)
+    subscription  (topic, subscription) > subscription > default
+    entities      Kafka's eight kinds, in Kafka's order                  (KIP-599)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.agent.errors import InvalidSubject
+from headgate.agent.names import is_unicode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Key = tuple[tuple[str, str | None], ...]
+"""A subject as attachments write it: pairs of (kind, name), None for a default."""
+
+LONGEST_NAME = 4_096
+"""Characters; a longer name is a mistake, and would stay in the registry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Who asks; every field that another implies is filled in.
+
+    Attributes:
+        tenant: Such as ``acme``.
+        namespace: Such as ``acme/orders``.
+        topic: Such as ``acme/orders/new``, without ``persistent://``.
+        subscription: Such as ``billing``.
+        user: Kafka's user.
+        client: Kafka's client id.
+    """
+
+    tenant: str | None = None
+    namespace: str | None = None
+    topic: str | None = None
+    subscription: str | None = None
+    user: str | None = None
+    client: str | None = None
+
+    def __str__(self) -> str:
+        """Return a phrase for messages."""
+        names = (
+            f"{kind} {name}"
+            for kind in ("topic", "subscription", "user", "client")
+            if (name := getattr(self, kind)) is not None
+        )
+        widest = self.namespace or self.tenant
+        place = [f"namespace {widest}" if self.namespace else f"tenant {widest}"]
+        return ", ".join([*(place if widest and not self.topic else []), *names]) or (
+            "anyone"
+        )
+
+
+def resolve_subject(
+    *,
+    tenant: str | None = None,
+    namespace: str | None = None,
+    topic: str | None = None,
+    subscription: str | None = None,
+    user: str | None = None,
+    client: str | None = None,
+) -> Subject:
+    """Fill in what the given names imply, and check that they agree.
+
+    Args:
+        tenant: Name of a tenant.
+        namespace: ``tenant/name``, or ``name`` beside a `tenant`.
+        topic: ``persistent://tenant/namespace/name`` or without the scheme, or
+            ``name`` beside a `namespace`.
+        subscription: Name of a subscription.
+        user: Kafka's user.
+        client: Kafka's client id.
+
+    Raises:
+        InvalidSubject: A name is empty, too long, or contradicts another.
+    """
+    given = (tenant, namespace, topic, subscription, user, client)
+    for name in given:
+        if name is not None:
+            _check_name(name)
+    if tenant is not None and "/" in tenant:
+        raise InvalidSubject(
+            f"tenant: expected a name without '/', got {tenant[:40]!r}"
+        )
+    if namespace is not None and "/" not in namespace and tenant is not None:
+        namespace = f"{tenant}/{namespace}"
+    if topic is not None:
+        topic = _plain_topic(topic, namespace)
+        implied = "/".join(topic.split("/", 2)[:2])
+        namespace = _agree("namespace", namespace, implied)
+    if namespace is not None:
+        parts = namespace.split("/")
+        if len(parts) != 2 or not all(parts):
+            raise InvalidSubject(
+                f"namespace: expected 'tenant/name', got {namespace[:80]!r}"
+            )
+        tenant = _agree("tenant", tenant, parts[0])
+    return Subject(
+        tenant=tenant,
+        namespace=namespace,
+        topic=topic,
+        subscription=subscription,
+        user=user,
+        client=client,
+    )
+
+
+def applying_groups(
+    subject: Subject, attachments: Mapping[Key, int], cluster: str
+) -> list[tuple[str, int]]:
+    """Return (level, group id) of each family that has one, the widest first.
+
+    Args:
+        subject: Who asks.
+        attachments: Group id by subject, as attachments write it.
+        cluster: Name of the cluster.
+    """
+    families = (
+        _cluster_keys(cluster),
+        _resource_keys(subject),
+        _subscription_keys(subject),
+        _entity_keys(subject),
+    )
+    found: list[tuple[str, int]] = []
+    for keys in families:
+        for key in keys:
+            group = attachments.get(key)
+            if group is not None:
+                found.append(("+".join(kind for kind, _ in key), group))
+                break
+    return found
+
+
+def _cluster_keys(cluster: str) -> Iterator[Key]:
+    yield (("cluster", cluster),)
+    yield (("cluster", None),)
+
+
+def _resource_keys(subject: Subject) -> Iterator[Key]:
+    names = (
+        ("topic", subject.topic),
+        ("namespace", subject.namespace),
+        ("tenant", subject.tenant),
+    )
+    present = [(kind, name) for kind, name in names if name is not None]
+    for kind, name in present:
+        yield ((kind, name),)
+    # Any name that the operator wrote down goes before any default.
+    for kind, _ in present:
+        yield ((kind, None),)
+
+
+def _subscription_keys(subject: Subject) -> Iterator[Key]:
+    if subject.subscription is None:
+        return
+    if subject.topic is not None:
+        yield (("topic", subject.topic), ("subscription", subject.subscription))
+    yield (("subscription", subject.subscription),)
+    yield (("subscription", None),)
+
+
+def _entity_keys(subject: Subject) -> Iterator[Key]:
+    """Yield Kafka's eight kinds of entity in Kafka's order."""
+    user, client = subject.user, subject.client
+    for name in (user, None) if user is not None else ():
+        if client is not None:
+            yield (("user", name), ("client", client))
+            yield (("user", name), ("client", None))
+        yield (("user", name),)
+    if client is not None:
+        yield (("client", client),)
+        yield (("client", None),)
+
+
+def _check_name(name: object) -> None:
+    """Refuse what no attachment can be written with."""
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+        raise InvalidSubject(
+            f"expected a name of 1 to {LONGEST_NAME} characters, got {name!r:.40}"
+        )
+    if not is_unicode(name):
+        raise InvalidSubject(f"expected a name in Unicode, got {name[:40]!r}")
+
+
+def _plain_topic(topic: str, namespace: str | None) -> str:
+    plain = topic.partition("://")[2] if "://" in topic else topic
+    if "/" not in plain and namespace is not None:
+        plain = f"{namespace}/{plain}"
+    parts = plain.split("/", 2)
+    if len(parts) != 3 or not all(parts):
+        raise InvalidSubject(
+            "topic: expected 'tenant/namespace/name' or "
+            f"'persistent://tenant/namespace/name', got {topic[:80]!r}"
+        )
+    return plain
+
+
+def _agree(kind: str, given: str | None, implied: str) -> str:
+    if given is not None and given != implied:
+        raise InvalidSubject(f"{kind}: {given[:80]!r} contradicts {implied[:80]!r}")
+    return implied

@@ -1,0 +1,80 @@
+"""Which limiters are alive, and how many of them use each group.
+
+Not thread-safe, but for the callbacks of collected limiters, which only note.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary, ref
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headgate.agent.limiter import Limiter
+    from headgate.agent.subject import Subject
+    from headgate.coordinator.configuration import Refusal
+
+LimiterKey = tuple["Subject", "Refusal | None"]
+
+
+class Users:
+    """The limiters of one process.
+
+    Attributes:
+        of_group: Number of living limiters by group id.
+    """
+
+    def __init__(self) -> None:
+        """Know nobody."""
+        self.of_group: Counter[int] = Counter()
+        self._limiters: WeakValueDictionary[LimiterKey, Limiter] = WeakValueDictionary()
+        self._groups: dict[int, tuple[ref[Limiter], tuple[int, ...]]] = {}
+        self._gone: deque[int] = deque()
+
+    def __len__(self) -> int:
+        """Return how many limiters are alive."""
+        return len(self._limiters)
+
+    def find(self, key: LimiterKey) -> Limiter | None:
+        """Return the limiter of a subject and mode, if somebody holds it."""
+        return self._limiters.get(key)
+
+    def all(self) -> list[Limiter]:
+        """Return the living limiters."""
+        return list(self._limiters.values())
+
+    def add(self, key: LimiterKey, limiter: Limiter, groups: Iterable[int]) -> None:
+        """Count a new limiter as a user of groups until it is collected."""
+        self._limiters[key] = limiter
+        self.count(limiter, groups)
+
+    def count(self, limiter: Limiter, groups: Iterable[int]) -> None:
+        """Count a limiter as a user of groups until it is collected."""
+        ids = tuple(groups)
+        self.of_group.update(ids)
+        key = id(limiter)
+        # The callback may run anywhere, even under the enforcer's lock.
+        note = self._gone.append
+        self._groups[key] = (ref(limiter, lambda _: note(key)), ids)
+
+    def forget_groups(self) -> None:
+        """Count nobody as a user of anything, before all are counted anew."""
+        self.of_group.clear()
+        self._groups.clear()
+
+    def forget_gone(self) -> bool:
+        """Count collected limiters no more; tell whether there were any."""
+        gone = False
+        while self._gone:
+            watch, ids = self._groups.get(self._gone[0], (None, ()))
+            # The id of a collected limiter may have been given to a new one.
+            if watch is not None and watch() is None:
+                del self._groups[self._gone[0]]
+                self.of_group.subtract(ids)
+                gone = True
+            self._gone.popleft()
+        if gone:
+            self.of_group = +self.of_group
+        return gone

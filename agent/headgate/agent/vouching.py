@@ -1,0 +1,83 @@
+"""The API's word on which agents live, as the coordinator is told it.
+
+The API sees the watch connections of agents: when one breaks, the process is gone,
+long before its silence on the bus says so; while one holds, a silent agent is cut
+off rather than dead (design, section 8).  A word holds as long as the API stands by
+it: when the API can't be asked, all its words are taken back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.agent.json_place import Place
+from headgate.coordinator import Vouched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_AGENTS = 10_000
+"""Agents of which a word is kept; of further ones nothing is passed on."""
+
+
+class Vouching:
+    """What the API last said of each agent, and what of it is news.
+
+    Args:
+        identity: Returns id and incarnation of this agent, which may change.
+        deliver: Takes what is news, in the thread of the watch.
+    """
+
+    def __init__(
+        self,
+        identity: Callable[[], tuple[str, int]],
+        deliver: Callable[[Vouched], None],
+    ) -> None:
+        self._identity = identity
+        self._deliver = deliver
+        self._version = 0
+        self._words: dict[str, bool] = {}
+
+    def query(self) -> dict[str, str]:
+        """Return what a question to the API says about this agent."""
+        agent, incarnation = self._identity()
+        return {
+            "agent": agent,
+            "incarnation": str(incarnation),
+            "alive": str(self._version),
+        }
+
+    def take(self, document: object) -> bool:
+        """Pass on what an answer of the API says of the agents.
+
+        Returns:
+            Whether the answer says nothing else.
+
+        Raises:
+            MalformedSnapshot: Its member ``alive`` is not what it should be.
+        """
+        top = Place.top(document)
+        told = top.optional("alive")
+        if told is None:
+            return False
+        version = told["version"].integer(least=0)
+        words = {
+            place["agent"].text(): alive
+            for name, alive in (("present", True), ("gone", False))
+            for place in told.items(name)[:MAX_AGENTS]
+        }
+        self._version = version
+        self._go_over_to(words)
+        return not top["revision"].present
+
+    def withdraw(self) -> None:
+        """Take every word back: the API can't be asked."""
+        self._version = 0
+        self._go_over_to({})
+
+    def _go_over_to(self, words: dict[str, bool]) -> None:
+        before, self._words = self._words, words
+        own, _ = self._identity()
+        for agent in before.keys() | words.keys():
+            if agent != own and before.get(agent) != words.get(agent):
+                self._deliver(Vouched(agent, words.get(agent)))

@@ -1,0 +1,141 @@
+"""The application: all routes on one service."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+
+from fastapi import APIRouter, FastAPI
+
+from headgate.api import problems
+from headgate.api.apply.routes import router as apply_router
+from headgate.api.attachments.routes import router as attachments
+from headgate.api.audit.routes import router as audit
+from headgate.api.dependencies import Service, ServiceOf
+from headgate.api.events.routes import router as events
+from headgate.api.groups.routes import router as groups
+from headgate.api.history.routes import router as history
+from headgate.api.intake import Intake
+from headgate.api.live.observing import Observing
+from headgate.api.live.painter import GroupsOnly, Painter
+from headgate.api.live.routes import router as live
+from headgate.api.metrics.routes import router as metrics
+from headgate.api.overrides.clock import end_in_time
+from headgate.api.overrides.routes import router as overrides
+from headgate.api.overview.routes import router as overview
+from headgate.api.policies.routes import router as policies
+from headgate.api.presence import Presence
+from headgate.api.preview.routes import router as preview
+from headgate.api.pulsar.attach import router as pulsar_attach
+from headgate.api.pulsar.brokers import router as pulsar_brokers
+from headgate.api.pulsar.groups import router as pulsar_groups
+from headgate.api.pulsar.rates import router as pulsar_rates
+from headgate.api.pulsar.tenants import router as pulsar_tenants
+from headgate.api.rights.guard import Guard
+from headgate.api.rights.routes import router as rights_router
+from headgate.api.rights.settings import RightsSettings
+from headgate.api.snapshot.routes import router as snapshot
+from headgate.api.snapshot.service import Snapshots
+from headgate.api.store import Store
+from headgate.api.tenants.routes import router as tenants
+from headgate.api.watch import Watch
+from headgate.api.web.page import mount
+
+_DESCRIPTION = """
+One quota for a whole cluster, enforced in every process.
+
+* `/api/v1`: resource groups, attachments, tenants, the snapshot that agents follow.
+* `/admin/v2`: Pulsar's Admin API for resource groups; `pulsar-admin` works with it.
+
+Errors on `/api/v1` are RFC 9457 problems; `errors` names each field and the reason.
+"""
+
+
+def make_service(store: Store, fixed: Mapping[str, object]) -> Service:
+    """Return the parts of a service on `store`.
+
+    Args:
+        store: The database; the service does not close it.
+        fixed: Members `bus` and `report` of each snapshot.
+    """
+    watch = Watch(store.revision())
+    store.on_change(watch.announce)
+    return Service(
+        store=store,
+        watch=watch,
+        snapshots=Snapshots(store, fixed),
+        presence=Presence(watch.stir),
+    )
+
+
+def make_app(service: Service, rights: RightsSettings | None = None) -> FastAPI:
+    """Return the ASGI application that serves `service`.
+
+    Args:
+        service: Its parts.
+        rights: Whether tokens are asked for; None for not.
+    """
+    observing = Observing(service.store)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
+        service.watch.bind()
+        ending = asyncio.create_task(end_in_time(service.store, service.watch))
+        source = GroupsOnly(service.store, service.snapshots.fixed)
+        with Painter(source, observing, service.store):
+            yield
+        ending.cancel()
+        with suppress(asyncio.CancelledError):
+            await ending
+
+    app = FastAPI(
+        title="Headgate",
+        version=version("headgate"),
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    app.state.observing = observing
+    problems.install(app)
+    app.add_middleware(Intake)
+    settings = rights or RightsSettings()
+    app.add_middleware(Guard, store=service.store, settings=settings)
+    app.include_router(_health)
+    app.include_router(metrics)
+    for router in (
+        groups,
+        attachments,
+        tenants,
+        audit,
+        policies,
+        overrides,
+        apply_router,
+        preview,
+        rights_router,
+        snapshot,
+        live,
+        overview,
+        history,
+        events,
+    ):
+        app.include_router(router, prefix="/api/v1", responses=problems.RESPONSES)
+    for router in (
+        pulsar_groups,
+        pulsar_attach,
+        pulsar_tenants,
+        pulsar_rates,
+        pulsar_brokers,
+    ):
+        app.include_router(router, prefix=problems.PULSAR_PREFIX)
+    mount(app)
+    return app
+
+
+_health = APIRouter(tags=["health"])
+
+
+@_health.get("/healthz", summary="Is the service able to answer?")
+def healthz(service: ServiceOf) -> dict[str, int | str]:
+    """Return the revision in force, read from the database."""
+    return {"status": "ok", "revision": service.store.revision()}

@@ -1,0 +1,1 @@
+"""Bulk apply: a file of what shall be, the plan to get there, and the doing."""

@@ -1,0 +1,44 @@
+"""REST route of bulk apply."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from headgate.api.apply.reading import quotas_of
+from headgate.api.apply.schemas import Plan, Quotas
+from headgate.api.apply.service import apply_quotas
+from headgate.api.dependencies import AuthorOf, ServiceOf
+
+router = APIRouter(tags=["apply"])
+
+_SCHEMA = Quotas.model_json_schema(ref_template="#/components/schemas/{model}")
+_SCHEMA.pop("$defs", None)
+
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            kind: {"schema": _SCHEMA, "example": _SCHEMA["examples"][0]}
+            for kind in ("application/json", "application/yaml")
+        },
+    }
+}
+
+
+@router.post("/apply", summary="Apply a file of quotas", openapi_extra=_BODY)
+def apply_file(
+    quotas: Annotated[Quotas, Depends(quotas_of)],
+    service: ServiceOf,
+    author: AuthorOf,
+    response: Response,
+    dry_run: Annotated[bool, Query(description="Only show the plan.")] = False,
+) -> Plan:
+    """Bring everything that the file names into its state, all of it or nothing.
+
+    Doing it again changes nothing.
+    """
+    with service.store.changing(author, dry_run=dry_run) as change:
+        changes = apply_quotas(change, quotas)
+        revision = change.revision - 1 if dry_run else change.reached
+    response.headers["Headgate-Revision"] = str(revision)
+    return Plan(revision=revision, dry_run=dry_run, changes=changes)

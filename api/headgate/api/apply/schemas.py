@@ -1,0 +1,50 @@
+"""What a file of quotas looks like, and the plan that it leads to."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headgate.api.attachments.schemas import AttachmentPut
+from headgate.api.audit.schemas import Changed
+from headgate.api.groups.schemas import Body, GroupBody
+from headgate.api.policies.schemas import PolicyPut
+from headgate.api.tenants.schemas import TenantPut
+
+MAX_THINGS = 250_000
+"""Of one kind in one file; the store is tried with 100,000 attachments."""
+
+
+class Quotas(Body):
+    """What shall be; things that a file does not name stay, unless it prunes."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "tenants": {"acme": {}},
+                    "namespaces": ["acme/orders"],
+                    "groups": {
+                        "gold": {"limits": [{"dimension": "requests", "rate": 1000}]}
+                    },
+                    "attachments": [{"subject": {"tenant": "acme"}, "group": "gold"}],
+                }
+            ]
+        }
+    )
+
+    tenants: dict[str, TenantPut | None] = Field(default={}, max_length=MAX_THINGS)
+    namespaces: list[str] = Field(default=[], max_length=MAX_THINGS)
+    groups: dict[str, GroupBody | None] = Field(default={}, max_length=MAX_THINGS)
+    attachments: list[AttachmentPut] = Field(default=[], max_length=MAX_THINGS)
+    policies: list[PolicyPut] = Field(default=[], max_length=MAX_THINGS)
+    settings: dict[str, str] = Field(default={}, max_length=100)
+    prune: bool = Field(
+        default=False,
+        description="Delete groups, attachments and policies that are not named.",
+    )
+
+
+class Plan(BaseModel):
+    """What an apply changed, or would change."""
+
+    revision: int = Field(description="In force now.")
+    dry_run: bool
+    changes: list[Changed] = Field(description="Empty: it is so already.")

@@ -1,0 +1,77 @@
+"""From a file of quotas to a target of documents, and there, in one transaction."""
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from headgate.api.apply.schemas import Quotas
+from headgate.api.attachments.subjects import checked_subject, subject_key
+from headgate.api.audit.schemas import Changed
+from headgate.api.errors import Invalid
+from headgate.api.groups.schemas import GroupBody
+from headgate.api.kinds import put_in_place
+from headgate.api.names import checked_name
+from headgate.api.policies.service import checked_target, policy_key
+from headgate.api.store import Change, Document
+from headgate.api.store.tables import AttachmentRow, GroupRow, NamespaceRow, PolicyRow
+from headgate.api.tenants.schemas import TenantPut
+
+Target = dict[tuple[str, str], Document]
+
+
+def apply_quotas(change: Change, quotas: Quotas) -> list[Changed]:
+    """Bring everything that `quotas` names into its state; return what changed.
+
+    Raises:
+        Refused: Something of it can't be; the transaction is to be given up then.
+    """
+    target = _target(quotas)
+    _leave_namespaces(change.session, target)
+    if quotas.prune:
+        _add_prunings(change.session, target)
+    put_in_place(change, target)
+    return [Changed.model_validate(item) for item in change.recorded]
+
+
+def _target(quotas: Quotas) -> Target:
+    target: Target = {}
+    for name, tenant in quotas.tenants.items():
+        target["tenant", checked_name(name, "tenants")] = (
+            tenant or TenantPut()
+        ).model_dump(mode="json")
+    for index, name in enumerate(quotas.namespaces):
+        subject = checked_subject({"namespace": name}, f"namespaces[{index}]")
+        target["namespace", str(subject[0][1])] = {"policies": {}}
+    for name, group in quotas.groups.items():
+        body = group or GroupBody()
+        target["group", checked_name(name, "groups")] = body.model_dump(mode="json")
+    for index, attachment in enumerate(quotas.attachments):
+        field = f"attachments[{index}].subject"
+        key = subject_key(checked_subject(attachment.subject, field))
+        if ("attachment", key) in target:
+            raise Invalid(field, "expected each subject once")
+        target["attachment", key] = {"group": attachment.group}
+    for index, policy in enumerate(quotas.policies):
+        name = checked_target(policy.level, policy.target)
+        key = policy_key(policy.level, name, policy.kind)
+        if ("policy", key) in target:
+            raise Invalid(f"policies[{index}]", "expected each policy once")
+        target["policy", key] = policy.policy.model_dump(mode="json")
+    for key, text in quotas.settings.items():
+        target["setting", key] = {"text": text}
+    return target
+
+
+def _leave_namespaces(session: Session, target: Target) -> None:
+    """Drop namespaces that are there: a file does not say Pulsar's policies."""
+    for tenant, name in session.execute(select(NamespaceRow.tenant, NamespaceRow.name)):
+        target.pop(("namespace", f"{tenant}/{name}"), None)
+
+
+def _add_prunings(session: Session, target: Target) -> None:
+    for name in session.scalars(select(GroupRow.name)):
+        target.setdefault(("group", name), None)
+    for subject in session.scalars(select(AttachmentRow.subject)):
+        target.setdefault(("attachment", subject), None)
+    for row in session.scalars(select(PolicyRow)):
+        key = policy_key(row.level, row.target, row.kind)
+        target.setdefault(("policy", key), None)

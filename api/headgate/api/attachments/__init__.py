@@ -1,0 +1,1 @@
+"""Attachments: which group a subject belongs to."""

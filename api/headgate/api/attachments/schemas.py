@@ -1,0 +1,41 @@
+"""What an attachment looks like in a request and in a response."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headgate.api.groups.schemas import Body
+
+_SUBJECT = (
+    "kind → name: one of cluster, tenant, namespace, topic, subscription, user, "
+    "client; or user and client, or topic and subscription, together; a name of "
+    "null is the default of that kind."
+)
+
+
+class AttachmentPut(Body):
+    """Which group a subject is to belong to."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"subject": {"tenant": "acme"}, "group": "gold"}]
+        }
+    )
+
+    subject: dict[str, str | None] = Field(
+        description=_SUBJECT, min_length=1, max_length=2
+    )
+    group: str = Field(description="Name of the group.")
+
+
+class AttachmentShown(BaseModel):
+    """A subject and the group that it belongs to."""
+
+    subject: dict[str, str | None] = Field(description=_SUBJECT)
+    group: str
+    revision: int = Field(description="Revision that last changed it; its ETag.")
+
+
+class AttachmentPage(BaseModel):
+    """Attachments in the order in which they were made."""
+
+    items: list[AttachmentShown]
+    next: int | None = Field(description="Give it as `after` for the next page.")

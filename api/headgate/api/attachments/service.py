@@ -1,0 +1,198 @@
+"""What can be done with attachments, inside one transaction."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from headgate.api.attachments.schemas import AttachmentPage, AttachmentShown
+from headgate.api.attachments.subjects import (
+    Subject,
+    checked_subject,
+    subject_key,
+    subject_kind,
+    subject_of_key,
+)
+from headgate.api.errors import NotFound
+from headgate.api.groups.service import find_group
+from headgate.api.preconditions import ANYTHING, Precondition
+from headgate.api.store import Change
+from headgate.api.store.tables import (
+    AttachmentRow,
+    GroupRow,
+    NamespaceRow,
+    TenantRow,
+)
+
+MAX_NAMED = 500
+"""Subjects that one query names; of more, all attachments are read."""
+
+_GROUP_NAMES = select(GroupRow.id, GroupRow.name)
+
+
+def list_attachments(
+    session: Session,
+    *,
+    after: int,
+    limit: int,
+    kind: str | None = None,
+    name: str | None = None,
+    group: str | None = None,
+) -> AttachmentPage:
+    """Return up to `limit` attachments after the place `after`, filtered."""
+    query = (
+        select(AttachmentRow, GroupRow.name)
+        .join(GroupRow, GroupRow.id == AttachmentRow.group_id)
+        .where(AttachmentRow.id > after)
+        .order_by(AttachmentRow.id)
+    )
+    if kind is not None:
+        query = query.where(AttachmentRow.kind == kind)
+    if name is not None:
+        query = query.where(AttachmentRow.name == name)
+    if group is not None:
+        query = query.where(GroupRow.name == group)
+    rows = session.execute(query.limit(limit + 1)).all()
+    items = [_shown(row, group_name) for row, group_name in rows[:limit]]
+    more = rows[limit - 1][0].id if len(rows) > limit else None
+    return AttachmentPage(items=items, next=more)
+
+
+def attached_group(session: Session, subject: Subject) -> str | None:
+    """Return the name of the group that `subject` itself belongs to, or None."""
+    query = (
+        select(GroupRow.name)
+        .join(AttachmentRow, GroupRow.id == AttachmentRow.group_id)
+        .where(AttachmentRow.subject == subject_key(subject))
+    )
+    return session.scalars(query).one_or_none()
+
+
+def put_attachment(
+    change: Change,
+    subject: Subject,
+    group: str,
+    precondition: Precondition = ANYTHING,
+) -> tuple[AttachmentShown, bool]:
+    """Attach `subject` to `group`; return the attachment and whether it is new.
+
+    Raises:
+        NotFound: The group, or the subject's tenant or namespace, is not there.
+    """
+    session = change.session
+    require_subject(session, subject)
+    target = find_group(session, group)
+    row = _row_or_none(session, subject)
+    precondition.check(None if row is None else row.revision)
+    is_new = row is None
+    before = None if row is None else {"group": _group_name(session, row)}
+    if row is None:
+        row = AttachmentRow(
+            subject=subject_key(subject),
+            kind=subject_kind(subject),
+            name=subject[0][1],
+            revision=change.revision,
+        )
+        session.add(row)
+    row.group_id = target.id
+    if change.record(
+        "attachment", row.subject, before=before, after={"group": target.name}
+    ):
+        row.revision = change.revision
+    session.flush()
+    return _shown(row, target.name), is_new
+
+
+def put_attachments(change: Change, wanted: Mapping[str, str]) -> None:
+    """Attach many at once: store's key of the subject → name of the group.
+
+    Raises:
+        NotFound: As `put_attachment`.
+    """
+    session = change.session
+    ids = {row.name: row.id for row in session.execute(_GROUP_NAMES)}
+    names = {number: name for name, number in ids.items()}
+    query = select(AttachmentRow)
+    if len(wanted) <= MAX_NAMED:
+        query = query.where(AttachmentRow.subject.in_(wanted))
+    present = {row.subject: row for row in session.scalars(query)}
+    for key, group in wanted.items():
+        subject = checked_subject(subject_of_key(key))
+        require_subject(session, subject)
+        if group not in ids:
+            raise NotFound("group", group)
+        row = present.get(key)
+        before = None if row is None else {"group": names[row.group_id]}
+        if not change.record("attachment", key, before=before, after={"group": group}):
+            continue
+        if row is None:
+            kind = subject_kind(subject)
+            row = AttachmentRow(subject=key, kind=kind, name=subject[0][1])
+            session.add(row)
+        row.group_id = ids[group]
+        row.revision = change.revision
+    session.flush()
+
+
+def delete_attachment(
+    change: Change, subject: Subject, precondition: Precondition = ANYTHING
+) -> bool:
+    """Detach `subject` itself; return whether it was attached."""
+    row = _row_or_none(change.session, subject)
+    precondition.check(None if row is None else row.revision)
+    if row is None:
+        return False
+    before = {"group": _group_name(change.session, row)}
+    change.session.delete(row)
+    change.session.flush()
+    change.record("attachment", row.subject, before=before, after=None)
+    return True
+
+
+def delete_attachments_under(change: Change, namespace: str) -> None:
+    """Detach a namespace and all its topics."""
+    topics = AttachmentRow.kind.startswith("topic")
+    query = select(AttachmentRow.subject).where(
+        ((AttachmentRow.kind == "namespace") & (AttachmentRow.name == namespace))
+        | (topics & AttachmentRow.name.startswith(f"{namespace}/", autoescape=True))
+    )
+    for key in change.session.scalars(query).all():
+        delete_attachment(change, checked_subject(subject_of_key(key)))
+
+
+def require_subject(session: Session, subject: Subject) -> None:
+    """Check that the tenant or namespace that `subject` names is there.
+
+    Users, clients, topics and subscriptions come and go without being declared.
+
+    Raises:
+        NotFound: It is not.
+    """
+    kind, name = subject[0]
+    if name is None:
+        return
+    if kind == "tenant" and session.get(TenantRow, name) is None:
+        raise NotFound("tenant", name)
+    if kind == "namespace" and session.get(NamespaceRow, _parts(name)) is None:
+        raise NotFound("namespace", name)
+
+
+def _parts(namespace: str) -> tuple[str, str]:
+    tenant, _, name = namespace.partition("/")
+    return tenant, name
+
+
+def _row_or_none(session: Session, subject: Subject) -> AttachmentRow | None:
+    query = select(AttachmentRow).where(AttachmentRow.subject == subject_key(subject))
+    return session.scalars(query).one_or_none()
+
+
+def _group_name(session: Session, row: AttachmentRow) -> str:
+    query = select(GroupRow.name).where(GroupRow.id == row.group_id)
+    return session.scalars(query).one()
+
+
+def _shown(row: AttachmentRow, group: str) -> AttachmentShown:
+    return AttachmentShown(
+        subject=subject_of_key(row.subject), group=group, revision=row.revision
+    )

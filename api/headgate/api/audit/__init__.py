@@ -1,0 +1,1 @@
+"""The audit: who changed what, and how to go back."""

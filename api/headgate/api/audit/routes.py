@@ -1,0 +1,55 @@
+"""REST routes of the audit and of going back."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from headgate.api.audit import service as audit
+from headgate.api.audit.schemas import Entry, EntryPage, RolledBack
+from headgate.api.dependencies import MAX_ROW_ID, AuthorOf, PageSize, ServiceOf
+
+router = APIRouter(tags=["audit"])
+
+Filter = Annotated[str | None, Query(max_length=2048)]
+Number = Annotated[int, Path(ge=0, le=MAX_ROW_ID, description="A revision.")]
+
+
+@router.get("/audit", summary="List changes, newest first")
+def list_entries(
+    service: ServiceOf,
+    kind: Filter = None,
+    key: Filter = None,
+    author: Filter = None,
+    before: Annotated[
+        int, Query(ge=0, le=MAX_ROW_ID, description="`next` of the page before.")
+    ] = MAX_ROW_ID,
+    limit: PageSize = 50,
+) -> EntryPage:
+    """Return who changed what, when and from where."""
+    with service.store.reading() as session:
+        return audit.list_entries(
+            session, before=before, limit=limit, kind=kind, key=key, author=author
+        )
+
+
+@router.get("/revisions/{revision}", summary="Show a revision's change")
+def get_entry(revision: Number, service: ServiceOf) -> Entry:
+    """Return what a revision changed."""
+    with service.store.reading() as session:
+        return audit.get_entry(session, revision)
+
+
+@router.post("/revisions/{revision}/rollback", summary="Go back to a revision")
+def roll_back(
+    revision: Number,
+    service: ServiceOf,
+    author: AuthorOf,
+    response: Response,
+    dry_run: Annotated[bool, Query(description="Only show what would change.")] = False,
+) -> RolledBack:
+    """Bring everything into the state that a revision left, as a new revision."""
+    with service.store.changing(author, dry_run=dry_run) as change:
+        changes = audit.roll_back(change, revision)
+    reached = change.revision - 1 if dry_run else change.reached
+    response.headers["Headgate-Revision"] = str(reached)
+    return RolledBack(revision=reached, dry_run=dry_run, changes=changes)

@@ -1,0 +1,38 @@
+"""What the audit looks like in a response."""
+
+from pydantic import BaseModel, Field
+
+
+class Changed(BaseModel):
+    """One thing that a revision changed."""
+
+    kind: str = Field(description="Such as group or attachment.")
+    key: str = Field(description="The group's name, the subject as JSON.")
+    before: dict[str, object] | None = Field(description="null: it was made.")
+    after: dict[str, object] | None = Field(description="null: it was deleted.")
+
+
+class Entry(BaseModel):
+    """One revision."""
+
+    revision: int
+    at_s: float = Field(description="Seconds since the epoch.")
+    author: str = Field(description="Subject of the bearer token, or anonymous.")
+    address: str = Field(description="Where the request came from.")
+    action: str = Field(description="What was asked, such as PUT /api/v1/groups/gold.")
+    changes: list[Changed]
+
+
+class EntryPage(BaseModel):
+    """Revisions, newest first."""
+
+    items: list[Entry]
+    next: int | None = Field(description="Give it as `before` for the next page.")
+
+
+class RolledBack(BaseModel):
+    """What going back changed, or would change."""
+
+    revision: int = Field(description="In force now.")
+    dry_run: bool
+    changes: list[Changed]

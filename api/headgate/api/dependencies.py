@@ -1,0 +1,109 @@
+"""What routes need: the service's parts, the author, paging, preconditions."""
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, Header, Query, Request, Response
+
+from headgate.api.preconditions import Precondition
+from headgate.api.presence import Presence
+from headgate.api.rights.guard import PRINCIPAL
+from headgate.api.rights.principal import ANYONE, Principal
+from headgate.api.snapshot.service import Snapshots
+from headgate.api.store import Author, Change, Store
+from headgate.api.watch import Watch
+
+MAX_PAGE = 1000
+"""Items of one page: some hundred kB of JSON."""
+
+MAX_ROW_ID = 2**63 - 1
+"""Largest integer that both databases can compare a key with."""
+
+MAX_REVISION_DIGITS = len(str(MAX_ROW_ID))
+"""A longer ETag is of no revision; thousands of digits are also no `int`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """The parts of one running service.
+
+    Attributes:
+        store: The database.
+        watch: Who waits for the next revision.
+        snapshots: The newest snapshot.
+        presence: Which agents ask, and which have gone.
+    """
+
+    store: Store
+    watch: Watch
+    snapshots: Snapshots
+    presence: Presence
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that the application was made for."""
+    return cast("Service", request.app.state.service)
+
+
+def author_of(request: Request) -> Author:
+    """Return who asks, as the audit shall name them."""
+    address = request.client.host if request.client is not None else "local"
+    principal = principal_of(request)
+    return Author(
+        name=principal.name,
+        address=address,
+        action=f"{request.method} {request.url.path}",
+        tenants=principal.tenants,
+    )
+
+
+def principal_of(request: Request) -> Principal:
+    """Return whose token came with the request."""
+    return cast("Principal", request.scope.get(PRINCIPAL, ANYONE))
+
+
+def precondition_of(
+    if_match: Annotated[
+        str | None, Header(description="ETag of what you read; 412 if it changed.")
+    ] = None,
+    if_none_match: Annotated[
+        str | None, Header(description="* to make it only if it is not there.")
+    ] = None,
+) -> Precondition:
+    """Return what the request's headers say about the thing to be changed."""
+    exists = False if if_none_match and if_none_match.strip() == "*" else None
+    if if_match is None:
+        return Precondition(exists=exists)
+    if if_match.strip() == "*":
+        return Precondition(exists=True)
+    tags = (tag.strip().strip('"') for tag in if_match.split(","))
+    revisions = frozenset(int(tag) for tag in tags if _is_revision(tag))
+    return Precondition(revisions=revisions, exists=exists)
+
+
+def etag(revision: int) -> str:
+    """Return the ETag of a thing that `revision` last changed."""
+    return f'"{revision}"'
+
+
+def tell(response: Response, change: Change, *, of: int | None = None) -> None:
+    """Put the reached revision, and the ETag `of` a thing, into the headers."""
+    response.headers["Headgate-Revision"] = str(change.reached)
+    if of is not None:
+        response.headers["ETag"] = etag(of)
+
+
+def _is_revision(tag: str) -> bool:
+    return tag.isascii() and tag.isdecimal() and len(tag) <= MAX_REVISION_DIGITS
+
+
+ServiceOf = Annotated[Service, Depends(service_of)]
+AuthorOf = Annotated[Author, Depends(author_of)]
+PreconditionOf = Annotated[Precondition, Depends(precondition_of)]
+AfterName = Annotated[
+    str, Query(max_length=1024, description="`next` of the page before.")
+]
+AfterId = Annotated[
+    int, Query(ge=0, le=MAX_ROW_ID, description="`next` of the page before.")
+]
+PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Items of a page.")]

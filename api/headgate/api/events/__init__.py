@@ -1,0 +1,1 @@
+"""Server-sent events: what changed, pushed to who looks."""

@@ -1,0 +1,118 @@
+"""The route of server-sent events: one stream per page that somebody looks at.
+
+A stream has no queue: each second it tells the newest, so that a slow reader
+misses pictures rather than falling behind.  A new revision is told at once.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from importlib.metadata import version
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
+from sqlalchemy.exc import OperationalError
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from headgate.api.dependencies import Service, ServiceOf
+from headgate.api.errors import Busy
+from headgate.api.live.observing import Observing, observing_of
+from headgate.api.live.routes import MAX_AGENTS
+from headgate.api.live.schemas import agents_shown
+from headgate.api.overview.routes import LookOf
+from headgate.api.overview.schemas import group_use_shown, overview_shown
+
+INTERVAL_S = 1.0
+"""Between two pictures on a stream: what an eye can follow."""
+
+MAX_STREAMS = 256
+"""Streams at once; each costs a task, a socket and some ms of work a second."""
+
+RETRY_MS = 1000
+"""What `EventSource` is told to wait before it connects again."""
+
+LEAST_GAP_S = 0.1
+"""Between two events of one stream, also while a script writes revisions."""
+
+router = APIRouter(tags=["live"])
+
+_log = logging.getLogger(__name__)
+
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""Nobody in between may keep or gather events."""
+
+
+@router.get(
+    "/events",
+    summary="Follow the overview, or one group, as server-sent events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}}},
+)
+async def get_events(
+    request: Request,
+    service: ServiceOf,
+    look: LookOf,
+    view: Annotated[
+        Literal["overview", "agents"], Query(description="What to follow.")
+    ] = "overview",
+    group: Annotated[
+        str | None, Query(max_length=256, description="Follow this group's use.")
+    ] = None,
+) -> StreamingResponse:
+    """Tell `hello`, each second `overview`, `agents` or `group`; `revision` at once."""
+    observing = observing_of(request)
+    if observing.streams >= MAX_STREAMS:
+        raise Busy(f"{MAX_STREAMS} streams are open here already")
+
+    def overview() -> BaseModel:
+        return overview_shown(observing.overview.window(look), look.offset)
+
+    def use() -> BaseModel:
+        assert group is not None
+        return group_use_shown(group, service.watch.revision, observing.newest())
+
+    def agents() -> BaseModel:
+        revision = service.watch.revision
+        return agents_shown(observing.newest(), revision, most=MAX_AGENTS)
+
+    if group is not None:
+        stream = _stream(service, observing, "group", use)
+    elif view == "agents":
+        stream = _stream(service, observing, "agents", agents)
+    else:
+        stream = _stream(service, observing, "overview", overview)
+    return StreamingResponse(stream, media_type="text/event-stream", headers=_HEADERS)
+
+
+async def _stream(
+    service: Service, observing: Observing, kind: str, show: Callable[[], BaseModel]
+) -> AsyncGenerator[str]:
+    """Yield events until the reader goes or the server stops."""
+    watch = service.watch
+    observing.streams += 1
+    try:
+        revision = watch.revision
+        yield f"retry: {RETRY_MS}\n\n"
+        yield _event("hello", {"version": version("headgate"), "revision": revision})
+        while not watch.closed:
+            told = time.monotonic()
+            try:
+                shown = await run_in_threadpool(show)
+                yield f"event: {kind}\ndata: {shown.model_dump_json()}\n\n"
+            except OperationalError as error:
+                _log.error("a stream has a gap, the database says: %s", error)
+                yield _event("gap", {"detail": "the database does not answer"})
+            if await watch.beyond(revision, wait_s=INTERVAL_S):
+                revision = watch.revision
+                yield _event("revision", {"revision": revision})
+                await asyncio.sleep(max(0.0, told + LEAST_GAP_S - time.monotonic()))
+    finally:
+        observing.streams -= 1
+
+
+def _event(kind: str, content: dict[str, object]) -> str:
+    return f"event: {kind}\ndata: {json.dumps(content)}\n\n"

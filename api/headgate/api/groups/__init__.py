@@ -1,0 +1,1 @@
+"""Resource groups: what is stored, and its REST routes."""

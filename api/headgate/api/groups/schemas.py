@@ -1,0 +1,180 @@
+"""What a group looks like in a request and in a response of `/api/v1`."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.config import JsonDict
+
+from headgate.api.quantities import Quantity, ShownQuantity
+from headgate.api.text import check_storable
+from headgate.coordinator.configuration import (
+    UNLIMITED,
+    Isolation,
+    Mode,
+    Refusal,
+    Scope,
+)
+
+MAX_LIMITS = 64
+"""Limits of one group; each is a bucket in each agent that uses it."""
+
+MAX_PERIOD_S = 366 * 86_400.0
+"""A year: longer quotas are contracts, not rates."""
+
+MAX_WEIGHT = 1e9
+"""Beyond it the shares of light siblings drown in rounding."""
+
+_EXAMPLE: JsonDict = {
+    "limits": [{"dimension": "requests", "rate": 1000.0, "burst": 1000.0}]
+}
+
+Period = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
+Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]
+Threshold = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+class Body(BaseModel):
+    """Base of all request bodies: exact types, no unknown fields, storable text."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _check_storable(cls, value: object) -> object:
+        check_storable(value)
+        return value
+
+
+class LimitBody(Body):
+    """One dimension's limit; burst defaults to what one period lets through."""
+
+    dimension: str = Field(description="What is counted; an identifier.")
+    rate: Quantity = Field(description="Units per period; 0 lets nothing through.")
+    burst: Quantity | None = Field(
+        default=None, description="Units that may pass at once after rest."
+    )
+    period_s: Period = Field(default=1.0, description="Seconds that rate counts for.")
+    scope: Scope = Field(
+        default="cluster", description="Shared by all agents, or each has it whole."
+    )
+    minimum: Quantity = Field(
+        default=0.0, description="Units per period set aside inside the parent."
+    )
+    maximum: Quantity = Field(
+        default=UNLIMITED, description="Units per period to take from the parent."
+    )
+
+
+class LimitPatch(Body):
+    """A change of one limit, found by dimension and scope; rate null removes it."""
+
+    dimension: str
+    scope: Scope = "cluster"
+    rate: Quantity | None = None
+    burst: Quantity | None = None
+    period_s: Period | None = None
+    minimum: Quantity | None = None
+    maximum: Quantity | None = None
+
+
+class GroupBody(Body):
+    """A whole group; what is left out has its default."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+
+    limits: list[LimitBody] = Field(
+        default=[],
+        max_length=MAX_LIMITS,
+        description="At most one per dimension and scope.",
+    )
+    parent: str | None = Field(
+        default=None, description="Name of the group that this one is part of."
+    )
+    weight: Weight = Field(default=1.0, description="Among the parent's children.")
+    mode: Mode = Field(
+        default="balanced", description="strict never exceeds rate·window + burst."
+    )
+    may_owe: bool = Field(
+        default=True, description="Admit while the level is ≥ 0, then charge."
+    )
+    isolation: Isolation = Field(
+        default="fair", description="What an agent that is cut off may spend."
+    )
+    refusal: Refusal = Field(
+        default="reject", description="What a caller meets when it is exhausted."
+    )
+    soft_threshold: Threshold | None = Field(
+        default=None, description="Part of the rate above which callers are warned."
+    )
+
+
+class GroupPut(GroupBody):
+    """A whole group as GET gave it; `id` and `revision` can't be changed."""
+
+    name: str | None = None
+    id: int | None = None
+    revision: int | None = None
+
+
+class GroupPost(GroupBody):
+    """A new group."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "gold", **_EXAMPLE}]}
+    )
+
+    name: str = Field(description="Unique, at most 256 characters, no slash.")
+
+
+class GroupPatch(Body):
+    """A change of a group; what is left out stays."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"limits": [{"dimension": "requests", "rate": 2000}]}]
+        }
+    )
+
+    limits: list[LimitPatch] | None = Field(default=None, max_length=MAX_LIMITS)
+    parent: str | None = None
+    weight: Weight | None = None
+    mode: Mode | None = None
+    may_owe: bool | None = None
+    isolation: Isolation | None = None
+    refusal: Refusal | None = None
+    soft_threshold: Threshold | None = None
+
+
+class LimitShown(BaseModel):
+    """A limit as it is stored."""
+
+    dimension: str
+    rate: ShownQuantity
+    burst: ShownQuantity
+    period_s: float
+    scope: Scope
+    minimum: ShownQuantity
+    maximum: ShownQuantity
+
+
+class GroupShown(BaseModel):
+    """A group as it is stored."""
+
+    id: int = Field(description="Never used again, also when the group is gone.")
+    name: str
+    limits: list[LimitShown]
+    parent: str | None
+    weight: float
+    mode: Mode
+    may_owe: bool
+    isolation: Isolation
+    refusal: Refusal
+    soft_threshold: float | None
+    revision: int = Field(description="Revision that last changed it; its ETag.")
+
+
+class GroupPage(BaseModel):
+    """Groups in order of their names."""
+
+    items: list[GroupShown]
+    next: str | None = Field(description="Give it as `after` for the next page.")

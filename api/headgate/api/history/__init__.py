@@ -1,0 +1,1 @@
+"""Thirty minutes of what each limit's use was, in bounded memory."""

@@ -1,0 +1,101 @@
+"""REST route of the history of a group's use."""
+
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, Path, Query, Request
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+
+from headgate.api.dependencies import ServiceOf
+from headgate.api.groups.service import find_group
+from headgate.api.history.history import STEP_S, Course
+from headgate.api.live.observing import observing_of
+
+MAX_LINES = 100
+"""Agents told one by one; a chart of more than a dozen can't be read anyway."""
+
+router = APIRouter(prefix="/groups", tags=["live"])
+
+Series = list[float | None]
+
+
+class AgentLineShown(BaseModel):
+    """One agent's part over time; the empty id is the sum of all others."""
+
+    agent: str
+    share: Series = Field(description="Allocated units/s.")
+    admitted: Series = Field(description="Admitted units/s.")
+
+
+class CourseShown(BaseModel):
+    """One limit's use over time: columns of equal length, null where not seen."""
+
+    dimension: str
+    at_s: list[float] = Field(description="Middle of each step, since the epoch.")
+    admitted: Series = Field(description="Units/s.")
+    demand: Series = Field(description="Attempted units/s, refused ones included.")
+    refused: Series = Field(description="Units/s.")
+    level: Series = Field(description="Units; below zero it is a debt.")
+    rate: Series = Field(description="The limit, units/s; null: unlimited.")
+    agents: list[AgentLineShown]
+
+
+class HistoryShown(BaseModel):
+    """The last half hour of a group."""
+
+    group: str
+    step_s: float = Field(description="A point is the mean of so many seconds.")
+    dimensions: list[CourseShown]
+
+
+@router.get("/{name}/history", summary="Show a group's use of the last 30 minutes")
+def get_history(
+    name: Annotated[str, Path(description="The group's name.", examples=["gold"])],
+    service: ServiceOf,
+    request: Request,
+    dimension: Annotated[
+        str | None, Query(max_length=64, description="Only this one.")
+    ] = None,
+    agents: Annotated[
+        int, Query(ge=0, le=MAX_LINES, description="Agents told one by one.")
+    ] = 12,
+) -> HistoryShown:
+    """Return what this process saw; empty for a group that nobody used."""
+    with service.store.reading() as session:
+        group_id = find_group(session, name).id
+    history = observing_of(request).history
+    wanted = history.dimensions(group_id) if dimension is None else [dimension]
+    courses = [
+        _shown(each, course)
+        for each in wanted
+        if (course := history.course(group_id, each, agents=agents)) is not None
+    ]
+    return HistoryShown(group=name, step_s=STEP_S, dimensions=courses)
+
+
+def _shown(dimension: str, course: Course) -> CourseShown:
+    seen = np.flatnonzero(~np.isnan(course.columns["admitted"]))
+    since = slice(int(seen[0]) if len(seen) else None, None)
+    columns = {name: _series(each[since]) for name, each in course.columns.items()}
+    return CourseShown(
+        dimension=dimension,
+        at_s=course.at_s[since].tolist(),
+        agents=[
+            AgentLineShown(
+                agent=line.agent,
+                share=_series(line.share[since]),
+                admitted=_series(line.admitted[since]),
+            )
+            for line in course.agents
+        ],
+        **columns,
+    )
+
+
+def _series(values: NDArray[np.float32]) -> Series:
+    """Return `values` for JSON: five digits are more than a chart shows."""
+    return [
+        float(f"{value:.5g}") if finite else None
+        for value, finite in zip(values.tolist(), np.isfinite(values), strict=True)
+    ]

@@ -1,0 +1,19 @@
+"""The table of stored levels: no part of the configuration, and of no revision."""
+
+from sqlalchemy import BigInteger, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from headgate.api.store.tables import Table
+
+
+class LevelRow(Table):
+    """What one ledger held when it was last seen."""
+
+    __tablename__ = "levels"
+
+    group_id: Mapped[int] = mapped_column(
+        BigInteger, primary_key=True, autoincrement=False
+    )
+    dimension: Mapped[str] = mapped_column(Text, primary_key=True)
+    level: Mapped[float]
+    at_s: Mapped[float]

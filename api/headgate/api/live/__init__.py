@@ -1,0 +1,1 @@
+"""The live view: what the bus says is going on now."""

@@ -1,0 +1,49 @@
+"""What the process sees of the cluster, as one object that the routes share."""
+
+from typing import TYPE_CHECKING, cast
+
+from fastapi import Request
+
+from headgate.api.history.history import History
+from headgate.api.levels.service import LevelBook
+from headgate.api.live.picture import Picture
+from headgate.api.overview.overview import Overview
+from headgate.api.store import Store
+
+if TYPE_CHECKING:
+    from headgate.agent.observer import Observer
+
+
+class Observing:
+    """The newest picture, the history of all before it, all limits at a glance.
+
+    Attributes:
+        history: The last 30 minutes.
+        overview: Every limit with its use.
+        levels: What limits of a minute or more hold, as stored.
+        streams: Event streams that are open now.
+        observer: Who listens on the bus, None while nobody does.
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Begin without a picture; names and limits come from `store`."""
+        self.history = History()
+        self.overview = Overview(store, self.newest)
+        self.levels = LevelBook(store)
+        self.streams = 0
+        self.observer: Observer | None = None
+        self._newest: Picture | None = None
+
+    def see(self, picture: Picture) -> None:
+        """Take a new picture; callable from any one thread."""
+        self.history.record(picture)
+        self._newest = picture
+
+    def newest(self) -> Picture | None:
+        """Return the newest picture; None before the first."""
+        return self._newest
+
+
+def observing_of(request: Request) -> Observing:
+    """Return what the application of `request` sees."""
+    return cast("Observing", request.app.state.observing)

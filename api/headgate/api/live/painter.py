@@ -1,0 +1,187 @@
+"""The painter: a thread that looks at the cluster each second, as an observer.
+
+It hears the same reports as the agents and keeps the same ledgers, so a page shows
+what agents compute.  Nothing that fails here may end it, or touch a request.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+
+from sqlalchemy import select
+
+from headgate.agent.observer import AgentUse as ObservedPart
+from headgate.agent.observer import LimitUse, Observer, Sight
+from headgate.agent.snapshot import Snapshot, snapshot_from_json
+from headgate.agent.stored_levels import restored
+from headgate.api.levels.service import load, save
+from headgate.api.live.observing import Observing
+from headgate.api.live.picture import AgentSeen, AgentUse, Picture, Use
+from headgate.api.snapshot.service import group_documents
+from headgate.api.store import Store
+from headgate.api.store.tables import StateRow
+from headgate.coordinator.views import MemberView
+
+INTERVAL_S = 1.0
+"""Between two pictures: what an eye follows, and as often as agents report."""
+
+SAVE_EVERY = 5
+"""Pictures from one saving of levels to the next: the restart of a whole cluster
+forgets at most 5 s of what an hourly quota was used."""
+
+CLOSE_S = 10.0
+"""For the thread to end; it waits for nothing longer than a look."""
+
+_log = logging.getLogger(__name__)
+
+
+class GroupsOnly:
+    """The newest snapshot without attachments, which an observer has no use for."""
+
+    def __init__(self, store: Store, fixed: Mapping[str, object]) -> None:
+        """Read `store`; `fixed` are the members `bus` and `report`."""
+        self._store = store
+        self._fixed = dict(fixed)
+        self._newest: Snapshot | None = None
+
+    def __call__(self) -> Snapshot:
+        """Return it, the same object while the revision is the same."""
+        with self._store.reading() as session:
+            state = session.scalars(select(StateRow)).one()
+            newest = self._newest
+            if newest and newest.configuration.revision == state.revision:
+                return newest
+            document: dict[str, object] = {
+                "revision": state.revision,
+                "cluster": state.cluster,
+                "groups": group_documents(session),
+                "attachments": [],
+                **self._fixed,
+            }
+        self._newest = snapshot_from_json(document)
+        return self._newest
+
+
+class Painter:
+    """Looks each second and tells `see`; a context that ends it."""
+
+    def __init__(
+        self,
+        source: Callable[[], Snapshot | None],
+        observing: Observing,
+        store: Store,
+    ) -> None:
+        """Join the bus that `source` names; keep levels of long limits in `store`."""
+        self._source = source
+        self._store = store
+        self._observing = observing
+        self._number = 0
+        self._failures: set[str] = set()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="headgate-painter", daemon=True
+        )
+
+    def __enter__(self) -> "Painter":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        with Observer(self._newest_snapshot) as observer:
+            self._restore(observer)
+            self._observing.observer = observer
+            due_s = time.monotonic()
+            while not self._stopping.wait(max(0.0, due_s - time.monotonic())):
+                # Not behind: after a slow look the next one is a full pause later.
+                due_s = max(due_s + INTERVAL_S, time.monotonic() + INTERVAL_S / 2)
+                try:
+                    self._paint(observer)
+                except Exception as error:
+                    self._say(error)
+            self._observing.observer = None
+
+    def _paint(self, observer: Observer) -> None:
+        sight = observer.look()
+        self._number += 1
+        picture = painted(sight, number=self._number, at_s=time.time())
+        self._observing.see(picture)
+        if self._number % SAVE_EVERY == 0:
+            save(self._store, picture)
+
+    def _restore(self, observer: Observer) -> None:
+        """Tell the observer the levels that were stored before it began."""
+        try:
+            stored = load(self._store, time.time())
+        except Exception as error:
+            self._say(error)
+            return
+        rows = ((row.group_id, row.dimension, row.level, row.age_s) for row in stored)
+        for levels in restored(rows):
+            observer.restore(levels)
+
+    def _newest_snapshot(self) -> Snapshot | None:
+        """Return the newest snapshot; None when the database does not answer."""
+        try:
+            return self._source()
+        except Exception as error:
+            self._say(error)
+            return None
+
+    def _say(self, error: Exception) -> None:
+        """Log a kind of failure once; the next look may succeed."""
+        kind = type(error).__name__
+        if kind not in self._failures:
+            self._failures.add(kind)
+            _log.exception("the live view has a gap: %s", error)
+
+
+def painted(sight: Sight, *, number: int, at_s: float) -> Picture:
+    """Return what an observer saw as a picture."""
+    return Picture(
+        at_s=at_s,
+        number=number,
+        revision=sight.revision or 0,
+        uses=tuple(_use(seen) for seen in sight.limits),
+        agents=tuple(_member(member) for member in sight.members),
+        lag_s=sight.lag_s,
+        bus_open=sight.bus_open,
+        counters=dict(sight.counters),
+    )
+
+
+def _use(seen: LimitUse) -> Use:
+    return Use(
+        group_id=seen.group.id,
+        group=seen.group.name,
+        dimension=seen.limit.dimension,
+        rate=seen.limit.rate,
+        period_s=seen.limit.period_s,
+        burst=seen.limit.burst,
+        soft_threshold=seen.group.soft_threshold,
+        level=seen.level,
+        available_per_s=seen.available_per_s,
+        error_units=seen.error_units,
+        agents=tuple(_part(row) for row in seen.agents),
+    )
+
+
+def _part(row: ObservedPart) -> AgentUse:
+    return AgentUse(**{each.name: getattr(row, each.name) for each in fields(AgentUse)})
+
+
+def _member(member: MemberView) -> AgentSeen:
+    return AgentSeen(
+        agent=member.agent,
+        incarnation=member.incarnation,
+        age_s=member.age_s,
+        lag_s=member.lag_s,
+        loss=member.loss,
+        state=member.state,
+        revision=member.revision,
+    )

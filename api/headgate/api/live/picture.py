@@ -1,0 +1,166 @@
+"""The picture: what the cluster was seen to do at one moment, as frozen values.
+
+The observer paints one each second; history, event streams, metrics and the page
+only read it.  Rates are units per second, levels are units.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from headgate.coordinator.views import MemberState
+
+Pressure = Literal["over", "near", "calm"]
+"""``over`` refuses, ``near`` is at the soft threshold, ``calm`` is below."""
+
+NEAR = 0.8
+"""Part of the rate from which a limit without a soft threshold counts as near."""
+
+OVER_REFUSED = 0.02
+"""Part of what is attempted below which refusals are the noise of arrivals: local
+buckets are small, and now and then one refuses what the cluster had room for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentUse:
+    """One agent's part of one limit.
+
+    Attributes:
+        agent: Its id.
+        demand_per_s: Attempted units/s, refused ones included.
+        share_per_s: Allocated units/s.
+        ceiling_per_s: Units/s that its local bucket refills at.
+        admitted_per_s: Admitted units/s, lately.
+        refused_per_s: Refused units/s, lately.
+        held_units: Tokens in its local bucket; below zero it is a debt.
+        subjects: Limiters (topics, producers) that use the limit there.
+        age_s: Seconds since the row was true.
+        state: As in `headgate.coordinator.views.MemberView`.
+    """
+
+    agent: str
+    demand_per_s: float
+    share_per_s: float
+    ceiling_per_s: float
+    admitted_per_s: float
+    refused_per_s: float
+    held_units: float
+    subjects: int
+    age_s: float
+    state: MemberState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One limit (group × dimension, cluster scope) that agents use.
+
+    Attributes:
+        group_id: Of the group.
+        group: Its name.
+        dimension: What is counted.
+        rate: Units per period; infinite where unlimited.
+        period_s: Seconds that `rate` counts for.
+        burst: B, units.
+        soft_threshold: Part of the rate from which callers are warned, or None.
+        level: E, tokens left as believed; below zero a debt.
+        available_per_s: Q', units/s shared out now.
+        error_units: How far the cluster is believed to be over (+) or under (−)
+            what a single bucket would have admitted.
+        agents: One row per agent, by id.
+    """
+
+    group_id: int
+    group: str
+    dimension: str
+    rate: float
+    period_s: float
+    burst: float
+    soft_threshold: float | None = None
+    level: float
+    available_per_s: float
+    error_units: float = 0.0
+    agents: tuple[AgentUse, ...] = ()
+
+    @property
+    def rate_per_s(self) -> float:
+        """Q: the limit in units per second."""
+        return self.rate / self.period_s
+
+    @property
+    def demand_per_s(self) -> float:
+        """What all agents' callers attempt."""
+        return sum(row.demand_per_s for row in self.agents)
+
+    @property
+    def admitted_per_s(self) -> float:
+        """What all agents admit."""
+        return sum(row.admitted_per_s for row in self.agents)
+
+    @property
+    def refused_per_s(self) -> float:
+        """What all agents refuse."""
+        return sum(row.refused_per_s for row in self.agents)
+
+    @property
+    def utilisation(self) -> float:
+        """Admitted part of the rate; 0 where unlimited, 1 where the rate is 0."""
+        if self.rate == 0:
+            return 1.0 if self.demand_per_s > 0 else 0.0
+        return self.admitted_per_s / self.rate_per_s
+
+    @property
+    def pressure(self) -> Pressure:
+        """How near the limit is."""
+        if self.refused_per_s > OVER_REFUSED * self.demand_per_s:
+            return "over"
+        near = NEAR if self.soft_threshold is None else self.soft_threshold
+        return "near" if self.utilisation >= near else "calm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSeen:
+    """One agent as the observer hears it.
+
+    Attributes:
+        agent: Its id.
+        incarnation: Its life.
+        age_s: Seconds since it was last heard.
+        lag_s: How long its reports take to come.
+        loss: Part of its reports that do not arrive.
+        state: ``silent`` past the lease, ``disbelieved`` when it can't be true.
+        revision: Of the configuration that it goes by.
+    """
+
+    agent: str
+    incarnation: int
+    age_s: float
+    lag_s: float
+    loss: float
+    state: MemberState
+    revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Everything that was seen at one moment.
+
+    Attributes:
+        at_s: Wall clock, seconds since the epoch.
+        number: Grows by one with each picture of this process.
+        revision: Of the configuration that the observer goes by.
+        uses: Limits in use, each once.
+        agents: All agents that are known, by id.
+        lag_s: How long a report takes from sender to here.
+        bus_open: Whether the bus could be opened.
+        counters: Of reports, drops and notices, by name.
+    """
+
+    at_s: float
+    number: int = 0
+    revision: int = 0
+    uses: tuple[Use, ...] = ()
+    agents: tuple[AgentSeen, ...] = ()
+    lag_s: float = 0.0
+    bus_open: bool = True
+    counters: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,0 +1,62 @@
+"""REST routes of the live view: what is used now, by whom, and why so."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+
+from headgate.api.dependencies import ServiceOf
+from headgate.api.errors import Busy, NotFound
+from headgate.api.groups.service import find_group
+from headgate.api.live.observing import observing_of
+from headgate.api.live.schemas import (
+    AgentsShown,
+    ExplanationShown,
+    LiveShown,
+    agents_shown,
+    explanation_shown,
+    live_shown,
+)
+
+MAX_AGENTS = 1000
+"""Agents told at once; a larger cluster is looked at by metrics."""
+
+router = APIRouter(tags=["live"])
+
+
+@router.get("/live", summary="Show all limits in use, with a row per agent")
+def get_live(
+    service: ServiceOf,
+    request: Request,
+    group: Annotated[
+        str | None, Query(max_length=256, description="Only this group.")
+    ] = None,
+) -> LiveShown:
+    """Return the newest picture of the cluster; it is at most a second old."""
+    picture = observing_of(request).newest()
+    return live_shown(picture, service.watch.revision, group=group)
+
+
+@router.get("/agents", summary="Show the agents of the cluster")
+def get_agents(service: ServiceOf, request: Request) -> AgentsShown:
+    """Return all agents that are known, with their ages."""
+    picture = observing_of(request).newest()
+    return agents_shown(picture, service.watch.revision, most=MAX_AGENTS)
+
+
+@router.get("/groups/{name}/explain", summary="Explain the shares of a limit")
+def get_explanation(
+    name: Annotated[str, Path(description="The group's name.", examples=["gold"])],
+    service: ServiceOf,
+    request: Request,
+    dimension: Annotated[str, Query(max_length=64, examples=["requests"])],
+) -> ExplanationShown:
+    """Return every input of the shares, as this process computes them."""
+    with service.store.reading() as session:
+        group_id = find_group(session, name).id
+    observer = observing_of(request).observer
+    if observer is None:
+        raise Busy("the live view has not begun yet")
+    try:
+        return explanation_shown(observer.explain(group_id, dimension))
+    except KeyError:
+        raise NotFound("live limit of the cluster", dimension) from None

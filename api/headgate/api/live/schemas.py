@@ -1,0 +1,216 @@
+"""What the live view looks like in a response: uses, agents, explanations."""
+
+from pydantic import BaseModel, Field
+
+from headgate.api.live.picture import Picture, Use
+from headgate.api.quantities import Unlimited, shown
+from headgate.coordinator.views import AgentRow, Explanation, MemberState
+
+Rate = float | Unlimited
+
+
+class AgentLiveShown(BaseModel):
+    """One agent's part of a limit."""
+
+    agent: str
+    demand: float = Field(description="Attempted units/s, refused ones included.")
+    share: float | None = Field(description="Allocated units/s; null: unlimited.")
+    admitted_per_s: float
+    refused_per_s: float
+    level: float | None = Field(description="What the group's bucket holds, units.")
+    held: float = Field(description="Tokens in the agent's own bucket.")
+    age_s: float = Field(description="Since its row was true.")
+    silent: bool = Field(description="Not heard for a lease.")
+
+
+class LimitLiveShown(BaseModel):
+    """A limit in use, with a row per agent."""
+
+    group: str
+    dimension: str
+    rate: Rate = Field(description="Units per period.")
+    burst: Rate
+    period_s: float
+    level: float | None = Field(description="Units left; below zero a debt.")
+    agents: list[AgentLiveShown]
+
+
+class LiveShown(BaseModel):
+    """All limits in use."""
+
+    at_s: float | None = Field(description="When it was seen; null: nothing yet.")
+    revision: int
+    items: list[LimitLiveShown]
+
+
+class AgentShown(BaseModel):
+    """One agent as this process hears it."""
+
+    agent: str
+    incarnation: int
+    state: MemberState
+    age_s: float = Field(description="Since it was last heard.")
+    lag_s: float = Field(description="How long its reports take to come.")
+    loss: float = Field(description="Part of its reports that do not arrive.")
+    revision: int = Field(description="Of the configuration that it goes by.")
+    limits: int = Field(description="Limits that it uses now.")
+
+
+class AgentsShown(BaseModel):
+    """The agents of the cluster, by id."""
+
+    at_s: float | None = Field(description="When it was seen; null: nothing yet.")
+    revision: int
+    total: int = Field(description="Agents that are known, also beyond those told.")
+    bus_open: bool
+    lag_s: float
+    agents: list[AgentShown]
+
+
+class InputShown(BaseModel):
+    """One agent's inputs of an explanation."""
+
+    agent: str
+    demand: float
+    share: float | None
+    ceiling: float | None
+    refused: float
+    admitted: float
+    predicted: float
+    held: float
+    age_s: float
+    state: MemberState
+
+
+class ExplanationShown(BaseModel):
+    """Every input of the shares of one limit, to be recomputed by hand."""
+
+    formula: str
+    revision: int
+    rate: float | None = Field(description="Q, units/s, after the tree of groups.")
+    burst: float | None
+    mode: str
+    isolation: str
+    level_reported: float | None = Field(description="L, from what was reported.")
+    predicted: float = Field(description="P, admitted but not yet reported.")
+    held: float = Field(description="h, tokens in local buckets.")
+    level: float | None = Field(description="E = L − P − h.")
+    debt_cap: float | None
+    margin: float | None
+    horizon_s: float
+    lag_s: float
+    loss: float
+    lease_s: float
+    available: float | None = Field(description="Q' = max(0, Q + (E − m) / H).")
+    reserved: float = Field(description="Units/s kept for silent agents.")
+    theta: float | None = Field(description="Water level; null: all demand fits.")
+    slack: float | None
+    error: float
+    bound: float = Field(description="Most that may be overspent while apart, in Q.")
+    members: int
+    agents: list[InputShown]
+
+
+def live_shown(
+    picture: Picture | None, revision: int, *, group: str | None = None
+) -> LiveShown:
+    """Return what `picture` shows of all groups, or of one."""
+    uses = () if picture is None else picture.uses
+    return LiveShown(
+        at_s=None if picture is None else picture.at_s,
+        revision=revision,
+        items=[_limit(use) for use in uses if group in (None, use.group)],
+    )
+
+
+def agents_shown(picture: Picture | None, revision: int, *, most: int) -> AgentsShown:
+    """Return up to `most` agents of `picture`."""
+    if picture is None:
+        return AgentsShown(
+            at_s=None, revision=revision, total=0, bus_open=False, lag_s=0.0, agents=[]
+        )
+    limits: dict[str, int] = {}
+    for use in picture.uses:
+        for row in use.agents:
+            limits[row.agent] = limits.get(row.agent, 0) + 1
+    return AgentsShown(
+        at_s=picture.at_s,
+        revision=revision,
+        total=len(picture.agents),
+        bus_open=picture.bus_open,
+        lag_s=picture.lag_s,
+        agents=[
+            AgentShown(
+                agent=seen.agent,
+                incarnation=seen.incarnation,
+                state=seen.state,
+                age_s=seen.age_s,
+                lag_s=seen.lag_s,
+                loss=seen.loss,
+                revision=seen.revision,
+                limits=limits.get(seen.agent, 0),
+            )
+            for seen in picture.agents[:most]
+        ],
+    )
+
+
+def explanation_shown(seen: Explanation) -> ExplanationShown:
+    """Return `seen`, with null for what is infinite."""
+    values = {
+        name: getattr(seen, name)
+        for name in ExplanationShown.model_fields
+        if name != "agents"
+    }
+    told = {
+        name: finite(value) if isinstance(value, float) else value
+        for name, value in values.items()
+    }
+    return ExplanationShown.model_validate(
+        {**told, "agents": [_input(row) for row in seen.agents]}
+    )
+
+
+def finite(value: float) -> float | None:
+    """Return `value`, or None where JSON has no word for it."""
+    return value if abs(value) < float("inf") else None
+
+
+def _limit(use: Use) -> LimitLiveShown:
+    return LimitLiveShown(
+        group=use.group,
+        dimension=use.dimension,
+        rate=shown(use.rate),
+        burst=shown(use.burst),
+        period_s=use.period_s,
+        level=finite(use.level),
+        agents=[
+            AgentLiveShown(
+                agent=row.agent,
+                demand=row.demand_per_s,
+                share=finite(row.share_per_s),
+                admitted_per_s=row.admitted_per_s,
+                refused_per_s=row.refused_per_s,
+                level=finite(use.level),
+                held=row.held_units,
+                age_s=row.age_s,
+                silent=row.state == "silent",
+            )
+            for row in use.agents
+        ],
+    )
+
+
+def _input(row: AgentRow) -> InputShown:
+    return InputShown(
+        agent=row.agent,
+        demand=row.demand,
+        share=finite(row.share),
+        ceiling=finite(row.ceiling),
+        refused=row.refused,
+        admitted=row.admitted,
+        predicted=row.predicted,
+        held=row.held,
+        age_s=row.age_s,
+        state=row.state,
+    )

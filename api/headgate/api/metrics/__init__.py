@@ -1,0 +1,1 @@
+"""Prometheus metrics of the live view and of this process."""

@@ -1,0 +1,148 @@
+"""Metric families of the newest picture; few labels, and a bound on their values.
+
+Groups are chosen by operators and agents come and go, so both are bounded: the
+busiest limits are told one by one, and the rest is counted.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterable
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from headgate.api.live.observing import Observing
+from headgate.api.live.picture import Picture, Use
+from headgate.api.overview.entries import RANK
+from headgate.api.watch import Watch
+
+MAX_LIMITS = 2_000
+"""Limits told one by one, those over or near first: 9 samples each, 2 MB in all."""
+
+MAX_AGENTS = 500
+"""Agents told one by one, those not heard for longest first."""
+
+MAX_KINDS = 100
+"""Kinds of events told; the code names some thirty."""
+
+_PER_LIMIT: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
+    ("limit_per_second", "The limit, units/s.", lambda use: use.rate_per_s),
+    ("burst_units", "Units that may pass at once.", lambda use: use.burst),
+    ("admitted_per_second", "Admitted units/s.", lambda use: use.admitted_per_s),
+    ("demand_per_second", "Attempted units/s.", lambda use: use.demand_per_s),
+    ("refused_per_second", "Refused units/s.", lambda use: use.refused_per_s),
+    ("level_units", "Units left; below 0 a debt.", lambda use: use.level),
+    ("available_per_second", "Shared out now.", lambda use: use.available_per_s),
+    ("error_units", "Over (+) or under (-) one bucket.", lambda use: use.error_units),
+    ("agents", "Agents that use the limit.", lambda use: len(use.agents)),
+)
+"""Name after ``headgate_group_``, help, value."""
+
+
+class LiveCollector(Collector):
+    """Yields the families anew at each scrape."""
+
+    def __init__(self, observing: Observing, watch: Watch, version: str) -> None:
+        """Read `observing` and `watch`; `version` is told as it is."""
+        self._observing = observing
+        self._watch = watch
+        self._version = version
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: names are fixed, and no other collector uses them."""
+        return ()
+
+    def collect(self) -> Generator[Metric]:
+        """Return the families of the newest picture, and of this process."""
+        picture = self._observing.newest()
+        yield from self._process(picture)
+        if picture is not None:
+            yield from _bus(picture)
+            yield from _agents(picture, self._watch.revision)
+            yield from _limits(picture)
+
+    def _process(self, picture: Picture | None) -> Generator[Metric]:
+        yield InfoMetricFamily(
+            "headgate_build", "What runs here.", {"version": self._version}
+        )
+        age_s = float("inf") if picture is None else time.time() - picture.at_s
+        for name, help_text, value in (
+            ("revision", "Revision of the configuration.", self._watch.revision),
+            ("watchers", "Requests that wait for a revision.", self._watch.waiting),
+            ("event_streams", "Event streams open.", self._observing.streams),
+            ("history_bytes", "Memory of history.", self._observing.history.nbytes),
+            (
+                "history_omitted",
+                "Series without room.",
+                self._observing.history.omitted,
+            ),
+            ("picture_age_seconds", "Since the cluster was last seen.", age_s),
+        ):
+            yield GaugeMetricFamily(f"headgate_{name}", help_text, value)
+        number = 0 if picture is None else picture.number
+        yield CounterMetricFamily("headgate_pictures", "Times it was seen.", number)
+
+
+def _bus(picture: Picture) -> Generator[Metric]:
+    yield GaugeMetricFamily(
+        "headgate_bus_open", "1 while the bus could be opened.", picture.bus_open
+    )
+    yield GaugeMetricFamily(
+        "headgate_bus_lag_seconds", "What a report takes to come.", picture.lag_s
+    )
+    events = CounterMetricFamily(
+        "headgate_observer_events", "Reports, drops and notices.", labels=["kind"]
+    )
+    for kind, count in sorted(picture.counters.items())[:MAX_KINDS]:
+        events.add_metric([kind], count)
+    yield events
+
+
+def _agents(picture: Picture, revision: int) -> Generator[Metric]:
+    states = GaugeMetricFamily(
+        "headgate_agents", "Agents by what is known of them.", labels=["state"]
+    )
+    for state in ("present", "silent", "disbelieved", "left"):
+        count = sum(agent.state == state for agent in picture.agents)
+        states.add_metric([state], count)
+    yield states
+    behind = sum(
+        agent.state == "present" and agent.revision < revision
+        for agent in picture.agents
+    )
+    yield GaugeMetricFamily(
+        "headgate_agents_behind", "Agents that go by an older revision.", behind
+    )
+    age = GaugeMetricFamily(
+        "headgate_agent_age_seconds", "Since it was heard.", labels=["agent"]
+    )
+    lag = GaugeMetricFamily(
+        "headgate_agent_lag_seconds", "What its reports take.", labels=["agent"]
+    )
+    oldest = sorted(picture.agents, key=lambda agent: -agent.age_s)
+    for agent in oldest[:MAX_AGENTS]:
+        age.add_metric([agent.agent], agent.age_s)
+        lag.add_metric([agent.agent], agent.lag_s)
+    yield age
+    yield lag
+
+
+def _limits(picture: Picture) -> Generator[Metric]:
+    uses = sorted(picture.uses, key=lambda use: (RANK[use.pressure], -use.demand_per_s))
+    yield GaugeMetricFamily(
+        "headgate_groups_omitted",
+        f"Limits in use beyond the {MAX_LIMITS} told one by one.",
+        max(0, len(uses) - MAX_LIMITS),
+    )
+    told = uses[:MAX_LIMITS]
+    for name, help_text, value in _PER_LIMIT:
+        family = GaugeMetricFamily(
+            f"headgate_group_{name}", help_text, labels=["group", "dimension"]
+        )
+        for use in told:
+            family.add_metric([use.group, use.dimension], value(use))
+        yield family

@@ -1,0 +1,63 @@
+"""What a name may be: of a group, a tenant, a subject, a dimension."""
+
+import unicodedata
+
+from headgate.api.errors import Invalid
+
+MAX_NAME = 256
+"""Characters of a group's, tenant's, user's or client's name; `Group` says so."""
+
+MAX_PATH_NAME = 1024
+"""Characters of a topic's or subscription's name: three parts and a scheme."""
+
+MAX_DIMENSION = 64
+"""Characters of a dimension; it travels in each report."""
+
+_UNUSABLE = {"Cc", "Cs", "Zl", "Zp"}
+"""Unicode categories refused in names: control, lone surrogate, line, paragraph."""
+
+
+def checked_name(name: str, field: str, *, longest: int = MAX_NAME) -> str:
+    """Return `name` when it can be stored and stand as one segment of a path.
+
+    Raises:
+        Invalid: It is empty, too long, ``.`` or ``..``, holds a slash or a
+            character that can't be printed.
+    """
+    if "/" in name:
+        raise Invalid(field, "expected no slash")
+    return checked_path_name(name, field, longest=longest)
+
+
+def checked_path_name(name: str, field: str, *, longest: int = MAX_PATH_NAME) -> str:
+    """Return `name`, which may hold slashes, when it can be stored.
+
+    Raises:
+        Invalid: It is empty, too long, or holds an unprintable character.
+    """
+    if not name or name != name.strip():
+        raise Invalid(field, "expected a name without space around it")
+    if len(name) > longest:
+        raise Invalid(field, f"expected at most {longest} characters, got {len(name)}")
+    if name in {".", ".."}:
+        raise Invalid(field, "expected a name other than . and ..")
+    for character in name:
+        if unicodedata.category(character) in _UNUSABLE or character == "\ufffd":
+            raise Invalid(field, f"expected printable characters, got {character!a}")
+    return name
+
+
+def checked_dimension(name: str, field: str) -> str:
+    """Return `name` when it is an identifier that a keyword argument can spell.
+
+    Raises:
+        Invalid: It is none, too long, or not in Unicode's normal form.
+    """
+    if not name.isidentifier() or unicodedata.normalize("NFKC", name) != name:
+        shown = ascii(name[:40])
+        raise Invalid(field, f"expected an identifier such as requests, got {shown}")
+    if len(name) > MAX_DIMENSION:
+        raise Invalid(
+            field, f"expected at most {MAX_DIMENSION} characters, got {len(name)}"
+        )
+    return name

@@ -1,0 +1,1 @@
+"""Overrides: a group's limits for a while, and then as they were."""

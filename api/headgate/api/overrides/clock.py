@@ -1,0 +1,47 @@
+"""End overrides in time: one task of the loop, asleep until the next end."""
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.concurrency import run_in_threadpool
+
+from headgate.api.overrides.service import end_overdue, next_end_s
+from headgate.api.store import Store
+from headgate.api.watch import Watch
+
+LOOK_S = 60.0
+"""How long it sleeps at most: the wall clock may be set meanwhile."""
+
+RETRY_S = 1.0
+"""Pause after the database did not answer."""
+
+_log = logging.getLogger(__name__)
+
+
+async def end_in_time(store: Store, watch: Watch) -> None:
+    """End each override when its time has come, for ever."""
+    while not watch.closed:
+        changed = watch.upcoming()  # before looking: no change is missed
+        try:
+            wait_s = await run_in_threadpool(_step, store)
+        except SQLAlchemyError as error:
+            _log.warning("overrides could not be looked at: %s", error)
+            wait_s = RETRY_S
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await changed.wait()
+
+
+def _step(store: Store) -> float:
+    """End what is overdue; return how long there is nothing more to end."""
+    with store.reading() as session:
+        end_s = next_end_s(session)
+    if end_s is None:
+        return LOOK_S
+    if end_s <= time.time():
+        end_overdue(store)
+        return RETRY_S / 1000
+    return min(LOOK_S, end_s - time.time() + 0.001)

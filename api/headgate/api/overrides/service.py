@@ -1,0 +1,179 @@
+"""What can be done with overrides, inside one transaction."""
+
+import json
+import time
+from collections.abc import Mapping
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from headgate.api.errors import Invalid, NotFound
+from headgate.api.names import checked_dimension
+from headgate.api.overrides.schemas import MAX_LIFE_S, OverridePut, OverrideShown
+from headgate.api.quantities import restored, shown
+from headgate.api.store import Author, Change, Store
+from headgate.api.store.tables import GroupRow, OverrideRow
+
+ENDED = Author(name="headgate", address="local", action="an override ended")
+"""Who ends overrides when their time has come."""
+
+ALL = ""
+"""The store's word for all dimensions of a group."""
+
+
+def list_overrides(session: Session) -> list[OverrideShown]:
+    """Return all overrides, in order of group and dimension."""
+    query = select(OverrideRow).order_by(OverrideRow.group, OverrideRow.dimension)
+    return [_shown(row) for row in session.scalars(query)]
+
+
+def put_override(change: Change, wanted: OverridePut) -> OverrideShown:
+    """Set an override of a group, in place of the one of the same dimension.
+
+    Raises:
+        NotFound: The group is not there.
+        Invalid: It says neither or both of factor and rate, or of its end.
+    """
+    if (wanted.factor is None) == (wanted.rate is None):
+        raise Invalid("factor", "expected either a factor or a rate")
+    if wanted.dimension is not None:
+        checked_dimension(wanted.dimension, "dimension")
+    elif wanted.rate is not None:
+        raise Invalid("rate", "expected only of one dimension")
+    ends_at_s = _end(wanted)
+    document: dict[str, object] = {
+        "factor": wanted.factor,
+        "rate": None if wanted.rate is None else shown(wanted.rate),
+        "ends_at_s": ends_at_s,
+        "reason": wanted.reason,
+    }
+    key = override_key(wanted.group, wanted.dimension)
+    return _shown(write_override(change, key, document))
+
+
+def write_override(
+    change: Change, key: str, document: Mapping[str, object]
+) -> OverrideRow:
+    """Store the override of `key`, as the audit keeps it.
+
+    Raises:
+        NotFound: The group is not there.
+    """
+    group, dimension = _of_key(key)
+    session = change.session
+    query = select(GroupRow.id).where(GroupRow.name == group)
+    if session.scalars(query).one_or_none() is None:
+        raise NotFound("group", group)
+    row = session.get(OverrideRow, (group, dimension))
+    before = None if row is None else row.document
+    if row is None:
+        row = OverrideRow(group=group, dimension=dimension, revision=change.revision)
+        session.add(row)
+    row.document = dict(document)
+    row.ends_at_s = float(str(document["ends_at_s"]))
+    if change.record("override", key, before=before, after=row.document):
+        row.revision = change.revision
+    session.flush()
+    return row
+
+
+def delete_override(change: Change, key: str) -> bool:
+    """End the override of `key`; return whether there was one."""
+    row = change.session.get(OverrideRow, _of_key(key))
+    if row is None:
+        return False
+    change.session.delete(row)
+    change.session.flush()
+    change.record("override", key, before=row.document, after=None)
+    return True
+
+
+def delete_overrides_of(change: Change, group: str) -> None:
+    """End all overrides of a group that is about to go."""
+    query = select(OverrideRow.dimension).where(OverrideRow.group == group)
+    for dimension in change.session.scalars(query).all():
+        delete_override(change, override_key(group, dimension))
+
+
+def next_end_s(session: Session) -> float | None:
+    """Return when the next override ends, seconds since the epoch."""
+    query = select(OverrideRow.ends_at_s).order_by(OverrideRow.ends_at_s).limit(1)
+    return session.scalars(query).one_or_none()
+
+
+def end_overdue(store: Store) -> None:
+    """End all overrides whose time has come."""
+    with store.changing(ENDED) as change:
+        query = select(OverrideRow).where(OverrideRow.ends_at_s <= time.time())
+        for row in change.session.scalars(query).all():
+            delete_override(change, override_key(row.group, row.dimension))
+
+
+def override_key(group: str, dimension: str | None) -> str:
+    """Return the text that names an override in the audit."""
+    return json.dumps(
+        [group, dimension or ALL], ensure_ascii=False, separators=(",", ":")
+    )
+
+
+class Overridden:
+    """The limits of a session's groups, as the overrides in force make them."""
+
+    def __init__(self, session: Session) -> None:
+        """Read all overrides."""
+        self._found = {
+            (row.group, row.dimension): row.document
+            for row in session.scalars(select(OverrideRow))
+        }
+
+    def rate_and_burst(
+        self, group: str, dimension: str, rate: float, burst: float
+    ) -> tuple[float, float]:
+        """Return rate and burst of a limit; the own dimension's override wins."""
+        if not self._found:
+            return rate, burst
+        found = self._found.get((group, dimension), self._found.get((group, ALL)))
+        if found is None:
+            return rate, burst
+        if found["factor"] is not None:
+            factor = float(str(found["factor"]))
+            if factor == 0:
+                return 0.0, 0.0
+            return rate * factor, burst * factor
+        wanted = found["rate"]
+        new = restored(None if wanted == "unlimited" else float(str(wanted)))
+        scaled = burst * new / rate if 0 < rate < float("inf") else new
+        return new, new if new in {0.0, float("inf")} else scaled
+
+
+def _end(wanted: OverridePut) -> float:
+    now = time.time()
+    if (wanted.until is None) == (wanted.for_s is None):
+        raise Invalid("until", "expected either until or for_s")
+    if wanted.for_s is not None:
+        return now + wanted.for_s
+    assert wanted.until is not None
+    ends_at_s = wanted.until.timestamp()
+    if not now < ends_at_s <= now + MAX_LIFE_S:
+        raise Invalid("until", "expected a time within the next 366 days")
+    return ends_at_s
+
+
+def _of_key(key: str) -> tuple[str, str]:
+    group, dimension = json.loads(key)
+    return group, dimension
+
+
+def _shown(row: OverrideRow) -> OverrideShown:
+    rate = row.document["rate"]
+    return OverrideShown.model_validate(
+        {
+            "group": row.group,
+            "dimension": row.dimension or None,
+            "factor": row.document["factor"],
+            "rate": float("inf") if rate == "unlimited" else rate,
+            "ends_at_s": row.ends_at_s,
+            "reason": row.document["reason"],
+            "revision": row.revision,
+        }
+    )

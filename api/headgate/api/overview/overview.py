@@ -1,0 +1,161 @@
+"""The overview: filtered, sorted, cut to a window; sorted once for all who look."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from headgate.api.live.picture import Picture
+from headgate.api.overview.entries import (
+    RANK,
+    LimitEntry,
+    Row,
+    Standing,
+    joined,
+    load_entries,
+)
+from headgate.api.store import Store
+from headgate.api.store.transactions import current_revision
+
+Sort = Literal["standing", "name", "use", "refused"]
+
+MAX_SORTED = 32
+"""Sorted lists kept: as many different filters are looked at within a second."""
+
+STEP = 0.1
+"""Part of the rate by which use is told apart in an order: rows that changed their
+places each second could not be read, so within a step they stand by name."""
+
+MAX_WINDOW = 500
+"""Rows told at once: more than any screen shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What somebody looks at.
+
+    Attributes:
+        search: Part of a group's name or dimension; empty for all.
+        standing: Only these, or None.
+        sort: In which order.
+        offset: Rows to leave out at the beginning.
+        limit: Rows to tell.
+    """
+
+    search: str = ""
+    standing: Standing | None = None
+    sort: Sort = "standing"
+    offset: int = 0
+    limit: int = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Some of the rows that a look matches.
+
+    Attributes:
+        revision: Of the configuration.
+        picture: What was seen, or None.
+        total: All rows.
+        matching: Rows that the look matches.
+        standings: How many rows stand how, whatever the look.
+        rows: Those of the window.
+    """
+
+    revision: int
+    picture: Picture | None
+    total: int
+    matching: int
+    standings: dict[Standing, int]
+    rows: list[Row]
+
+
+class Overview:
+    """Every limit, reloaded when the revision moved, joined once per picture."""
+
+    def __init__(self, store: Store, newest: Callable[[], Picture | None]) -> None:
+        """Read `store`, and pictures from `newest`."""
+        self._store = store
+        self._newest = newest
+        self._lock = threading.Lock()
+        self._revision = -1
+        self._entries: list[LimitEntry] = []
+        self._joined_to: tuple[int, int] | None = None
+        self._rows: list[Row] = []
+        self._standings: dict[Standing, int] = {}
+        self._sorted: OrderedDict[tuple[str, str | None, str], list[Row]]
+        self._sorted = OrderedDict()
+
+    def window(self, look: Look) -> Window:
+        """Return what `look` shows now; may read the database, so not on a loop."""
+        picture = self._newest()
+        with self._lock:
+            self._refresh(picture)
+            rows = self._matching(look)
+            return Window(
+                revision=self._revision,
+                picture=picture,
+                total=len(self._rows),
+                matching=len(rows),
+                standings=dict(self._standings),
+                rows=rows[look.offset : look.offset + min(look.limit, MAX_WINDOW)],
+            )
+
+    def _refresh(self, picture: Picture | None) -> None:
+        with self._store.reading() as session:
+            revision = current_revision(session)
+            if revision != self._revision:
+                self._entries = load_entries(session)
+                self._revision = revision
+        joined_to = (revision, -1 if picture is None else picture.number)
+        if joined_to == self._joined_to:
+            return
+        self._joined_to = joined_to
+        self._rows = joined(self._entries, picture)
+        self._standings = dict.fromkeys(RANK, 0)
+        for row in self._rows:
+            self._standings[row.standing] += 1
+        self._sorted.clear()
+
+    def _matching(self, look: Look) -> list[Row]:
+        key = (look.search.casefold(), look.standing, look.sort)
+        rows = self._sorted.get(key)
+        if rows is None:
+            rows = [
+                row
+                for row in self._rows
+                if key[0] in row.entry.folded and look.standing in (None, row.standing)
+            ]
+            if look.sort != "name":  # the entries come by name
+                rows.sort(key=_ORDERS[look.sort])
+            self._sorted[key] = rows
+            while len(self._sorted) > MAX_SORTED:
+                self._sorted.popitem(last=False)
+        return rows
+
+
+def _by_standing(row: Row) -> tuple[float, ...]:
+    use = row.use
+    if use is None:
+        return (RANK["idle"], 0.0)
+    return (RANK[use.pressure], -round(_finite(use.utilisation) / STEP))
+
+
+def _by_use(row: Row) -> tuple[float, ...]:
+    return (0.0 if row.use is None else -row.use.admitted_per_s,)
+
+
+def _by_refused(row: Row) -> tuple[float, ...]:
+    return (0.0 if row.use is None else -row.use.refused_per_s,)
+
+
+def _finite(value: float) -> float:
+    return value if value == value else 0.0  # NaN has no place in an order
+
+
+_ORDERS: dict[Sort, Callable[[Row], tuple[float, ...]]] = {
+    "standing": _by_standing,
+    "use": _by_use,
+    "refused": _by_refused,
+}

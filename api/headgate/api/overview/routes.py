@@ -1,0 +1,60 @@
+"""REST routes of what is going on now: all limits at a glance, one group's use."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+
+from headgate.api.dependencies import ServiceOf
+from headgate.api.groups.service import find_group
+from headgate.api.live.observing import observing_of
+from headgate.api.overview.entries import Standing
+from headgate.api.overview.overview import MAX_WINDOW, Look, Sort
+from headgate.api.overview.schemas import (
+    GroupUseShown,
+    OverviewShown,
+    group_use_shown,
+    overview_shown,
+)
+
+MAX_OFFSET = 10_000_000
+"""Rows that can be skipped; there are never so many."""
+
+router = APIRouter(tags=["live"])
+
+
+def look_of(
+    search: Annotated[
+        str, Query(max_length=256, description="Part of a group's name or dimension.")
+    ] = "",
+    standing: Annotated[Standing | None, Query(description="Only these.")] = None,
+    sort: Annotated[
+        Sort, Query(description="standing: who is over or near first.")
+    ] = "standing",
+    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_WINDOW, description="Rows.")] = 60,
+) -> Look:
+    """Return what the query asks to look at."""
+    return Look(search=search, standing=standing, sort=sort, offset=offset, limit=limit)
+
+
+LookOf = Annotated[Look, Depends(look_of)]
+
+
+@router.get("/overview", summary="Show all limits at a glance")
+def get_overview(look: LookOf, request: Request) -> OverviewShown:
+    """Return a window of the limits that match, with their use now."""
+    window = observing_of(request).overview.window(look)
+    return overview_shown(window, look.offset)
+
+
+@router.get("/groups/{name}/use", summary="Show who uses a group now")
+def get_group_use(
+    name: Annotated[str, Path(description="The group's name.", examples=["gold"])],
+    service: ServiceOf,
+    request: Request,
+) -> GroupUseShown:
+    """Return each limit of the group that is in use, with a row per agent."""
+    with service.store.reading() as session:
+        find_group(session, name)
+    picture = observing_of(request).newest()
+    return group_use_shown(name, service.watch.revision, picture)

@@ -1,0 +1,177 @@
+"""What the overview, and a group's use now, look like in a response."""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from headgate.api.live.picture import AgentUse, Picture, Use
+from headgate.api.live.schemas import Rate, finite
+from headgate.api.overview.entries import Row
+from headgate.api.overview.overview import Window
+from headgate.api.quantities import shown
+from headgate.coordinator.views import MemberState
+
+
+class RowShown(BaseModel):
+    """A limit at a glance; what is only known of limits in use is null else."""
+
+    group: str
+    parent: str | None
+    attachments: int = Field(description="Subjects attached to the group.")
+    dimension: str = Field(description="Empty: the group has no limit.")
+    scope: str
+    rate: Rate = Field(description="Units per period.")
+    period_s: float
+    burst: Rate
+    standing: Literal["over", "near", "calm", "idle"]
+    admitted: float | None = Field(description="Units/s.")
+    demand: float | None = Field(description="Attempted units/s.")
+    refused: float | None = Field(description="Units/s.")
+    level: float | None = Field(description="Units left; below zero a debt.")
+    agents: int = Field(description="Agents that use it.")
+
+
+class StandingsShown(BaseModel):
+    """How many limits stand how."""
+
+    over: int = Field(description="They refuse.")
+    near: int = Field(description="At the soft threshold, or at 80 % of the rate.")
+    calm: int
+    idle: int = Field(description="Nobody uses them.")
+
+
+class OverviewShown(BaseModel):
+    """A window of the limits that match."""
+
+    revision: int
+    at_s: float | None = Field(description="When it was seen; null: nothing yet.")
+    total: int
+    matching: int
+    offset: int
+    standings: StandingsShown
+    agents: int = Field(description="Agents that are present.")
+    silent: int = Field(description="Agents that were not heard for a lease.")
+    rows: list[RowShown]
+
+
+class AgentUseShown(BaseModel):
+    """One agent's part of a limit."""
+
+    agent: str
+    demand: float = Field(description="Attempted units/s.")
+    share: float | None = Field(description="Allocated units/s; null: unlimited.")
+    ceiling: float | None = Field(description="What its bucket refills at.")
+    admitted: float = Field(description="Units/s.")
+    refused: float = Field(description="Units/s.")
+    held: float = Field(description="Tokens in its bucket.")
+    subjects: int = Field(description="Limiters that use the limit there.")
+    age_s: float
+    state: MemberState
+
+
+class UseShown(BaseModel):
+    """One limit of a group and who uses it now."""
+
+    dimension: str
+    rate: Rate = Field(description="Units per period.")
+    period_s: float
+    burst: Rate
+    standing: Literal["over", "near", "calm", "idle"]
+    admitted: float
+    demand: float
+    refused: float
+    level: float | None
+    available: float | None = Field(description="Units/s shared out now.")
+    error: float = Field(description="Units over (+) or under (−) a single bucket.")
+    agents: list[AgentUseShown]
+
+
+class GroupUseShown(BaseModel):
+    """A group's use now."""
+
+    group: str
+    revision: int
+    at_s: float | None
+    uses: list[UseShown]
+
+
+def overview_shown(window: Window, offset: int) -> OverviewShown:
+    """Return `window`, which begins at row `offset`, as a response."""
+    picture = window.picture
+    members = () if picture is None else picture.agents
+    return OverviewShown(
+        revision=window.revision,
+        at_s=None if picture is None else picture.at_s,
+        total=window.total,
+        matching=window.matching,
+        offset=offset,
+        standings=StandingsShown.model_validate(window.standings),
+        agents=sum(member.state == "present" for member in members),
+        silent=sum(member.state == "silent" for member in members),
+        rows=[_row(row) for row in window.rows],
+    )
+
+
+def group_use_shown(
+    group: str, revision: int, picture: Picture | None
+) -> GroupUseShown:
+    """Return what `picture` shows of a group."""
+    uses = () if picture is None else picture.uses
+    return GroupUseShown(
+        group=group,
+        revision=revision,
+        at_s=None if picture is None else picture.at_s,
+        uses=[_use(use) for use in uses if use.group == group],
+    )
+
+
+def _row(row: Row) -> RowShown:
+    entry, use = row.entry, row.use
+    return RowShown(
+        group=entry.group,
+        parent=entry.parent,
+        attachments=entry.attachments,
+        dimension=entry.dimension,
+        scope=entry.scope,
+        rate=shown(entry.rate),
+        period_s=entry.period_s,
+        burst=shown(entry.burst),
+        standing=row.standing,
+        admitted=None if use is None else round(use.admitted_per_s, 3),
+        demand=None if use is None else round(use.demand_per_s, 3),
+        refused=None if use is None else round(use.refused_per_s, 3),
+        level=None if use is None else finite(round(use.level, 3)),
+        agents=0 if use is None else len(use.agents),
+    )
+
+
+def _use(use: Use) -> UseShown:
+    return UseShown(
+        dimension=use.dimension,
+        rate=shown(use.rate),
+        period_s=use.period_s,
+        burst=shown(use.burst),
+        standing=use.pressure,
+        admitted=use.admitted_per_s,
+        demand=use.demand_per_s,
+        refused=use.refused_per_s,
+        level=finite(use.level),
+        available=finite(use.available_per_s),
+        error=use.error_units,
+        agents=[_agent(row) for row in use.agents],
+    )
+
+
+def _agent(row: AgentUse) -> AgentUseShown:
+    return AgentUseShown(
+        agent=row.agent,
+        demand=row.demand_per_s,
+        share=finite(row.share_per_s),
+        ceiling=finite(row.ceiling_per_s),
+        admitted=row.admitted_per_s,
+        refused=row.refused_per_s,
+        held=row.held_units,
+        subjects=row.subjects,
+        age_s=row.age_s,
+        state=row.state,
+    )

@@ -1,0 +1,1 @@
+"""Rate policies per topic, as Pulsar has them: topic over namespace over broker."""

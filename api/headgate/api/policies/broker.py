@@ -1,0 +1,170 @@
+"""The broker's level of policies: Pulsar's dynamic configuration, by name.
+
+A rate of 0 (Pulsar's default) or −1 there means none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from headgate.api.errors import Invalid, NotFound
+from headgate.api.names import MAX_NAME, checked_path_name
+
+MAX_RATE = 2**63 - 1
+"""What Pulsar's 64-bit settings can hold."""
+
+MAX_INTERVAL_S = 3600
+"""An hour; agents refuse a longer interval between reports."""
+
+Switch = Literal[
+    "preciseDispatcherFlowControl",
+    "dispatchThrottlingOnBatchMessageEnabled",
+    "dispatchThrottlingOnNonBacklogConsumerEnabled",
+]
+
+OPTIONS: Mapping[str, str] = {
+    "preciseDispatcherFlowControl": "precise_flow_control",
+    "dispatchThrottlingOnBatchMessageEnabled": "on_batch_message",
+    "dispatchThrottlingOnNonBacklogConsumerEnabled": "on_non_backlog_consumer",
+}
+"""Switches → options of dispatch in a snapshot."""
+
+EXCLUSIVE = (
+    "preciseDispatcherFlowControl",
+    "dispatchThrottlingOnBatchMessageEnabled",
+)
+"""Refused together: entries that count as one message need no estimate of them."""
+
+PUBLISH_INTERVAL = "resourceUsagePublishIntervalInSecs"
+PUBLISH_TOPIC = "resourceUsagePublishTopicName"
+PUBLISH_TO_TOPIC = "resourceUsagePublishToTopic"
+RELATIVE = "dispatchThrottlingRateRelativeToPublishRate"
+SUBSCRIBE_PERIOD = "subscribeRatePeriodPerConsumerInSecond"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which member of which of the broker's policies a key sets."""
+
+    policy: str
+    member: str
+
+
+RATES: Mapping[str, Place] = {
+    "dispatchThrottlingRateInMsg": Place("broker_dispatch", "messages"),
+    "dispatchThrottlingRateInByte": Place("broker_dispatch", "bytes"),
+    "dispatchThrottlingRatePerTopicInMsg": Place("dispatch", "messages"),
+    "dispatchThrottlingRatePerTopicInByte": Place("dispatch", "bytes"),
+    "dispatchThrottlingRatePerSubscriptionInMsg": Place(
+        "subscription_dispatch", "messages"
+    ),
+    "dispatchThrottlingRatePerSubscriptionInByte": Place(
+        "subscription_dispatch", "bytes"
+    ),
+    "dispatchThrottlingRatePerReplicatorInMsg": Place(
+        "replicator_dispatch", "messages"
+    ),
+    "dispatchThrottlingRatePerReplicatorInByte": Place("replicator_dispatch", "bytes"),
+    "maxPublishRatePerTopicInMessages": Place("publish", "messages"),
+    "maxPublishRatePerTopicInBytes": Place("publish", "bytes"),
+    "brokerPublisherThrottlingMaxMessageRate": Place("broker_publish", "messages"),
+    "brokerPublisherThrottlingMaxByteRate": Place("broker_publish", "bytes"),
+    "subscribeThrottlingRatePerConsumer": Place("subscribe", "messages"),
+}
+"""Keys that are rates; `broker_…` policies count all of one broker together."""
+
+KEYS = tuple(
+    sorted(
+        (
+            *RATES,
+            *OPTIONS,
+            PUBLISH_INTERVAL,
+            PUBLISH_TOPIC,
+            PUBLISH_TO_TOPIC,
+            RELATIVE,
+            SUBSCRIBE_PERIOD,
+        )
+    )
+)
+"""All keys that can be set."""
+
+
+def check_setting(key: str, text: str, others: Mapping[str, str]) -> None:
+    """Check that `key` may be set to `text` beside the settings `others`.
+
+    Raises:
+        NotFound: There is no such key.
+        Invalid: The text is no value for it, or excluded by another setting.
+    """
+    if key in RATES:
+        _checked_integer(key, text, least=-1, largest=MAX_RATE)
+    elif key in {PUBLISH_INTERVAL, SUBSCRIBE_PERIOD}:
+        _checked_integer(key, text, least=1, largest=MAX_INTERVAL_S)
+    elif key == PUBLISH_TOPIC:
+        checked_path_name(text, key, longest=MAX_NAME)
+    elif key in KEYS:
+        if text not in {"true", "false"}:
+            raise Invalid(key, f"expected true or false, got {text[:40]!a}")
+    else:
+        raise NotFound("setting", key[:MAX_NAME])
+    together = {**others, key: text}
+    if all(together.get(name) == "true" for name in EXCLUSIVE):
+        raise Invalid(key, f"expected not together with {_other(key)}")
+
+
+def broker_policies(settings: Mapping[str, str]) -> dict[str, dict[str, object]]:
+    """Return the broker's policies by kind, as a snapshot says them."""
+    policies: dict[str, dict[str, object]] = {}
+    for key, place in RATES.items():
+        rate = int(settings.get(key, "0"))
+        if rate > 0:
+            policy = policies.setdefault(place.policy, _unlimited())
+            policy[place.member] = float(rate)
+    if "subscribe" in policies:
+        policies["subscribe"]["period_s"] = float(settings.get(SUBSCRIBE_PERIOD, "30"))
+    if settings.get(RELATIVE) == "true" and "dispatch" in policies:
+        policies["dispatch"]["relative_to_publish_rate"] = True
+    return policies
+
+
+def dispatch_options(settings: Mapping[str, str]) -> dict[str, bool]:
+    """Return the options of dispatch, as a snapshot says them."""
+    return {name: settings.get(key) == "true" for key, name in OPTIONS.items()}
+
+
+def with_reporting(
+    fixed: Mapping[str, object], settings: Mapping[str, str]
+) -> dict[str, object]:
+    """Return a snapshot's members `bus` and `report` as the settings change them."""
+    changed = dict(fixed)
+    if PUBLISH_INTERVAL in settings:
+        changed["report"] = {"interval_s": float(settings[PUBLISH_INTERVAL])}
+    bus = fixed.get("bus")
+    if settings.get(PUBLISH_TO_TOPIC) == "false":
+        changed["bus"] = None
+    elif PUBLISH_TOPIC in settings and isinstance(bus, dict) and "topic" in bus:
+        changed["bus"] = {**bus, "topic": settings[PUBLISH_TOPIC]}
+    return changed
+
+
+def _unlimited() -> dict[str, object]:
+    return {
+        "messages": "unlimited",
+        "bytes": "unlimited",
+        "period_s": 1.0,
+        "relative_to_publish_rate": False,
+    }
+
+
+def _checked_integer(key: str, text: str, *, least: int, largest: int) -> None:
+    digits = text.removeprefix("-")
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) < 20
+    if is_number and least <= int(text) <= largest:
+        return
+    raise Invalid(
+        key, f"expected an integer from {least} to {largest}, got {text[:40]!a}"
+    )
+
+
+def _other(key: str) -> str:
+    return EXCLUSIVE[1] if key == EXCLUSIVE[0] else EXCLUSIVE[0]

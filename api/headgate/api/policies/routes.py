@@ -1,0 +1,106 @@
+"""REST routes of rate policies and of the dynamic configuration."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from headgate.api.dependencies import AuthorOf, ServiceOf, etag
+from headgate.api.errors import NotFound
+from headgate.api.groups.schemas import Body
+from headgate.api.policies import service as policies
+from headgate.api.policies.schemas import (
+    EffectivePolicy,
+    Kind,
+    Level,
+    PolicyList,
+    PolicyPut,
+    PolicyShown,
+)
+
+router = APIRouter(tags=["policies"])
+
+Target = Annotated[str, Query(max_length=1024, description="As in the policy.")]
+Key = Annotated[str, Path(examples=["dispatchThrottlingRateInMsg"])]
+
+
+class SettingPut(Body):
+    """The text that a key of the dynamic configuration is set to."""
+
+    text: str
+
+
+@router.get("/policies", summary="List rate policies")
+def list_policies(
+    service: ServiceOf,
+    level: Level | None = None,
+    target: Annotated[str | None, Query(max_length=1024)] = None,
+) -> PolicyList:
+    """Return the policies of all namespaces and topics, or of some."""
+    with service.store.reading() as session:
+        items = policies.list_policies(session, level=level, target=target)
+    return PolicyList(items=items)
+
+
+@router.get("/policies/effective", summary="Show what applies to a topic")
+def get_effective(service: ServiceOf, topic: Target, kind: Kind) -> EffectivePolicy:
+    """Return the topic's policy, else its namespace's, else the broker's."""
+    with service.store.reading() as session:
+        return policies.effective_policy(session, topic, kind)
+
+
+@router.put("/policies", summary="Set a rate policy")
+def put_policy(
+    body: PolicyPut, service: ServiceOf, author: AuthorOf, response: Response
+) -> PolicyShown:
+    """Set a policy of a namespace or topic; each topic has its rate to itself."""
+    author.require_tenant_of(
+        body.level, policies.checked_target(body.level, body.target)
+    )
+    with service.store.changing(author) as change:
+        policy, is_new = policies.put_policy(change, body)
+    if is_new:
+        response.status_code = HTTPStatus.CREATED
+    response.headers["ETag"] = etag(policy.revision)
+    return policy
+
+
+@router.delete(
+    "/policies", status_code=HTTPStatus.NO_CONTENT, summary="Delete a rate policy"
+)
+def delete_policy(
+    service: ServiceOf, author: AuthorOf, level: Level, target: Target, kind: Kind
+) -> None:
+    """Delete a policy; what is wider applies again."""
+    author.require_tenant_of(level, policies.checked_target(level, target))
+    with service.store.changing(author) as change:
+        if not policies.delete_policy(change, level, target, kind):
+            raise NotFound("policy", f"{kind} of {level} {target}")
+
+
+@router.get("/settings", summary="Show the dynamic configuration")
+def get_settings(service: ServiceOf) -> dict[str, str]:
+    """Return the keys that are set."""
+    with service.store.reading() as session:
+        return policies.get_settings(session)
+
+
+@router.put(
+    "/settings/{key}", status_code=HTTPStatus.NO_CONTENT, summary="Set a setting"
+)
+def put_setting(
+    key: Key, body: SettingPut, service: ServiceOf, author: AuthorOf
+) -> None:
+    """Set a key of the dynamic configuration."""
+    with service.store.changing(author) as change:
+        policies.put_setting(change, key, body.text)
+
+
+@router.delete(
+    "/settings/{key}", status_code=HTTPStatus.NO_CONTENT, summary="Unset a setting"
+)
+def delete_setting(key: Key, service: ServiceOf, author: AuthorOf) -> None:
+    """Let a key of the dynamic configuration have its default again."""
+    with service.store.changing(author) as change:
+        if not policies.delete_setting(change, key):
+            raise NotFound("setting", key)

@@ -1,0 +1,76 @@
+"""What a rate policy looks like in a request, in a response and in a snapshot."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headgate.api.groups.schemas import MAX_PERIOD_S, Body
+from headgate.api.quantities import Quantity
+from headgate.coordinator.configuration import UNLIMITED
+
+Level = Literal["namespace", "topic"]
+
+Kind = Literal[
+    "dispatch", "subscription_dispatch", "replicator_dispatch", "publish", "subscribe"
+]
+"""What a policy throttles; `subscribe` counts subscribes of one consumer."""
+
+Period = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
+
+
+class Policy(Body):
+    """A rate of messages and one of bytes, which each topic has to itself."""
+
+    messages: Quantity = Field(
+        default=UNLIMITED, description="Per period; of `subscribe`: subscribes."
+    )
+    bytes: Quantity = Field(default=UNLIMITED, description="Per period.")
+    period_s: Period = 1.0
+    relative_to_publish_rate: bool = Field(
+        default=False, description="The rates are on top of what is published."
+    )
+
+
+class PolicyPut(Body):
+    """A policy and where it is to apply."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "level": "namespace",
+                    "target": "acme/orders",
+                    "kind": "dispatch",
+                    "policy": {"messages": 100, "period_s": 1},
+                }
+            ]
+        }
+    )
+
+    level: Level
+    target: str = Field(description="tenant/namespace, or tenant/namespace/topic.")
+    kind: Kind
+    policy: Policy
+
+
+class PolicyShown(BaseModel):
+    """A policy as it is stored."""
+
+    level: Level
+    target: str
+    kind: Kind
+    policy: Policy
+    revision: int = Field(description="Revision that last changed it.")
+
+
+class PolicyList(BaseModel):
+    """Policies in order of level, target and kind."""
+
+    items: list[PolicyShown]
+
+
+class EffectivePolicy(BaseModel):
+    """The policy that applies to a topic, and where it comes from."""
+
+    level: Literal["broker", "namespace", "topic"] | None
+    policy: Policy

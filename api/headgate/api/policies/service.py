@@ -1,0 +1,214 @@
+"""What can be done with policies and settings, inside one transaction."""
+
+import json
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from headgate.api.attachments.subjects import checked_subject
+from headgate.api.errors import Invalid, NotFound
+from headgate.api.policies.broker import (
+    broker_policies,
+    check_setting,
+    dispatch_options,
+)
+from headgate.api.policies.schemas import (
+    EffectivePolicy,
+    Kind,
+    Level,
+    Policy,
+    PolicyPut,
+    PolicyShown,
+)
+from headgate.api.store import Change
+from headgate.api.store.tables import NamespaceRow, PolicyRow, SettingRow
+
+
+def list_policies(
+    session: Session, *, level: Level | None = None, target: str | None = None
+) -> list[PolicyShown]:
+    """Return all policies, or those of a level, of a target."""
+    query = select(PolicyRow)
+    if level is not None:
+        query = query.where(PolicyRow.level == level)
+    if target is not None:
+        query = query.where(PolicyRow.target == target)
+    ordered = query.order_by(PolicyRow.level, PolicyRow.target, PolicyRow.kind)
+    return [_shown(row) for row in session.scalars(ordered)]
+
+
+def get_policy(
+    session: Session, level: Level, target: str, kind: Kind
+) -> Policy | None:
+    """Return the policy that is set exactly there, or None."""
+    row = session.get(PolicyRow, (level, checked_target(level, target), kind))
+    return None if row is None else Policy.model_validate(row.policy)
+
+
+def effective_policy(session: Session, topic: str, kind: Kind) -> EffectivePolicy:
+    """Return what applies to `topic`: its own, its namespace's, the broker's."""
+    topic = checked_target("topic", topic)
+    own = get_policy(session, "topic", topic, kind)
+    if own is not None:
+        return EffectivePolicy(level="topic", policy=own)
+    namespace = "/".join(topic.split("/", 2)[:2])
+    shared = get_policy(session, "namespace", namespace, kind)
+    if shared is not None:
+        return EffectivePolicy(level="namespace", policy=shared)
+    broker = broker_policies(get_settings(session)).get(kind)
+    if broker is not None:
+        return EffectivePolicy(level="broker", policy=Policy.model_validate(broker))
+    return EffectivePolicy(level=None, policy=Policy())
+
+
+def put_policy(change: Change, wanted: PolicyPut) -> tuple[PolicyShown, bool]:
+    """Set a policy; return it and whether there was none.
+
+    Raises:
+        NotFound: The namespace is not there.
+        Invalid: The target is none.
+    """
+    target = checked_target(wanted.level, wanted.target)
+    require_namespace(change.session, target)
+    if wanted.kind in {"publish", "subscribe"}:
+        _refuse_relative(wanted.policy)
+    document = wanted.policy.model_dump(mode="json")
+    row = change.session.get(PolicyRow, (wanted.level, target, wanted.kind))
+    is_new = row is None
+    before = None if row is None else row.policy
+    if row is None:
+        row = PolicyRow(
+            level=wanted.level,
+            target=target,
+            kind=wanted.kind,
+            revision=change.revision,
+        )
+        change.session.add(row)
+    row.policy = document
+    key = policy_key(wanted.level, target, wanted.kind)
+    if change.record("policy", key, before=before, after=document):
+        row.revision = change.revision
+    change.session.flush()
+    return _shown(row), is_new
+
+
+def delete_policy(change: Change, level: Level, target: str, kind: Kind) -> bool:
+    """Delete a policy; return whether there was one."""
+    target = checked_target(level, target)
+    row = change.session.get(PolicyRow, (level, target, kind))
+    if row is None:
+        return False
+    change.session.delete(row)
+    change.session.flush()
+    change.record(
+        "policy", policy_key(level, target, kind), before=row.policy, after=None
+    )
+    return True
+
+
+def delete_policies_under(change: Change, namespace: str) -> None:
+    """Delete the policies of a namespace and of its topics."""
+    query = select(PolicyRow).where(
+        (PolicyRow.target == namespace)
+        | PolicyRow.target.startswith(f"{namespace}/", autoescape=True)
+    )
+    for row in change.session.scalars(query).all():
+        shown = _shown(row)
+        delete_policy(change, shown.level, shown.target, shown.kind)
+
+
+def get_settings(session: Session) -> dict[str, str]:
+    """Return the dynamic configuration that is set."""
+    rows = session.scalars(select(SettingRow).order_by(SettingRow.key))
+    return {row.key: row.text for row in rows}
+
+
+def put_setting(change: Change, key: str, text: str) -> None:
+    """Set a key of the dynamic configuration.
+
+    Raises:
+        NotFound: There is no such key.
+        Invalid: The text is no value for it.
+    """
+    others = get_settings(change.session)
+    check_setting(key, text, others)
+    row = change.session.get(SettingRow, key)
+    if row is None:
+        row = SettingRow(key=key, revision=change.revision)
+        change.session.add(row)
+    row.text = text
+    before = {"text": others[key]} if key in others else None
+    if change.record("setting", key, before=before, after={"text": text}):
+        row.revision = change.revision
+    change.session.flush()
+
+
+def delete_setting(change: Change, key: str) -> bool:
+    """Let a key have its default; return whether it was set."""
+    row = change.session.get(SettingRow, key)
+    if row is None:
+        return False
+    change.session.delete(row)
+    change.session.flush()
+    change.record("setting", key, before={"text": row.text}, after=None)
+    return True
+
+
+def policy_key(level: str, target: str, kind: str) -> str:
+    """Return the text that names a policy in the audit."""
+    return json.dumps([level, target, kind], ensure_ascii=False, separators=(",", ":"))
+
+
+def checked_target(level: Level, target: str) -> str:
+    """Return the name of a namespace or topic as agents know it.
+
+    Raises:
+        Invalid: It is none.
+    """
+    name = checked_subject({level: target}, "target")[0][1]
+    if name is None:
+        raise Invalid("target", "expected a name")
+    return name
+
+
+def require_namespace(session: Session, target: str) -> None:
+    """Check that the namespace of `target` is there.
+
+    Raises:
+        NotFound: It is not.
+    """
+    tenant, name = target.split("/", 2)[:2]
+    if session.get(NamespaceRow, (tenant, name)) is None:
+        raise NotFound("namespace", f"{tenant}/{name}")
+
+
+def policies_document(session: Session) -> dict[str, object]:
+    """Return all policies as a snapshot says them."""
+    levels: dict[str, dict[str, dict[str, object]]] = {"namespace": {}, "topic": {}}
+    for row in session.scalars(select(PolicyRow)):
+        levels[row.level].setdefault(row.target, {})[row.kind] = row.policy
+    settings = get_settings(session)
+    return {
+        "broker": broker_policies(settings),
+        **levels,
+        "options": dispatch_options(settings),
+    }
+
+
+def _refuse_relative(policy: Policy) -> None:
+    if policy.relative_to_publish_rate:
+        raise Invalid(
+            "policy.relative_to_publish_rate", "expected only of a dispatch policy"
+        )
+
+
+def _shown(row: PolicyRow) -> PolicyShown:
+    return PolicyShown.model_validate(
+        {
+            "level": row.level,
+            "target": row.target,
+            "kind": row.kind,
+            "policy": row.policy,
+            "revision": row.revision,
+        }
+    )

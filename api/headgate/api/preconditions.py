@@ -1,0 +1,36 @@
+"""Optimistic concurrency: change a thing only as long as it is as it was read."""
+
+from dataclasses import dataclass
+
+from headgate.api.errors import Outdated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precondition:
+    """What the caller believes about the thing it is about to change.
+
+    Attributes:
+        revisions: It was last changed by one of these; None for any.
+        exists: It exists (True), does not (False), or no matter (None).
+    """
+
+    revisions: frozenset[int] | None = None
+    exists: bool | None = None
+
+    def check(self, revision: int | None) -> None:
+        """Compare with `revision` of the thing, None when it does not exist.
+
+        Raises:
+            Outdated: The caller's belief is wrong.
+        """
+        if self.exists is False and revision is not None:
+            raise Outdated("expected that it does not exist yet")
+        if self.exists is True and revision is None:
+            raise Outdated("expected that it exists")
+        if self.revisions is not None and revision not in self.revisions:
+            now = "gone" if revision is None else f"at revision {revision}"
+            raise Outdated(f"it was changed by someone else and is now {now}")
+
+
+ANYTHING = Precondition()
+"""The caller does not care what was there."""

@@ -1,0 +1,124 @@
+"""The API's word on which agents live: it sees their watch connections.
+
+An agent that names itself in its watch is *present* while it asks or is about to
+ask again.  When its connection breaks while it waits and no other comes within
+`GRACE_S`, its process is gone: the kernel closes the sockets of what is killed, so
+the others need not wait for the time after which the silent are presumed dead
+(design, section 8).  A host that loses its power breaks no connection; of it
+nothing is said.  Each process of the API knows only the agents that ask *it*, and
+a process that has just started knows nobody and says nothing of anybody.
+
+Everything here runs on the one event loop.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+GRACE_S = 0.5
+"""A broken connection that is made anew within it was the network's."""
+
+RETURN_S = 5.0
+"""An agent that was answered asks again at once; past it nothing is known of it."""
+
+KEPT_GONE_S = 300.0
+"""How long it is told that one is gone: longer than any agent presumes it alive."""
+
+MAX_AGENTS = 10_000
+"""Agents known; of further ones nothing is said."""
+
+
+@dataclass(slots=True)
+class _Known:
+    incarnation: int
+    watches: int = 0
+    gone: bool = False
+    timer: asyncio.TimerHandle | None = None
+
+
+class Presence:
+    """Who asks, who has gone; `version` changes when one of it does.
+
+    Attributes:
+        version: Number of this state; differs from what a caller knows when there
+            is news, also after the server has started anew.
+    """
+
+    def __init__(self, stir: Callable[[], None]) -> None:
+        """Know nobody; call `stir` when the version has changed."""
+        self.version = 0
+        self._stir = stir
+        self._known: dict[str, _Known] = {}
+
+    def began(self, agent: str, incarnation: int) -> None:
+        """A watch of `agent` begins."""
+        known = self._known.get(agent)
+        if known is None:
+            if len(self._known) >= MAX_AGENTS:
+                return
+            known = self._known[agent] = _Known(incarnation)
+        elif incarnation < known.incarnation:
+            return  # an older life of it, which asks late
+        if known.gone or incarnation > known.incarnation:
+            known.gone = False
+            self._changed()
+        if incarnation > known.incarnation:
+            known.incarnation, known.watches = incarnation, 0
+        known.watches += 1
+        self._plan(agent, known, None, 0.0)
+
+    def ended(self, agent: str, incarnation: int, *, broken: bool) -> None:
+        """A watch of `agent` ends, answered or `broken` by the other side."""
+        known = self._known.get(agent)
+        if known is None or incarnation != known.incarnation:
+            return
+        known.watches = max(0, known.watches - 1)
+        if known.watches == 0 and not known.gone:
+            after_s = GRACE_S if broken else RETURN_S
+            self._plan(agent, known, self._lost if broken else self._forget, after_s)
+
+    def told(self) -> dict[str, object]:
+        """Return what watchers are told: the version, who is present, who is gone."""
+        return {
+            "version": self.version,
+            "present": [
+                {"agent": agent, "incarnation": known.incarnation}
+                for agent, known in self._known.items()
+                if not known.gone
+            ],
+            "gone": [
+                {"agent": agent, "incarnation": known.incarnation}
+                for agent, known in self._known.items()
+                if known.gone
+            ],
+        }
+
+    def _lost(self, agent: str) -> None:
+        known = self._known[agent]
+        known.gone = True
+        self._changed()
+        self._plan(agent, known, self._forget, KEPT_GONE_S)
+
+    def _forget(self, agent: str) -> None:
+        known = self._known.pop(agent)
+        if not known.gone:  # it was told to be present
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._stir()
+
+    def _plan(
+        self,
+        agent: str,
+        known: _Known,
+        action: Callable[[str], None] | None,
+        after_s: float,
+    ) -> None:
+        """Do `action` after a time, in place of what was planned before."""
+        if known.timer is not None:
+            known.timer.cancel()
+        loop = asyncio.get_running_loop()
+        known.timer = (
+            None if action is None else loop.call_later(after_s, action, agent)
+        )

@@ -1,0 +1,20 @@
+"""REST route of the preview."""
+
+from fastapi import APIRouter, Request
+
+from headgate.api.dependencies import AuthorOf, ServiceOf
+from headgate.api.live.observing import observing_of
+from headgate.api.preview.schemas import Preview, PreviewPost
+from headgate.api.preview.service import preview
+
+router = APIRouter(tags=["preview"])
+
+
+@router.post("/preview", summary="Show what a change would do")
+def show_preview(
+    body: PreviewPost, service: ServiceOf, author: AuthorOf, request: Request
+) -> Preview:
+    """Compare a group as it might be with its use now; nothing is changed."""
+    picture = observing_of(request).newest()
+    with service.store.changing(author, dry_run=True) as change:
+        return preview(change, body, picture)

@@ -1,0 +1,57 @@
+"""What a preview looks like."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headgate.api.audit.schemas import Changed
+from headgate.api.groups.schemas import Body, GroupPut
+from headgate.api.quantities import ShownQuantity
+
+
+class PreviewPost(Body):
+    """A group as it might be."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "group": "gold",
+                    "body": {"limits": [{"dimension": "requests", "rate": 500}]},
+                }
+            ]
+        }
+    )
+
+    group: str
+    body: GroupPut
+
+
+class AgentPreview(BaseModel):
+    """One agent's part, now and after."""
+
+    agent: str
+    demand_per_s: float
+    share_before_per_s: float
+    share_after_per_s: float = Field(description="Max-min of the demand as it is now.")
+
+
+class LimitPreview(BaseModel):
+    """One dimension, now and after."""
+
+    dimension: str
+    rate_before_per_s: ShownQuantity | None = Field(description="null: no limit.")
+    rate_after_per_s: ShownQuantity | None = Field(description="null: no limit.")
+    demand_per_s: float = Field(description="Attempted now.")
+    refused_before_per_s: float = Field(description="Refused now.")
+    refused_after_per_s: float = Field(description="If demand stays as it is.")
+    agents: list[AgentPreview]
+    sentence: str
+
+
+class Preview(BaseModel):
+    """What a change would do."""
+
+    revision: int = Field(description="That it was compared with.")
+    seen_at_s: float | None = Field(description="When use was seen; null: not yet.")
+    attachments: int = Field(description="Subjects that belong to the group.")
+    changes: list[Changed]
+    limits: list[LimitPreview]

@@ -1,0 +1,1 @@
+"""Pulsar's Admin v2 paths: a façade over the same services."""

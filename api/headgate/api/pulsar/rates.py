@@ -1,0 +1,313 @@
+"""Rates of namespaces and topics on Pulsar's paths: dispatch, publish, subscribe."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from math import isinf
+
+from fastapi import APIRouter, Response
+from sqlalchemy.orm import Session
+from starlette.exceptions import HTTPException
+
+from headgate.api.dependencies import AuthorOf, Service, ServiceOf, tell
+from headgate.api.errors import Invalid, NotFound
+from headgate.api.policies import service as policies
+from headgate.api.policies.schemas import Kind, Level, Policy, PolicyPut
+from headgate.api.pulsar.bodies import (
+    INT32_MAX,
+    INT64_MAX,
+    JsonObject,
+    ObjectOf,
+    flag,
+    integer,
+)
+from headgate.api.pulsar.wording import POLICIES_MISSING
+from headgate.api.store import Author
+
+UNLIMITED = -1
+"""Pulsar's word for no limit; other negative rates mean nothing."""
+
+RELATIVE = "relativeToPublishRate"
+PERIOD = "ratePeriodInSecond"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How one kind of policy stands in Pulsar's JSON.
+
+    Attributes:
+        kind: Which policy.
+        messages: Member of the rate of messages.
+        bytes: Member of the rate of bytes, or None.
+        most: Largest rate of messages.
+        period_s: Default period; None where there is no member for it.
+        relative: Whether it may be relative to the publish rate.
+    """
+
+    kind: Kind
+    messages: str
+    bytes: str | None
+    most: int
+    period_s: int | None
+    relative: bool
+
+
+_DISPATCH = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
+_PUBLISH = ("publishThrottlingRateInMsg", "publishThrottlingRateInByte")
+_SUBSCRIBE = "subscribeThrottlingRatePerConsumer"
+
+SHAPES: Mapping[str, Shape] = {
+    "dispatchRate": Shape("dispatch", *_DISPATCH, INT32_MAX, 1, True),
+    "subscriptionDispatchRate": Shape(
+        "subscription_dispatch", *_DISPATCH, INT32_MAX, 1, True
+    ),
+    "replicatorDispatchRate": Shape(
+        "replicator_dispatch", *_DISPATCH, INT32_MAX, 1, True
+    ),
+    "publishRate": Shape("publish", *_PUBLISH, INT32_MAX, None, False),
+    "subscribeRate": Shape("subscribe", _SUBSCRIBE, None, INT32_MAX, 30, False),
+}
+"""Last part of the path → shape of the body."""
+
+router = APIRouter(tags=["pulsar: rates"])
+
+
+def pulsar_rate(shape: Shape, policy: Policy) -> dict[str, int | bool]:
+    """Return `policy` as Pulsar's client reads it."""
+    shown: dict[str, int | bool] = {shape.messages: _shown(policy.messages, shape.most)}
+    if shape.bytes is not None:
+        shown[shape.bytes] = _shown(policy.bytes, INT64_MAX)
+    if shape.relative:
+        shown[RELATIVE] = policy.relative_to_publish_rate
+    if shape.period_s is not None:
+        shown[PERIOD] = max(1, round(policy.period_s))
+    return shown
+
+
+def policy_of(shape: Shape, body: JsonObject) -> Policy:
+    """Return the policy that Pulsar's `body` means.
+
+    Raises:
+        Invalid: A rate below -1, a period below 1.
+    """
+    period = shape.period_s or 1
+    if shape.period_s is not None:
+        given = integer(body, PERIOD, largest=INT32_MAX)
+        period = shape.period_s if given is None else given
+        if not 1 <= period <= 31_622_400:
+            raise Invalid(PERIOD, f"expected 1 to 31622400 seconds, got {period}")
+    return Policy.model_validate(
+        {
+            "messages": _rate(body, shape.messages, shape.most),
+            "bytes": "unlimited"
+            if shape.bytes is None
+            else _rate(body, shape.bytes, INT64_MAX),
+            "period_s": float(period),
+            "relative_to_publish_rate": shape.relative
+            and flag(body, RELATIVE, default=False),
+        }
+    )
+
+
+def _rate(body: JsonObject, member: str, largest: int) -> float | str:
+    rate = integer(body, member, largest=largest)
+    if rate is None or rate == UNLIMITED:
+        return "unlimited"
+    if rate < UNLIMITED:
+        raise Invalid(member, f"expected ≥ 0, or -1 for unlimited, got {rate}")
+    return float(rate)
+
+
+def _shown(rate: float, largest: int) -> int:
+    return UNLIMITED if isinf(rate) else min(largest, round(rate))
+
+
+def _put(
+    service: Service,
+    author: Author,
+    response: Response,
+    *,
+    level: Level,
+    target: str,
+    shape: Shape,
+    body: JsonObject,
+) -> None:
+    policy = policy_of(shape, body)
+    wanted = PolicyPut(level=level, target=target, kind=shape.kind, policy=policy)
+    with service.store.changing(author) as change:
+        _require(change.session, level, target)
+        policies.put_policy(change, wanted)
+    tell(response, change)
+
+
+def _get(
+    service: Service, *, level: Level, target: str, shape: Shape, applied: bool
+) -> Response:
+    with service.store.reading() as session:
+        _require(session, level, target)
+        policy = policies.get_policy(session, level, target, shape.kind)
+        if policy is None and applied:
+            found = policies.effective_policy(session, target, shape.kind)
+            policy = None if found.level is None else found.policy
+    if policy is None:
+        return Response("", media_type="application/json")
+    shown = pulsar_rate(shape, policy)
+    text = ",".join(f'"{name}":{str(value).lower()}' for name, value in shown.items())
+    return Response(f"{{{text}}}", media_type="application/json")
+
+
+def _delete(
+    service: Service,
+    author: Author,
+    response: Response,
+    *,
+    level: Level,
+    target: str,
+    shape: Shape,
+) -> None:
+    with service.store.changing(author) as change:
+        _require(change.session, level, target)
+        policies.delete_policy(change, level, target, shape.kind)
+    tell(response, change)
+
+
+def _require(session: Session, level: Level, target: str) -> None:
+    try:
+        policies.require_namespace(session, policies.checked_target(level, target))
+    except NotFound as error:
+        raise HTTPException(HTTPStatus.NOT_FOUND, POLICIES_MISSING) from error
+
+
+def _add_namespace_routes(path: str, shape: Shape) -> None:
+    def put(
+        tenant: str,
+        namespace: str,
+        body: ObjectOf,
+        service: ServiceOf,
+        author: AuthorOf,
+        response: Response,
+    ) -> None:
+        target = f"{tenant}/{namespace}"
+        _put(
+            service,
+            author,
+            response,
+            level="namespace",
+            target=target,
+            shape=shape,
+            body=body,
+        )
+
+    def get(tenant: str, namespace: str, service: ServiceOf) -> Response:
+        target = f"{tenant}/{namespace}"
+        return _get(
+            service, level="namespace", target=target, shape=shape, applied=False
+        )
+
+    def delete(
+        tenant: str,
+        namespace: str,
+        service: ServiceOf,
+        author: AuthorOf,
+        response: Response,
+    ) -> None:
+        target = f"{tenant}/{namespace}"
+        _delete(
+            service, author, response, level="namespace", target=target, shape=shape
+        )
+
+    _add(f"/namespaces/{{tenant}}/{{namespace}}/{path}", path, (put, get, delete))
+
+
+def _add_topic_routes(path: str, shape: Shape) -> None:
+    def put(
+        tenant: str,
+        namespace: str,
+        topic: str,
+        body: ObjectOf,
+        service: ServiceOf,
+        author: AuthorOf,
+        response: Response,
+    ) -> None:
+        target = f"{tenant}/{namespace}/{topic}"
+        _put(
+            service,
+            author,
+            response,
+            level="topic",
+            target=target,
+            shape=shape,
+            body=body,
+        )
+
+    def get(
+        tenant: str,
+        namespace: str,
+        topic: str,
+        service: ServiceOf,
+        applied: bool = False,
+    ) -> Response:
+        target = f"{tenant}/{namespace}/{topic}"
+        return _get(service, level="topic", target=target, shape=shape, applied=applied)
+
+    def delete(
+        tenant: str,
+        namespace: str,
+        topic: str,
+        service: ServiceOf,
+        author: AuthorOf,
+        response: Response,
+    ) -> None:
+        target = f"{tenant}/{namespace}/{topic}"
+        _delete(service, author, response, level="topic", target=target, shape=shape)
+
+    base = "/persistent/{tenant}/{namespace}/{topic}"
+    _add(f"{base}/{path}", path, (put, get, delete))
+
+
+def _add(path: str, name: str, endpoints: tuple[Callable[..., object], ...]) -> None:
+    level = "topic" if "{topic}" in path else "namespace"
+    put, get, delete = endpoints
+    done = HTTPStatus.NO_CONTENT
+    body = _openapi_body(SHAPES[name])
+    router.add_api_route(
+        path,
+        put,
+        methods=["POST"],
+        status_code=done,
+        summary=f"Set a {level}'s {name}",
+        openapi_extra=body,
+        operation_id=f"set_{level}_{name}",
+    )
+    router.add_api_route(
+        path,
+        get,
+        methods=["GET"],
+        response_class=Response,
+        summary=f"Show a {level}'s {name}; nothing when it has none",
+        operation_id=f"get_{level}_{name}",
+    )
+    router.add_api_route(
+        path,
+        delete,
+        methods=["DELETE"],
+        status_code=done,
+        summary=f"Unset a {level}'s {name}",
+        operation_id=f"delete_{level}_{name}",
+    )
+
+
+def _openapi_body(shape: Shape) -> dict[str, object]:
+    example = pulsar_rate(shape, Policy.model_validate({"messages": 100.0}))
+    properties = {
+        name: {"type": "boolean" if isinstance(value, bool) else "integer"}
+        for name, value in example.items()
+    }
+    schema = {"type": "object", "properties": properties}
+    content = {"application/json": {"schema": schema, "example": example}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+for _path, _shape in SHAPES.items():
+    _add_namespace_routes(_path, _shape)
+    _add_topic_routes(_path, _shape)

@@ -1,0 +1,33 @@
+"""Pulsar's own words for refusals: scripts look for them."""
+
+from headgate.api.errors import AlreadyExists, InUse, NotFound, Refused
+
+GROUP_MISSING = "ResourceGroup does not exist"
+NAMESPACE_MISSING = "Namespace does not exist"
+POLICIES_MISSING = "Namespace policies does not exist"
+"""What Pulsar says of a missing namespace where it would change its policies."""
+
+_MISSING = {
+    "group": GROUP_MISSING,
+    "tenant": "Tenant does not exist",
+    "namespace": NAMESPACE_MISSING,
+}
+_PRESENT = {
+    "tenant": "Tenant already exist",
+    "namespace": "Namespace already exists",
+}
+_IN_USE = {
+    "group": "ResourceGroup is in use",
+    "tenant": "The tenant still has active namespaces",
+}
+
+
+def pulsar_reason(refusal: Refused) -> str:
+    """Return what Pulsar says where it has words, else our own reason."""
+    if isinstance(refusal, NotFound):
+        return _MISSING.get(refusal.thing, refusal.reason)
+    if isinstance(refusal, AlreadyExists):
+        return _PRESENT.get(refusal.thing, refusal.reason)
+    if isinstance(refusal, InUse):
+        return _IN_USE.get(refusal.thing, refusal.reason)
+    return refusal.reason

@@ -1,0 +1,57 @@
+"""Numbers of the API: ≥ 0, finite or the word ``unlimited``, never NaN."""
+
+from math import inf, isfinite, isinf
+from typing import Annotated, Literal
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+MAX_QUANTITY = float(2**63 - 1)
+"""Largest finite number of units: what Pulsar's 64-bit byte rates can say."""
+
+Unlimited = Literal["unlimited"]
+
+
+def _quantity(value: object) -> float:
+    expected = 'expected a number ≥ 0 or "unlimited"'
+    if value == "unlimited":
+        return inf
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(expected)
+    # An integer may have any number of digits, which no float function takes.
+    if value < 0 or (isinstance(value, float) and not isfinite(value)):
+        raise ValueError(expected)
+    if value > MAX_QUANTITY:
+        raise ValueError('expected at most 9223372036854775807 or "unlimited"')
+    return float(value)
+
+
+def shown(value: float) -> float | Unlimited:
+    """Return `value` as JSON says it: infinity is the word ``unlimited``."""
+    return "unlimited" if isinf(value) else value
+
+
+_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "number", "minimum": 0, "maximum": MAX_QUANTITY},
+            {"const": "unlimited"},
+        ]
+    }
+)
+_SERIALIZER = PlainSerializer(shown, when_used="json")
+
+Quantity = Annotated[float, PlainValidator(_quantity), _SERIALIZER, _SCHEMA]
+"""Units of a request: a finite number ≥ 0, or ``unlimited``; JSON has no infinity."""
+
+ShownQuantity = Annotated[float, _SERIALIZER, _SCHEMA]
+"""Units of a response."""
+
+
+def stored(value: float) -> float | None:
+    """Return `value` as the store keeps it: infinity is NULL."""
+    return None if isinf(value) else value
+
+
+def restored(value: float | None) -> float:
+    """Return what `stored` was given."""
+    return inf if value is None else value

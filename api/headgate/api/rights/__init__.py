@@ -1,0 +1,1 @@
+"""Who may do what: bearer tokens, roles, and the guard before all routes."""

@@ -1,0 +1,139 @@
+"""The guard: before every route, how often, who, and whether they may.
+
+Plain ASGI, outermost.  Rates are held by Headgate's own keyed limiter.
+"""
+
+import time
+from collections import OrderedDict
+from http import HTTPStatus
+from math import ceil
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headgate.agent.keyed import KeyedLimiter
+from headgate.api.problems import PULSAR_PREFIX, problem
+from headgate.api.rights import tokens
+from headgate.api.rights.jwts import KeySet
+from headgate.api.rights.principal import ANYONE, Principal
+from headgate.api.rights.rules import is_open, may
+from headgate.api.rights.settings import RightsSettings
+from headgate.api.store import Store
+
+REQUESTS_PER_S = 1000.0
+"""Of one address: what one process of the service can answer anyway."""
+
+BURST = 4000.0
+"""A thousand agents that start behind one address ask a few times each."""
+
+MOST_ADDRESSES = 10_000
+"""Addresses told apart; past it new ones share what is left."""
+
+MOST_KNOWN = 10_000
+"""Good tokens remembered."""
+
+KNOWN_S = 5.0
+"""How long a good token is not looked up again: one that another process deleted is
+good as long, one that this process deleted is not."""
+
+MAX_TOKEN = 8192
+"""Characters of a token that are looked at."""
+
+PRINCIPAL = "headgate.principal"
+"""Member of the ASGI scope that routes find the principal in."""
+
+_SUPER_USER = "This operation requires super-user access"
+"""Pulsar's words for a group operation without the right to it."""
+
+
+class Guard:
+    """ASGI middleware that lets through who may."""
+
+    def __init__(self, app: ASGIApp, store: Store, settings: RightsSettings) -> None:
+        """Stand before `app`; tokens are in `store` and the key set of `settings`."""
+        self._app = app
+        self._store = store
+        self._required = settings.required
+        self._keys = None if settings.key_set is None else KeySet(settings)
+        self._known: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
+        store.on_change(lambda _revision: self._known.clear())
+        self._rates = KeyedLimiter(
+            rate=REQUESTS_PER_S,
+            burst=BURST,
+            clock=time.monotonic,
+            most_keys=MOST_ADDRESSES,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refused_by_rate(scope) or await self._refused_by_right(scope)
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await refusal(scope, receive, send)
+
+    def _refused_by_rate(self, scope: Scope) -> Response | None:
+        decision = self._rates.try_acquire((scope["client"] or ("local",))[0])
+        if decision:
+            return None
+        return problem(
+            scope["path"],
+            HTTPStatus.TOO_MANY_REQUESTS,
+            f"expected at most {REQUESTS_PER_S:.0f} requests/s",
+            headers={"Retry-After": str(ceil(decision.delay_s))},
+        )
+
+    async def _refused_by_right(self, scope: Scope) -> Response | None:
+        """Return the refusal, or None when the request may go on; note who asks."""
+        path: str = scope["path"].rstrip("/") or "/"
+        scope[PRINCIPAL] = ANYONE
+        if not self._required or is_open(path):
+            return None
+        principal = await self._bearer(scope)
+        if principal is None:
+            return problem(
+                path,
+                HTTPStatus.UNAUTHORIZED,
+                "expected a good bearer token",
+                headers={"WWW-Authenticate": 'Bearer realm="headgate"'},
+            )
+        if not may(principal, scope["method"], path):
+            return problem(path, HTTPStatus.FORBIDDEN, _forbidden(principal, path))
+        scope[PRINCIPAL] = principal
+        return None
+
+    async def _bearer(self, scope: Scope) -> Principal | None:
+        """Return who the request's token belongs to, None when it is no good."""
+        header = Headers(scope=scope).get("authorization", "")
+        scheme, _, token = header.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not 0 < len(token) <= MAX_TOKEN:
+            return None
+        now = time.monotonic()
+        known = self._known.get(token)
+        if known is not None and now < known[0]:
+            return known[1]
+        self._known.pop(token, None)
+        principal = await run_in_threadpool(self._look_up, token)
+        if principal is not None:
+            self._known[token] = (now + KNOWN_S, principal)
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+        return principal
+
+    def _look_up(self, token: str) -> Principal | None:
+        if token.startswith(f"{tokens.PREFIX}_"):
+            with self._store.reading() as session:
+                return tokens.bearer(session, token)
+        return None if self._keys is None else self._keys.bearer(token)
+
+
+def _forbidden(principal: Principal, path: str) -> str:
+    if path.startswith(f"{PULSAR_PREFIX}/resourcegroup"):
+        return _SUPER_USER
+    return f"{principal.name} ({principal.role}) may not do this"

@@ -1,0 +1,29 @@
+"""Who asks, as far as rights go."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Role = Literal["admin", "operator", "viewer", "agent"]
+
+ROLES: tuple[Role, ...] = get_args(Role)
+"""``admin`` everything; ``operator`` changes, of all or of named tenants; ``viewer``
+looks; ``agent`` follows the snapshot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Somebody whose token was found good.
+
+    Attributes:
+        name: Subject of the token, for the audit.
+        role: What the token is for.
+        tenants: An operator's tenants; None for all.
+    """
+
+    name: str
+    role: Role
+    tenants: frozenset[str] | None = None
+
+
+ANYONE = Principal(name="anonymous", role="admin")
+"""Who asks while rights are off; the server then listens on loopback only."""

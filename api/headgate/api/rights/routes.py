@@ -1,0 +1,50 @@
+"""REST routes of tokens."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+
+from headgate.api.dependencies import MAX_ROW_ID, AuthorOf, ServiceOf, principal_of
+from headgate.api.rights import tokens
+from headgate.api.rights.schemas import TokenList, TokenMade, TokenPost, Whoami
+
+router = APIRouter(tags=["rights"])
+
+
+@router.get("/whoami", summary="Show whose token this is")
+def whoami(request: Request) -> Whoami:
+    """Return name, role and tenants of the one who asks."""
+    principal = principal_of(request)
+    tenants = None if principal.tenants is None else sorted(principal.tenants)
+    return Whoami(name=principal.name, role=principal.role, tenants=tenants)
+
+
+@router.get("/tokens", summary="List tokens")
+def list_tokens(service: ServiceOf) -> TokenList:
+    """Return all opaque tokens, without what would let anyone use them."""
+    with service.store.reading() as session:
+        return TokenList(items=tokens.list_tokens(session))
+
+
+@router.post("/tokens", status_code=HTTPStatus.CREATED, summary="Make a token")
+def make_token(body: TokenPost, service: ServiceOf, author: AuthorOf) -> TokenMade:
+    """Make a token; its text is shown in this answer and never again."""
+    with service.store.changing(author) as change:
+        text, shown = tokens.make_token(
+            change, body.name, body.role, tenants=body.tenants, life_s=body.life_s
+        )
+    return TokenMade(**shown.model_dump(), token=text)
+
+
+@router.delete(
+    "/tokens/{number}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a token"
+)
+def delete_token(
+    number: Annotated[int, Path(ge=0, le=MAX_ROW_ID)],
+    service: ServiceOf,
+    author: AuthorOf,
+) -> None:
+    """Make a token no longer good, at once."""
+    with service.store.changing(author) as change:
+        tokens.delete_token(change, number)

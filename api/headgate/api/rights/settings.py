@@ -1,0 +1,24 @@
+"""What a server is told about rights at its start."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightsSettings:
+    """Whether tokens are asked for, and which are good.
+
+    Attributes:
+        required: Ask for a bearer token on every request but the page's files,
+            the documentation and `/healthz`.
+        key_set: Path or ``https://`` URL of a JWKS whose keys sign good tokens;
+            None for opaque tokens only.
+        issuer: Of good JWTs, or None for any.
+        audience: Of good JWTs, or None for any.
+        trust_network: Serve others than this machine although `required` is off.
+    """
+
+    required: bool = False
+    key_set: str | None = None
+    issuer: str | None = None
+    audience: str | None = None
+    trust_network: bool = False

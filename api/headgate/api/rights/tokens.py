@@ -1,0 +1,124 @@
+"""Opaque tokens: made once, shown once, kept as a hash."""
+
+import hashlib
+import hmac
+import secrets
+import time
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from headgate.api.errors import Invalid, NotFound
+from headgate.api.names import checked_name
+from headgate.api.rights.principal import ROLES, Principal, Role
+from headgate.api.rights.schemas import TokenShown
+from headgate.api.store import Change
+from headgate.api.store.tables import TokenRow
+
+PREFIX = "hg"
+"""Begins every opaque token, so that scanners for leaked secrets can find them."""
+
+SECRET_BYTES = 32
+"""256 bits from the kernel: nothing that a slow hash would have to protect."""
+
+MAX_LIFE_S = 10 * 366 * 86_400.0
+"""Ten years."""
+
+
+def make_token(
+    change: Change,
+    name: str,
+    role: Role,
+    *,
+    tenants: list[str] | None = None,
+    life_s: float | None = None,
+) -> tuple[str, TokenShown]:
+    """Make a token; return its text, which nobody can read again, and the rest.
+
+    Args:
+        change: The transaction.
+        name: For whom; the audit names its bearer so.
+        role: What it is for.
+        tenants: Of an operator; None for all.
+        life_s: Seconds until it is no longer good; None for no end.
+
+    Raises:
+        Invalid: A field can't be accepted.
+    """
+    checked_name(name, "name")
+    if role not in ROLES:
+        raise Invalid("role", f"expected one of {', '.join(ROLES)}")
+    if tenants is not None and role != "operator":
+        raise Invalid("tenants", "expected only of an operator")
+    if life_s is not None and not 0 < life_s <= MAX_LIFE_S:
+        raise Invalid("life_s", f"expected > 0 and at most {MAX_LIFE_S:.0f}")
+    secret = secrets.token_urlsafe(SECRET_BYTES)
+    now = time.time()
+    row = TokenRow(
+        name=name,
+        role=role,
+        tenants=tenants,
+        digest=_digest(secret),
+        made_at_s=now,
+        ends_at_s=None if life_s is None else now + life_s,
+    )
+    change.session.add(row)
+    change.session.flush()
+    shown = shown_token(row)
+    change.record("token", str(row.id), before=None, after=shown.model_dump())
+    return f"{PREFIX}_{row.id}_{secret}", shown
+
+
+def list_tokens(session: Session) -> list[TokenShown]:
+    """Return all tokens, without what would let anyone use them."""
+    return [shown_token(row) for row in session.scalars(select(TokenRow))]
+
+
+def delete_token(change: Change, number: int) -> None:
+    """Make a token no longer good.
+
+    Raises:
+        NotFound: There is none of that number.
+    """
+    row = change.session.get(TokenRow, number)
+    if row is None:
+        raise NotFound("token", str(number))
+    before = shown_token(row).model_dump()
+    change.session.delete(row)
+    change.session.flush()
+    change.record("token", str(number), before=before, after=None)
+
+
+def bearer(session: Session, token: str) -> Principal | None:
+    """Return who holds an opaque `token`, or None when it is no good one."""
+    parts = token.split("_", 2)
+    if len(parts) != 3 or parts[0] != PREFIX or not parts[1].isascii():
+        return None
+    if not parts[1].isdecimal() or len(parts[1]) > 18:
+        return None
+    row = session.get(TokenRow, int(parts[1]))
+    if row is None or not hmac.compare_digest(row.digest, _digest(parts[2])):
+        return None
+    if row.ends_at_s is not None and row.ends_at_s <= time.time():
+        return None
+    shown = shown_token(row)
+    tenants = None if shown.tenants is None else frozenset(shown.tenants)
+    return Principal(name=row.name, role=shown.role, tenants=tenants)
+
+
+def shown_token(row: TokenRow) -> TokenShown:
+    """Return `row` without its digest."""
+    return TokenShown.model_validate(
+        {
+            "id": row.id,
+            "name": row.name,
+            "role": row.role,
+            "tenants": row.tenants,
+            "made_at_s": row.made_at_s,
+            "ends_at_s": row.ends_at_s,
+        }
+    )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,287 @@
+"""The server: the application under uvicorn, the embedded bus, a clean end."""
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from ipaddress import ip_address
+from typing import cast
+
+import uvicorn
+from fastapi import FastAPI
+
+from headgate.agent.bus import BusSettings
+from headgate.agent.errors import BusUnavailable
+from headgate.agent.snapshot import Snapshot, snapshot_to_json
+from headgate.api.app import make_app, make_service
+from headgate.api.dependencies import Service
+from headgate.api.embedded_bus import embedded_bus
+from headgate.api.rights.jwts import check_key_set
+from headgate.api.rights.tokens import list_tokens
+from headgate.api.settings import (
+    ANY_PORT,
+    USUAL_PORT,
+    Addresses,
+    CannotStart,
+    ServerSettings,
+)
+from headgate.api.store import Store
+from headgate.api.store.listening import hearing_changes
+from headgate.api.store.opening import one_bus_for, opened_store
+from headgate.api.watch import Watch
+from headgate.coordinator.configuration import Configuration
+
+BACKLOG = 2048
+"""Connections that the kernel keeps while the loop is busy."""
+
+DRAIN_S = 5
+"""How long requests under way may take when the server stops, seconds."""
+
+START_TIMEOUT_S = 30.0
+"""Longest start of a server in a thread: a migration of a large database."""
+
+_log = logging.getLogger(__name__)
+
+
+def run(
+    settings: ServerSettings, on_ready: Callable[[Addresses], None] | None = None
+) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        settings: What to serve, and where.
+        on_ready: Called once the server listens, with where that is.
+
+    Raises:
+        CannotStart: A port is taken, or the database can't be opened.
+    """
+    with _prepared(settings, on_ready) as server:
+        server.run()
+
+
+@contextmanager
+def running(settings: ServerSettings) -> Generator[Addresses]:
+    """Serve from a thread of this process until the end of the block."""
+    ready = threading.Event()
+    told: list[Addresses] = []
+
+    def on_ready(addresses: Addresses) -> None:
+        told.append(addresses)
+        ready.set()
+
+    with _prepared(settings, on_ready) as server:
+        thread = threading.Thread(target=server.run, name="headgate-api")
+        thread.start()
+        try:
+            if not ready.wait(START_TIMEOUT_S):
+                raise CannotStart(f"not ready after {START_TIMEOUT_S:g} s")
+            yield told[0]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which lets the watchers go first and leaves signals' end to us."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        watch: Watch,
+        listening: socket.socket,
+        on_ready: Callable[[], None],
+    ) -> None:
+        super().__init__(config)
+        self._watch = watch
+        self._listening = listening
+        self._on_ready = on_ready
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to stop."""
+        super().run(sockets or [self._listening])
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then say so."""
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wake those who wait for a revision, then wait for all to end."""
+        self._watch.close()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Stop on SIGINT and SIGTERM, without raising them again afterwards."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handled = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in handled}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _prepared(
+    settings: ServerSettings, on_ready: Callable[[Addresses], None] | None
+) -> Generator[_Server]:
+    """Open everything that a server needs; close it in reverse order."""
+    with ExitStack() as stack:
+        _check_rights(settings)
+        listening = stack.enter_context(_listening_socket(settings))
+        store = opened_store(settings)
+        stack.callback(store.close)
+        _check_tokens(settings, store)
+        stack.enter_context(one_bus_for(settings))
+        _check_ready_file(settings)
+        bus = settings.bus or stack.enter_context(_opened_bus(settings))
+        fixed = _fixed_members(bus, settings.report_interval_s)
+        service = make_service(store, fixed)
+        stack.enter_context(hearing_changes(store, service.watch.announce))
+        addresses = _addresses(settings, listening, fixed)
+
+        def tell() -> None:
+            if settings.ready_file is not None:
+                line = json.dumps(asdict(addresses))
+                settings.ready_file.write_text(line + "\n", encoding="utf-8")
+            if on_ready is not None:
+                on_ready(addresses)
+
+        config = uvicorn.Config(
+            _made_app(service, settings),
+            log_config=None,
+            access_log=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=DRAIN_S,
+            server_header=False,
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
+        )
+        yield _Server(config, service.watch, listening, tell)
+
+
+@contextmanager
+def _opened_bus(settings: ServerSettings) -> Generator[BusSettings]:
+    try:
+        bus = embedded_bus(host=settings.host, ports=settings.bus_ports)
+        with bus as opened:
+            yield opened
+    except BusUnavailable as error:
+        raise CannotStart(f"bus: {error}") from error
+
+
+def _check_rights(settings: ServerSettings) -> None:
+    """Refuse to serve a network to which everybody may change everything."""
+    if settings.rights.required:
+        return
+    if not _is_loopback(settings.host):
+        if not settings.rights.trust_network:
+            raise CannotStart(
+                f"rights are off, so {settings.host} would let everybody change "
+                "everything: turn them on, listen on 127.0.0.1, or trust the network"
+            )
+        _log.warning(
+            "rights are off: everybody who reaches %s may change everything",
+            settings.host,
+        )
+
+
+def _check_ready_file(settings: ServerSettings) -> None:
+    """Refuse to start where nobody would be told that it has."""
+    if settings.ready_file is None:
+        return
+    try:
+        settings.ready_file.open("a").close()
+    except OSError as error:
+        raise CannotStart(
+            f"can't write {settings.ready_file}: {error.strerror}"
+        ) from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_tokens(settings: ServerSettings, store: Store) -> None:
+    """Refuse to start where nobody could ever do anything."""
+    if not settings.rights.required or settings.rights.key_set is not None:
+        return
+    with store.reading() as session:
+        if not list_tokens(session):
+            raise CannotStart(
+                "rights are on, but there is neither a token nor a key set: make a "
+                "token with `headgate token create NAME --role admin`"
+            )
+
+
+def _made_app(service: Service, settings: ServerSettings) -> FastAPI:
+    try:
+        check_key_set(settings.rights)
+    except (OSError, ValueError) as error:
+        raise CannotStart(f"key set: {error}") from error
+    return make_app(service, settings.rights)
+
+
+def _listening_socket(settings: ServerSettings) -> socket.socket:
+    """Bind the API's port; a taken usual one gives way to a free one."""
+    wanted = USUAL_PORT if settings.port is None else settings.port
+    try:
+        return _bind(settings.host, wanted)
+    except OSError as error:
+        if settings.port is None:
+            return _bind(settings.host, ANY_PORT)
+        where = f"{settings.host}:{wanted}"
+        raise CannotStart(f"can't listen on {where}: {error.strerror}") from error
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's algorithm off only where the protocol is named: without
+    # it each answer waits 40 ms for a delayed acknowledgement.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if sys.platform != "win32":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _fixed_members(bus: BusSettings, interval_s: float) -> dict[str, object]:
+    """Return what each snapshot says of bus and reports."""
+    document = snapshot_to_json(
+        Snapshot(configuration=Configuration(), bus=bus, report_interval_s=interval_s)
+    )
+    return {"bus": document["bus"], "report": document["report"]}
+
+
+def _addresses(
+    settings: ServerSettings, listening: socket.socket, fixed: dict[str, object]
+) -> Addresses:
+    host, port = listening.getsockname()[:2]
+    scheme = "http" if settings.tls_certificate is None else "https"
+    api = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    bus = cast("dict[str, object]", fixed["bus"])
+    return Addresses(
+        api=api,
+        docs=f"{api}/docs",
+        bus=bus,
+        pid=os.getpid(),
+        rights=settings.rights.required,
+    )

@@ -1,0 +1,1 @@
+"""The snapshot that agents follow, and the watch that wakes them."""

@@ -1,0 +1,196 @@
+"""REST route of the snapshot: a blocking query on the revision."""
+
+import asyncio
+import json
+import re
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from headgate.api.dependencies import MAX_ROW_ID, Service, ServiceOf, etag
+from headgate.api.live.observing import observing_of
+from headgate.api.names import MAX_NAME
+
+MAX_WAIT_S = 60.0
+"""Longest wait; proxies drop connections that are silent for a minute or more."""
+
+_EVERYWHERE = b'"tcp://0.0.0.0:'
+_HOST = re.compile(r"[A-Za-z0-9.:_-]{1,255}")
+
+router = APIRouter(prefix="/snapshot", tags=["snapshot"])
+
+_EXAMPLE = {
+    "revision": 3,
+    "cluster": "default",
+    "bus": {
+        "kind": "zeromq",
+        "publish": "tcp://127.0.0.1:7410",
+        "subscribe": "tcp://127.0.0.1:7411",
+    },
+    "report": {"interval_s": 1.0},
+    "groups": [
+        {
+            "id": 1,
+            "name": "gold",
+            "limits": [
+                {
+                    "dimension": "requests",
+                    "rate": 1000.0,
+                    "burst": 1000.0,
+                    "period_s": 1.0,
+                    "scope": "cluster",
+                    "minimum": 0.0,
+                    "maximum": "unlimited",
+                }
+            ],
+            "parent": None,
+            "weight": 1.0,
+            "mode": "balanced",
+            "may_owe": True,
+            "isolation": "fair",
+            "refusal": "reject",
+            "soft_threshold": None,
+        }
+    ],
+    "attachments": [{"subject": {"tenant": "acme"}, "group": 1}],
+}
+
+
+@router.get(
+    "",
+    summary="Fetch the configuration, or wait for a newer one",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The newest configuration.",
+            "content": {"application/json": {"example": _EXAMPLE}},
+        },
+        304: {"description": "There is none newer than the given revision."},
+    },
+)
+async def get_snapshot(
+    request: Request,
+    service: ServiceOf,
+    revision: Annotated[
+        int | None,
+        Query(ge=0, le=MAX_ROW_ID, description="Answer with a newer one only."),
+    ] = None,
+    wait_s: Annotated[
+        float,
+        Query(
+            ge=0,
+            le=MAX_WAIT_S,
+            allow_inf_nan=False,
+            description="How long to wait for it, seconds.",
+        ),
+    ] = 0.0,
+    agent: Annotated[
+        str | None,
+        Query(min_length=1, max_length=MAX_NAME, description="Who asks."),
+    ] = None,
+    incarnation: Annotated[
+        int, Query(ge=0, le=MAX_ROW_ID, description="Which life of it.")
+    ] = 0,
+    alive: Annotated[
+        int | None,
+        Query(
+            ge=0,
+            le=MAX_ROW_ID,
+            description="`alive.version` that the caller knows, 0 at first: it also "
+            "wants to be told which agents' processes live and which are gone.",
+        ),
+    ] = None,
+) -> Response:
+    """Return the newest configuration; wait while there is none newer.
+
+    With `alive`, the answer has a member `alive`; it stands alone when the
+    configuration is still the one that the caller knows.  A member `levels` has what
+    limits of a minute or more hold, for agents that find nobody to ask.
+    """
+    if revision is None:
+        return await _newest(request, service, alive)
+    asking = _Asking(service, revision, alive)
+    if agent is not None:
+        service.presence.began(agent, incarnation)
+    broken = True
+    try:
+        found = await _while_connected(request, asking.news(wait_s))
+        broken = found is None
+    finally:
+        if agent is not None:
+            service.presence.ended(agent, incarnation, broken=broken)
+    if not found:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED)
+    if service.watch.revision == revision and alive is not None:
+        told = json.dumps({"alive": service.presence.told()})
+        return Response(told, media_type="application/json")
+    return await _newest(request, service, alive)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """One blocking query: what the caller knows already."""
+
+    service: Service
+    revision: int
+    alive: int | None
+
+    async def news(self, wait_s: float) -> bool:
+        """Wait for what the caller does not know; return whether there is any."""
+        return await self.service.watch.beyond(
+            self.revision, wait_s=wait_s, or_when=self._knows_not_who_lives
+        )
+
+    def _knows_not_who_lives(self) -> bool:
+        return self.alive is not None and self.alive != self.service.presence.version
+
+
+async def _newest(request: Request, service: Service, alive: int | None) -> Response:
+    """Return the newest snapshot, and who lives when the caller wants to know."""
+    snapshot = await service.snapshots.at_least(service.watch.revision)
+    book = observing_of(request).levels
+    levels = await run_in_threadpool(book.told, snapshot.revision)
+    body = snapshot.body
+    if _EVERYWHERE in body:  # the bus listens on all addresses: name the caller's way
+        host = request.url.hostname or ""
+        if _HOST.fullmatch(host):
+            shown = f"[{host}]" if ":" in host else host
+            body = body.replace(_EVERYWHERE, f'"tcp://{shown}:'.encode())
+    if alive is not None:
+        told = json.dumps({"alive": service.presence.told()})
+        body = body[:-1] + b"," + told[1:].encode()
+    if levels:
+        told = json.dumps({"levels": levels})
+        body = body[:-1] + b"," + told[1:].encode()
+    return Response(
+        body,
+        media_type="application/json",
+        headers={
+            "ETag": etag(snapshot.revision),
+            "Headgate-Revision": str(snapshot.revision),
+        },
+    )
+
+
+async def _while_connected(
+    request: Request, waiting: Coroutine[object, object, bool]
+) -> bool | None:
+    """Return what `waiting` does, or None as soon as the client has gone."""
+    answer = asyncio.ensure_future(waiting)
+    parting = asyncio.ensure_future(_parted(request))
+    try:
+        await asyncio.wait({answer, parting}, return_when=asyncio.FIRST_COMPLETED)
+        return await answer if answer.done() else None
+    finally:
+        answer.cancel()
+        parting.cancel()
+
+
+async def _parted(request: Request) -> None:
+    """Wait until the other side of `request` closes its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,63 @@
+"""Open the store that a server is told of, or say in one line why not."""
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from headgate.api.settings import CannotStart, ServerSettings
+from headgate.api.store.transactions import Store
+
+
+def opened_store(settings: ServerSettings) -> Store:
+    """Return the store of `settings`, migrated.
+
+    Raises:
+        CannotStart: It can't be opened.
+    """
+    try:
+        return Store(settings.database_url, cluster=settings.cluster)
+    except Exception as error:  # SQLAlchemy's, the driver's, the file system's
+        message = f"database {settings.database}: {error}"
+        raise CannotStart(message.splitlines()[0]) from error
+
+
+@contextmanager
+def one_bus_for(settings: ServerSettings) -> Generator[None]:
+    """Keep servers of one SQLite file from having two buses, to the block's end.
+
+    Agents of two servers with an embedded bus each would never hear of one another,
+    and admit the limit twice.  Servers of one bus that exists may be many.  The
+    kernel gives the lock back however the process ends; its file stays.
+
+    Raises:
+        CannotStart: Another server has the file already.
+    """
+    file = _sqlite_file(settings)
+    if file is None or sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    # Beside the database, for closing the database's own file would drop its locks.
+    with open(f"{file.resolve()}.lock", "ab") as lock:
+        kind = fcntl.LOCK_EX if settings.bus is None else fcntl.LOCK_SH
+        try:
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CannotStart(
+                f"database {settings.database}: another server is running on it, and "
+                "the agents of the two would not hear each other: stop it, or give "
+                "both one bus, --bus zeromq://… or --bus kafka://…"
+            ) from error
+        yield
+
+
+def _sqlite_file(settings: ServerSettings) -> Path | None:
+    url = make_url(settings.database_url)
+    name = url.database or ":memory:"
+    in_memory = name == ":memory:" or name.startswith("file:")
+    is_file = url.get_backend_name() == "sqlite" and not in_memory
+    return Path(name) if is_file else None

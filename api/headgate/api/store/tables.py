@@ -1,0 +1,185 @@
+"""The tables, as SQLAlchemy sees them; Alembic's migrations make them.
+
+Numbers that may be unlimited are NULL when they are.  `revision` columns hold the
+revision that last changed the row; they are the row's ETag.
+"""
+
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+SerialId = Integer().with_variant(BigInteger(), "postgresql")
+"""A key that the database counts up; SQLite counts only plain INTEGER."""
+
+
+class Table(DeclarativeBase):
+    """Base of all tables."""
+
+
+class StateRow(Table):
+    """The one row that every change locks first: it makes changes a sequence."""
+
+    __tablename__ = "state"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    revision: Mapped[int] = mapped_column(BigInteger)
+    cluster: Mapped[str] = mapped_column(Text)
+
+
+class GroupRow(Table):
+    """A resource group."""
+
+    __tablename__ = "groups"
+    __table_args__ = ({"sqlite_autoincrement": True},)  # ids are never used again
+
+    id: Mapped[int] = mapped_column(SerialId, primary_key=True)
+    name: Mapped[str] = mapped_column(Text, unique=True)
+    parent_id: Mapped[int | None] = mapped_column(ForeignKey("groups.id"), index=True)
+    weight: Mapped[float]
+    mode: Mapped[str] = mapped_column(Text)
+    may_owe: Mapped[bool]
+    isolation: Mapped[str] = mapped_column(Text)
+    refusal: Mapped[str] = mapped_column(Text)
+    soft_threshold: Mapped[float | None]
+    revision: Mapped[int] = mapped_column(BigInteger)
+    limits: Mapped[list["LimitRow"]] = relationship(
+        cascade="all, delete-orphan",
+        order_by="(LimitRow.dimension, LimitRow.scope)",
+        lazy="selectin",
+    )
+
+
+class LimitRow(Table):
+    """One dimension's limit of one group."""
+
+    __tablename__ = "limits"
+
+    group_id: Mapped[int] = mapped_column(
+        ForeignKey("groups.id", ondelete="CASCADE"), primary_key=True
+    )
+    dimension: Mapped[str] = mapped_column(Text, primary_key=True)
+    scope: Mapped[str] = mapped_column(Text, primary_key=True)
+    rate: Mapped[float | None]
+    burst: Mapped[float | None]
+    period_s: Mapped[float]
+    minimum: Mapped[float]
+    maximum: Mapped[float | None]
+
+
+class AttachmentRow(Table):
+    """A subject → group; `subject` is its canonical JSON text."""
+
+    __tablename__ = "attachments"
+    __table_args__ = (
+        Index("ix_attachments_kind_name", "kind", "name"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(SerialId, primary_key=True)
+    subject: Mapped[str] = mapped_column(Text, unique=True)
+    kind: Mapped[str] = mapped_column(Text)
+    name: Mapped[str | None] = mapped_column(Text)
+    group_id: Mapped[int] = mapped_column(ForeignKey("groups.id"), index=True)
+    revision: Mapped[int] = mapped_column(BigInteger)
+
+
+class TenantRow(Table):
+    """A tenant, with what Pulsar's clients say about it."""
+
+    __tablename__ = "tenants"
+
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    admin_roles: Mapped[list[str]] = mapped_column(JSON)
+    allowed_clusters: Mapped[list[str]] = mapped_column(JSON)
+    revision: Mapped[int] = mapped_column(BigInteger)
+
+
+class NamespaceRow(Table):
+    """A namespace of a tenant; `policies` is Pulsar's object as it was sent."""
+
+    __tablename__ = "namespaces"
+
+    tenant: Mapped[str] = mapped_column(ForeignKey("tenants.name"), primary_key=True)
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    policies: Mapped[dict[str, object]] = mapped_column(JSON)
+    revision: Mapped[int] = mapped_column(BigInteger)
+
+
+class AuditRow(Table):
+    """One revision: who changed what, when, from where.
+
+    `changes` is a list of ``{"kind", "key", "before", "after"}``; before is null for
+    what was made, after for what was deleted.  It is what rollback and the
+    incremental watch read.
+    """
+
+    __tablename__ = "audit"
+
+    revision: Mapped[int] = mapped_column(
+        BigInteger, primary_key=True, autoincrement=False
+    )
+    at_s: Mapped[float] = mapped_column(index=True)
+    author: Mapped[str] = mapped_column(Text)
+    address: Mapped[str] = mapped_column(Text)
+    action: Mapped[str] = mapped_column(Text)
+    changes: Mapped[list[dict[str, object]]] = mapped_column(JSON)
+
+
+class ChangedRow(Table):
+    """Which things a revision changed; the index into the audit."""
+
+    __tablename__ = "changed"
+
+    kind: Mapped[str] = mapped_column(Text, primary_key=True)
+    key: Mapped[str] = mapped_column(Text, primary_key=True)
+    revision: Mapped[int] = mapped_column(
+        ForeignKey("audit.revision"), primary_key=True, index=True
+    )
+
+
+class PolicyRow(Table):
+    """A rate policy of a namespace or topic; each topic has it to itself."""
+
+    __tablename__ = "policies"
+
+    level: Mapped[str] = mapped_column(Text, primary_key=True)
+    target: Mapped[str] = mapped_column(Text, primary_key=True)
+    kind: Mapped[str] = mapped_column(Text, primary_key=True)
+    policy: Mapped[dict[str, object]] = mapped_column(JSON)
+    revision: Mapped[int] = mapped_column(BigInteger)
+
+
+class SettingRow(Table):
+    """A key of the broker's dynamic configuration, with its text."""
+
+    __tablename__ = "settings"
+
+    key: Mapped[str] = mapped_column(Text, primary_key=True)
+    text: Mapped[str] = mapped_column(Text)
+    revision: Mapped[int] = mapped_column(BigInteger)
+
+
+class TokenRow(Table):
+    """An opaque bearer token; only a hash of its secret is kept."""
+
+    __tablename__ = "tokens"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    id: Mapped[int] = mapped_column(SerialId, primary_key=True)
+    name: Mapped[str] = mapped_column(Text)
+    role: Mapped[str] = mapped_column(Text)
+    tenants: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
+    digest: Mapped[str] = mapped_column(Text)
+    made_at_s: Mapped[float]
+    ends_at_s: Mapped[float | None]
+
+
+class OverrideRow(Table):
+    """What a group's limits are for a while; dimension is empty for all."""
+
+    __tablename__ = "overrides"
+
+    group: Mapped[str] = mapped_column(Text, primary_key=True)
+    dimension: Mapped[str] = mapped_column(Text, primary_key=True)
+    ends_at_s: Mapped[float] = mapped_column(index=True)
+    document: Mapped[dict[str, object]] = mapped_column(JSON)
+    revision: Mapped[int] = mapped_column(BigInteger)

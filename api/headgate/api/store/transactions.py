@@ -1,0 +1,264 @@
+"""Transactions: a change is one of them, makes one revision and one audit row.
+
+Every change locks the one row of `state` first, so changes stand in a sequence
+without gaps on SQLite and PostgreSQL alike, and a reader sees whole revisions.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlalchemy import Engine, create_engine, event, func, insert, select
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.orm import Session
+
+from headgate.api.errors import Forbidden
+from headgate.api.store.migrate import upgrade
+from headgate.api.store.tables import AuditRow, ChangedRow, StateRow
+
+BUSY_TIMEOUT_S = 10.0
+"""How long SQLite waits for another process's write before it gives up."""
+
+CHANNEL = "headgate_changes"
+"""Of PostgreSQL's notifications: each commit tells its revision there."""
+
+POOL_SIZE = 8
+"""Connections kept; each request holds one for some milliseconds at most."""
+
+POOL_OVERFLOW = 32
+"""More connections than `POOL_SIZE` under load: one for each worker thread (40)."""
+
+
+Document = Mapping[str, object] | None
+"""What an operator decided about one thing, as JSON; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who asks for a change, for the audit.
+
+    Attributes:
+        name: Subject of the bearer token, or ``anonymous``.
+        address: Where the request came from.
+        action: What was asked, such as ``PUT /api/v1/groups/gold``.
+        tenants: Whose things they may change; None for everything.
+    """
+
+    name: str = "anonymous"
+    address: str = "local"
+    action: str = ""
+    tenants: frozenset[str] | None = None
+
+    def require_tenant_of(self, kind: str, name: str | None) -> None:
+        """Check that a subject belongs to a tenant that the author may change.
+
+        Raises:
+            Forbidden: It does not.
+        """
+        if self.tenants is None:
+            return
+        of_tenant = kind in {"tenant", "namespace", "topic"} and name is not None
+        if not of_tenant or str(name).split("/", 1)[0] not in self.tenants:
+            raise Forbidden(f"{self.name} may change {', '.join(sorted(self.tenants))}")
+
+
+@dataclass(slots=True)
+class Change:
+    """A transaction that may change the configuration.
+
+    Attributes:
+        session: Of the database, inside the transaction.
+        revision: Number that this change will have if it changes anything.
+    """
+
+    session: Session
+    revision: int
+    _recorded: dict[tuple[str, str], tuple[Document, Document]] = field(
+        default_factory=dict[tuple[str, str], tuple[Document, Document]]
+    )
+
+    @property
+    def recorded(self) -> list[dict[str, object]]:
+        """What was changed so far, as the audit keeps it: one entry per thing."""
+        return [
+            {"kind": kind, "key": key, "before": before, "after": after}
+            for (kind, key), (before, after) in self._recorded.items()
+            if before != after
+        ]
+
+    @property
+    def reached(self) -> int:
+        """The revision that is in force once this transaction is over."""
+        return self.revision if self.recorded else self.revision - 1
+
+    def record(self, kind: str, key: str, *, before: Document, after: Document) -> bool:
+        """Note one thing's change for the audit; return whether it is one.
+
+        Of a thing that changes twice, what it was at first and is at last counts.
+        """
+        first, _ = self._recorded.get((kind, key), (before, after))
+        self._recorded[kind, key] = (first, after)
+        return before != after
+
+
+class _Cursor(Protocol):
+    def execute(self, statement: str, /) -> object: ...
+    def close(self) -> None: ...
+
+
+class _Dbapi(Protocol):
+    isolation_level: str | None
+
+    def cursor(self) -> _Cursor: ...
+
+
+class Store:
+    """A database, migrated, with its changes in sequence."""
+
+    def __init__(self, url: str, *, cluster: str | None = None) -> None:
+        """Open (and create or migrate) the database at `url`.
+
+        Args:
+            url: Of SQLAlchemy, such as ``sqlite:///headgate.db``.
+            cluster: Name for the cluster of a database that is still empty.
+        """
+        self.url = _with_driver(make_url(url))
+        self._engine = open_engine(self.url)
+        self._is_sqlite = self.url.get_backend_name() == "sqlite"
+        self._lock = threading.Lock()  # SQLite's busy handler is unfair; this is not
+        self._listeners: list[Callable[[int], None]] = []
+        self._read_options: dict[str, object] = (
+            {} if self._is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        )
+        upgrade(self._engine)
+        if cluster is not None:
+            self._name_cluster(cluster)
+
+    @property
+    def engine(self) -> Engine:
+        """SQLAlchemy's engine, for what needs no transaction of its own."""
+        return self._engine
+
+    def on_change(self, listener: Callable[[int], None]) -> None:
+        """Call `listener` with the revision after each commit, on its thread."""
+        self._listeners.append(listener)
+
+    @contextmanager
+    def reading(self) -> Generator[Session]:
+        """Give a session that sees one revision, and changes nothing."""
+        with Session(self._engine, expire_on_commit=False) as session:
+            session.connection(execution_options=self._read_options)
+            yield session
+            session.rollback()
+
+    @contextmanager
+    def changing(self, author: Author, *, dry_run: bool = False) -> Generator[Change]:
+        """Give a transaction; commit it when it recorded a change, else drop it.
+
+        Args:
+            author: Who asks for it.
+            dry_run: Drop it in any case.
+        """
+        with self._lock, Session(self._engine, expire_on_commit=False) as session:
+            session.connection(execution_options={"headgate_writes": True})
+            state = session.scalars(select(StateRow).with_for_update()).one()
+            change = Change(session, state.revision + 1)
+            yield change
+            if dry_run or not change.recorded:
+                session.rollback()
+                return
+            _audit(change, author)
+            if not self._is_sqlite:  # sent with the commit, to all processes
+                session.execute(select(func.pg_notify(CHANNEL, str(change.revision))))
+            state.revision = change.revision
+            session.commit()
+        for listener in self._listeners:
+            listener(change.revision)
+
+    def revision(self) -> int:
+        """Return the number of the present state."""
+        with self.reading() as session:
+            return current_revision(session)
+
+    def _name_cluster(self, cluster: str) -> None:
+        with Session(self._engine) as session:
+            state = session.scalars(select(StateRow).with_for_update()).one()
+            if state.revision == 0:
+                state.cluster = cluster
+                session.commit()
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._engine.dispose()
+
+
+def _audit(change: Change, author: Author) -> None:
+    """Write down who changed what."""
+    recorded = change.recorded
+    change.session.add(
+        AuditRow(
+            revision=change.revision,
+            at_s=time.time(),
+            author=author.name,
+            address=author.address,
+            action=author.action,
+            changes=recorded,
+        )
+    )
+    change.session.flush()
+    change.session.execute(
+        insert(ChangedRow),
+        [
+            {"revision": change.revision, "kind": item["kind"], "key": item["key"]}
+            for item in recorded
+        ],
+    )
+
+
+def current_revision(session: Session) -> int:
+    """Return the revision that `session` sees."""
+    return session.scalars(select(StateRow.revision)).one()
+
+
+def _with_driver(url: URL) -> URL:
+    """Return `url` with the driver that Headgate ships for PostgreSQL."""
+    if url.drivername in {"postgresql", "postgres"}:
+        return url.set(drivername="postgresql+psycopg")
+    return url
+
+
+def open_engine(url: URL | str) -> Engine:
+    """Return an engine for `url`, with the driver and the manners of the store."""
+    url = _with_driver(make_url(url))
+    if url.get_backend_name() != "sqlite":
+        return create_engine(
+            url, pool_size=POOL_SIZE, max_overflow=POOL_OVERFLOW, pool_pre_ping=True
+        )
+    engine = create_engine(
+        url,
+        pool_size=POOL_SIZE,
+        max_overflow=POOL_OVERFLOW,
+        connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: _Dbapi, _record: object) -> None:
+    """Make SQLite wait for no reader, keep its promises, and leave BEGIN to us."""
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Take the write lock at once where a change is meant; it can't be upgraded."""
+    writes = connection.get_execution_options().get("headgate_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

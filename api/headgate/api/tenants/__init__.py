@@ -1,0 +1,1 @@
+"""Tenants and their namespaces: names that something can be attached to."""

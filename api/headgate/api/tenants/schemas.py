@@ -1,0 +1,45 @@
+"""What tenants and namespaces look like in requests and responses."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headgate.api.groups.schemas import Body
+
+
+class TenantPut(Body):
+    """A tenant; everything has a default."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{}]})
+
+    admin_roles: list[str] = Field(default=[], max_length=100)
+    allowed_clusters: list[str] = Field(default=[], max_length=100)
+
+
+class TenantShown(BaseModel):
+    """A tenant as it is stored."""
+
+    name: str
+    admin_roles: list[str]
+    allowed_clusters: list[str]
+    revision: int = Field(description="Revision that last changed it; its ETag.")
+
+
+class TenantPage(BaseModel):
+    """Tenants in order of their names."""
+
+    items: list[TenantShown]
+    next: str | None = Field(description="Give it as `after` for the next page.")
+
+
+class NamespaceShown(BaseModel):
+    """A namespace of a tenant."""
+
+    tenant: str
+    name: str = Field(description="Without the tenant.")
+    revision: int = Field(description="Revision that last changed it; its ETag.")
+
+
+class NamespacePage(BaseModel):
+    """Namespaces of one tenant in order of their names."""
+
+    items: list[NamespaceShown]
+    next: str | None = Field(description="Give it as `after` for the next page.")

@@ -1,0 +1,197 @@
+"""What can be done with tenants and namespaces, inside one transaction."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from headgate.api.attachments.service import (
+    delete_attachment,
+    delete_attachments_under,
+)
+from headgate.api.errors import AlreadyExists, InUse, NotFound
+from headgate.api.names import checked_name
+from headgate.api.policies.service import delete_policies_under
+from headgate.api.store import Change
+from headgate.api.store.tables import NamespaceRow, TenantRow
+from headgate.api.tenants.schemas import (
+    NamespacePage,
+    NamespaceShown,
+    TenantPage,
+    TenantShown,
+)
+
+
+def list_tenants(session: Session, *, after: str, limit: int) -> TenantPage:
+    """Return up to `limit` tenants whose names follow `after`."""
+    query = select(TenantRow).where(TenantRow.name > after).order_by(TenantRow.name)
+    rows = session.scalars(query.limit(limit + 1)).all()
+    items = [shown_tenant(row) for row in rows[:limit]]
+    return TenantPage(items=items, next=items[-1].name if len(rows) > limit else None)
+
+
+def find_tenant(session: Session, name: str) -> TenantRow:
+    """Return the tenant's row.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = session.get(TenantRow, name)
+    if row is None:
+        raise NotFound("tenant", name)
+    return row
+
+
+def put_tenant(
+    change: Change,
+    name: str,
+    *,
+    admin_roles: Sequence[str],
+    allowed_clusters: Sequence[str],
+    must_be_new: bool = False,
+) -> tuple[TenantShown, bool]:
+    """Make a tenant or replace it; return it and whether it is new.
+
+    Raises:
+        AlreadyExists: It is there and must be new.
+    """
+    checked_name(name, "tenant")
+    row = change.session.get(TenantRow, name)
+    if row is not None and must_be_new:
+        raise AlreadyExists("tenant", name)
+    before = None if row is None else _document(row)
+    is_new = row is None
+    if row is None:
+        row = TenantRow(name=name, revision=change.revision)
+        change.session.add(row)
+    row.admin_roles = list(admin_roles)
+    row.allowed_clusters = list(allowed_clusters)
+    if change.record("tenant", name, before=before, after=_document(row)):
+        row.revision = change.revision
+    change.session.flush()
+    return shown_tenant(row), is_new
+
+
+def delete_tenant(change: Change, name: str) -> None:
+    """Delete a tenant without namespaces, and its attachment.
+
+    Raises:
+        NotFound: There is none.
+        InUse: It has namespaces.
+    """
+    row = find_tenant(change.session, name)
+    query = select(func.count()).where(NamespaceRow.tenant == name)
+    count = change.session.scalars(query.select_from(NamespaceRow)).one()
+    if count:
+        raise InUse("tenant", f"{count} namespace{'s' if count > 1 else ''}")
+    delete_attachment(change, (("tenant", name),))
+    change.session.delete(row)
+    change.session.flush()
+    change.record("tenant", name, before=_document(row), after=None)
+
+
+def list_namespaces(
+    session: Session, tenant: str, *, after: str, limit: int
+) -> NamespacePage:
+    """Return up to `limit` namespaces of `tenant` whose names follow `after`."""
+    find_tenant(session, tenant)
+    query = (
+        select(NamespaceRow)
+        .where(NamespaceRow.tenant == tenant, NamespaceRow.name > after)
+        .order_by(NamespaceRow.name)
+    )
+    rows = session.scalars(query.limit(limit + 1)).all()
+    items = [shown_namespace(row) for row in rows[:limit]]
+    more = items[-1].name if len(rows) > limit else None
+    return NamespacePage(items=items, next=more)
+
+
+def find_namespace(session: Session, tenant: str, name: str) -> NamespaceRow:
+    """Return the namespace's row.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = session.get(NamespaceRow, (tenant, name))
+    if row is None:
+        raise NotFound("namespace", f"{tenant}/{name}")
+    return row
+
+
+def put_namespace(
+    change: Change,
+    tenant: str,
+    name: str,
+    *,
+    policies: Mapping[str, object] | None = None,
+    must_be_new: bool = False,
+) -> tuple[NamespaceShown, bool]:
+    """Make a namespace unless it is there; return it and whether it is new.
+
+    Args:
+        change: The transaction.
+        tenant: Its tenant, which must exist.
+        name: Its name within the tenant.
+        policies: Pulsar's object, kept as sent; None keeps what is there.
+        must_be_new: Refuse when it is there already.
+
+    Raises:
+        NotFound: The tenant is not there.
+        AlreadyExists: It is there and must be new.
+    """
+    checked_name(name, "namespace")
+    find_tenant(change.session, tenant)
+    row = change.session.get(NamespaceRow, (tenant, name))
+    if row is not None and must_be_new:
+        raise AlreadyExists("namespace", f"{tenant}/{name}")
+    is_new = row is None
+    before = None if row is None else {"policies": row.policies}
+    if row is None:
+        row = NamespaceRow(
+            tenant=tenant, name=name, policies={}, revision=change.revision
+        )
+        change.session.add(row)
+    if policies is not None:
+        row.policies = dict(policies)
+    after = {"policies": row.policies}
+    if change.record("namespace", f"{tenant}/{name}", before=before, after=after):
+        row.revision = change.revision
+    change.session.flush()
+    return shown_namespace(row), is_new
+
+
+def delete_namespace(change: Change, tenant: str, name: str) -> None:
+    """Delete a namespace with its and its topics' attachments and policies.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = find_namespace(change.session, tenant, name)
+    delete_attachments_under(change, f"{tenant}/{name}")
+    delete_policies_under(change, f"{tenant}/{name}")
+    change.session.delete(row)
+    change.session.flush()
+    before = {"policies": row.policies}
+    change.record("namespace", f"{tenant}/{name}", before=before, after=None)
+
+
+def shown_tenant(row: TenantRow) -> TenantShown:
+    """Return `row` as responses say it."""
+    return TenantShown(
+        name=row.name,
+        admin_roles=row.admin_roles,
+        allowed_clusters=row.allowed_clusters,
+        revision=row.revision,
+    )
+
+
+def shown_namespace(row: NamespaceRow) -> NamespaceShown:
+    """Return `row` as responses say it."""
+    return NamespaceShown(tenant=row.tenant, name=row.name, revision=row.revision)
+
+
+def _document(row: TenantRow) -> dict[str, object]:
+    return {
+        "admin_roles": list(row.admin_roles),
+        "allowed_clusters": list(row.allowed_clusters),
+    }

@@ -1,0 +1,1 @@
+"""The web page at `/`: static files, shipped with the package."""

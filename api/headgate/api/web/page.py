@@ -1,0 +1,50 @@
+"""Serve the page: plain files, no build step, nothing from another host.
+
+The page is an ordinary client of `/api/v1`: what it may do, its token says.  The
+files themselves hold no secret and are served to anyone.
+"""
+
+from pathlib import Path
+
+from fastapi import FastAPI
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+STATIC = Path(__file__).parent / "static"
+"""Where the files lie, inside the installed package too."""
+
+SECURITY_HEADERS = {
+    # No inline script or style, no other host, no frame around the page.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # Ask each time, and be told 304: a page never runs with yesterday's modules.
+    "Cache-Control": "no-cache",
+}
+"""Headers of every file."""
+
+
+class _Files(StaticFiles):
+    """Files with `SECURITY_HEADERS`."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return the file at `path`."""
+        response = await super().get_response(path, scope)
+        response.headers.update(SECURITY_HEADERS)
+        return response
+
+
+def mount(app: FastAPI) -> None:
+    """Let `app` answer `/` and `/static/…`."""
+
+    def index() -> Response:
+        return FileResponse(STATIC / "index.html", headers=SECURITY_HEADERS)
+
+    app.add_api_route("/", index, methods=["GET"], include_in_schema=False)
+    app.mount("/static", _Files(directory=STATIC), name="static")

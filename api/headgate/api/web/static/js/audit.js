@@ -1,0 +1,92 @@
+// The audit: who changed what, when, from where; and the way back.
+
+import { Problem, ask, get } from "./api.js";
+import { changeList, keyText } from "./changes.js";
+import { openDialog } from "./dialogs.js";
+import { debounced, h, setText, toast } from "./dom.js";
+import { moment } from "./format.js";
+import { groupHash } from "./overview.js";
+import { follow } from "./stream.js";
+
+const PAGE = 50;
+
+export function auditPage(root) {
+  const search = h("input", {
+    type: "search", "aria-label": "Filter by name", placeholder: "Name of a group, tenant, …",
+    oninput: debounced(200, () => load(true)),
+  });
+  const body = h("tbody", {});
+  const note = h("p", { class: "empty", role: "status", hidden: true });
+  const more = h("button", { type: "button", onclick: () => load(false), hidden: true }, "Older changes");
+  root.append(h("section", { class: "page" },
+    h("div", { class: "toolbar" }, h("h1", {}, "Audit"), search),
+    h("div", { class: "sheet scroll" },
+      h("table", {},
+        h("caption", { class: "visually-hidden" }, "Changes, the newest first"),
+        h("thead", {}, h("tr", {}, ["Revision", "When", "Who", "From", "Request", "What changed", ""].map((word) => h("th", { scope: "col" }, word)))),
+        body),
+      note),
+    more));
+
+  let next = null;
+  let asked = 0;
+
+  async function load(anew) {
+    asked += 1;
+    const mine = asked;
+    let page;
+    try {
+      page = await get("/audit", { key: search.value.trim(), limit: PAGE, ...(anew ? {} : { before: next }) });
+    } catch (error) {
+      if (!(error instanceof Problem)) return;
+      note.hidden = false;
+      setText(note, `The audit can't be shown: ${error.message}`);
+      return;
+    }
+    if (mine !== asked) return;
+    if (anew) body.replaceChildren();
+    body.append(...page.items.map(auditRow));
+    next = page.next;
+    more.hidden = next === null;
+    note.hidden = body.children.length > 0;
+    setText(note, "Nothing was changed yet.");
+  }
+
+  load(true);
+  const unfollow = follow({ limit: 1 }, { revision: () => { if (root.scrollTop === 0) load(true); } });
+  return { section: "audit", title: "Audit", search, reconnected: () => load(true), close: unfollow };
+}
+
+function auditRow(entry) {
+  return h("tr", {},
+    h("td", { class: "number" }, String(entry.revision)),
+    h("td", { class: "nowrap" }, h("time", { datetime: new Date(entry.at_s * 1000).toISOString() }, moment(entry.at_s))),
+    h("td", {}, entry.author),
+    h("td", { class: "code" }, entry.address),
+    h("td", { class: "code" }, entry.action),
+    h("td", {}, changeList(entry.changes, (change) => (
+      change.kind === "group" ? h("a", { href: groupHash(change.key) }, change.key) : h("span", {}, keyText(change))))),
+    h("td", {}, h("button", {
+      type: "button", class: "small", title: `Make everything as it was at revision ${entry.revision}`,
+      onclick: () => rollBack(entry.revision),
+    }, "Roll back to here")));
+}
+
+async function rollBack(revision) {
+  const path = `/revisions/${revision}/rollback`;
+  let plan;
+  try {
+    plan = (await ask("POST", path, { query: { dry_run: true } })).value;
+  } catch (error) {
+    toast(error.message);
+    return;
+  }
+  const done = await openDialog({
+    title: `Roll back to revision ${revision}?`, word: "Roll back", danger: true,
+    body: plan.changes.length
+      ? [h("p", {}, "As one new revision, which can be rolled back too, these would change:"), changeList(plan.changes, keyText)]
+      : h("p", {}, "Nothing would change: everything is as it was then."),
+    submit: plan.changes.length ? async () => (await ask("POST", path)).value : undefined,
+  });
+  if (done) toast(`Everything is as it was at revision ${revision}.`);
+}

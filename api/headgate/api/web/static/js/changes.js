@@ -1,0 +1,67 @@
+// Revisions as an operator reads them: who did what, and what it changed.
+
+import { h } from "./dom.js";
+import { full, period, subject } from "./format.js";
+
+/** Return lines of text, one per difference of a change {kind, key, before, after}. */
+export function differences({ before, after }) {
+  if (before === null) return ["created", ...describe(after)];
+  if (after === null) return ["deleted"];
+  return compare(before, after, "");
+}
+
+/** Return what a change is about, as text: a subject's key is JSON. */
+export function keyText({ kind, key }) {
+  if (kind !== "attachment") return key;
+  try {
+    return subject(JSON.parse(key));
+  } catch {
+    return key;
+  }
+}
+
+/** Return an element that lists what an audit entry changed. */
+export function changeList(changes, link) {
+  return h("ul", { class: "changes" }, changes.map((change) => h("li", {},
+    h("span", { class: "soft" }, `${change.kind} `), link(change),
+    h("ul", {}, differences(change).map((line) => h("li", {}, line))))));
+}
+
+function describe(thing) {
+  return Object.entries(thing ?? {})
+    .filter(([, value]) => value !== null && !(Array.isArray(value) && !value.length))
+    .filter(([name]) => name === "limits" || name === "parent" || name === "group")
+    .flatMap(([name, value]) => (name === "limits" ? value.map(limitText) : [`${name} ${value}`]));
+}
+
+function limitText(limit) {
+  const node = limit.scope === "node" ? " per node" : "";
+  return `${limit.dimension}: ${full(limit.rate)} per ${period(limit.period_s)}${node}, burst ${full(limit.burst)}`;
+}
+
+function compare(before, after, path) {
+  const lines = [];
+  for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const [was, is] = [before[name], after[name]];
+    if (JSON.stringify(was) === JSON.stringify(is)) continue;
+    if (name === "limits" && Array.isArray(was) && Array.isArray(is)) lines.push(...compareLimits(was, is));
+    else lines.push(`${path}${name}: ${word(was)} → ${word(is)}`);
+  }
+  return lines;
+}
+
+function compareLimits(was, is) {
+  const key = (limit) => `${limit.dimension}${limit.scope === "node" ? " per node" : ""}`;
+  const old = new Map(was.map((limit) => [key(limit), limit]));
+  const lines = is.flatMap((limit) => {
+    const before = old.get(key(limit));
+    old.delete(key(limit));
+    return before ? compare(before, limit, `${key(limit)} `) : [`added ${limitText(limit)}`];
+  });
+  return [...lines, ...[...old.keys()].map((name) => `removed ${name}`)];
+}
+
+function word(value) {
+  if (value === null || value === undefined) return "none";
+  return typeof value === "number" ? full(value) : typeof value === "object" ? JSON.stringify(value) : String(value);
+}

@@ -1,0 +1,274 @@
+// A group's page: what is going on, who has which share, what it is, what changed.
+
+import { Problem, ask, get, groupPath } from "./api.js";
+import { attachTo } from "./attach_form.js";
+import { changeList } from "./changes.js";
+import { ShareChart, UseChart, agentColour } from "./charts.js";
+import { confirmed } from "./dialogs.js";
+import { h, setText, toast } from "./dom.js";
+import { explained } from "./explain.js";
+import { age, full, moment, perSecond, percent, rate, short, subject } from "./format.js";
+import { editGroup } from "./group_form.js";
+import { endOverride, overrideGroup, overrideText, overridesOf } from "./override_form.js";
+import { groupHash, standingChip } from "./overview.js";
+import { follow } from "./stream.js";
+
+const SPANS = [[120, "2 min"], [600, "10 min"], [1800, "30 min"]];
+const ATTACHMENTS = 50;
+const AGENT_STATES = { present: "calm", silent: "near", disbelieved: "over", left: "idle" };
+
+export function groupPage(root, name, opened = "") {
+  const parts = makeParts(root, name);
+  const charts = { use: new UseChart(parts.useChart), shares: new ShareChart(parts.shareChart) };
+  let group = null;
+  let dimension = null;
+  let chosen = Boolean(opened); // by the reader; else the limit that is pressed hardest
+  let newest = null;
+  let closed = false;
+
+  const edit = () => editGroup(name).catch(told);
+  const attach = async () => { if (await attachTo(name)) loadAttachments(); };
+  parts.edit.onclick = edit;
+  parts.attach.onclick = attach;
+  parts.override.onclick = override;
+  parts.remove.onclick = remove;
+  parts.explain.ontoggle = () => { if (parts.explain.open) explain(); };
+  parts.spans.forEach(([button, spanS]) => { button.onclick = () => chooseSpan(spanS); });
+
+  async function load() {
+    try {
+      group = await get(groupPath(name));
+    } catch (error) {
+      if (error instanceof Problem && error.status === 404) gone();
+      else if (!(error instanceof Problem)) return;
+      else parts.head.append(h("p", { class: "notice bad" }, error.message));
+      return;
+    }
+    showGroup();
+    await Promise.allSettled([loadHistory(), loadAttachments(), loadOverrides(), loadChanges()]);
+  }
+
+  function gone() {
+    unfollow();
+    root.replaceChildren(h("div", { class: "empty" }, h("h1", {}, `There is no group ${name}`),
+      h("p", {}, "It may have been deleted. ", h("a", { href: "#/" }, "All groups"))));
+  }
+
+  function showGroup() {
+    parts.parent.replaceChildren(...(group.parent ? ["part of ", h("a", { href: groupHash(group.parent) }, group.parent)] : []));
+    parts.limits.replaceChildren(...limitRows(group, dimension, pick));
+    if (!group.limits.some((limit) => limit.dimension === dimension)) choose((group.limits.find((limit) => limit.dimension === opened) ?? group.limits[0])?.dimension ?? null);
+    parts.facts.replaceChildren(...facts(group));
+    parts.live.hidden = !group.limits.length;
+  }
+
+  function pick(next) {
+    chosen = true;
+    choose(next);
+  }
+
+  function choose(next) {
+    if (next === dimension) return;
+    dimension = next;
+    parts.limits.replaceChildren(...limitRows(group, dimension, pick));
+    setText(parts.useTitle, dimension ? `${dimension}: use against the limit` : "Use");
+    loadHistory();
+    if (newest) showUse(newest);
+    if (parts.explain.open) explain();
+  }
+
+  async function loadHistory() {
+    if (!dimension) return;
+    const wanted = dimension;
+    const { dimensions } = await get(groupPath(name, "/history"), { dimension });
+    if (closed || wanted !== dimension) return;
+    const course = dimensions[0] ?? { at_s: [], admitted: [], demand: [], rate: [], agents: [] };
+    charts.use.load(course);
+    charts.shares.load(course);
+  }
+
+  function showUse(shown) {
+    newest = shown;
+    if (!chosen && group && shown.uses.length) {
+      chosen = true;
+      const pressed = shown.uses.find((use) => use.standing === worst(shown.uses));
+      if (group.limits.some((limit) => limit.dimension === pressed.dimension)) choose(pressed.dimension);
+    }
+    for (const row of parts.limits.children) {
+      showLimitUse(row, shown.uses.find((use) => use.dimension === row.dataset.dimension));
+    }
+    const use = shown.uses.find((each) => each.dimension === dimension);
+    parts.standing.replaceChildren(standingChip(worst(shown.uses)));
+    showAgents(parts.agents, use, charts.shares.agents ?? []);
+    parts.nobody.hidden = Boolean(use);
+    if (!use || shown.at_s === null) return;
+    charts.use.add(shown.at_s, use, perSecond(use.rate, use.period_s));
+    charts.shares.add(shown.at_s, use);
+    const limit = rate(use.rate, use.period_s);
+    parts.useChart.setAttribute("aria-label", `${dimension}: ${short(use.admitted)} admitted and ${short(use.demand)} attempted per second; the limit is ${limit}`);
+    parts.shareChart.setAttribute("aria-label", `Shares of ${use.agents.length} agents; the table below has the figures`);
+  }
+
+  function chooseSpan(spanS) {
+    charts.use.setSpan(spanS);
+    charts.shares.setSpan(spanS);
+    for (const [button, each] of parts.spans) button.setAttribute("aria-pressed", String(each === spanS));
+  }
+
+  async function loadAttachments() {
+    const page = await get("/attachments", { group: name, limit: ATTACHMENTS });
+    const rows = page.items.map((item) => h("li", {}, h("span", {}, subject(item.subject)),
+      h("button", { type: "button", class: "quiet small", "aria-label": `Detach ${subject(item.subject)}`, onclick: () => detach(item) }, "detach")));
+    if (page.next !== null) rows.push(h("li", { class: "soft" }, `and more: headgate attachment list --group ${name}`));
+    if (!rows.length) rows.push(h("li", { class: "soft" }, "Nothing is attached yet."));
+    parts.attachments.replaceChildren(...rows);
+  }
+
+  async function detach(item) {
+    const what = subject(item.subject);
+    const query = Object.fromEntries(Object.entries(item.subject).map(([kind, each]) => [kind, each ?? ""]));
+    const path = `/attachments?${new URLSearchParams(query)}`;
+    const done = await confirmed(`Detach ${what}?`, `${what} is no longer limited by ${name}.`, "Detach",
+      () => ask("DELETE", path, { etag: `"${item.revision}"` }));
+    if (done) { toast(`${what} was detached.`); loadAttachments(); }
+  }
+
+  async function override() {
+    const dimensions = [...new Set(group.limits.map((limit) => limit.dimension))];
+    if (await overrideGroup(name, dimensions)) loadOverrides();
+  }
+
+  async function loadOverrides() {
+    const items = await overridesOf(name);
+    parts.overriding.hidden = !items.length;
+    parts.overrides.replaceChildren(...items.map((item) => h("li", {}, overrideText(item), h("button", {
+      type: "button", class: "quiet small", onclick: async () => { await endOverride(item).catch(told); loadOverrides(); },
+    }, "end now"))));
+  }
+
+  async function loadChanges() {
+    try {
+      const { items } = await get("/audit", { kind: "group", key: name, limit: 8 });
+      parts.changes.replaceChildren(...items.map((entry) => h("li", {},
+        h("p", { class: "soft" }, `${moment(entry.at_s)} · ${entry.author} from ${entry.address} · revision ${entry.revision}`),
+        changeList(entry.changes.filter((change) => change.key === name || entry.changes.length <= 3), (change) => change.key))));
+    } catch (error) {
+      parts.changes.replaceChildren(h("li", { class: "soft" }, `not available: ${error.message}`));
+    }
+  }
+
+  async function explain() {
+    if (!dimension) return;
+    parts.explanation.replaceChildren(h("p", { class: "soft" }, "…"));
+    parts.explanation.replaceChildren(await explained(name, dimension));
+  }
+
+  async function remove() {
+    const done = await confirmed(`Delete ${name}?`, "Its limits end at once. It can't be deleted while something is attached to it or part of it.",
+      "Delete", () => ask("DELETE", groupPath(name), { etag: `"${group.revision}"` }));
+    if (done) { toast(`Group ${name} was deleted.`); location.hash = "#/"; }
+  }
+
+  function told(error) {
+    toast(error.message);
+  }
+
+  const saved = (event) => { if (event.detail === name) load(); };
+  document.addEventListener("groupsaved", saved);
+  const unfollow = follow({ group: name }, { group: showUse, revision: load });
+  load();
+  chooseSpan(600);
+  return {
+    section: "overview", title: name, edit, attach, reconnected: load,
+    close() {
+      closed = true;
+      unfollow();
+      document.removeEventListener("groupsaved", saved);
+      charts.use.close();
+      charts.shares.close();
+    },
+  };
+}
+
+function makeParts(root, name) {
+  const parts = {
+    standing: h("span", { class: "live" }), parent: h("span", { class: "soft" }),
+    edit: h("button", { type: "button", title: "e" }, "Edit"),
+    attach: h("button", { type: "button", title: "a" }, "Attach"),
+    override: h("button", { type: "button", title: "Other limits for a while" }, "Override"),
+    remove: h("button", { type: "button", class: "danger" }, "Delete"),
+    limits: h("tbody", { class: "live" }), facts: h("dl", { class: "facts" }),
+    useTitle: h("h2", {}, "Use"), useChart: h("div", { class: "chart", role: "img", "aria-label": "No use yet" }),
+    shareChart: h("div", { class: "chart", role: "img", "aria-label": "No shares yet" }),
+    agents: h("tbody", { class: "live" }), nobody: h("p", { class: "empty" }, "No agent uses this limit now."),
+    attachments: h("ul", { class: "lines" }), overrides: h("ul", { class: "lines" }), changes: h("ul", { class: "lines changes-list" }),
+    explanation: h("div", { "aria-live": "polite" }), live: h("div", { class: "stack" }), head: h("header", { class: "group-head" }),
+    spans: SPANS.map(([spanS, word]) => [h("button", { type: "button", class: "small", "aria-pressed": "false" }, word), spanS]),
+  };
+  parts.overriding = h("section", { class: "sheet pad", hidden: true }, h("h2", {}, "Overrides in force"), parts.overrides);
+  parts.explain = h("details", {}, h("summary", {}, "Explain the shares"), parts.explanation);
+  const heads = (words) => h("thead", {}, h("tr", {}, words.map((word, index) => h("th", { scope: "col", class: index ? "number" : "" }, word))));
+  parts.head.append(
+    h("div", {}, h("a", { href: "#/" }, "Groups"), h("span", { class: "soft" }, " / ")),
+    h("h1", {}, name), parts.standing, parts.parent, h("div", { class: "buttons push" }, parts.edit, parts.attach, parts.override, parts.remove));
+  parts.live.append(
+    h("section", { class: "sheet pad" }, h("div", { class: "sheet-head" }, parts.useTitle, h("div", { class: "buttons", role: "group", "aria-label": "Span of the charts" }, parts.spans.map(([button]) => button))), parts.useChart),
+    h("section", { class: "sheet pad" }, h("div", { class: "sheet-head" }, h("h2", {}, "Shares per agent, stacked")), parts.shareChart),
+    h("section", { class: "sheet" }, h("div", { class: "sheet-head pad" }, h("h2", {}, "Agents")),
+      h("div", { class: "scroll" }, h("table", {}, heads(["Agent", "Attempted/s", "Share/s", "Ceiling/s", "Admitted/s", "Refused/s", "Held", "Limiters", "Heard"]), parts.agents)), parts.nobody),
+    h("section", { class: "sheet pad" }, parts.explain));
+  root.append(h("article", { class: "group" }, parts.head,
+    h("div", { class: "columns" }, h("div", { class: "stack" },
+      h("section", { class: "sheet scroll" }, h("table", { class: "limits" }, heads(["Counts", "Limit", "Burst", "Admitted/s", "Attempted/s", "Refused/s", "Level"]), parts.limits)),
+      parts.live),
+    h("aside", { class: "stack", "aria-label": "About the group" }, parts.overriding,
+      h("section", { class: "sheet pad" }, h("h2", {}, "Attached"), parts.attachments),
+      h("section", { class: "sheet pad" }, h("h2", {}, "Settings"), parts.facts),
+      h("section", { class: "sheet pad" }, h("h2", {}, "Recent changes"), parts.changes)))));
+  return parts;
+}
+
+function limitRows(group, chosen, choose) {
+  if (!group.limits.length) return [h("tr", {}, h("td", { colspan: "7", class: "empty" }, "This group has no limit: it refuses nothing."))];
+  return group.limits.map((limit) => h("tr", { dataset: { dimension: limit.scope === "node" ? "" : limit.dimension }, class: limit.dimension === chosen ? "chosen" : "" },
+    h("th", { scope: "row" }, h("button", {
+      type: "button", class: "quiet small tab", "aria-pressed": String(limit.dimension === chosen), onclick: () => choose(limit.dimension),
+    }, limit.dimension), limit.scope === "node" ? h("span", { class: "soft" }, " per node") : null),
+    h("td", { class: "number" }, rate(limit.rate, limit.period_s)),
+    h("td", { class: "number" }, short(limit.burst)),
+    ["admitted", "demand", "refused", "level"].map((part) => h("td", { class: "number", dataset: { part } }, "–"))));
+}
+
+function showLimitUse(row, use) {
+  for (const cell of row.querySelectorAll("[data-part]")) {
+    const value = use?.[cell.dataset.part];
+    setText(cell, value === undefined || value === null ? "–" : short(value));
+  }
+  row.querySelector("[data-part=refused]")?.classList.toggle("refused-cell", use?.standing === "over");
+}
+
+function showAgents(body, use, charted) {
+  const rows = [...(use?.agents ?? [])].sort((a, b) => (b.share ?? 0) - (a.share ?? 0));
+  body.replaceChildren(...rows.map((row) => {
+    const index = charted.indexOf(row.agent);
+    const dot = h("i", { class: "dot", "aria-hidden": "true" });
+    if (index >= 0) dot.style.background = agentColour(index);
+    return h("tr", {}, h("th", { scope: "row", class: "code" }, dot, row.agent,
+      row.state === "present" ? null : h("span", { class: "chip", dataset: { standing: AGENT_STATES[row.state] } }, row.state)),
+      [row.demand, row.share, row.ceiling, row.admitted, row.refused, row.held].map((value) => h("td", { class: "number" }, short(value))),
+      h("td", { class: "number" }, full(row.subjects)), h("td", { class: "number" }, age(row.age_s)));
+  }));
+}
+
+function facts(group) {
+  const soft = group.soft_threshold === null ? "at 80 % in this view" : `from ${percent(group.soft_threshold)}`;
+  return [
+    ["Mode", group.mode], ["When exhausted", group.refusal], ["Cut off", group.isolation],
+    ["May owe", group.may_owe ? "yes" : "no"], ["Weight", full(group.weight)], ["Warns", soft],
+    ["Revision", String(group.revision)], ["Id", String(group.id)],
+  ].map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value)));
+}
+
+function worst(uses) {
+  return ["over", "near", "calm"].find((name) => uses.some((use) => use.standing === name)) ?? "idle";
+}

@@ -1,0 +1,156 @@
+// The form of a group: new, or replaced whole under the ETag that was read.
+
+import { Problem, ask, groupPath } from "./api.js";
+import { openDialog } from "./dialogs.js";
+import { h, toast, uniqueId } from "./dom.js";
+import { check, choice, clearRefusals, field, quantity, showRefusals, shownQuantity, text } from "./fields.js";
+import { PERIODS } from "./format.js";
+import { previewed } from "./preview.js";
+
+const DIMENSIONS = [
+  "requests", "publish_messages", "publish_bytes", "dispatch_messages", "dispatch_bytes",
+  "replication_messages", "replication_bytes", "mutations", "subscribes", "tokens",
+];
+const EMPTY = { name: "", limits: [{ dimension: "requests", rate: 1000, period_s: 1, scope: "cluster" }] };
+
+/** Open the form for a new group, or for the one called `name`. */
+export async function editGroup(name) {
+  const read = name === null ? { value: EMPTY, etag: null } : await ask("GET", groupPath(name));
+  const form = groupForm(read.value, name !== null);
+  const saved = await openDialog({
+    title: name === null ? "New group" : `Edit ${name}`,
+    word: name === null ? "Create" : "Save",
+    body: form.elements,
+    extra: [h("button", { type: "button", onclick: preview }, "Preview")],
+    submit: async () => {
+      const body = form.read();
+      const path = groupPath(body.name);
+      if (name === null) return (await ask("POST", "/groups", { body })).value;
+      return (await ask("PUT", path, { body, etag: read.etag }).catch(explainOutdated)).value;
+    },
+  });
+  if (saved) {
+    toast(name === null ? `Group ${saved.name} was created.` : `Group ${saved.name} was saved.`);
+    location.hash = `#/group/${encodeURIComponent(saved.name)}`;
+    document.dispatchEvent(new CustomEvent("groupsaved", { detail: saved.name }));
+  }
+
+  async function preview(event) {
+    const whole = event.target.form;
+    clearRefusals(whole);
+    form.preview.replaceChildren();
+    try {
+      form.preview.replaceChildren(await previewed(form.read()));
+      form.preview.scrollIntoView({ block: "nearest" });
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      showRefusals(whole, error);
+    }
+  }
+}
+
+function explainOutdated(error) {
+  if (error instanceof Problem && error.status === 412) {
+    throw new Problem(412, { detail: "Somebody else changed this group since you opened it. Cancel, look at what is there now, and edit again." });
+  }
+  throw error;
+}
+
+/** Return {elements, read(), preview} of a group's form. */
+function groupForm(group, exists) {
+  const name = text(group.name, { autofocus: !exists, readonly: exists, required: true });
+  const parent = text(group.parent ?? "", { placeholder: "none" });
+  const weight = text(group.weight ?? 1, { inputmode: "decimal" });
+  const soft = text(group.soft_threshold ?? "", { inputmode: "decimal", placeholder: "none" });
+  const mode = choice([["balanced", "balanced: the whole quota is used"], ["strict", "strict: never above rate · window + burst"]], group.mode);
+  const refusal = choice([
+    ["reject", "reject, and say when to come back"], ["delay", "delay: admit, then mute the caller"], ["wait", "wait in a fair queue"],
+    ["suppress", "suppress with a probability"], ["shadow", "shadow: only count"],
+  ], group.refusal);
+  const isolation = choice([
+    ["fair", "fair: its part of the quota"], ["hold", "hold: its last share"], ["closed", "closed: nothing"], ["open", "open: no limit"],
+  ], group.isolation);
+  const mayOwe = check("may owe: admit while the level is ≥ 0, then charge", group.may_owe ?? true, "may_owe");
+  const dimensions = uniqueId("dimensions");
+  const rows = h("div", { class: "limit-rows" });
+  const addRow = (limit, focus) => {
+    const row = limitRow(limit, dimensions, () => renumber(rows));
+    rows.append(row.element);
+    renumber(rows);
+    if (focus) row.element.querySelector("input").focus();
+  };
+  for (const limit of group.limits) addRow(limit, false);
+  if (exists) rows.querySelector("[data-part=rate]")?.setAttribute("autofocus", "");
+  const preview = h("div", { "aria-live": "polite" });
+
+  const elements = [
+    field("Name", name, { path: "name", hint: exists ? null : "Unique; it can't be changed later." }),
+    h("fieldset", {}, h("legend", {}, "Limits"), rows,
+      h("div", {}, h("button", { type: "button", class: "small", onclick: () => addRow({ dimension: "", rate: "", period_s: 1, scope: "cluster" }, true) }, "Add a limit"))),
+    h("details", { open: exists && (group.parent !== null || group.mode === "strict") },
+      h("summary", {}, "Tree, refusal, isolation"),
+      h("div", { class: "grid-3" },
+        field("Part of the group", parent, { path: "parent" }),
+        field("Weight among its siblings", weight, { path: "weight" }),
+        field("Warn from this part of the rate", soft, { path: "soft_threshold", hint: "0.8 warns at 80 %" })),
+      h("div", { class: "grid-3" },
+        field("Mode", mode, { path: "mode" }),
+        field("When it is exhausted", refusal, { path: "refusal" }),
+        field("An agent that is cut off may spend", isolation, { path: "isolation" })),
+      mayOwe.element),
+    h("datalist", { id: dimensions }, DIMENSIONS.map((value) => h("option", { value }))),
+    preview,
+  ];
+
+  const read = () => ({
+    name: name.value.trim(),
+    limits: [...rows.children].map((element) => element.read()),
+    parent: parent.value.trim() || null,
+    weight: quantity(weight) ?? 1,
+    soft_threshold: quantity(soft) ?? null,
+    mode: mode.value, refusal: refusal.value, isolation: isolation.value,
+    may_owe: mayOwe.input.checked,
+  });
+  return { elements, read, preview };
+}
+
+function limitRow(limit, dimensions, changed) {
+  const part = (name, input) => { input.dataset.part = name; return input; };
+  const dimension = part("dimension", text(limit.dimension, { list: dimensions }));
+  const rate = part("rate", text(shownQuantity(limit.rate), { inputmode: "decimal", placeholder: "unlimited" }));
+  const custom = PERIODS.some(([length]) => length === limit.period_s) ? [] : [[limit.period_s, `${limit.period_s} s`]];
+  const periodS = part("period_s", choice([...PERIODS.map(([length, word]) => [length, `per ${word}`]), ...custom], limit.period_s));
+  const followsRate = limit.burst === undefined || limit.burst === limit.rate;
+  const burst = part("burst", text(followsRate ? "" : shownQuantity(limit.burst), { inputmode: "decimal", placeholder: "= rate" }));
+  const scope = part("scope", choice([["cluster", "whole cluster"], ["node", "each node"]], limit.scope));
+  const minimum = part("minimum", text(limit.minimum ? String(limit.minimum) : "", { inputmode: "decimal", placeholder: "0" }));
+  const maximum = part("maximum", text(limit.maximum === undefined || limit.maximum === "unlimited" ? "" : String(limit.maximum), { inputmode: "decimal", placeholder: "unlimited" }));
+  const remove = h("button", { type: "button", class: "quiet remove", title: "Remove this limit", "aria-label": "Remove this limit", onclick: () => { element.remove(); changed(); } }, "✕");
+  const more = h("details", { class: "limit-more-fold" }, h("summary", {}, "Minimum and maximum inside the parent"),
+    h("div", { class: "limit-more" }, field("Minimum", minimum), field("Maximum", maximum)));
+  more.open = Boolean(minimum.value || maximum.value);
+  const element = h("div", { class: "limit" },
+    h("div", { class: "limit-row" },
+      field("Counts", dimension), field("Rate", rate), field("Period", periodS),
+      field("Burst", burst), field("Scope", scope), remove), more);
+  element.read = () => ({
+    dimension: dimension.value.trim(),
+    rate: quantity(rate) ?? "unlimited",
+    ...(quantity(burst) === undefined ? {} : { burst: quantity(burst) }),
+    period_s: Number(periodS.value), scope: scope.value,
+    minimum: quantity(minimum) ?? 0, maximum: quantity(maximum) ?? "unlimited",
+  });
+  return { element };
+}
+
+/** Give each input of each limit the path that refusals name it by. */
+function renumber(rows) {
+  [...rows.children].forEach((element, index) => {
+    for (const input of element.querySelectorAll("[data-part]")) {
+      input.dataset.path = `limits[${index}].${input.dataset.part}`;
+    }
+    element.querySelector("[data-part=dimension]").dataset.path = `limits[${index}].dimension`;
+    element.setAttribute("aria-label", `Limit ${index + 1}`);
+    element.setAttribute("role", "group");
+  });
+}

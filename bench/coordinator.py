@@ -1,0 +1,183 @@
+"""What a cycle of reports costs an agent, and how that grows.
+
+``.venv/bin/python bench/coordinator.py`` prints medians in milliseconds of thread CPU
+time: codec, ledger and shares apart, dense (100 agents × 5,000 groups), with a tenth
+of the rows changed, and in PIP-82's sparse size (5,000 own groups × 5 agents).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+from dataclasses import replace
+from statistics import median
+from time import thread_time
+
+import numpy as np
+
+from headgate.agent.codec import decode, encode
+from headgate.coordinator import (
+    Configuration,
+    Configured,
+    Coordinator,
+    Counted,
+    Group,
+    Heard,
+    Keys,
+    Limit,
+    Report,
+    Rows,
+    Settings,
+)
+
+DIMENSION = "requests"
+RATE = 1000.0
+T_S = 1.0
+
+
+class Bench:
+    """One agent that hears `agents` others, each using some of its groups."""
+
+    def __init__(self, *, groups: int, agents: int, users: int, seed: int = 1) -> None:
+        self.random = np.random.default_rng(seed)
+        self.groups, self.agents, self.users = groups, agents, users
+        self.now = 0.0
+        self.coordinator = Coordinator(
+            Settings(), agent="self", incarnation=1, seed=1, now=0.0, wall_s=0.0
+        )
+        ids = np.arange(1, groups + 1)
+        limit = Limit(dimension=DIMENSION, rate=RATE, burst=RATE)
+        configured = Configuration(
+            revision=1,
+            groups=tuple(Group(id=int(i), name=f"g{i}", limits=(limit,)) for i in ids),
+        )
+        self.keys = Keys((DIMENSION,), np.zeros(groups, dtype=np.int64), ids)
+        self.own = np.zeros(groups)
+        self.coordinator.step(0.0, Configured(configured), wall_s=0.0)
+        self.used = self._used()
+        self.admitted = {j: np.zeros(len(ids)) for j, ids in self.used.items()}
+        self.sequence = 0
+
+    def _used(self) -> dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+        """Return the groups that each agent uses: `users` agents a group."""
+        chosen: dict[int, list[int]] = {j: [] for j in range(self.agents)}
+        for group in range(1, self.groups + 1):
+            if self.users == self.agents:
+                users = range(self.agents)
+            else:
+                users = self.random.choice(self.agents, self.users, replace=False)
+            for j in users:
+                chosen[int(j)].append(group)
+        return {j: np.array(ids, dtype=np.int64) for j, ids in chosen.items()}
+
+    def messages(self, part: float) -> list[bytes]:
+        """Return a cycle's reports as bytes; `part` of the rows is in them."""
+        self.sequence += 1
+        sent: list[bytes] = []
+        changed = self.random.random(self.groups + 1) < part
+        for j, ids in self.used.items():
+            size = len(ids)
+            rows = np.arange(size)
+            if part < 1.0:
+                # What changes is the load of some groups, at all that use them.
+                rows = np.flatnonzero(changed[ids])
+            self.admitted[j] += self.random.poisson(8.0, size)
+            report = Report(
+                cluster="default",
+                agent=f"agent-{j}",
+                incarnation=1,
+                sequence=self.sequence,
+                sent_at_s=self.now,
+                keyframe=part >= 1.0,
+            )
+            column = Rows(
+                dimension=DIMENSION,
+                group_ids=ids[rows],
+                refused=np.zeros(len(rows)),
+                admitted=self.admitted[j][rows],
+                demand=self.random.uniform(5, 15, len(rows)).round(),
+                held=np.zeros(len(rows)),
+            )
+            sent.append(encode(replace(report, rows=(column,))))
+        return sent
+
+    def cycle(self, part: float) -> tuple[float, float, int]:
+        """Return (decode, ledger and shares) in ms and the bytes of one cycle."""
+        messages = self.messages(part)
+        # Busy ledgers are looked at anyway: what is timed is what the reports cost.
+        self.now += T_S
+        self.tick()
+        gc.collect()
+        before = thread_time()
+        reports = [decode(message) for message in messages]
+        decoded = thread_time()
+        self.now += 0.001
+        for report in reports:
+            self.coordinator.step(self.now, Heard(report, self.now), wall_s=self.now)
+        heard = thread_time()
+        self.tick()
+        shared = thread_time()
+        self.parts = (heard - decoded) * 1e3, (shared - heard) * 1e3
+        size = sum(map(len, messages))
+        return (decoded - before) * 1e3, (shared - decoded) * 1e3, size
+
+    def tick(self) -> None:
+        """Step the counters."""
+        zeros = np.zeros(self.groups)
+        counted = Counted(
+            self.keys,
+            zeros,
+            self.own,
+            zeros,
+            np.ones(self.groups),
+            np.ones(self.groups, dtype=np.int64),
+        )
+        self.coordinator.step(self.now, counted, wall_s=self.now)
+
+
+def measure(name: str, *, groups: int, agents: int, users: int, part: float) -> None:
+    """Print one line: medians of nine cycles after three to warm up."""
+    bench = Bench(groups=groups, agents=agents, users=users)
+    bench.tick()
+    for _ in range(3):
+        bench.cycle(1.0)
+    found = [(*bench.cycle(part), *bench.parts) for _ in range(9)]
+    decoding, sharing, size, hearing, ticking = (
+        median(run[i] for run in found) for i in range(5)
+    )
+    rows = groups * users * part
+    print(
+        f"{name:34s} {rows:9,.0f} rows  decode {decoding:6.1f} ms  "
+        f"ledger + shares {sharing:6.1f} ms (hear {hearing:5.1f}, tick {ticking:5.1f})"
+        f"  {size / max(rows, 1):5.1f} bytes a row"
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="only the three budgets")
+    quick = parser.parse_args().quick
+    measure("PIP-82: 5 of 100 agents a group", groups=5000, agents=100, users=5, part=1)
+    measure("dense, every row changed", groups=5000, agents=100, users=100, part=1)
+    measure(
+        "dense, a tenth of the groups", groups=5000, agents=100, users=100, part=0.1
+    )
+    if quick:
+        return
+    for agents in (10, 30, 100, 300):
+        measure(
+            f"{agents} agents × 1,000 groups",
+            groups=1000,
+            agents=agents,
+            users=agents,
+            part=1,
+        )
+    for groups in (10, 100, 1000, 10_000):
+        measure(
+            f"{groups} groups × 30 agents", groups=groups, agents=30, users=30, part=1
+        )
+
+
+if __name__ == "__main__":
+    main()

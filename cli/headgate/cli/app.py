@@ -1,0 +1,166 @@
+"""The command line's tree, and the one place where failures become exit codes."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headgate.cli.attachments import (
+    ATTACH_EPILOG,
+    DETACH_EPILOG,
+    attach,
+    detach,
+    list_attachments,
+    namespace,
+    tenant,
+)
+from headgate.cli.bus import bus
+from headgate.cli.demo.command import DEMO_EPILOG, demo
+from headgate.cli.failure import FAILED, INTERRUPTED, OK, Failure, one_line
+from headgate.cli.groups import group
+from headgate.cli.status import STATUS_EPILOG, status
+from headgate.cli.token import token
+from headgate.cli.up import UP_EPILOG, up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_EPILOG = """[bold]From nothing to a limit[/bold]
+
+headgate up                                             (in one terminal)
+
+headgate group create gold --limit requests=1000/s      (in another)
+
+headgate tenant create acme
+
+headgate attach gold --tenant acme
+
+headgate status
+
+Then, in your program: [bold]headgate.connect("http://127.0.0.1:8080").limiter(tenant="acme").try_acquire(requests=1)[/bold]
+
+[bold]Or see it all at once:[/bold] headgate demo
+
+[bold]Exit codes[/bold]: 0 done, 1 failed or refused, 2 not understood."""
+
+app = typer.Typer(
+    name="headgate",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("up", epilog=UP_EPILOG)(up)
+app.command("demo", epilog=DEMO_EPILOG)(demo)
+app.add_typer(group, name="group", help="Make, look at, change and delete groups.")
+app.add_typer(token, name="token", help="Make bearer tokens.")
+app.command("attach", epilog=ATTACH_EPILOG)(attach)
+app.command("detach", epilog=DETACH_EPILOG)(detach)
+app.command("attachments")(list_attachments)
+app.add_typer(tenant, name="tenant", help="Make, list and delete tenants.")
+app.add_typer(namespace, name="namespace", help="Make, list and delete namespaces.")
+app.command("status", epilog=STATUS_EPILOG)(status)
+app.add_typer(bus, name="bus", help="Run a bus of your own, or listen to one.")
+
+_PASS_ON = {"ignore_unknown_options": True, "help_option_names": ["--no-such-help"]}
+"""Everything behind the command's name is the simulation's to understand."""
+
+
+@app.command("simulate", context_settings={**_PASS_ON, "allow_extra_args": True})
+def simulate(context: typer.Context) -> None:
+    """Run scenarios on a simulated cluster: faults, clock and network from a seed."""
+    from headgate.simulation.command import simulate as command
+
+    # Mounted when it is called: the simulation brings numpy along.
+    mounted = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+    mounted.command("simulate")(command)
+    code: object = mounted(
+        args=context.args, prog_name="headgate simulate", standalone_mode=False
+    )
+    raise typer.Exit(code if isinstance(code, int) else OK)
+
+
+@app.command(
+    "pipeline",
+    context_settings={**_PASS_ON, "allow_extra_args": True},
+    add_help_option=False,
+)
+def pipeline(context: typer.Context) -> None:
+    """Spark on the usage topic: who used what, was the quota kept, who suffers."""
+    from headgate.pipeline.command import app as mounted
+
+    # Mounted when it is called, as above.
+    code: object = mounted(
+        args=context.args, prog_name="headgate pipeline", standalone_mode=False
+    )
+    raise typer.Exit(code if isinstance(code, int) else OK)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"headgate {version('headgate')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version and end.",
+            callback=_print_version,
+            is_eager=True,
+        ),
+    ] = False,
+) -> None:
+    """One quota for a whole cluster, enforced in every process."""
+
+
+def run(arguments: Sequence[str] | None) -> int:
+    """Run the command line; see `headgate.cli.main`."""
+    try:
+        code: object = app(
+            args=list(arguments) if arguments is not None else None,
+            prog_name="headgate",
+            standalone_mode=False,
+        )
+    except Failure as failure:
+        return _fail(str(failure), failure.exit_code)
+    except typer.TyperException as misuse:
+        said = misuse.format_message()
+        if not said:  # no command was given: the help was shown instead
+            return misuse.exit_code
+        return _fail(said + _help_hint(misuse), misuse.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader, such as `head`, has had enough
+        _close_stdout()
+        return OK
+    except OSError as error:
+        return _fail(str(error), FAILED)
+    return code if isinstance(code, int) else OK
+
+
+def _help_hint(misuse: typer.TyperException) -> str:
+    """Return where to read on, when the misuse knows its command."""
+    context: object = getattr(misuse, "ctx", None)
+    path = getattr(context, "command_path", "headgate")
+    return f" (see `{path} --help`)"
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stderr.write(f"headgate: {one_line(message)}\n")
+    return code
+
+
+def _close_stdout() -> None:
+    """Keep the interpreter from flushing into the broken pipe at its end."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,168 @@
+"""`headgate demo`: the whole of Headgate on this machine, judged at its callers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headgate.cli.demo.script import DEFAULT_S
+from headgate.cli.failure import FAILED, Failure, Misused
+from headgate.cli.output import console, print_json, print_line
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from rich.live import Live
+
+    from headgate.cli.demo.script import Script
+    from headgate.cli.demo.summary import Summary
+    from headgate.cli.table import Sheet
+
+
+DEMO_EPILOG = """[bold]Examples[/bold]
+
+headgate demo
+
+headgate demo --seconds 30 --bus kafka     (a broker of its own; needs Java)
+
+headgate demo --bus kafka://localhost:9092
+
+[bold]Exit code[/bold] 1 when the quota was not held: the total is not within 0.97 to
+1.02 of one central bucket, a window of 10 s has more than quota + 3 % + burst, or an
+agent has less than 0.9 of its max-min."""
+
+
+def demo(
+    seconds: Annotated[
+        float, typer.Option(help="Length of the run, from 20 s on.")
+    ] = DEFAULT_S,
+    bus: Annotated[
+        str,
+        typer.Option(
+            metavar="zeromq|kafka|kafka://HOST:PORT", help="What carries the reports."
+        ),
+    ] = "zeromq",
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Of the callers' arrivals; else by chance.", min=0),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY",
+            help="Keep the callers' logs there; it must not exist yet.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print only the summary, as JSON.")
+    ] = False,
+) -> None:
+    """Hold one quota over five processes while their demand shifts under it.
+
+    Starts the API, the bus and five agents on this machine; skews, flips, rests,
+    bursts and overloads; kills one agent and brings it back. Then tells what the
+    callers saw, against what one central token bucket would have admitted.
+    """
+    import secrets
+
+    from headgate.cli.demo.broker import check_bus
+    from headgate.cli.demo.script import script
+
+    try:
+        plan = script(seconds)
+    except ValueError as error:
+        raise Misused(f"--seconds: {error}") from error
+    check_bus(bus)
+    chosen = secrets.randbelow(2**31) if seed is None else seed
+    with _directory(keep) as directory:
+        summary = _run(plan, bus, directory, chosen, as_json)
+    if as_json:
+        print_json(summary.as_json() | {"bus": bus, "seed": chosen})
+    else:
+        from headgate.cli.demo.verdict import lines
+
+        for line in lines(summary):
+            print_line(line)
+    if summary.faults:
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _directory(keep: Path | None) -> Generator[Path]:
+    """Make a directory for the run; delete it unless it is to be kept, or needed.
+
+    Raises:
+        Failure: It can't be made, or the run failed: the logs tell why.
+    """
+    import shutil
+    import tempfile
+
+    if keep is not None:
+        keep.mkdir(parents=True)
+        directory = keep.resolve()
+    else:
+        directory = Path(tempfile.mkdtemp(prefix="headgate-demo-"))
+    try:
+        yield directory
+    except Failure as failure:
+        raise Failure(f"{failure} (logs are in {directory})") from failure
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    if keep is None:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _run(plan: Script, bus: str, directory: Path, seed: int, as_json: bool) -> Summary:
+    """Play it before whoever is there to look on."""
+    from headgate.cli.demo.broker import bus_address
+    from headgate.cli.demo.stage import play
+    from headgate.cli.processes import Children, termination_as_interrupt
+
+    with termination_as_interrupt(), Children() as children, _Onlooker(as_json) as seen:
+        address = bus_address(children, bus, directory=directory, tell=seen.tell)
+        return play(
+            children, plan, bus=address, directory=directory, seed=seed, watcher=seen
+        )
+
+
+class _Onlooker:
+    """A person at a terminal, a file, or a program that wants no more than JSON."""
+
+    def __init__(self, silent: bool) -> None:
+        self._silent = silent
+        self._console = console()
+        self._live: Live | None = None
+
+    def tell(self, line: str) -> None:
+        """Print a line; above the table, where there is one."""
+        if not self._silent:
+            self._console.print(line)
+
+    def show(self, sheet: Sheet) -> None:
+        """Draw the table anew, or print one line."""
+        from headgate.cli.table import as_line, as_table
+
+        if self._silent:
+            return
+        if not self._console.is_terminal:
+            print_line(as_line(sheet))
+            return
+        if self._live is None:
+            from rich.live import Live
+
+            # No thread of its own: nothing here may run beside a fork.
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+        self._live.update(as_table(sheet), refresh=True)
+
+    def __enter__(self) -> _Onlooker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()

@@ -1,0 +1,94 @@
+"""What one central token bucket would have done with the very same attempts.
+
+This is the yardstick of the demo: the attempts of all callers, merged by time, run
+through one bucket that may owe (KIP-599: admitted while the level is ≥ 0, then
+charged).  Beside it stand the windows that a quota promises: in any W seconds no
+more than Q·W + B.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def admitted_by_one_bucket(
+    at_s: NDArray[np.float64], *, rate_per_s: float, burst_units: float
+) -> NDArray[np.bool_]:
+    """Return which attempts one bucket admits, full at the first of them.
+
+    Args:
+        at_s: ``float64[N]`` times of attempts of one unit each, ascending.
+        rate_per_s: Q, units/s.
+        burst_units: B, units.
+    """
+    admitted = np.zeros(len(at_s), dtype=np.bool_)
+    level, last_s = burst_units, float(at_s[0]) if len(at_s) else 0.0
+    for index, now_s in enumerate(at_s.tolist()):
+        level = min(burst_units, level + (now_s - last_s) * rate_per_s)
+        last_s = now_s
+        if level >= 0:
+            level -= 1.0
+            admitted[index] = True
+    return admitted
+
+
+def deepest_debt(
+    at_s: NDArray[np.float64], *, rate_per_s: float, burst_units: float
+) -> float:
+    """Return the largest excess over Q·W + B in any window of any length, units.
+
+    It is how far one bucket would go below zero if it were charged with all that
+    was admitted, which is the same number found in one pass.
+
+    Args:
+        at_s: ``float64[N]`` times of admissions of one unit each, ascending.
+        rate_per_s: Q, units/s.
+        burst_units: B, units.
+    """
+    lowest = 0.0
+    level, last_s = burst_units, float(at_s[0]) if len(at_s) else 0.0
+    for now_s in at_s.tolist():
+        level = min(burst_units, level + (now_s - last_s) * rate_per_s) - 1.0
+        last_s = now_s
+        lowest = min(lowest, level)
+    return max(0.0, -lowest)
+
+
+def worst_window(at_s: NDArray[np.float64], *, window_s: float) -> int:
+    """Return the most admissions in any half-open window of `window_s`.
+
+    Args:
+        at_s: ``float64[N]`` times of admissions of one unit each, ascending.
+        window_s: W, seconds.
+    """
+    if not len(at_s):
+        return 0
+    # The fullest window can be moved right until it begins with an admission.
+    past = np.searchsorted(at_s, at_s + window_s, side="left")
+    return int((past - np.arange(len(at_s))).max())
+
+
+def max_min(demand: NDArray[np.float64], capacity: float) -> NDArray[np.float64]:
+    """Share `capacity` among `demand`: nobody gets more by giving another less.
+
+    Args:
+        demand: ``float64[J]`` what each wants.
+        capacity: What there is, in the same units.
+
+    Returns:
+        ``float64[J]``: demand where all fits, else min(demand, θ) with Σ = capacity.
+    """
+    if demand.sum() <= capacity:
+        return demand.copy()
+    share = np.zeros_like(demand)
+    left, open_count = capacity, len(demand)
+    for index in np.argsort(demand, kind="stable"):  # the modest first
+        share[index] = min(float(demand[index]), left / open_count)
+        left -= share[index]
+        open_count -= 1
+    return share

@@ -1,0 +1,207 @@
+"""One run of the demo: server, group, five callers, a crash, and the verdict."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.cli.bus_address import shown_bus
+from headgate.cli.demo.caller import NAMESPACE, TENANT
+from headgate.cli.demo.callers import CONNECT_S, Callers
+from headgate.cli.demo.script import (
+    AGENTS,
+    BURST_UNITS,
+    QUOTA_PER_S,
+    VICTIM,
+    Script,
+)
+from headgate.cli.demo.summary import Summary, summarise
+from headgate.cli.live import LiveView
+from headgate.cli.rest import Rest, segment
+from headgate.cli.table import Row, Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from headgate.cli.processes import Child, Children
+
+GROUP = "gold"
+"""The group that the demo makes."""
+
+SERVER_TIMEOUT_S = 30.0
+"""To import, migrate the store and listen, on a busy machine."""
+
+REFRESH_S = 0.5
+"""Between two pictures: long enough to count, short enough to see a flip."""
+
+
+class Watcher(Protocol):
+    """Whoever looks on."""
+
+    def tell(self, line: str) -> None:
+        """Something was done that is worth a line."""
+
+    def show(self, sheet: Sheet) -> None:
+        """This is how it stands now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running `headgate up`.
+
+    Attributes:
+        url: Of the API.
+        docs: Address of the API's own documentation.
+        bus: What its agents are told to use, for a person to read.
+        child: The process.
+    """
+
+    url: str
+    docs: str
+    bus: str
+    child: Child
+
+
+def play(
+    children: Children,
+    plan: Script,
+    *,
+    bus: str,
+    directory: Path,
+    seed: int,
+    watcher: Watcher,
+) -> Summary:
+    """Run the whole script and return what the callers saw.
+
+    Raises:
+        Failure: A part of it could not be started, or ended early.
+    """
+    server = start_server(children, bus=bus, directory=directory)
+    watcher.tell(f"API docs {server.docs}   bus {server.bus}")
+    configure(server.url)
+    watcher.tell(
+        f"group {GROUP}: {QUOTA_PER_S:,.0f} requests/s, burst {BURST_UNITS:,.0f}, "
+        f"shared by tenant {TENANT} and namespace {NAMESPACE}"
+    )
+    callers = Callers(children, plan, url=server.url, directory=directory, seed=seed)
+    callers.start()
+    watcher.tell(f"{len(AGENTS)} agents, each a process with an embedded limiter")
+    with LiveView(server.url) as live:
+        _follow(children, callers, plan, live, watcher, docs=server.docs)
+    callers.await_end()
+    return summarise(
+        callers.attempts(),
+        seconds=plan.seconds,
+        quota_per_s=QUOTA_PER_S,
+        burst_units=BURST_UNITS,
+        flip_s=plan.flip_s,
+        settle_within_s=plan.settle_within_s,
+    )
+
+
+def start_server(
+    children: Children, *, bus: str, directory: Path, port: int | None = None
+) -> Server:
+    """Start `headgate up` as a process and wait until it answers.
+
+    Args:
+        children: Whose process it becomes.
+        bus: As ``headgate up --bus``.
+        directory: For its database and its log.
+        port: To listen on; None for the usual one, or a free one if it is taken.
+    """
+    ready_file = directory / "ready.json"
+    ready_file.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "headgate.cli", "up", "--bus", bus]
+    command += ["--database", str(directory / "headgate.db")]
+    command += ["--ready-file", str(ready_file)]
+    if port is not None:
+        command += ["--port", str(port)]
+    child = children.start(
+        "headgate up", command, log=directory / "up.stderr", talks=False
+    )
+    ready = json.loads(child.file(ready_file, SERVER_TIMEOUT_S))
+    return Server(ready["api"], ready["docs"], shown_bus(ready["bus"]), child)
+
+
+def configure(url: str) -> None:
+    """Make the group, the tenant and the namespace, and attach them, over REST."""
+    tenant, namespace = (segment(name) for name in NAMESPACE.split("/"))
+    limit = {"dimension": "requests", "rate": QUOTA_PER_S, "burst": BURST_UNITS}
+    with Rest(url) as rest:
+        rest.call("POST", "/api/v1/groups", body={"name": GROUP, "limits": [limit]})
+        rest.call("PUT", f"/api/v1/tenants/{tenant}", body={})
+        rest.call("PUT", f"/api/v1/namespaces/{tenant}/{namespace}", body={})
+        for subject in ({"tenant": TENANT}, {"namespace": NAMESPACE}):
+            rest.call(
+                "PUT",
+                "/api/v1/attachments",
+                body={"subject": subject, "group": GROUP},
+            )
+
+
+def _follow(
+    children: Children,
+    callers: Callers,
+    plan: Script,
+    live: LiveView,
+    watcher: Watcher,
+    *,
+    docs: str,
+) -> None:
+    """Kill and bring back when the script says so; show how it stands meanwhile."""
+    cues: list[tuple[float, Callable[[], None], str]] = [
+        (plan.killed_s, callers.kill, f"SIGKILL to {VICTIM}"),
+        (plan.returns_s - CONNECT_S, callers.bring_back, f"{VICTIM} returns"),
+    ]
+    shown_s, next_s = callers.now_s, REFRESH_S
+    callers.counted()
+    while (now_s := callers.now_s) < plan.seconds:
+        if cues and now_s >= cues[0][0]:
+            _, act, line = cues.pop(0)
+            act()
+            watcher.tell(f"{now_s:5.1f} s  {line}")
+        elif now_s >= next_s:
+            children.check()
+            sheet = _sheet(callers, plan, live, now_s, now_s - shown_s, docs)
+            watcher.show(sheet)
+            shown_s, next_s = now_s, next_s + REFRESH_S
+        until_s = min(next_s, cues[0][0] if cues else plan.seconds, plan.seconds)
+        time.sleep(max(0.0, until_s - callers.now_s))
+
+
+def _sheet(
+    callers: Callers,
+    plan: Script,
+    live: LiveView,
+    now_s: float,
+    span_s: float,
+    docs: str,
+) -> Sheet:
+    """Return the table: counts from the callers, share and level from the API."""
+    known = live.use(GROUP, "requests")
+    rows: list[Row] = []
+    for agent, (attempted, admitted) in callers.counted().items():
+        told = known.agents.get(agent)
+        rows.append(
+            Row(
+                agent=agent,
+                demand_per_s=attempted / span_s,
+                share_per_s=told.share_per_s if told else None,
+                admitted_per_s=admitted / span_s,
+                refused_per_s=(attempted - admitted) / span_s,
+                held_units=told.held_units if told else None,
+                note="" if callers.is_running(agent) else "killed",
+            )
+        )
+    return Sheet(
+        title=f"{now_s:5.1f} of {plan.seconds:.0f} s  {plan.phase(now_s).name:<9}",
+        quota_per_s=QUOTA_PER_S,
+        rows=tuple(rows),
+        level_units=known.level_units,
+        footer=f"API docs {docs}",
+    )

@@ -1,0 +1,304 @@
+"""The demo's verdict, from what the callers logged and from nothing else.
+
+Three things gate it: the total against one central bucket, every window of ten
+seconds, and the worst-served agent.  Settle time and latencies are told and gate
+nothing, because the machine may be busy with other things.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.cli.demo.replay import (
+    admitted_by_one_bucket,
+    deepest_debt,
+    max_min,
+    worst_window,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+RATIO_BOUNDS = (0.97, 1.02)
+"""Admitted / one central bucket: below, quota is wasted; above, it is broken."""
+
+LONG_WINDOW_S = 10.0
+"""The window that gates: longer than any burst or fault of the script."""
+
+WINDOW_TOLERANCE = 1.03
+"""A long window may hold 3 % more than its quota, the burst apart."""
+
+WORST_PART = 0.9
+"""Each agent gets at least this part of its max-min."""
+
+SETTLE_WINDOW_S = 0.5
+"""Long enough for Poisson noise of a tenth of the quota to average out."""
+
+SETTLE_STEP_S = 0.05
+"""Resolution of the settle time."""
+
+SETTLE_TOLERANCE = 0.15
+"""Settled: all agents together are within 15 % of the quota from their max-min
+(admissions of steady callers differ from it by about 6 % in half a second)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """What one agent's callers tried, all its lives together.
+
+    Attributes:
+        at_s: ``float64[N]`` seconds after the start of the run, ascending.
+        spent_s: ``float64[N]`` how long `try_acquire` took, seconds.
+        admitted: ``bool[N]``.
+    """
+
+    at_s: NDArray[np.float64]
+    spent_s: NDArray[np.float64]
+    admitted: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPart:
+    """How one agent fared.
+
+    Attributes:
+        agent: Its id.
+        attempted: Units its callers tried.
+        admitted: Units they got.
+        max_min: Units that were its due: Σ over seconds of the max-min share of
+            what was offered in that second.
+        part: admitted / max_min; 1 when nothing was due.
+    """
+
+    agent: str
+    attempted: int
+    admitted: int
+    max_min: float
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The run in figures, all of them measured at the callers.
+
+    Attributes:
+        seconds: Length of the run.
+        quota_per_s: Q.
+        burst_units: B.
+        attempted: Units tried.
+        admitted: Units got.
+        central: Units that one central bucket admits of the same attempts.
+        ratio: admitted / central.
+        divided: Units that the quota divided by the number of agents, one bucket
+            each, admits of the same attempts: what people do without Headgate.
+        worst_1_s: Most units admitted in any window of 1 s.
+        worst_10_s: Most units admitted in any window of 10 s.
+        debt_units: Largest excess over Q·W + B in any window of any length.
+        agents: One part per agent.
+        settle_s: From the flip until shares are right and stay so; None when the
+            demand changed again first.
+        p50_s: Median of the time in `try_acquire`, seconds.
+        p99_s: 99th percentile of it, seconds.
+        faults: What is out of bounds, a sentence each; empty when all is well.
+    """
+
+    seconds: float
+    quota_per_s: float
+    burst_units: float
+    attempted: int
+    admitted: int
+    central: int
+    ratio: float
+    divided: int
+    worst_1_s: int
+    worst_10_s: int
+    debt_units: float
+    agents: tuple[AgentPart, ...]
+    settle_s: float | None
+    p50_s: float
+    p99_s: float
+    faults: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """Return plain values, ready for `json.dumps`."""
+        return asdict(self)
+
+
+def summarise(
+    attempts: Mapping[str, Attempts],
+    *,
+    seconds: float,
+    quota_per_s: float,
+    burst_units: float,
+    flip_s: float,
+    settle_within_s: float,
+) -> Summary:
+    """Measure a run and judge it.
+
+    Args:
+        attempts: Of every agent, by id.
+        seconds: Length of the run.
+        quota_per_s: Q.
+        burst_units: B.
+        flip_s: When the demand turned round, seconds after the start.
+        settle_within_s: How long it then stayed as it was, seconds.
+    """
+    merged = merge(list(attempts.values()))
+    got_s = merged.at_s[merged.admitted]
+    central = admitted_by_one_bucket(
+        merged.at_s, rate_per_s=quota_per_s, burst_units=burst_units
+    )
+    parts = parts_of_max_min(attempts, seconds=seconds, quota_per_s=quota_per_s)
+    ratio = len(got_s) / max(1, int(central.sum()))
+    worst_10_s = worst_window(got_s, window_s=LONG_WINDOW_S)
+    spent = merged.spent_s if len(merged.spent_s) else np.zeros(1)
+    p50_s, p99_s = (float(p) for p in np.percentile(spent, (50, 99)))
+    bound = WINDOW_TOLERANCE * quota_per_s * LONG_WINDOW_S + burst_units
+    return Summary(
+        seconds=seconds,
+        quota_per_s=quota_per_s,
+        burst_units=burst_units,
+        attempted=len(merged.at_s),
+        admitted=len(got_s),
+        central=int(central.sum()),
+        ratio=ratio,
+        divided=divided_evenly(
+            list(attempts.values()), quota_per_s=quota_per_s, burst_units=burst_units
+        ),
+        worst_1_s=worst_window(got_s, window_s=1.0),
+        worst_10_s=worst_10_s,
+        debt_units=deepest_debt(got_s, rate_per_s=quota_per_s, burst_units=burst_units),
+        agents=parts,
+        settle_s=settle_time(
+            list(attempts.values()),
+            flip_s=flip_s,
+            within_s=settle_within_s,
+            quota_per_s=quota_per_s,
+        ),
+        p50_s=p50_s,
+        p99_s=p99_s,
+        faults=_faults(ratio, worst_10_s, bound, parts),
+    )
+
+
+def merge(attempts: Sequence[Attempts]) -> Attempts:
+    """Return the attempts of all, in the order in which they were made."""
+    at_s = np.concatenate([one.at_s for one in attempts])
+    order = np.argsort(at_s, kind="stable")
+    return Attempts(
+        at_s[order],
+        np.concatenate([one.spent_s for one in attempts])[order],
+        np.concatenate([one.admitted for one in attempts])[order],
+    )
+
+
+def divided_evenly(
+    attempts: Sequence[Attempts], *, quota_per_s: float, burst_units: float
+) -> int:
+    """Return what equal, fixed parts of quota and burst would have admitted."""
+    count = len(attempts)
+    return sum(
+        int(
+            admitted_by_one_bucket(
+                one.at_s,
+                rate_per_s=quota_per_s / count,
+                burst_units=burst_units / count,
+            ).sum()
+        )
+        for one in attempts
+    )
+
+
+def parts_of_max_min(
+    attempts: Mapping[str, Attempts], *, seconds: float, quota_per_s: float
+) -> tuple[AgentPart, ...]:
+    """Return what each agent got against what was its due, second by second."""
+    edges = np.arange(0.0, np.ceil(seconds) + 1.0)
+    offered = np.array([np.histogram(a.at_s, edges)[0] for a in attempts.values()])
+    due = np.array(
+        [max_min(second, quota_per_s) for second in offered.T.astype(np.float64)]
+    ).sum(axis=0)
+    return tuple(
+        AgentPart(
+            agent=agent,
+            attempted=len(one.at_s),
+            admitted=int(one.admitted.sum()),
+            max_min=float(fair),
+            part=float(one.admitted.sum() / fair) if fair > 0 else 1.0,
+        )
+        for (agent, one), fair in zip(attempts.items(), due, strict=True)
+    )
+
+
+def settle_time(
+    attempts: Sequence[Attempts],
+    *,
+    flip_s: float,
+    within_s: float,
+    quota_per_s: float,
+) -> float | None:
+    """Return how long after the flip every agent has its max-min, seconds.
+
+    Windows of `SETTLE_WINDOW_S` slide from the flip on; settled is where the first
+    of as many windows in a row as cover one window's length begins, in all of which
+    the agents' admissions are `SETTLE_TOLERANCE` of the quota or less away from the
+    max-min of what was offered in that window.
+
+    Returns:
+        Seconds after the flip, or None when that does not come about in `within_s`.
+    """
+    starts = np.arange(
+        flip_s, flip_s + within_s - SETTLE_WINDOW_S + 1e-9, SETTLE_STEP_S
+    )
+    offered = np.array([_in_windows(a.at_s, starts) for a in attempts])
+    admitted = np.array([_in_windows(a.at_s[a.admitted], starts) for a in attempts])
+    capacity = quota_per_s * SETTLE_WINDOW_S
+    needed = round(SETTLE_WINDOW_S / SETTLE_STEP_S)
+    in_a_row = 0
+    for index in range(len(starts)):
+        due = max_min(offered[:, index], capacity)
+        away = float(np.abs(admitted[:, index] - due).sum())
+        in_a_row = in_a_row + 1 if away <= SETTLE_TOLERANCE * capacity else 0
+        if in_a_row == needed:
+            return float(starts[index - needed + 1] - flip_s)
+    return None
+
+
+def _in_windows(
+    at_s: NDArray[np.float64], starts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how many of `at_s` lie in the settle window from each start."""
+    counts = np.searchsorted(at_s, starts + SETTLE_WINDOW_S) - np.searchsorted(
+        at_s, starts
+    )
+    return counts.astype(np.float64)
+
+
+def _faults(
+    ratio: float, worst_10_s: int, bound: float, parts: tuple[AgentPart, ...]
+) -> tuple[str, ...]:
+    """Return what breaks the demo's promises, a sentence each."""
+    faults: list[str] = []
+    low, high = RATIO_BOUNDS
+    if not low <= ratio <= high:
+        faults.append(
+            f"admitted {ratio:.3f} of what one central bucket admits; "
+            f"expected {low}-{high}"
+        )
+    if worst_10_s > bound:
+        faults.append(
+            f"{worst_10_s:,} admitted in a window of {LONG_WINDOW_S:.0f} s; "
+            f"expected at most {bound:,.0f}"
+        )
+    worst = min(parts, key=lambda one: one.part)
+    if worst.part < WORST_PART:
+        faults.append(
+            f"{worst.agent} got {worst.part:.3f} of its max-min; "
+            f"expected at least {WORST_PART}"
+        )
+    return tuple(faults)

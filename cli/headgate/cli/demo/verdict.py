@@ -1,0 +1,73 @@
+"""The demo's summary in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.cli.demo.summary import (
+    LONG_WINDOW_S,
+    RATIO_BOUNDS,
+    WINDOW_TOLERANCE,
+    WORST_PART,
+)
+
+if TYPE_CHECKING:
+    from headgate.cli.demo.summary import Summary
+
+
+def lines(summary: Summary) -> list[str]:
+    """Return the summary, a fact a line, the verdict last."""
+    low, high = RATIO_BOUNDS
+    parts = "  ".join(f"{one.agent} {one.part:.3f}" for one in summary.agents)
+    settled = (
+        "not before the demand changed again"
+        if summary.settle_s is None
+        else f"{summary.settle_s:.2f} s"
+    )
+    overshoot_s = summary.debt_units / summary.quota_per_s
+    facts = [
+        ("attempted", f"{summary.attempted:,}"),
+        ("admitted", f"{summary.admitted:,}"),
+        ("one central bucket", f"{summary.central:,} of the same attempts"),
+        ("ratio", f"{summary.ratio:.4f}  (to be within {low} and {high})"),
+        (
+            "quota divided evenly",
+            f"{summary.divided:,} "
+            f"({summary.divided / max(1, summary.central):.4f} of one bucket): "
+            "what fixed parts would have given",
+        ),
+        ("worst window of 1 s", _window(summary, summary.worst_1_s, 1.0)),
+        ("worst window of 10 s", _window(summary, summary.worst_10_s, LONG_WINDOW_S)),
+        (
+            "over quota + burst",
+            f"{summary.debt_units:,.0f} requests in the worst window of any length "
+            f"({overshoot_s:.3f} s of quota)",
+        ),
+        ("part of max-min", f"{parts}  (to be at least {WORST_PART})"),
+        ("settled after flip", f"{settled}  (gates nothing)"),
+        (
+            "try_acquire",
+            f"p50 {summary.p50_s * 1e6:.1f} µs, p99 {summary.p99_s * 1e6:.1f} µs  "
+            "(gates nothing)",
+        ),
+    ]
+    told = [
+        "",
+        f"One quota of {summary.quota_per_s:,.0f} requests/s, burst "
+        f"{summary.burst_units:,.0f}, over {len(summary.agents)} processes for "
+        f"{summary.seconds:g} s, measured at the callers:",
+        *(f"  {name:<21} {fact}" for name, fact in facts),
+    ]
+    told += [f"FAILED: {fault}" for fault in summary.faults] or ["PASSED"]
+    return told
+
+
+def _window(summary: Summary, count: int, window_s: float) -> str:
+    """Return a window's admissions against its quota, the burst apart."""
+    quota = summary.quota_per_s * window_s
+    over = max(0.0, count - summary.burst_units - quota) / quota
+    text = f"{count:,} admitted; quota {quota:,.0f} + burst {summary.burst_units:,.0f}"
+    text += f": {over:.1%} over"
+    if window_s == LONG_WINDOW_S:
+        text += f"  (to be at most {WINDOW_TOLERANCE - 1:.0%})"
+    return text

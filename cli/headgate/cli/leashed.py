@@ -1,0 +1,16 @@
+"""`python -m headgate.cli.leashed COMMAND…`: any program, held to our life.
+
+The cord to the parent (see `headgate.cli.processes`) stays tied when a process
+becomes another program, so that one that knows nothing of it is held as well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from headgate.cli.processes import hold_to_parent
+
+if __name__ == "__main__":
+    hold_to_parent()
+    os.execvp(sys.argv[1], sys.argv[1:])  # pragma: no cover - another program follows

@@ -1,0 +1,55 @@
+"""What a command prints: a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+
+PLAIN_WIDTH = 200
+"""Columns of a table that goes to a file: nothing is folded."""
+
+
+def print_json(value: object) -> None:
+    """Print `value` for a program to read, indented for a person who looks."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def print_line(text: str) -> None:
+    """Print one line, at once also into a pipe."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table; a heading that ends in ``>`` sets its column to the right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        right = heading.endswith(">")
+        table.add_column(
+            heading.removesuffix(">"),
+            justify="right" if right else "left",
+            no_wrap=True,
+        )
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
+
+
+def console() -> Console:
+    """Return a console on stdout that never folds what goes to a file."""
+    from rich.console import Console
+
+    to_person = sys.stdout.isatty()
+    return Console(
+        width=None if to_person else PLAIN_WIDTH, markup=False, highlight=False
+    )

@@ -1,0 +1,138 @@
+"""One table of who wants, may and gets how much: what `status` and `demo` show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+UNKNOWN = "-"
+"""Shown where no figure has come yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One agent; None where a figure is not known.
+
+    Attributes:
+        agent: Its id.
+        demand_per_s: What its callers attempt, units/s.
+        share_per_s: What it is allotted, units/s.
+        admitted_per_s: What its callers get, units/s.
+        refused_per_s: What they don't get, units/s.
+        held_units: What its local bucket holds, units; below zero it is a debt.
+        note: Such as ``killed``.
+    """
+
+    agent: str
+    demand_per_s: float | None = None
+    share_per_s: float | None = None
+    admitted_per_s: float | None = None
+    refused_per_s: float | None = None
+    held_units: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """The table of one group and dimension.
+
+    Attributes:
+        title: What stands above it.
+        quota_per_s: Q, units/s; infinite where unlimited.
+        rows: One per agent.
+        level_units: What the group's bucket as a whole holds, units.
+        footer: What stands below it.
+    """
+
+    title: str
+    quota_per_s: float
+    rows: tuple[Row, ...]
+    level_units: float | None = None
+    footer: str = ""
+
+
+_COLUMNS = ("agent", "demand/s", "share/s", "admitted/s", "refused/s", "level", "")
+
+
+def as_table(sheet: Sheet) -> Table:
+    """Return the sheet for a terminal, with the sum against the quota below."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=sheet.title,
+        caption=sheet.footer,
+        box=box.ROUNDED,
+        title_justify="left",
+        caption_justify="left",
+        show_footer=True,
+        min_width=74,
+    )
+    level = _figure(sheet.level_units)
+    footers = (
+        "sum",
+        *_sums(sheet.rows),
+        level,
+        f"quota {_figure(sheet.quota_per_s)}/s",
+    )
+    for heading, footer in zip(_COLUMNS, footers, strict=True):
+        left = heading in {"agent", ""}
+        table.add_column(
+            heading, footer=footer, justify="left" if left else "right", no_wrap=True
+        )
+    for row in sheet.rows:
+        style = "dim" if row.note else None
+        table.add_row(row.agent, *_figures(row), row.note, style=style)
+    return table
+
+
+def as_line(sheet: Sheet) -> str:
+    """Return the sheet in one line, for where there is no terminal.
+
+    >>> as_line(Sheet(title="t", quota_per_s=10.0, rows=(
+    ...     Row(agent="a", demand_per_s=12.0, admitted_per_s=9.0),)))
+    't  demand 12 admitted 9 of 10/s  a 9/12'
+    """
+    demand, _, admitted, _ = _sums(sheet.rows)
+    parts = " ".join(
+        f"{row.agent} {_figure(row.admitted_per_s)}/{_figure(row.demand_per_s)}"
+        + (f" ({row.note})" if row.note else "")
+        for row in sheet.rows
+    )
+    quota = _figure(sheet.quota_per_s)
+    return f"{sheet.title}  demand {demand} admitted {admitted} of {quota}/s  {parts}"
+
+
+def _figures(row: Row) -> tuple[str, ...]:
+    return (
+        _figure(row.demand_per_s),
+        _figure(row.share_per_s),
+        _figure(row.admitted_per_s),
+        _figure(row.refused_per_s),
+        _figure(row.held_units),
+    )
+
+
+def _sums(rows: Sequence[Row]) -> tuple[str, str, str, str]:
+    return (
+        _sum([row.demand_per_s for row in rows]),
+        _sum([row.share_per_s for row in rows]),
+        _sum([row.admitted_per_s for row in rows]),
+        _sum([row.refused_per_s for row in rows]),
+    )
+
+
+def _sum(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return _figure(sum(known) if known else None)
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return "unlimited" if value == float("inf") else f"{value:,.0f}"

@@ -1,0 +1,195 @@
+"""`headgate up`: the REST API with its database, and the embedded bus."""
+
+from __future__ import annotations
+
+from math import isnan
+from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from typing import Annotated
+
+import typer
+
+from headgate.cli.bus_address import EMBEDDED, parse_bus, shown_bus
+from headgate.cli.failure import Failure
+from headgate.cli.output import print_line
+
+MIN_INTERVAL_S = 0.05
+"""Twenty reports a second of each agent; a share can't move faster than that."""
+
+MAX_INTERVAL_S = 60.0
+"""An agent that is silent for three is gone; nobody waits longer to learn that."""
+
+MAX_PORT = 65_535
+"""The largest that TCP has."""
+
+UP_EPILOG = """[bold]Examples[/bold]
+
+headgate up
+
+headgate up --host 0.0.0.0 --rights --database postgresql+psycopg://headgate@db/headgate
+
+headgate up --bus kafka://kafka-1:9092,kafka-2:9092/headgate-usage
+
+Agents learn the bus from the API: they need the API's URL and nothing else."""
+
+
+def up(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port of the API; 0 for a free one. By default 8080, or a free one "
+            "when that is taken.",
+            min=0,
+            max=65535,
+            show_default=False,
+        ),
+    ] = None,
+    database: Annotated[
+        str, typer.Option(help="A file of SQLite, or a URL of SQLAlchemy.")
+    ] = "headgate.db",
+    bus: Annotated[
+        str,
+        typer.Option(
+            metavar="BUS",
+            help="What carries the agents' reports: zeromq (embedded), "
+            "zeromq://HOST:PORT/PORT or kafka://HOST:PORT/TOPIC.",
+        ),
+    ] = EMBEDDED,
+    bus_ports: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REPORTS,SUBSCRIBE",
+            help="Ports of the embedded bus. By default 7410,7411, or free ones when "
+            "those are taken.",
+            show_default=False,
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the cluster, for a new database.", show_default=False
+        ),
+    ] = None,
+    interval: Annotated[
+        float,
+        typer.Option(
+            help="Seconds between two heartbeats of an agent.",
+            min=MIN_INTERVAL_S,
+            max=MAX_INTERVAL_S,
+        ),
+    ] = 1.0,
+    rights: Annotated[
+        bool,
+        typer.Option(
+            "--rights/--no-rights",
+            help="Ask for a bearer token; make one with `headgate token create`.",
+            envvar="HEADGATE_RIGHTS",
+        ),
+    ] = False,
+    key_set: Annotated[
+        str | None,
+        typer.Option(
+            help="File or URL of a JWKS whose keys sign good tokens.",
+            show_default=False,
+        ),
+    ] = None,
+    issuer: Annotated[
+        str | None, typer.Option(help="Of good JWTs.", show_default=False)
+    ] = None,
+    audience: Annotated[
+        str | None, typer.Option(help="Of good JWTs.", show_default=False)
+    ] = None,
+    trust_network: Annotated[
+        bool,
+        typer.Option(
+            "--trust-network",
+            help="Serve other machines although no token is asked for.",
+        ),
+    ] = False,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM file, with --tls-key.", show_default=False)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="PEM file.", show_default=False)
+    ] = None,
+    ready_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the addresses there, as JSON, once they answer.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Start the REST API and the embedded bus; Ctrl-C stops both.
+
+    Agents connect to the API's URL, follow its configuration and report to one
+    another over the bus. They go on by themselves while this is down.
+    """
+    from headgate.cli.processes import hold_to_parent
+
+    hold_to_parent()
+    settings_bus, ports = parse_bus(bus), _ports(bus_ports)
+    if isnan(interval):  # which compares with no bound
+        raise typer.BadParameter("nan: expected seconds", param_hint="--interval")
+    try:
+        from headgate.api import (
+            Addresses,
+            CannotStart,
+            RightsSettings,
+            ServerSettings,
+            run,
+        )
+    except ModuleNotFoundError as missing:
+        raise Failure(
+            f"`headgate up` needs {missing.name}: pip install 'headgate[server]'"
+        ) from missing
+
+    def tell(addresses: Addresses) -> None:
+        print_line(f"API   {addresses.api}")
+        print_line(f"docs  {addresses.docs}")
+        print_line(f"bus   {shown_bus(addresses.bus)}")
+        if not addresses.rights:
+            print_line("rights are off: whoever reaches the API may change everything")
+        print_line("Ctrl-C stops both.")
+
+    settings = ServerSettings(
+        host=host,
+        port=port,
+        database=database,
+        cluster=cluster,
+        bus=settings_bus,
+        bus_ports=ports,
+        report_interval_s=interval,
+        rights=RightsSettings(
+            required=rights,
+            key_set=key_set,
+            issuer=issuer,
+            audience=audience,
+            trust_network=trust_network,
+        ),
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        ready_file=ready_file,
+    )
+    try:
+        run(settings, tell)
+    except CannotStart as error:
+        raise Failure(str(error)) from error
+
+
+def _ports(text: str | None) -> tuple[int, int] | None:
+    """Return the two ports that `text` names."""
+    if text is None:
+        return None
+    first, _, second = text.partition(",")
+    if not (_is_port(first) and _is_port(second)):
+        raise typer.BadParameter(
+            f"{text!r}: expected two ports such as 7410,7411, at most {MAX_PORT}",
+            param_hint="--bus-ports",
+        )
+    return int(first), int(second)
+
+
+def _is_port(text: str) -> bool:
+    digits = text.isdecimal() and len(text) <= len(str(MAX_PORT))
+    return digits and int(text) <= MAX_PORT

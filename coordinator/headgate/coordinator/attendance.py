@@ -1,0 +1,211 @@
+"""Silence turns into absence: leases, presumed death, and who is left to decide.
+
+See `headgate.coordinator.isolation` for what each step means to shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.events import Noticed
+from headgate.coordinator.ledger import close_account
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.events import Vouched
+    from headgate.coordinator.membership import Member, Members
+    from headgate.coordinator.settings import Settings
+    from headgate.coordinator.table import Table
+
+GHOSTS_MAX = 4096
+"""Members remembered after they were dropped; the oldest goes first."""
+
+GHOST_S = 3600.0
+"""And for so long: a partition of an hour is noticed by people."""
+
+VOUCHED_PART = 0.5
+"""Of the lease: a process that the API says is gone is dropped once it has been
+silent for so long, so that its last reports can still come in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ghost:
+    """A member that was dropped because it was not heard, and may yet live.
+
+    Attributes:
+        weight: It had.
+        since: Monotonic seconds.
+        votes: Whether it counts among those that a majority is taken of: it was
+            dropped by an agent that did not hear a majority itself.
+    """
+
+    weight: float
+    since: float
+    votes: bool
+
+
+class Attendance:
+    """Who is silent, who is gone, and whether this agent hears a majority.
+
+    Attributes:
+        ghosts: By id.
+    """
+
+    def __init__(self, settings: Settings, table: Table, members: Members) -> None:
+        self._settings = settings
+        self._table = table
+        self._members = members
+        self.ghosts: dict[str, Ghost] = {}
+        self._next_at = np.inf
+        self._was_mute = False
+
+    def mute(self, now: float) -> bool:
+        """Say whether this agent has stopped hearing its own reports."""
+        quiet = now - self._members.echo_at
+        least = self._settings.lease_min_intervals * self._settings.interval_s
+        return quiet > least and quiet > self._members.lease_of(None)
+
+    def adrift(self, now: float) -> bool:
+        """Say whether it has for so long that the others have dropped it."""
+        quiet = now - self._members.echo_at
+        dead = self._settings.presumed_dead_s
+        return quiet > dead and quiet > dead + self._members.lease_of(None)
+
+    def quorate(self, agent: str) -> bool:
+        """Say whether those that this agent hears, itself included, are most.
+
+        Of two halves the one with the smallest id is.  Whoever was not quorate when
+        it dropped others goes on counting them, so two majorities never meet.
+        """
+        weight = self._settings.weight
+        heard, whole, names = weight, weight, [agent]
+        for member in self._members.by_agent.values():
+            whole += member.weight
+            if not member.silent:
+                heard += member.weight
+                names.append(member.agent)
+        others = [g.weight for g in self.ghosts.values() if g.votes]
+        whole += sum(others)
+        if 2.0 * heard != whole:
+            return 2.0 * heard > whole
+        everyone = [*self._members.by_agent, *self.ghosts, agent]
+        return min(names) == min(everyone)
+
+    def vouch(self, event: Vouched) -> None:
+        """Take the API's word about a process."""
+        member = self._members.by_agent.get(event.agent)
+        if member is not None:
+            member.vouched = event.alive
+            self._next_at = -np.inf
+        if event.alive is False:
+            self.ghosts.pop(event.agent, None)
+
+    def heard(self, member: Member, now: float) -> None:
+        """Look again when the lease of a member that was just heard ends."""
+        self._next_at = min(self._next_at, now + self._members.lease_of(member))
+
+    def advance(self, now: float, agent: str) -> list[Noticed]:
+        """Let time pass: to be called at each tick."""
+        noticed: list[Noticed] = []
+        mute = self.mute(now)
+        if mute != self._was_mute:
+            self._was_mute = mute
+            if mute:
+                noticed.append(
+                    Noticed("cut_off", "this agent does not hear its own reports")
+                )
+        if now < self._next_at:
+            return noticed
+        self._next_at = np.inf
+        for member in list(self._members.by_agent.values()):
+            self._next_at = min(self._next_at, self._judge(member, now, agent, noticed))
+        return noticed
+
+    def _judge(
+        self, member: Member, now: float, agent: str, noticed: list[Noticed]
+    ) -> float:
+        """Return when to look at a member again."""
+        lease = self._members.lease_of(member)
+        quiet = now - member.heard_at
+        dead = self._settings.presumed_dead_s + lease
+        if member.vouched is False:
+            dead = VOUCHED_PART * lease
+        if quiet >= dead and member.vouched is not True:
+            if member.vouched is None:
+                self._remember(member, now, votes=not self.quorate(agent))
+            self.drop(member, now)
+            noticed.append(
+                Noticed("dropped", f"agent {member.agent!r} is gone", member.agent)
+            )
+            return np.inf
+        if not member.silent and quiet > lease:
+            member.silent = True
+            self.reseat(member)
+            noticed.append(
+                Noticed("silent", f"agent {member.agent!r} is silent", member.agent)
+            )
+        if member.silent:
+            return now + lease if member.vouched else member.heard_at + dead + 1e-3
+        return member.heard_at + min(lease, dead) + 1e-3
+
+    def _remember(self, member: Member, now: float, *, votes: bool) -> None:
+        for name in [n for n, g in self.ghosts.items() if now - g.since > GHOST_S]:
+            del self.ghosts[name]
+        if len(self.ghosts) >= GHOSTS_MAX:
+            del self.ghosts[next(iter(self.ghosts))]
+        self.ghosts[member.agent] = Ghost(member.weight, now, votes)
+
+    def return_of(self, member: Member, now: float) -> None:
+        """Take a silent member back: what it did meanwhile is not billed."""
+        member.silent = False
+        self.close(member, now)
+        self.reseat(member)
+
+    def drop(self, member: Member, now: float) -> None:
+        """Forget a member."""
+        self.close(member, now)
+        self._table.drop_member(member.number)
+        self._members.remove(member)
+
+    def close(self, member: Member, now: float) -> None:
+        """Charge what was predicted, in every ledger."""
+        for place in self._table.all_places(member.number):
+            close_account(place, now)
+
+    def reseat(self, member: Member) -> None:
+        """Have its ledgers work out anew who takes part."""
+        for place in self._table.all_places(member.number):
+            place.shelf.stale[place.slots] = True
+            place.shelf.dirty[place.slots] = True
+
+    def roster(self, own: float, now: float) -> Roster:
+        """Return what ledgers need to know of members, by number."""
+        size = max(self._members.by_number, default=0) + 2
+        weights, heard_at = np.zeros(size), np.full(size, now)
+        silent = np.zeros(size, dtype=np.bool_)
+        weights[0] = own
+        heard_at[0] = self._members.echo_at
+        for number, member in self._members.by_number.items():
+            weights[number] = member.weight
+            silent[number] = member.silent
+            heard_at[number] = member.heard_at
+        return Roster(weights, silent, heard_at)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roster:
+    """Columns by member number, M of them and nobody last.
+
+    Attributes:
+        weights: ``float64[M + 1]``; 0 for nobody.
+        silent: ``bool[M + 1]``.
+        heard_at: ``float64[M + 1]`` monotonic seconds.
+    """
+
+    weights: NDArray[np.float64]
+    silent: NDArray[np.bool_]
+    heard_at: NDArray[np.float64]

@@ -1,0 +1,165 @@
+"""From counters to ceilings: brings ledgers up to date and says what changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.balance import Conditions, own_ceilings, share_out
+from headgate.coordinator.isolation import HOLD, keep_shares, seat
+from headgate.coordinator.ledger import EXTRAPOLATE_SMALL_S, settle
+from headgate.coordinator.shelf import Shelf, compact
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.core import Core
+    from headgate.coordinator.events import Effect
+    from headgate.coordinator.own import Own
+    from headgate.coordinator.table import Key
+
+SECONDS_PER_CELL = 2.5e-7
+"""Ten times what one cell of the table costs in a calculation: a table so large
+that it would take more than a tenth of a core is looked at less often."""
+
+
+class Calculation:
+    """Looks at ledgers when an input changed, and at busy ones at least so often."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def refresh_s(self) -> float:
+        """Return how old the allocation of a busy ledger may become."""
+        return max(
+            self._core.settings.refresh_s, SECONDS_PER_CELL * self._core.table.cells()
+        )
+
+    def finish_joining(self, now: float) -> None:
+        """Take over the levels that were asked for, where the round is over."""
+        if not self._core.joining:
+            return
+        for number, level in self._core.joining.finish(now):
+            shelf, slot = self._core.table.at(self._core.table.key_of(number))
+            slots = np.array([slot])
+            self.settle(shelf, slots, now)
+            share_out(shelf, slots, self.conditions(now), self._core.settings)
+            if level is None:
+                key = self._core.table.key_of(number)
+                rate = float(shelf.rate[slot])
+                level = self._core.joining.recall(key, rate=rate, now=now)
+            if level is not None:
+                shelf.level[slot] += level - shelf.belief[slot]
+            # Else all are new and began at the margin.  What they spent meanwhile is
+            # charged already: to begin anew now would give it back, to each a
+            # different amount.
+            shelf.joining_until[slot] = 0.0
+            shelf.dirty[slot] = True
+
+    def settle(self, shelf: Shelf, slots: NDArray[np.int64], now: float) -> None:
+        """Bring some ledgers to `now`, without sharing out."""
+        settle(
+            shelf,
+            slots,
+            now,
+            small_s=self._core.members.lag_s + EXTRAPOLATE_SMALL_S,
+        )
+
+    def conditions(self, now: float) -> Conditions:
+        """Return what holds for all ledgers now."""
+        members = self._core.members
+        delivered = 1.0 - members.loss
+        unseen = members.lag_s + self._core.settings.interval_s / (
+            delivered * delivered
+        )
+        attendance = self._core.attendance
+        mute = attendance.mute(now)
+        return Conditions(
+            now,
+            members.lag_s,
+            unseen,
+            mute,
+            adrift=mute and attendance.adrift(now),
+            quorate=attendance.quorate(self._core.agent)
+            if self._core.limits.closed
+            else True,
+        )
+
+    def calculate(self, now: float) -> list[tuple[Shelf, NDArray[np.bool_]]]:
+        """Bring every ledger up to date that changed or is due."""
+        computed: list[tuple[Shelf, NDArray[np.bool_]]] = []
+        for shelf in self._core.table.shelves:
+            chosen = shelf.dirty | (shelf.due <= now)
+            slots = chosen.nonzero()[0]
+            if len(slots):
+                self.calculate_shelf(shelf, slots, now)
+                computed.append((shelf, chosen))
+        if self._core.tree:
+            self._pass_down(computed)
+        return computed
+
+    def _pass_down(self, computed: list[tuple[Shelf, NDArray[np.bool_]]]) -> None:
+        for parent in self._core.tree.children:
+            if parent in self._core.table:
+                shelf, slot = self._core.table.at(parent)
+                if any(other is shelf and chosen[slot] for other, chosen in computed):
+                    self._core.tree.pass_down(parent, self._core.table)
+
+    def calculate_shelf(
+        self, shelf: Shelf, slots: NDArray[np.int64], now: float
+    ) -> None:
+        """Bring some ledgers to `now` and share out."""
+        at = compact(slots)
+        on = self.conditions(now)
+        own = self._core.weight
+        held = (shelf.isolation[at] == HOLD).nonzero()[0]
+        if len(held):
+            keep_shares(
+                shelf,
+                slots[held],
+                self._core.attendance.roster(own, now),
+                now=now,
+                interval_s=self._core.settings.interval_s,
+            )
+        settle(shelf, at, now, small_s=on.lag_s + EXTRAPOLATE_SMALL_S)
+        stale = shelf.stale[at]
+        if stale.any():
+            roster = self._core.attendance.roster(own, now)
+            seat(shelf, slots[stale], roster)
+        share_out(shelf, at, on, self._core.settings)
+        shelf.dirty[at] = False
+        # Without demand and with a full bucket nothing changes until someone asks.
+        busy = ~shelf.full[at]
+        busy |= np.logical_or.reduce(shelf.demand[:, at], axis=0)
+        shelf.due[at] = np.where(busy, now + self.refresh_s(), np.inf)
+
+    def set_ceilings(
+        self,
+        own: Own,
+        now: float,
+        computed: list[tuple[Shelf, NDArray[np.bool_]]],
+        effects: list[Effect],
+    ) -> None:
+        """Append what the shell must be told of the ledgers just calculated."""
+        on = self.conditions(now)
+        lease_s = self._core.members.lease_of(None)
+        for place in own.places:
+            for shelf, chosen in computed:
+                if shelf is not place.shelf:
+                    continue
+                rows = own.positions[place.rows][chosen[place.slots]]
+                slots = compact(shelf.slots[place.slots][chosen[place.slots]])
+                new = own_ceilings(shelf, slots, on, self._core.settings)
+                change = own.change(rows, new, now=now, lease_s=lease_s)
+                if change is not None:
+                    effects.append(change)
+
+    def fresh(self, key: Key, now: float) -> tuple[Shelf, int]:
+        """Return a copy of one ledger, brought to `now`: looking changes nothing."""
+        shelf, slot = self._core.table.at(key)
+        copy = Shelf(shelf.width)
+        to = copy.take_slot()
+        shelf.copy_slot(slot, copy, to)
+        self.calculate_shelf(copy, np.array([to]), now)
+        return copy, to

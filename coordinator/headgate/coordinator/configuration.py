@@ -1,0 +1,166 @@
+"""What an operator decides: groups, their limits, and what is attached to them.
+
+These values are frozen and free of I/O.  The store of the API produces them, an
+agent receives them as a snapshot, the coordinator and the limiter read them.
+Source of the words: PIP-82 (resource groups), KIP-599 (quotas with debt).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, isfinite, isnan
+from typing import Literal
+
+Scope = Literal["cluster", "node"]
+Mode = Literal["balanced", "strict"]
+Isolation = Literal["fair", "hold", "closed", "open"]
+Refusal = Literal["reject", "delay", "wait", "suppress", "shadow"]
+
+UNLIMITED = inf
+"""The rate of a limit that refuses nothing (−1 on Pulsar's paths)."""
+
+SUBJECT_KINDS = (
+    "cluster",
+    "tenant",
+    "namespace",
+    "topic",
+    "subscription",
+    "user",
+    "client",
+)
+"""What can be attached to a group, from the widest to the narrowest."""
+
+
+class InvalidConfiguration(ValueError):
+    """A value that an operator gave can't be accepted; says field and reason.
+
+    Attributes:
+        field: Path of the offending field, such as ``limits[0].rate``.
+        reason: What was expected.
+    """
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One dimension's limit of one group.
+
+    Attributes:
+        dimension: What is counted; a Python identifier such as ``requests``.
+        rate: Units per period; 0 lets nothing through, `UNLIMITED` everything.
+        burst: Units that may pass at once after rest; the bucket's size B.
+        period_s: Length of the period that `rate` counts for, seconds.
+        scope: ``cluster`` shares the limit among all agents, ``node`` gives it
+            whole to each.
+        minimum: Units per period set aside inside the parent group.
+        maximum: Units per period that the group may take from its parent.
+    """
+
+    dimension: str
+    rate: float
+    burst: float
+    period_s: float = 1.0
+    scope: Scope = "cluster"
+    minimum: float = 0.0
+    maximum: float = UNLIMITED
+
+    def __post_init__(self) -> None:
+        if not self.dimension.isidentifier():
+            raise InvalidConfiguration(
+                "dimension", f"expected an identifier, got {self.dimension!r}"
+            )
+        for name in ("rate", "burst", "minimum", "maximum"):
+            value = getattr(self, name)
+            if isnan(value) or value < 0:
+                raise InvalidConfiguration(name, f"expected ≥ 0, got {value}")
+        if self.rate > 0 and self.burst <= 0:
+            raise InvalidConfiguration("burst", "expected > 0, got 0")
+        if not (isfinite(self.period_s) and self.period_s > 0):
+            raise InvalidConfiguration(
+                "period_s", f"expected a finite number > 0, got {self.period_s}"
+            )
+        if self.minimum > self.maximum:
+            raise InvalidConfiguration("minimum", "expected ≤ maximum")
+
+    @property
+    def rate_per_s(self) -> float:
+        """Q: the rate in units per second."""
+        return self.rate / self.period_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A named set of limits shared by all that is attached to it (PIP-82).
+
+    Attributes:
+        id: Small positive integer given by the store, never used again.
+        name: Unique, at most 256 characters.
+        limits: At most one per (dimension, scope).
+        parent: Id of the group that this one is part of, or None.
+        weight: Of this group among its siblings; > 0.
+        mode: ``strict`` never exceeds Q·W + B, at a price in utilisation.
+        may_owe: Admit while level ≥ 0 and then charge (KIP-599), rather than
+            only while level ≥ cost.
+        isolation: What an agent that is cut off may spend (design, section 8).
+        refusal: What a caller meets by default when the group is exhausted.
+        soft_threshold: Part of the rate (0–1] above which callers are warned.
+    """
+
+    id: int
+    name: str
+    limits: tuple[Limit, ...]
+    parent: int | None = None
+    weight: float = 1.0
+    mode: Mode = "balanced"
+    may_owe: bool = True
+    isolation: Isolation = "fair"
+    refusal: Refusal = "reject"
+    soft_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.weight) and self.weight > 0):
+            raise InvalidConfiguration(
+                "weight", f"expected a finite number > 0, got {self.weight}"
+            )
+        keys = [(limit.dimension, limit.scope) for limit in self.limits]
+        if len(set(keys)) < len(keys):
+            raise InvalidConfiguration(
+                "limits", "expected at most one per dimension and scope"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A subject → group.
+
+    Attributes:
+        subject: Pairs of (kind, name) in the order of `SUBJECT_KINDS`; a name of
+            None stands for the default of that kind.  ``(("tenant", "acme"),)``,
+            ``(("namespace", "acme/orders"),)``, Kafka's
+            ``(("user", "alice"), ("client", None))``.
+        group: Id of the group.
+    """
+
+    subject: tuple[tuple[str, str | None], ...]
+    group: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """One revision of everything that the operator decided.
+
+    Attributes:
+        revision: Number of this state; grows by one with each change.
+        cluster: Name of the cluster; reports of another are not heard.
+        groups: All groups, any order.
+        attachments: All attachments, at most one per subject.
+    """
+
+    revision: int = 0
+    cluster: str = "default"
+    groups: tuple[Group, ...] = ()
+    attachments: tuple[Attachment, ...] = field(default=(), repr=False)

@@ -1,0 +1,320 @@
+"""The coordinator of one agent: events in, effects out, no clock and no I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+
+from headgate.coordinator.calculation import Calculation
+from headgate.coordinator.core import Core
+from headgate.coordinator.events import (
+    Configured,
+    Counted,
+    Effect,
+    Event,
+    Heard,
+    Noticed,
+    Renamed,
+    Restored,
+    Stopping,
+    Vouched,
+    WakeAt,
+)
+from headgate.coordinator.explain import Stand, explained, ledger_view, member_views
+from headgate.coordinator.ledger import charge_own, wake
+from headgate.coordinator.reporting import CONFIRM_S
+from headgate.coordinator.rights import holder_of
+from headgate.coordinator.speaking import Speaking
+from headgate.coordinator.tracking import Tracking
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.own import Own
+    from headgate.coordinator.report import Report
+    from headgate.coordinator.settings import Settings
+    from headgate.coordinator.table import Key
+    from headgate.coordinator.views import Explanation, LedgerView, MemberView
+
+    Floats = NDArray[np.float64]
+
+SECONDS_PER_CELL = 2.5e-7
+"""Ten times what one cell of the table costs in a calculation: a table so large
+that it would take more than a tenth of a core is looked at less often."""
+
+
+RENAMED_MARK = "~"
+"""Between the id that was given and what makes it unique."""
+
+
+class Coordinator:
+    """Keeps every ledger, hears the others, and sets this agent's ceilings.
+
+    The shell steps `Configured` first, then `Counted` at least whenever the last
+    `WakeAt` says, and `Heard` for each report that comes, its own included.  It
+    performs the effects in their order before it steps the next event.
+
+    Args:
+        settings: Parameters.
+        agent: Id of this agent, unique in the cluster.
+        incarnation: This life; larger than that of any earlier one.
+        seed: Of the phase of heartbeats and of a new id, should one be needed.
+        now: Monotonic time, seconds.
+        wall_s: Wall clock, seconds since the epoch.
+        observing: Only listens: publishes nothing and has no part in any group.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        agent: str,
+        incarnation: int,
+        seed: int,
+        now: float,
+        wall_s: float,
+        observing: bool = False,
+    ) -> None:
+        self._random = np.random.default_rng(seed)
+        self._now = self._counted_at = now
+        self._core = Core(
+            settings,
+            agent=agent,
+            incarnation=incarnation,
+            phase=float(self._random.random()),
+            now=now,
+            observing=observing,
+        )
+        self._calculation = Calculation(self._core)
+        self._tracking = Tracking(self._core, self._calculation)
+        self._speaking = Speaking(self._core)
+
+    @property
+    def agent(self) -> str:
+        """Id that this agent goes by; changes with `Renamed`."""
+        return self._core.agent
+
+    @property
+    def incarnation(self) -> int:
+        """This life."""
+        return self._core.incarnation
+
+    @property
+    def revision(self) -> int:
+        """Of the configuration that is followed."""
+        return self._core.limits.revision
+
+    def step(self, now: float, event: Event, *, wall_s: float) -> list[Effect]:
+        """Take one event and say what is to be done.
+
+        Args:
+            now: Monotonic time, seconds; an earlier one than before counts as
+                the same time.
+            event: What happened.
+            wall_s: Wall clock; stamps reports, nothing else depends on it.
+        """
+        now = self._now = max(now, self._now)
+        effects: list[Effect] = []
+        match event:
+            case Counted():
+                self._count(now, event, wall_s, effects)
+            case Heard():
+                self._hear(now, event, effects)
+            case Configured():
+                self._tracking.configure(now, event)
+            case Vouched():
+                self._core.attendance.vouch(event)
+                self._core.strict.vouch(event.agent, now, alive=bool(event.alive))
+            case Restored():
+                self._tracking.restore(now, event)
+            case Stopping():
+                if not self._core.observing:
+                    self._speaking.stop(now, wall_s, effects)
+            case _:
+                assert_never(event)
+        return effects
+
+    # What is heard.
+
+    def _hear(self, now: float, event: Heard, effects: list[Effect]) -> None:
+        heard = self._core.listening.hear(
+            event.report,
+            now,
+            agent=self._core.agent,
+            incarnation=self._core.incarnation,
+        )
+        effects.extend(heard.noticed)
+        if heard.believed and self._core.strict:
+            self._hear_grants(event.report, now, effects)
+        if heard.doubled:
+            self._rename(effects)
+        self._core.reporting.answer |= heard.asked
+        self._core.reporting.answering |= heard.asked
+        self._core.reporting.hello |= heard.unknown
+        if self._core.own is not None and len(heard.fresh):
+            for number in heard.fresh.tolist():
+                at = self._core.own.index_of.get(number)
+                if at is not None:
+                    self._core.own.wanted[at] = True
+        if heard.echo is not None:
+            wait = 2.0 * (self._core.members.lag_s + self._core.settings.tick_s)
+            wait += self._core.settings.answer_gap_s
+            self._core.joining.echoed(heard.echo, now + wait)
+        elif self._core.observing and self._core.joining.answered():
+            # It never asks, so it never hears itself: the first answers will do.
+            self._core.joining.take_what_came(now + self._core.settings.interval_s)
+
+    def _hear_grants(self, report: Report, now: float, effects: list[Effect]) -> None:
+        holder = holder_of(report.agent, report.incarnation)
+        if not self._core.strict.hear(report.grants, holder, now):
+            effects.append(
+                Noticed(
+                    "malformed_grant",
+                    f"agent {report.agent!r} names a transfer that can't be read",
+                    report.agent,
+                )
+            )
+        elif (report.grants or report.rows) and not self._core.observing:
+            # Others wait for what is given on: look at once.
+            effects.append(WakeAt(now))
+
+    def _rename(self, effects: list[Effect]) -> None:
+        """Leave the id to the process that started later, and begin under a new one."""
+        base = self._core.agent.partition(RENAMED_MARK)[0]
+        self._core.agent = (
+            f"{base}{RENAMED_MARK}{int(self._random.integers(1 << 32)):08x}"
+        )
+        self._core.members.forget_published()
+        self._core.reporting.hello = True
+        self._core.strict.begin(self._core.agent, self._core.incarnation, self._now)
+        effects.append(Renamed(self._core.agent))
+
+    # The tick.
+
+    def _count(
+        self, now: float, event: Counted, wall_s: float, effects: list[Effect]
+    ) -> None:
+        if self._core.own is None or event.keys is not self._core.own.keys:
+            self._tracking.take_keys(event.keys, now)
+        own = self._core.own
+        assert own is not None
+        if self._core.placed != self._core.table.version:
+            own.place_in(self._core.table)
+            self._core.placed = self._core.table.version
+        self._notice_pause(now, effects)
+        busy = self._enter_own(own, event, now)
+        effects.extend(self._core.attendance.advance(now, self._core.agent))
+        self._calculation.finish_joining(now)
+        # What is told enters the calculation, as it does at those who hear it; but
+        # ceilings are lowered before anyone can take what they leave.
+        if self._core.strict and not self._core.observing:
+            heard_own = self._core.members.echoed
+            if self._core.strict.step(now, self._core.agent, heard_own=heard_own):
+                self._core.reporting.urgent = True
+        told = [] if self._core.observing else self._speaking.report(own, now, wall_s)
+        computed = self._calculation.calculate(now)
+        if computed:
+            self._calculation.set_ceilings(own, now, computed, effects)
+        effects.extend(told)
+        effects.append(WakeAt(self._next_at(now, busy=busy)))
+
+    def _notice_pause(self, now: float, effects: list[Effect]) -> None:
+        """Begin anew after a pause longer than a lease: the others went on without."""
+        pause = now - self._counted_at
+        before, self._counted_at = self._counted_at, now
+        if pause <= self._core.members.lease_of(None):
+            return
+        effects.append(Noticed("paused", f"this agent stood still for {pause:.1f} s"))
+        self._core.members.excuse(since=before, pause_s=pause)
+        self._core.reporting.hello = True
+        for key in self._core.table:
+            shelf, slot = self._core.table.at(key)
+            shelf.joining_until[slot] = np.inf
+            shelf.dirty[slot] = True
+            self._core.joining.begin(int(shelf.number[slot]))
+
+    def _enter_own(self, own: Own, event: Counted, now: float) -> bool:
+        moved = own.count(event)
+        if not moved and not own.demand.busy(now):
+            own.demand.rest(now)
+            for place in own.places:
+                place.shelf.held[0, place.slots] = own.held[place.rows]
+            return False
+        reset = own.look(now)
+        own.confirm_at[reset] = now + CONFIRM_S
+        refresh = self._calculation.refresh_s()
+        for place in own.places:
+            shelf, slots, rows = place.shelf, place.slots, place.rows
+            if moved:
+                wake(shelf, slots, now)
+            charge_own(shelf, slots, own.admitted[rows], own.held[rows])
+            shelf.demand[0, slots] = own.usable[rows]
+            shelf.cost[slots] = own.cost[rows]
+            shelf.refused[0, slots] = own.refused[rows]
+            shelf.subjects[0, slots] = own.subjects[rows]
+            if moved:
+                soon = np.minimum(shelf.due[slots], shelf.at[slots] + refresh)
+                shelf.due[slots] = np.where(own.used[rows], soon, shelf.due[slots])
+            shelf.dirty[slots] |= reset[rows]
+        return True
+
+    def _next_at(self, now: float, *, busy: bool) -> float:
+        settings = self._core.settings
+        pace = settings.tick_s if busy or self._core.joining else settings.rest_tick_s
+        return min(
+            now + pace, max(self._core.reporting.next_at(), now + settings.tick_s)
+        )
+
+    # What people see.
+
+    def explain(self, group_id: int, dimension: str, now: float) -> Explanation:
+        """Return every input of this agent's share of one limit.
+
+        Raises:
+            KeyError: No such limit is tracked here.
+        """
+        shelf, slot = self._calculation.fresh(
+            (dimension, group_id), max(now, self._now)
+        )
+        return explained(
+            shelf, slot, (dimension, group_id), self._stand(now), self._core.settings
+        )
+
+    def table(self, group_id: int, dimension: str, now: float) -> LedgerView:
+        """Return one ledger with a row for each agent.
+
+        Raises:
+            KeyError: No such limit is tracked here.
+        """
+        shelf, slot = self._calculation.fresh(
+            (dimension, group_id), max(now, self._now)
+        )
+        return ledger_view(
+            shelf, slot, (dimension, group_id), self._stand(now), self._core.settings
+        )
+
+    def used(self) -> list[Key]:
+        """Return the limits of which other agents have told rows, by key."""
+        numbers: set[int] = set()
+        for member in self._core.members.by_number:
+            numbers.update(self._core.table.lines_of(member).tolist())
+        return sorted(self._core.table.key_of(number) for number in numbers)
+
+    def members(self, now: float) -> list[MemberView]:
+        """Return all agents that are known, this one included, by id."""
+        return member_views(
+            self._stand(max(now, self._now)),
+            self._core.settings,
+            observing=self._core.observing,
+        )
+
+    def _stand(self, now: float) -> Stand:
+        return Stand(
+            agent=self._core.agent,
+            incarnation=self._core.incarnation,
+            revision=self.revision,
+            on=self._calculation.conditions(max(now, self._now)),
+            members=self._core.members,
+            ghosts=len(self._core.attendance.ghosts),
+        )

@@ -1,0 +1,188 @@
+"""Demand λ of each local bucket, from what callers attempted.
+
+Attempted, not admitted: what a starved agent admits says nothing about what it
+wants, and every saturated split is then a fixed point (found by Ably as
+oscillation, in PIP-82's formula as 31 % unfairness).  Callers that wait count.
+
+**Theory.**  While demand is steady the best estimate is a long average; when it
+has changed, the old samples are worth nothing.  So: an average over τ = 1 s and at
+least ten requests, and a test whether the newest window could have come from it.
+For Poisson arrivals the deviance of x requests where μ were expected,
+
+    d = 2·(x·ln(x/μ) − (x − μ)),
+
+is about χ² with one degree of freedom; beyond 25 (five sigma, and more than three
+requests, where χ² is no guide) the average is *reset* to the newer half of that
+window.  Windows of 2, 4, 8 and 16 ticks: the short one sees a flip of a thousand a
+second within 50 ms, the long ones a change at 40 a second that a short one can't
+tell from chance.  Rises and falls are seen alike.  A silence that the average
+makes less likely than e^−12.5 (the same five sigma) is an end of demand.
+
+The window is compared with the average from *before* it, which has not swallowed a
+part of the change; the limit is raised by that average's own noise, a factor of
+1 + span/age.
+
+False resets: 5.7e−7 for each independent look, below one in an hour per bucket.
+Rejected: fast attack and slow decay (a fall leaves quota idle for as long as a
+rise overshoots), one short average (its noise of √(λ·cost/τ) moves every share).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+TAU_S = 1.0
+"""Length of the average: at 1,000 requests/s its noise is 2 %."""
+
+LEAST_REQUESTS = 10.0
+"""An average over fewer requests would be mostly noise (32 % at ten)."""
+
+LONGEST_TAU_S = 5.0
+"""Bound of the length where requests are rare: older ones say little of now."""
+
+SUSPICIOUS_DEVIANCE = 25.0
+"""Five sigma."""
+
+LEAST_SURPRISE = 3.0
+"""Requests: fewer than this more or less is no evidence, whatever the deviance."""
+
+WINDOWS = np.array([2, 4, 8, 16])
+"""Ticks; the newest 50 to 400 ms."""
+
+DEPTH = 17
+"""Samples kept: the longest window and the newest."""
+
+SILENCE = 12.5
+"""Requests that should have come; e^−12.5 is five sigma."""
+
+SETTLED_S = 0.6
+"""After the last request, time until all windows are empty: then looks may rest."""
+
+
+class Demand:
+    """Estimates for N buckets in the order of their keys.
+
+    Attributes:
+        rate: ``float64[N]`` λ, units/s.
+        age_s: ``float64[N]`` seconds that the average rests on, at most τ.
+    """
+
+    def __init__(self, size: int, now: float) -> None:
+        self.rate = np.zeros(size)
+        self.age_s = np.full(size, 1e-3)
+        self._totals = np.zeros((DEPTH, size))
+        self._rates = np.zeros((DEPTH, size))
+        self._times = np.full(DEPTH, now)
+        self._seen = 0
+        self._grew_at = np.full(size, now)
+        self._active_at = now
+
+    def busy(self, now: float) -> bool:
+        """Say whether a look without new requests would still change anything."""
+        return now - self._active_at < SETTLED_S or bool(self.rate.any())
+
+    def rest(self, now: float) -> None:
+        """Let time pass in which nothing was attempted, and cost nothing."""
+        self._times += now - self._times[self._seen % DEPTH]
+
+    def start_from(self, totals: Floats, now: float) -> None:
+        """Take counters as the base line, as of `now`."""
+        self._totals[:] = totals
+        self._times[:] = now
+        self._grew_at[:] = now
+
+    def inherit(
+        self, old: Demand, to: NDArray[np.int64], of: NDArray[np.int64]
+    ) -> None:
+        """Copy the buckets `of` of another into the places `to` of this one."""
+        self.rate[to] = old.rate[of]
+        self.age_s[to] = old.age_s[of]
+        self._totals[:, to] = old._totals[:, of]
+        self._rates[:, to] = old._rates[:, of]
+        self._grew_at[to] = old._grew_at[of]
+        self._times[:] = old._times
+        self._seen = old._seen
+        fresh = np.setdiff1d(np.arange(len(self.rate)), to)
+        self._totals[:, fresh] = 0.0
+
+    def look(self, now: float, totals: Floats, cost: Floats) -> NDArray[np.bool_]:
+        """Take the newest counters; return ``bool[N]``: the average was reset.
+
+        Args:
+            now: Monotonic seconds.
+            totals: ``float64[N]`` units attempted since the start.
+            cost: ``float64[N]`` units per request.
+        """
+        last = self._seen % DEPTH
+        elapsed = now - self._times[last]
+        if elapsed <= 0.0:
+            return np.zeros(len(totals), dtype=np.bool_)
+        grown = totals - self._totals[last]
+        before = self.rate
+        self._seen += 1
+        here = self._seen % DEPTH
+        self._totals[here] = totals
+        self._times[here] = now
+        self._grew_at[grown > 0.0] = now
+        if grown.any():
+            self._active_at = now
+
+        tau = np.maximum(before, 1e-9)
+        np.divide(LEAST_REQUESTS * cost, tau, out=tau)
+        np.clip(tau, TAU_S, LONGEST_TAU_S, out=tau)
+        reset = self._surprised(now, totals, cost)
+        self.age_s = np.minimum(self.age_s + elapsed, tau)
+        gain = np.minimum(elapsed / self.age_s, 1.0)
+        self.rate = before + gain * (grown / elapsed - before)
+        if reset.any():
+            self._reset(now, totals, reset)
+        silent = (now - self._grew_at) * self.rate > SILENCE * cost
+        if silent.any():
+            self.rate[silent] = 0.0
+            self.age_s[silent] = np.minimum(self.age_s[silent], elapsed)
+            reset |= silent
+        self._rates[here] = self.rate
+        return reset
+
+    def sigma(self, cost: Floats) -> Floats:
+        """Return ``float64[N]``, the noise of the average in units/s."""
+        noise: Floats = np.sqrt(self.rate * cost / self.age_s)
+        return noise
+
+    def _surprised(self, now: float, totals: Floats, cost: Floats) -> NDArray[np.bool_]:
+        at = (self._seen - WINDOWS) % DEPTH
+        spans = (now - self._times[at])[:, None]
+        came = (totals - self._totals[at]) / cost
+        # By the average from before the window: the newest has swallowed part of it.
+        due = self._rates[at] / cost * spans
+        before = self.age_s - spans
+        candidates = (before > 0.999 * spans) & (np.abs(came - due) > LEAST_SURPRISE)
+        self._firing = None
+        if not candidates.any():
+            return np.zeros(len(totals), dtype=np.bool_)
+        deviance = 2.0 * (came * np.log((came + 1e-12) / (due + 1e-12)) - (came - due))
+        # That average is noisy as well, the more the younger it is.
+        limit = SUSPICIOUS_DEVIANCE * (1.0 + spans / np.maximum(before, spans))
+        firing: NDArray[np.bool_] = candidates & (deviance > limit)
+        self._firing = firing
+        surprised: NDArray[np.bool_] = np.logical_or.reduce(firing, axis=0)
+        return surprised
+
+    def _reset(self, now: float, totals: Floats, reset: NDArray[np.bool_]) -> None:
+        which = np.flatnonzero(reset)
+        firing = self._firing
+        assert firing is not None
+        window = np.argmax(firing[:, which], axis=0)
+        at = (self._seen - WINDOWS[window] // 2) % DEPTH
+        spans = np.maximum(now - self._times[at], 1e-6)
+        self.rate[which] = (totals[which] - self._totals[at, which]) / spans
+        self.age_s[which] = spans
+
+    _firing: NDArray[np.bool_] | None = None

@@ -1,0 +1,135 @@
+"""How a newcomer learns the levels: the median of the answers to its hello.
+
+Until one round is heard it spends no more than a floor.  A round is over when its
+own hello has come back and the answers to it have had their time: the gap by which
+they are coalesced, the ticks of both sides and twice the lag.
+
+The median, since one answer may be a liar's.  Never a full bucket: an agent that is
+restarted every few seconds would get a burst each time.  Where nobody answers, all
+are new; then the level has begun at the margin, where the feedback is at rest and
+each gets exactly its share of Q, and what was spent since is charged.  (To set it
+anew at the end of the round gave each of fifty agents on 10 units/s a different
+level, up to 4.6 tokens above the true one.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.table import Key
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+ANSWERS_MAX = 256
+"""Answers kept for one round; a median of more is no better."""
+
+STORED_MAX = 100_000
+"""Stored levels kept: PIP-82's number of groups."""
+
+
+class Joining:
+    """The ledgers whose level is not known yet, by number."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, int | None] = {}
+        self._ready: list[tuple[float, Ints]] = []
+        self._answers: list[tuple[Ints, Floats]] = []
+        self._stored: dict[Key, tuple[float, float]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting) or bool(self._ready)
+
+    def begin(self, number: int) -> None:
+        """Start to ask about a ledger."""
+        self._waiting[number] = None
+
+    def forget(self, number: int) -> None:
+        """Stop asking: the ledger is gone."""
+        self._waiting.pop(number, None)
+
+    def asked(self, sequence: int, numbers: Ints) -> None:
+        """Note that a report with the own rows of these ledgers has left."""
+        for number in numbers.tolist():
+            if number in self._waiting and self._waiting[number] is None:
+                self._waiting[number] = sequence
+
+    def echoed(self, sequence: int, ready_at: float) -> None:
+        """Note that the own report came back: the others have heard it too."""
+        numbers = [
+            number
+            for number, asked in self._waiting.items()
+            if asked is not None and asked <= sequence
+        ]
+        if numbers:
+            for number in numbers:
+                del self._waiting[number]
+            self._ready.append((ready_at, np.array(numbers, dtype=np.int64)))
+
+    def take_what_came(self, ready_at: float) -> None:
+        """End the round without having asked: for one that only listens."""
+        if self._waiting:
+            numbers = np.array(list(self._waiting), dtype=np.int64)
+            self._waiting.clear()
+            self._ready.append((ready_at, numbers))
+
+    def answered(self) -> bool:
+        """Say whether anyone has told a level since this agent asked."""
+        return bool(self._answers)
+
+    def answer(self, numbers: Ints, levels: Floats) -> None:
+        """Keep the levels that another agent believes."""
+        if len(self._answers) < ANSWERS_MAX:
+            self._answers.append((numbers, levels))
+
+    def stored(self, key: Key, level: float, *, at: float) -> None:
+        """Keep a level that was stored before a restart of the whole cluster.
+
+        Args:
+            key: Of the ledger.
+            level: Units.
+            at: When it was true, on the clock of the events.
+        """
+        if len(self._stored) < STORED_MAX:
+            self._stored[key] = (level, at)
+
+    def recall(self, key: Key, *, rate: float, now: float) -> float | None:
+        """Return a stored level, with what the rate has earned since; once."""
+        stored = self._stored.pop(key, None)
+        return None if stored is None else stored[0] + rate * (now - stored[1])
+
+    def next_at(self) -> float:
+        """Return when the next round is over; infinite when none is under way."""
+        return min((at for at, _ in self._ready), default=np.inf)
+
+    def finish(self, now: float) -> list[tuple[int, float | None]]:
+        """Return (number, level) where the round is over; None: nobody knew."""
+        over = [numbers for at, numbers in self._ready if at <= now]
+        if not over:
+            return []
+        self._ready = [(at, numbers) for at, numbers in self._ready if at > now]
+        wanted = np.concatenate(over)
+        medians = self._medians()
+        result: list[tuple[int, float | None]] = []
+        for number in wanted.tolist():
+            result.append((number, medians.get(number)))
+        if not self:
+            self._answers.clear()
+        return result
+
+    def _medians(self) -> dict[int, float]:
+        if not self._answers:
+            return {}
+        numbers = np.concatenate([answer[0] for answer in self._answers])
+        levels = np.concatenate([answer[1] for answer in self._answers])
+        order = np.lexsort((levels, numbers))
+        numbers, levels = numbers[order], levels[order]
+        names, first, count = np.unique(numbers, return_index=True, return_counts=True)
+        low, high = first + (count - 1) // 2, first + count // 2
+        median = 0.5 * (levels[low] + levels[high])
+        return dict(zip(names.tolist(), median.tolist(), strict=True))

@@ -1,0 +1,178 @@
+"""The ledger: every agent replays the group's one token bucket from reports.
+
+Per ledger, with rate Q and burst B::
+
+    L   level from what was reported:    L += Q·Δt − Σ_j ΔA_j
+    P   admitted but not yet reported:   Σ_{j≠i} ∫ρ_j since j's row was true
+    h   tokens held in local buckets:    Σ_j held_j as reported
+    E = L − P − h, clamped into [−D, B]; then L = E + P + h
+
+**Why counters and not rates.**  A_j is cumulative: a lost, doubled or reordered
+report loses nothing, since the next one carries all.  So the ledger's error is not
+a sum over reports but only what is unseen now, at most Σ_j |a_j − ρ_j|·age_j, and
+feedback (`headgate.coordinator.balance`) takes it back within H.
+
+**Why E is clamped and not L.**  Of what L shows, P is spent and h is given out
+already.  Clamping L at B would take the unreported part away twice, and a burst
+smaller than Q·T loses 4 to 30 % of the quota (measured).
+
+**Own use is exact.**  This agent's own counters enter at each tick; for line 0
+`ahead` is what the *others* believe, kept to decide when to tell them
+(`headgate.coordinator.reporting`).
+
+**What is charged.**  While a member is heard: what it counted.  While it is
+silent, or says what can't be true: what it was allowed.  When it returns, its
+counters are a new base line, so time apart is billed once, by the reserve.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.report import Rows
+    from headgate.coordinator.shelf import Index, Shelf
+    from headgate.coordinator.table import Place
+
+    Floats = NDArray[np.float64]
+
+GRACE_S = 0.2
+"""Seconds added to the gap between two reports when a counter is judged: jitter
+of the bus and of the sender's ticks."""
+
+GRACE_COSTS = 5.0
+"""Requests that any counter may grow by: integers, and costs above a share."""
+
+GRACE_BURST = 0.1
+"""Part of the burst that a local bucket may have held and let go at once."""
+
+PLAUSIBLE_S = 3.0
+"""What was allowed lately stays plausible so long: a report tells of the time before
+the newest calculation, and a limit may just have been lowered."""
+
+EXTRAPOLATE_SMALL_S = 0.05
+"""Where each admission is reported at once, silence longer than lag and this means
+that there was none."""
+
+
+def settle(shelf: Shelf, slots: Index, now: float, *, small_s: float) -> Floats:
+    """Bring ledgers to `now` and return E, ``float64[K]``.
+
+    Args:
+        shelf: Changed: `level`, `ahead`, `at`, `belief`, `error`.
+        slots: K of its slots; a slice for all.
+        now: Monotonic seconds.
+        small_s: Longest extrapolation where quotas are small.
+    """
+    elapsed = now - shelf.at[slots]
+    burn = shelf.burn[:, slots]
+    ahead = shelf.ahead[:, slots] + burn * elapsed
+    small = shelf.small[slots]
+    if small.any():
+        # Line 0 is what the others extrapolate, and they stop as well.
+        ahead = np.where(small, np.minimum(ahead, burn * small_s), ahead)
+    level = shelf.level[slots] + shelf.rate[slots] * elapsed
+    held = shelf.held[:, slots].sum(axis=0)
+    outstanding = ahead[1:].sum(axis=0) + held
+    believed = level - outstanding
+    # Held tokens beside a full ledger are more than B; the margin covers as much.
+    most = shelf.burst[slots] - np.maximum(held - shelf.margin[slots], 0.0)
+    belief: Floats = np.maximum(np.minimum(believed, most), -shelf.debt_cap[slots])
+    shelf.full[slots] = believed >= most
+    shelf.error[slots] = shelf.error[slots] * np.exp(-elapsed) + np.maximum(
+        -shelf.debt_cap[slots] - believed, 0.0
+    )
+    shelf.ahead[:, slots] = ahead
+    # Half of the largest demand that counts is Q, or infinite where unlimited.
+    most = np.minimum(2.0 * shelf.theta[slots], 0.5 * shelf.demand_cap[slots])
+    faded = shelf.plausible[slots] * np.exp(-elapsed / PLAUSIBLE_S)
+    shelf.plausible[slots] = np.maximum(most, faded)
+    shelf.level[slots] = belief + outstanding
+    shelf.belief[slots] = belief
+    shelf.at[slots] = now
+    return belief
+
+
+def wake(shelf: Shelf, slots: Index, since: float) -> None:
+    """Let ledgers at rest begin to count again, from `since` on.
+
+    A full bucket that nobody uses is not calculated.  The time that passed must not
+    be credited to what is charged now: it would vanish into the overflow.
+    """
+    resting = shelf.full[slots] & np.isinf(shelf.due[slots])
+    if resting.any():
+        at = shelf.at[slots]
+        shelf.at[slots] = np.where(resting, np.maximum(at, since), at)
+
+
+def charge_own(shelf: Shelf, slots: Index, admitted: Floats, held: Floats) -> None:
+    """Enter this agent's own counters, exactly."""
+    shelf.level[slots] -= admitted - shelf.admitted[0, slots]
+    shelf.admitted[0, slots] = admitted
+    shelf.held[0, slots] = held
+
+
+def hear(place: Place, rows: Rows, *, told_at: float) -> int:
+    """Enter the rows of one member's report.
+
+    Args:
+        place: Where they stand; rows of the report that stand elsewhere are left
+            alone.
+        rows: Of one dimension.
+        told_at: When they were true, monotonic seconds.
+
+    Returns:
+        How many counters could not be true, and were charged as predicted.
+    """
+    shelf, at, slots, cells = place.shelf, place.rows, place.slots, place.cells
+    wake(shelf, slots, told_at)
+    counters, ahead = shelf.admitted.reshape(-1), shelf.ahead.reshape(-1)
+    burn = shelf.burn.reshape(-1)[cells]
+    reported = rows.admitted[at]
+    grown = reported - counters[cells]
+    base_line = np.isnan(grown)
+    allowed = np.maximum(2.0 * burn, shelf.plausible[slots])
+    # Dead reckoning leaves rows out for many reports: the row's own gap counts.
+    before = shelf.told_at.reshape(-1)
+    gap = np.maximum(told_at - before[cells], 0.0)
+    most = (
+        allowed * (gap + GRACE_S)
+        + GRACE_COSTS * shelf.cost[slots]
+        + GRACE_BURST * shelf.burst[slots]
+    )
+    wrong = (grown > most) | (grown < 0.0)
+    charged = np.where(base_line, 0.0, grown)
+    disbelieved = int(np.count_nonzero(wrong))
+    if disbelieved:
+        predicted = ahead[cells] + burn * (told_at - shelf.at[slots])
+        charged = np.where(wrong, np.maximum(predicted, 0.0), charged)
+    shelf.level[slots] -= charged
+    counters[cells] = reported
+    ahead[cells] = burn * (shelf.at[slots] - told_at)
+    shelf.refused.reshape(-1)[cells] = rows.refused[at]
+    shelf.demand.reshape(-1)[cells] = np.maximum(rows.demand[at], 0.0)
+    bound = np.maximum(shelf.burst[slots], shelf.debt_cap[slots])
+    shelf.held.reshape(-1)[cells] = np.minimum(np.maximum(rows.held[at], -bound), bound)
+    before[cells] = told_at
+    if rows.subjects is not None:
+        shelf.subjects.reshape(-1)[cells] = rows.subjects[at]
+    shelf.dirty[slots] = True
+    return disbelieved
+
+
+def close_account(place: Place, now: float) -> None:
+    """Charge what was predicted; the next counters heard are a base line."""
+    shelf, slots, cells = place.shelf, place.slots, place.cells
+    ahead = shelf.ahead.reshape(-1)
+    elapsed = now - shelf.at[slots]
+    spent = ahead[cells] + shelf.burn.reshape(-1)[cells] * elapsed
+    held = shelf.held.reshape(-1)
+    shelf.level[slots] -= np.maximum(spent, 0.0) + np.maximum(held[cells], 0.0)
+    held[cells] = 0.0
+    ahead[cells] = -shelf.burn.reshape(-1)[cells] * elapsed
+    shelf.admitted.reshape(-1)[cells] = np.nan
+    shelf.dirty[slots] = True

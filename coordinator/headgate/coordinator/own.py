@@ -1,0 +1,283 @@
+"""This agent's own buckets: counters, demand, what was told, what was set.
+
+Arrays of length N in the order of the shell's `Keys`, followed by ancestors that
+the shell leaves out, whose counters are the sums of their children's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.blocking import Blocking
+from headgate.coordinator.demand import Demand
+from headgate.coordinator.events import SetCeilings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.balance import Ceilings
+    from headgate.coordinator.events import Counted, Keys
+    from headgate.coordinator.table import Key, Place, Table
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+CHANGED_PART = 0.005
+"""A ceiling that moved by less is not set again."""
+
+CHANGED_CAPACITY = 0.1
+"""Likewise of a capacity: a tenth more or less of a tenth of a second."""
+
+CHANGED_CHANCE = 0.02
+"""Likewise of a probability."""
+
+
+def _near(new: Floats, old: Floats, part: float) -> NDArray[np.bool_]:
+    # Holds for infinite = infinite, and never for what was not set yet (NaN).
+    near: NDArray[np.bool_] = (new <= old * (1.0 + part)) & (new >= old * (1.0 - part))
+    return near
+
+
+class Own:
+    """The buckets of one `Keys`.
+
+    Attributes:
+        keys: The shell's; `index` of `SetCeilings` points into it.
+        names: (dimension, group id) of each of the N, ancestors last.
+        told_size: How many of the N are the shell's.
+        numbers: ``int64[N]`` of the ledgers; −1 where none is configured.
+        places: Where the own lines stand.
+        admitted: ``float64[N]`` units since this life began; never falls.
+        refused: ``float64[N]``.
+        held: ``float64[N]``.
+        cost: ``float64[N]``.
+        subjects: ``int64[N]``.
+        demand: The estimates.
+        usable: ``float64[N]`` λ' that no other limit blocks, units/s; what is told.
+        sent_admitted: ``float64[N]`` as last published.
+        sent_held: ``float64[N]``.
+        sent_demand: ``float64[N]``; −1 where the row was never published.
+        repeats: ``int64[N]`` heartbeats that are still to carry the row.
+        confirm_at: ``float64[N]`` when a reset estimate is told again.
+        wanted: ``bool[N]`` others asked for the row.
+        used: ``bool[N]`` counters grew at the last look.
+        positions: ``int64[N]``, 0 … N − 1.
+        ceiling: ``float64[N]`` as last set; NaN where never.
+        capacity: ``float64[N]``.
+        probability: ``float64[N]``.
+        deadline: ``float64[N]``.
+        reserve: ``float64[N]``.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        ancestors: Mapping[Key, list[Key]],
+        node: Mapping[Key, float],
+        now: float,
+    ) -> None:
+        self.keys = keys
+        names: list[Key] = [
+            (keys.dimensions[d], g)
+            for d, g in zip(
+                keys.dimension.tolist(), keys.group_ids.tolist(), strict=True
+            )
+        ]
+        self.told_size = len(names)
+        at = {name: i for i, name in enumerate(names)}
+        pairs: list[tuple[int, int]] = []
+        for i, name in enumerate(list(names)):
+            for above in ancestors.get(name, ()):
+                if above not in at:
+                    at[above] = len(names)
+                    names.append(above)
+                # A shell that has a bucket for it counts there only what is
+                # charged to it directly, so the children's use is added anyway.
+                pairs.append((at[above], i))
+        self.names = names
+        self.at = at
+        self._sum_to = np.array([p[0] for p in pairs], dtype=np.int64)
+        self._sum_of = np.array([p[1] for p in pairs], dtype=np.int64)
+        n = len(names)
+        self.numbers: Ints = np.full(n, -1, dtype=np.int64)
+        self.places: list[Place] = []
+        self.index_of: dict[int, int] = {}
+        self.admitted, self.refused, self.held = np.zeros((3, n))
+        self._raw_admitted, self._raw_refused = np.zeros((2, n))
+        self._own_admitted, self._own_refused = np.zeros((2, n))
+        self.cost = np.ones(n)
+        self.subjects: Ints = np.zeros(n, dtype=np.int64)
+        self.demand = Demand(n, now)
+        self.usable = np.zeros(n)
+        self._blocking = Blocking(names, node)
+        self.sent_admitted, self.sent_held = np.zeros((2, n))
+        self.sent_demand = np.full(n, -1.0)
+        self.repeats: Ints = np.zeros(n, dtype=np.int64)
+        self.confirm_at = np.full(n, np.inf)
+        self.wanted = np.zeros(n, dtype=np.bool_)
+        self.ceiling = np.full(n, np.nan)
+        self.capacity, self.probability = np.full((2, n), np.nan)
+        self.deadline = np.full(n, -np.inf)
+        self.reserve = np.zeros(n)
+        self.used = np.zeros(n, dtype=np.bool_)
+        self.positions: Ints = np.arange(n, dtype=np.int64)
+        self.by_dimension = self._grouped()
+
+    def _grouped(self) -> list[tuple[str, Ints, Ints]]:
+        """Return for each dimension (name, positions by group id, group ids)."""
+        dimensions = sorted({dimension for dimension, _ in self.names})
+        grouped: list[tuple[str, Ints, Ints]] = []
+        for dimension in dimensions:
+            pairs = sorted(
+                (group, i) for i, (d, group) in enumerate(self.names) if d == dimension
+            )
+            where = np.array([i for _, i in pairs], dtype=np.int64)
+            groups = np.array([group for group, _ in pairs], dtype=np.int64)
+            grouped.append((dimension, where, groups))
+        return grouped
+
+    def inherit(self, old: Own) -> None:
+        """Go on with the buckets that were there before."""
+        both = [
+            (i, old.at[name]) for i, name in enumerate(self.names) if name in old.at
+        ]
+        if not both:
+            return
+        to = np.array([pair[0] for pair in both], dtype=np.int64)
+        of = np.array([pair[1] for pair in both], dtype=np.int64)
+        for name in _INHERITED:
+            getattr(self, name)[to] = getattr(old, name)[of]
+        self.demand.inherit(old.demand, to, of)
+
+    def place_in(self, table: Table) -> None:
+        """Look up where the own lines stand; to be repeated when they move."""
+        for dimension, where, groups in self.by_dimension:
+            self.numbers[where] = table.numbers(dimension, groups)
+        self.places = table.own_places(self.numbers)
+        self.index_of = {
+            number: i for i, number in enumerate(self.numbers.tolist()) if number >= 0
+        }
+
+    def count(self, event: Counted) -> bool:
+        """Take the shell's counters; return whether anything was used.
+
+        A counter that fell is a bucket that was made anew (it starts at 0), or a
+        charge that was given back; neither makes the published counter fall.
+        """
+        n = self.told_size
+        grown = event.admitted - self._raw_admitted[:n]
+        turned_away = event.refused - self._raw_refused[:n]
+        moved = bool(grown.any() or turned_away.any())
+        self.held[:n] = event.held
+        if len(self._sum_to):
+            self.held[n:] = 0.0
+            np.add.at(self.held, self._sum_to, event.held[self._sum_of])
+        if moved:
+            if min(grown.min(), turned_away.min()) < 0.0:
+                _restarted(grown, self._raw_admitted[:n], event.admitted)
+                _restarted(turned_away, self._raw_refused[:n], event.refused)
+            self._own_admitted[:n] += grown
+            self._own_refused[:n] += turned_away
+            self.admitted[:n] = self._own_admitted[:n]
+            self.refused[:n] = self._own_refused[:n]
+            self._raw_admitted[:n] += grown
+            self._raw_refused[:n] += turned_away
+            self.cost[:n] = event.cost
+            self.used[:n] = grown + turned_away > 0.0
+            self.subjects[:n] = event.subjects
+            if len(self._sum_to):
+                self._sum_up()
+        return moved
+
+    def look(self, now: float) -> NDArray[np.bool_]:
+        """Bring the estimates to `now`; return ``bool[N]``: which were reset."""
+        reset = self.demand.look(now, self.admitted + self.refused, self.cost)
+        self.usable = self._blocking.usable(self.demand.rate, self.ceiling)
+        return reset
+
+    def change(
+        self, rows: Ints, new: Ceilings, *, now: float, lease_s: float
+    ) -> SetCeilings | None:
+        """Return what the shell must be told, and remember it.
+
+        Args:
+            rows: ``int64[K]`` buckets that were calculated.
+            new: What came out.
+            now: Monotonic seconds.
+            lease_s: How long a ceiling is good for.
+        """
+        near = _near(new.ceiling, self.ceiling[rows], CHANGED_PART)
+        near &= _near(new.capacity, self.capacity[rows], CHANGED_CAPACITY)
+        near &= np.abs(new.probability - self.probability[rows]) <= CHANGED_CHANCE
+        near &= self.deadline[rows] - now > 0.5 * lease_s
+        near |= rows >= self.told_size
+        if near.all():
+            return None
+        far = ~near
+        at = rows[far]
+        self.ceiling[at] = new.ceiling[far]
+        self.capacity[at] = new.capacity[far]
+        self.probability[at] = new.probability[far]
+        self.deadline[at] = now + lease_s
+        return SetCeilings(
+            keys=self.keys,
+            index=at,
+            ceiling=new.ceiling[far],
+            capacity=new.capacity[far],
+            probability=new.probability[far],
+            share=new.share[far],
+            deadline_s=self.deadline[at],
+            reserve=new.reserve[far],
+        )
+
+    def _sum_up(self) -> None:
+        n = self.told_size
+        self.subjects[n:] = 0
+        self.used[n:] = False
+        self.admitted[n:] = 0.0
+        self.refused[n:] = 0.0
+        for total in (self.admitted, self.refused, self.subjects):
+            # Of the told alone: sums must not enter other sums.
+            np.add.at(total, self._sum_to, total[:n].copy()[self._sum_of])
+        np.logical_or.at(self.used, self._sum_to, self.used[self._sum_of])
+        np.maximum.at(self.cost, self._sum_to, self.cost[self._sum_of])
+
+
+def _restarted(grown: Floats, before: Floats, now: Floats) -> None:
+    """Correct growth where a counter fell: made anew at 0, or a charge given back.
+
+    What was given back is not counted again when it is charged anew.
+    """
+    made_anew = (grown < 0.0) & (now <= 0.5 * before)
+    grown[:] = np.where(made_anew, now, np.maximum(grown, 0.0))
+    before[made_anew] = 0.0
+
+
+_INHERITED = (
+    "admitted",
+    "refused",
+    "_raw_admitted",
+    "_raw_refused",
+    "_own_admitted",
+    "_own_refused",
+    "held",
+    "cost",
+    "subjects",
+    "sent_admitted",
+    "sent_held",
+    "sent_demand",
+    "wanted",
+    "repeats",
+    "usable",
+    "confirm_at",
+    "ceiling",
+    "capacity",
+    "probability",
+    "deadline",
+    "reserve",
+)

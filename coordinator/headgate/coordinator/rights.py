@@ -1,0 +1,181 @@
+"""Strict groups: rights to a rate that change hands, and can't be doubled.
+
+A strict group must admit at most Q·W + B in any window, whatever the network does:
+no ledger will do, since a ledger is only as good as its news.  So each agent *owns*
+a part of Q, 1 for all agents together, and refills at its part alone.
+
+**The table of transfers.**  given[i → j] is what holder i gave to holder j in all.
+Only i raises it, and never lowers it, so copies merge by the maximum, and a lost,
+doubled or reordered report does no harm (a bounded counter: Balegas et al. 2015).
+What i owns is given[* → i] − given[i → *].
+
+*Claim:* at any moment the parts in use sum to at most what was minted.  *Proof:* i
+knows all of its own giving and some of its receiving, so what it uses is at most
+what it owns.  A giver lowers its ceiling in the step before the report leaves
+(effects are performed in order), so a transfer on its way is used by nobody, and one
+that is lost stays unused until a later report repeats it.  ∎
+
+*Bound:* a bucket of part p holds at most p·(B − 2·n·cost) tokens and may owe one
+cost, and is clipped in the step in which p shrinks.  So tokens never sum to more than
+B − 2·n·cost, and admitted(W) ≤ Q·W + B.
+
+**Who owns what at first.**  Parts are minted once, as a transfer from nobody.  A
+newcomer that hears of no transfer for longer than a heartbeat, and has the smallest
+id of all it hears, mints all.  Should two do so unheard by each other, everyone
+divides by what was minted in all, as soon as it knows.
+
+**Death.**  An agent that is silent keeps its part: whoever took it back could not
+know that it has stopped (in a partition it has not).  A part comes back when its
+holder *provably* ended: its own next life claims it once the old one has been silent
+for a quarantine longer than any ceiling, an agent that leaves gives all away in its
+last report, and of a process that the API says is gone the smallest id of a majority
+takes it.  Until then its part is unused; that is the price of the bound.
+
+Rejected: lower-at-once-raise-into-free without transfers (two agents raise into the
+same free share: Σ reached 1.75·Q); leases that a majority takes back (needs a member
+list that all agree on, and stops every minority).
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+NOBODY = ""
+"""Gives what is minted."""
+
+ARROW = ">"
+"""Between giver and receiver where a transfer is named in a report."""
+
+TRANSFERS_MAX = 20_000
+"""Pairs of holders in one table: 140 agents that all gave to all."""
+
+DUST = 1e-9
+"""A part below this is rounding."""
+
+
+def holder_of(agent: str, incarnation: int) -> str:
+    """Return the name under which one life of an agent owns parts."""
+    return f"{agent}@{incarnation}"
+
+
+def agent_of(holder: str) -> str:
+    """Return the id of a holder's agent."""
+    return holder.rpartition("@")[0]
+
+
+def life_of(holder: str) -> int:
+    """Return the incarnation of a holder."""
+    return int(holder.rpartition("@")[2])
+
+
+class Transfers:
+    """The table of transfers of one ledger, as far as this agent knows it."""
+
+    def __init__(self) -> None:
+        self._given: dict[tuple[str, str], float] = {}
+        self._balance: dict[str, float] = {}
+        self._changed_at: dict[tuple[str, str], float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._given)
+
+    @property
+    def minted(self) -> float:
+        """What was minted in all, at least 1."""
+        return max(1.0, -self._balance.get(NOBODY, 0.0))
+
+    def owned(self, holder: str) -> float:
+        """Return the part that a holder owns at least, 0 … 1."""
+        balance = self._balance.get(holder, 0.0)
+        return balance / self.minted if balance > DUST else 0.0
+
+    def balance(self, holder: str) -> float:
+        """Return what a holder has, before it is divided by what was minted."""
+        return max(0.0, self._balance.get(holder, 0.0))
+
+    def holders(self) -> list[str]:
+        """Return all holders that have something left, by name."""
+        return sorted(h for h, b in self._balance.items() if h and b > DUST)
+
+    def give(self, giver: str, receiver: str, part: float, now: float) -> None:
+        """Raise one counter: `giver` hands over, before the division."""
+        key = (giver, receiver)
+        self._changed_at[key] = now
+        self._raise(key, self._given.get(key, 0.0) + part)
+
+    def learn(self, giver: str, receiver: str, given: float) -> bool:
+        """Merge a counter that was heard; return whether it is news."""
+        key = (giver, receiver)
+        if given <= self._given.get(key, 0.0):
+            return False
+        if key not in self._given and len(self._given) >= TRANSFERS_MAX:
+            return False
+        self._raise(key, given)
+        return True
+
+    def _raise(self, key: tuple[str, str], given: float) -> None:
+        growth = given - self._given.get(key, 0.0)
+        self._given[key] = given
+        giver, receiver = key
+        self._balance[giver] = self._balance.get(giver, 0.0) - growth
+        self._balance[receiver] = self._balance.get(receiver, 0.0) + growth
+
+    def rows(
+        self, givers: Iterable[str], *, since: float = -inf
+    ) -> list[tuple[str, str, float]]:
+        """Return (giver, receiver, given) of some givers, changed here since then."""
+        wanted = set(givers)
+        return [
+            (giver, receiver, given)
+            for (giver, receiver), given in sorted(self._given.items())
+            if giver in wanted
+            and self._changed_at.get((giver, receiver), -inf) >= since
+        ]
+
+    def givers(self) -> set[str]:
+        """Return all that ever gave."""
+        return {giver for giver, _ in self._given}
+
+
+def name_transfer(giver: str, receiver: str, sender: str) -> str:
+    """Return how a report names a transfer; of the sender's own just the receiver."""
+    return receiver if giver == sender else f"{giver}{ARROW}{receiver}"
+
+
+def parse_transfer(name: str, sender: str) -> tuple[str, str] | None:
+    """Return (giver, receiver) of a row's name; None where it is malformed."""
+    giver, arrow, receiver = name.rpartition(ARROW)
+    if not arrow:
+        giver = sender
+    if not _is_holder(receiver) or not (giver == NOBODY or _is_holder(giver)):
+        return None
+    return giver, receiver
+
+
+def _is_holder(name: str) -> bool:
+    agent, at, life = name.rpartition("@")
+    return bool(agent and at and life.isdigit()) and ARROW not in agent
+
+
+def gifts(
+    *, surplus: float, wanted: Mapping[str, float], least: float
+) -> dict[str, float]:
+    """Return what to give to whom: a surplus over deficits, in proportion.
+
+    Several givers that see the same table each give their own surplus; surpluses
+    sum to at most the deficits, so nobody gets more than it lacks.
+
+    Args:
+        surplus: What this agent owns above its own target.
+        wanted: Deficit by holder, > 0.
+        least: A smaller gift is not worth a report.
+    """
+    lacking = sum(wanted.values())
+    if surplus < least or lacking < least:
+        return {}
+    part = min(1.0, surplus / lacking)
+    return {holder: deficit * part for holder, deficit in sorted(wanted.items())}

@@ -1,0 +1,139 @@
+"""What this agent tells the others, and the memory of what it told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.events import Effect, Publish
+from headgate.coordinator.report import Grants, Report
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.core import Core
+    from headgate.coordinator.own import Own
+
+
+class Speaking:
+    """The sender's side: from ledgers to reports."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def report(self, own: Own, now: float, wall_s: float) -> list[Effect]:
+        """Return the report that is due now, if one is."""
+        if not self._core.reporting.may_speak(now, own):
+            return []
+        size = len(own.names)
+        off, burn, quota, theta = np.zeros((4, size))
+        eager = np.zeros(size, dtype=np.bool_)
+        for place in own.places:
+            shelf, slots, rows = place.shelf, place.slots, place.rows
+            rho = shelf.burn[0, slots]
+            burn[rows] = rho
+            off[rows] = shelf.ahead[0, slots] + rho * (now - shelf.at[slots])
+            # Where nothing is shared out nothing is urgent: heartbeats will do.
+            free = shelf.unlimited[slots]
+            rate = np.where(free, np.inf, shelf.rate[slots])
+            quota[rows] = rate / shelf.agents[slots]
+            theta[rows] = shelf.theta[slots] * self._core.settings.weight
+            eager[rows] = shelf.small[slots] & ~free
+        off = own.admitted - own.sent_admitted + own.held - own.sent_held - off
+        chosen = self._core.reporting.choose(
+            own,
+            now,
+            off=off,
+            theta=theta,
+            quota=quota,
+            burn=burn,
+            eager=eager,
+            loss=self._core.members.loss,
+        )
+        if chosen is None:
+            return []
+        report = self._publish(own, chosen, now, wall_s)
+        for place in own.places:
+            shelf, slots = place.shelf, place.slots
+            zero = -shelf.burn[0, slots] * (now - shelf.at[slots])
+            sent = chosen[place.rows]
+            shelf.ahead[0, slots] = np.where(sent, zero, shelf.ahead[0, slots])
+            shelf.told_demand[slots] = np.maximum(own.sent_demand[place.rows], 0.0)
+            shelf.dirty[slots] |= sent
+        return [Publish(report)]
+
+    def _publish(
+        self,
+        own: Own,
+        rows: NDArray[np.bool_],
+        now: float,
+        wall_s: float,
+    ) -> Report:
+        level = np.zeros(len(own.names))
+        joined = True
+        for place in own.places:
+            level[place.rows] = place.shelf.belief[place.slots]
+            asking = place.shelf.joining_until[place.slots] > now
+            joined = joined and not bool((asking & rows[place.rows]).any())
+        report = self._core.reporting.publish(
+            own,
+            rows,
+            now=now,
+            level=level if joined else None,
+            like=self._blank(wall_s, grants=self._grants(now)),
+        )
+        if self._core.joining:
+            self._core.joining.asked(report.sequence, own.numbers[rows])
+        self._core.members.published(report.sequence, now)
+        return report
+
+    def _grants(self, now: float) -> tuple[Grants, ...]:
+        if not self._core.strict:
+            return ()
+        return self._core.strict.grants(
+            now,
+            self._core.agent,
+            all_own=self._core.reporting.answer or self._core.reporting.hello,
+            everything=self._core.reporting.answering,
+        )
+
+    def _blank(
+        self, wall_s: float, *, leave: bool = False, grants: tuple[Grants, ...] = ()
+    ) -> Report:
+        return Report(
+            cluster=self._core.settings.cluster,
+            agent=self._core.agent,
+            incarnation=self._core.incarnation,
+            sequence=0,
+            sent_at_s=wall_s,
+            revision=self._core.limits.revision,
+            leave=leave,
+            grants=grants,
+            weight=self._core.settings.weight,
+            interval_s=self._core.settings.interval_s,
+        )
+
+    def stop(self, now: float, wall_s: float, effects: list[Effect]) -> None:
+        """Append the last report: final counters, and what was owned given away."""
+        own = self._core.own
+        rows = None if own is None else own.numbers >= 0
+        self._core.reporting.hello = False
+        self._core.strict.leave(self._core.agent, now)
+        effects.append(
+            Publish(
+                self._core.reporting.publish(
+                    own,
+                    rows,
+                    now=now,
+                    level=None,
+                    like=self._blank(
+                        wall_s,
+                        leave=True,
+                        grants=self._core.strict.grants(
+                            now, self._core.agent, all_own=True, everything=False
+                        ),
+                    ),
+                )
+            )
+        )

@@ -1,0 +1,109 @@
+"""Which ledgers there are: limits of the configuration that buckets here use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.balance import margin_of
+from headgate.coordinator.limits import Limits, apply
+from headgate.coordinator.own import Own
+from headgate.coordinator.tree import Tree
+
+if TYPE_CHECKING:
+    from headgate.coordinator.calculation import Calculation
+    from headgate.coordinator.core import Core
+    from headgate.coordinator.events import Configured, Keys, Restored
+    from headgate.coordinator.table import Key
+
+
+class Tracking:
+    """Opens and closes ledgers as configuration and buckets come and go."""
+
+    def __init__(self, core: Core, calculation: Calculation) -> None:
+        self._core = core
+        self._calculation = calculation
+
+    def configure(self, now: float, event: Configured) -> None:
+        """Follow a new revision."""
+        before, self._core.limits = self._core.limits, Limits(event.configuration)
+        self._core.tree = Tree(self._core.limits)
+        for key in self._core.table:
+            if key in self._core.limits.by_key:
+                ruled = self._core.limits.by_key[key]
+                above = self._core.limits.above(key)
+                if before.by_key.get(key) != ruled or above != before.above(key):
+                    shelf, slot = self._core.table.at(key)
+                    self._calculation.settle(shelf, np.array([slot]), now)
+                    apply(ruled, shelf, slot, above)
+        if self._core.own is not None:
+            self._replace_own(self._core.own.keys, now)
+        born: set[Key] = set()
+        if before.by_key:
+            born = set(self._core.limits.by_key) - set(before.by_key)
+        self._track(now, born=born)
+
+    def take_keys(self, keys: Keys, now: float) -> None:
+        """Follow a new set of buckets."""
+        self._replace_own(keys, now)
+        self._track(now, born=set())
+
+    def _replace_own(self, keys: Keys, now: float) -> None:
+        old = self._core.own
+        self._core.own = Own(
+            keys, self._core.limits.ancestors, self._core.limits.node, now
+        )
+        if old is not None:
+            self._core.own.inherit(old)
+        self._core.placed = -1
+
+    def _track(self, now: float, born: set[Key]) -> None:
+        """Have a ledger for each limit in use, and no other."""
+        wanted: set[Key] = set(self._core.limits.by_key)
+        if not self._core.observing:
+            wanted &= set(self._core.own.names) if self._core.own is not None else set()
+        for key in self._core.table:
+            if key not in wanted:
+                self._core.joining.forget(int(self._number(key)))
+                self._core.strict.close(key)
+                self._core.table.remove(key)
+        for key in sorted(wanted):
+            if key not in self._core.table:
+                self._open(key, now, born=key in born)
+            if self._core.limits.by_key[key].group.mode == "strict":
+                self._core.strict.open(key, now)
+            else:
+                self._core.strict.close(key)
+        self._core.placed = -1
+
+    def _number(self, key: Key) -> int:
+        shelf, slot = self._core.table.at(key)
+        return int(shelf.number[slot])
+
+    def _open(self, key: Key, now: float, *, born: bool) -> None:
+        shelf, slot = self._core.table.add(key, own=0)
+        shelf.at[slot] = now
+        apply(self._core.limits.by_key[key], shelf, slot, self._core.limits.above(key))
+        shelf.admitted[0, slot] = 0.0
+        shelf.level[slot] = shelf.burst[slot]
+        if self._core.own is not None and key in self._core.own.at:
+            shelf.admitted[0, slot] = self._core.own.admitted[self._core.own.at[key]]
+        if not born:
+            at = slice(slot, slot + 1)
+            on = self._calculation.conditions(now)
+            shelf.level[at] = margin_of(
+                shelf.rate[at], shelf.burst[at], shelf.cost[at], on
+            )
+            # Others may know it: ask, and spend only the floor until they answer.
+            shelf.joining_until[slot] = np.inf
+            self._core.joining.begin(int(shelf.number[slot]))
+
+    def restore(self, now: float, event: Restored) -> None:
+        """Keep levels that were stored, for ledgers that nobody answers for."""
+        for group_id, level in zip(
+            event.group_ids.tolist(), event.level.tolist(), strict=True
+        ):
+            self._core.joining.stored(
+                (event.dimension, group_id), level, at=now - event.age_s
+            )

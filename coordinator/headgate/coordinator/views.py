@@ -1,0 +1,168 @@
+"""What people and metrics may see of a coordinator: plain frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MemberState = Literal["present", "silent", "disbelieved"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberView:
+    """One agent as this one sees it.
+
+    Attributes:
+        agent: Its id.
+        incarnation: Its life.
+        age_s: Seconds since it was last heard.
+        lag_s: How long its reports take to come, as estimated.
+        state: ``silent`` past the lease, ``disbelieved`` when its counters can't
+            be true: it is charged as predicted.
+        weight: Among all agents.
+        revision: Of the configuration that it goes by.
+        loss: Part of its reports that do not arrive.
+    """
+
+    agent: str
+    incarnation: int
+    age_s: float
+    lag_s: float
+    state: MemberState
+    weight: float
+    revision: int
+    loss: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRow:
+    """One agent's part of one ledger.
+
+    Attributes:
+        agent: Its id.
+        demand: Attempted units/s.
+        share: Allocated units/s.
+        ceiling: Units/s that its bucket refills at, as computed here.
+        refused: Units refused since its incarnation began.
+        admitted: Units admitted since its incarnation began.
+        predicted: Units taken as admitted since what it last reported.
+        held: Tokens in its local bucket.
+        subjects: Limiters (topics, producers) that use the group there.
+        age_s: Seconds since the row was true.
+        state: As in `MemberView`.
+    """
+
+    agent: str
+    demand: float
+    share: float
+    ceiling: float
+    refused: float
+    admitted: float
+    predicted: float
+    held: float
+    subjects: int
+    age_s: float
+    state: MemberState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerView:
+    """One group's ledger in one dimension, for the live view.
+
+    Attributes:
+        group_id: Of the group.
+        dimension: What is counted.
+        level: E, tokens left as believed; below zero a debt.
+        rate: Q, units/s; infinite where unlimited.
+        burst: B, units.
+        available: Q', units/s shared out now.
+        theta: Water level of the max-min, units/s per weight; infinite when all
+            demand fits.
+        agents: One row per agent, by id.
+    """
+
+    group_id: int
+    dimension: str
+    level: float
+    rate: float
+    burst: float
+    available: float
+    theta: float
+    agents: tuple[AgentRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Every input and the formula of this agent's share, to be recomputed offline.
+
+    Attributes:
+        group_id: Of the group.
+        dimension: What is counted.
+        agent: Whose share.
+        now_s: Monotonic time of the explanation.
+        revision: Of the configuration.
+        rate: Q, units/s, after the tree of groups.
+        burst: B, units.
+        mode: ``balanced`` or ``strict``.
+        isolation: What an agent that is cut off may spend.
+        level_reported: L, the level from what was reported.
+        predicted: P, admitted but not yet reported.
+        held: h, tokens held in local buckets.
+        level: E = L − P − h, clamped into [−D, B].
+        debt_cap: D, units.
+        margin: m, units.
+        horizon_s: H.
+        lag_s: Of the bus, from the agent's own reports coming back.
+        loss: Part of reports lost, as measured.
+        lease_s: Silence after which a member counts as silent.
+        available: Q' = max(0, Q + (E − m) / H).
+        reserved: Units/s kept for silent members.
+        theta: Water level; infinite when all demand fits.
+        slack: What is left of Q', units/s.
+        demand: λ of this agent.
+        share: min(λ, w·θ).
+        ceiling: What the local bucket refills at.
+        reserve: What it may spend when cut off, units/s.
+        cut_off: This agent does not hear its own reports.
+        agents: The inputs, one row per agent.
+        members: How many agents use the group.
+        error: How far the cluster is believed to be over (+) or under (−) what a
+            single bucket would have admitted, units, over the last seconds.
+        bound: Most that may be spent over Q·W + B while parts of the cluster do
+            not hear each other, in multiples of Q; 0 when all is heard.
+        formula: The calculation in one line, numbers filled in.
+    """
+
+    group_id: int
+    dimension: str
+    agent: str
+    now_s: float
+    revision: int
+    rate: float
+    burst: float
+    mode: str
+    isolation: str
+    level_reported: float
+    predicted: float
+    held: float
+    level: float
+    debt_cap: float
+    margin: float
+    horizon_s: float
+    lag_s: float
+    loss: float
+    lease_s: float
+    available: float
+    reserved: float
+    theta: float
+    slack: float
+    demand: float
+    share: float
+    ceiling: float
+    reserve: float
+    cut_off: bool
+    agents: tuple[AgentRow, ...]
+    members: int
+    error: float
+    bound: float
+    formula: str

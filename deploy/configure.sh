@@ -1,0 +1,7 @@
+#!/bin/sh
+# Make the group that the three agents of docker-compose.yml share.  May run again.
+set -eu
+headgate group show gold > /dev/null 2>&1 ||
+  headgate group create gold --limit requests=1000/s,burst=1000
+headgate tenant create acme
+headgate attach gold --tenant acme

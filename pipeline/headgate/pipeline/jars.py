@@ -1,0 +1,129 @@
+"""Java and the jars that Spark needs beside what pip installs.
+
+The Kafka connector is fetched once by Maven, pinned to the Spark series, and kept
+in the user's cache (or in ``.headgate/`` of the working directory, where that
+exists already): after the first run nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+OLDEST_JAVA = 17
+"""What Spark 4 asks for."""
+
+SERIES = "4.2"
+"""The Spark series that `CONNECTOR` works with: a connector of 4.0 fails on 4.2."""
+
+CONNECTOR = (
+    "spark-sql-kafka-0-10_2.13-4.2.0.jar",
+    "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
+    "kafka-clients-3.9.2.jar",
+    "commons-pool2-2.13.1.jar",
+)
+"""What ``connector.xml`` fetches, 10 MB."""
+
+FETCH_TIMEOUT_S = 300.0
+"""Bound of the one download: it takes 5 s; a slow line gets five minutes."""
+
+JAVA_TIMEOUT_S = 30.0
+"""Bound of ``java -version``, which takes 0.1 s."""
+
+
+class SetUpMissing(RuntimeError):
+    """Something outside Python is missing; the message says what to do."""
+
+
+def require_java() -> int:
+    """Return the major version of the Java that Spark will use.
+
+    Raises:
+        SetUpMissing: There is none, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        where = f"JAVA_HOME={home} holds no bin/java" if home else "no java on the path"
+        raise SetUpMissing(f"Spark needs Java {OLDEST_JAVA} or newer, {where}. {_HINT}")
+    shown = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S
+    ).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', shown)
+    major = int(found[1]) if found else 0
+    if major < OLDEST_JAVA:
+        raise SetUpMissing(
+            f"Spark needs Java {OLDEST_JAVA} or newer, {java} is {major or 'unknown'}. "
+            f"{_HINT}"
+        )
+    return major
+
+
+_HINT = (
+    "Install one (Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless), "
+    "or set JAVA_HOME."
+)
+
+
+def jar_folder() -> Path:
+    """Return where the connector is, or will be kept.
+
+    ``HEADGATE_JARS`` names it outright; else ``.headgate/`` of the working
+    directory if it is there already, else the user's cache.
+    """
+    named = os.environ.get("HEADGATE_JARS")
+    if named:
+        return Path(named)
+    below = Path(".headgate", "jars", f"spark-{SERIES}")
+    if below.exists():
+        return below.resolve()
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache, "headgate", "jars", f"spark-{SERIES}")
+
+
+def connector_jars() -> list[Path]:
+    """Return the connector's jars; fetches them on the first call of all.
+
+    Raises:
+        SetUpMissing: They are not there and can't be fetched.
+    """
+    folder = jar_folder()
+    jars = [folder / name for name in CONNECTOR]
+    if not all(jar.exists() for jar in jars):
+        _fetch(folder)
+    return jars
+
+
+def _fetch(folder: Path) -> None:
+    """Let Maven fetch the jars, so that a broken download leaves nothing behind."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise SetUpMissing(
+            f"The Kafka connector of Spark is not in {folder} and Maven, which "
+            "fetches it once, is not on the path. Install it (Debian, Ubuntu: sudo "
+            "apt-get install maven), or copy there from another machine: "
+            + ", ".join(CONNECTOR)
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        # Maven reads the project file from a folder that it may write to.
+        project = Path(scratch, "pom.xml")
+        project.write_bytes(Path(__file__).with_name("connector.xml").read_bytes())
+        command = [maven, "-B", "-ntp", "-q", "-f", str(project), "generate-resources"]
+        command.append(f"-Dout={scratch}/jars")
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
+        )
+        if done.returncode:
+            last = (done.stdout + done.stderr).strip().splitlines()[:1]
+            raise SetUpMissing(
+                f"Maven could not fetch Spark's Kafka connector: {''.join(last)}. Is "
+                f"this machine online? Later runs find it in {folder}."
+            )
+        folder.mkdir(exist_ok=True)
+        for name in CONNECTOR:
+            os.replace(Path(scratch, "jars", name), folder / name)

@@ -1,0 +1,217 @@
+"""The contract of each table: its columns, their types and their meaning.
+
+docs/reference/pipeline-tables.md explains each column; a test compares the two.
+All times are UTC, all amounts units of the dimension, as doubles that hold whole
+numbers up to 2⁵³ exactly.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+_TEXT, _UNITS, _WHOLE, _FLAG = StringType(), DoubleType(), LongType(), BooleanType()
+_TIME = TimestampType()
+
+
+def _table(**columns: object) -> StructType:
+    """Return a schema of nullable columns."""
+    fields: list[StructField] = []
+    for name, kind in columns.items():
+        assert isinstance(kind, (*_ATOMS, ArrayType))
+        fields.append(StructField(name, kind))
+    return StructType(fields)
+
+
+_ATOMS = (
+    StringType,
+    DoubleType,
+    LongType,
+    BooleanType,
+    TimestampType,
+    BinaryType,
+    IntegerType,
+)
+
+_GROUP = {"group_id": _WHOLE, "group": _TEXT, "tenant": _TEXT, "dimension": _TEXT}
+
+USAGE = _table(
+    window_start=_TIME,
+    **_GROUP,
+    agent=_TEXT,
+    attempted=_UNITS,
+    admitted=_UNITS,
+    refused=_UNITS,
+    displaced=_FLAG,
+    subjects=_WHOLE,
+    revision_first=_WHOLE,
+    revision_last=_WHOLE,
+)
+"""What one agent used of one group in one window."""
+
+_TAKER = StructType([StructField("agent", _TEXT), StructField("admitted", _UNITS)])
+
+VIOLATIONS = _table(
+    window_start=_TIME,
+    window_s=_UNITS,
+    **_GROUP,
+    admitted=_UNITS,
+    allowed=_UNITS,
+    excess=_UNITS,
+    rate_per_s=_UNITS,
+    burst=_UNITS,
+    agents=_WHOLE,
+    takers=ArrayType(_TAKER),
+)
+"""Windows in which a group was admitted more than rate · window + burst."""
+
+UNFAIRNESS = _table(
+    window_start=_TIME,
+    window_s=_UNITS,
+    **_GROUP,
+    agents=_WHOLE,
+    attempted=_UNITS,
+    admitted=_UNITS,
+    jain=_UNITS,
+    distance=_UNITS,
+    level=_UNITS,
+)
+"""How far the division of a contended group was from weighted max-min."""
+
+STARVED = _table(
+    window_start=_TIME,
+    window_s=_UNITS,
+    **_GROUP,
+    agent=_TEXT,
+    attempted=_UNITS,
+    admitted=_UNITS,
+    fair=_UNITS,
+    lacking=_UNITS,
+)
+"""Agents with demand that got less than their share."""
+
+NOISY = _table(
+    window_start=_TIME,
+    window_s=_UNITS,
+    **_GROUP,
+    agent=_TEXT,
+    rank=_WHOLE,
+    attempted=_UNITS,
+    admitted=_UNITS,
+    part=_UNITS,
+    usual=_UNITS,
+    change=_UNITS,
+)
+"""Who attempted most of a group, and against what they usually attempt."""
+
+GAPS = _table(
+    heard=_TIME,
+    until=_TIME,
+    **_GROUP,
+    agent=_TEXT,
+    incarnation=_WHOLE,
+    sequence=_WHOLE,
+    held=_UNITS,
+    bound=_UNITS,
+    healed=_FLAG,
+)
+"""Lives that ended without goodbye, and what they may have used unreported."""
+
+COUNTERS = _table(
+    heard=_TIME,
+    group_id=_WHOLE,
+    dimension=_TEXT,
+    agent=_TEXT,
+    incarnation=_WHOLE,
+    sequence=_WHOLE,
+    refused=_UNITS,
+    admitted=_UNITS,
+)
+"""The agents' own counters at their last report."""
+
+DEAD_LETTERS = _table(
+    received=_TIME,
+    topic=_TEXT,
+    partition=IntegerType(),
+    offset=_WHOLE,
+    reason=_TEXT,
+    payload=BinaryType(),
+)
+"""Messages that could not be used, and why."""
+
+LOSSES = _table(
+    noticed=_TIME,
+    topic=_TEXT,
+    partition=IntegerType(),
+    expected_offset=_WHOLE,
+    found_offset=_WHOLE,
+    messages=_WHOLE,
+)
+"""Messages that the topic gave up before they were read."""
+
+RECOMMENDATIONS = _table(
+    made=_TIME,
+    **_GROUP,
+    rate_per_s=_UNITS,
+    windows=_WHOLE,
+    mean_per_s=_UNITS,
+    peak_per_s=_UNITS,
+    refusing_0_1=_UNITS,
+    refusing_1=_UNITS,
+    refusing_5=_UNITS,
+    refused_part=_UNITS,
+    peak_hour=_WHOLE,
+    seasonality=_UNITS,
+    near_part=_UNITS,
+    verdict=_TEXT,
+)
+"""Per group: limits that would have refused a given part of the demand."""
+
+BILL = _table(
+    day=_TIME,
+    tenant=_TEXT,
+    dimension=_TEXT,
+    groups=_WHOLE,
+    attempted=_UNITS,
+    admitted=_UNITS,
+    refused=_UNITS,
+    gap_bound=_UNITS,
+)
+"""Totals per tenant and day."""
+
+TABLES: dict[str, StructType] = {
+    "usage_10s": USAGE,
+    "usage_1m": USAGE,
+    "usage_1h": USAGE,
+    "violations": VIOLATIONS,
+    "unfairness": UNFAIRNESS,
+    "starved": STARVED,
+    "noisy": NOISY,
+    "gaps": GAPS,
+    "counters": COUNTERS,
+    "dead_letters": DEAD_LETTERS,
+    "losses": LOSSES,
+    "recommendations": RECOMMENDATIONS,
+    "bill": BILL,
+}
+"""All tables by name."""
+
+TIME_COLUMN: dict[str, str] = {
+    "gaps": "heard",
+    "counters": "heard",
+    "dead_letters": "received",
+    "losses": "noticed",
+    "recommendations": "made",
+    "bill": "day",
+}
+"""What a table is partitioned by where it is not the start of a window."""

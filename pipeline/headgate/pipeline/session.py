@@ -1,0 +1,90 @@
+"""The Spark session that the pipeline runs in when nobody hands it one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from headgate.pipeline.jars import connector_jars, require_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+ARROW_ROWS = 256
+"""Messages in one Arrow batch to Python.  A report may have 100 kB; Spark's
+default of 10,000 would make a gigabyte of one batch."""
+
+OPEN_WRITERS = 16
+"""Files that a task keeps open: one per kind of row, so that rows need not be
+sorted by kind before they are written."""
+
+LOCAL: dict[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Of a session on one machine."""
+
+NEEDED: dict[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+    "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_WRITERS),
+    "spark.sql.optimizer.plannedWrite.enabled": "false",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+}
+"""What the jobs rely on; set on a session that was handed over as well."""
+
+
+def local_session(
+    *,
+    cores: int = 2,
+    memory: str = "1g",
+    kafka: bool = True,
+    more: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a session on this machine, or the one that exists.
+
+    Args:
+        cores: Threads that Spark may use.
+        memory: Heap of the JVM.
+        kafka: Put the Kafka connector on the class path; fetches it once.
+        more: Further settings; they win.
+
+    Raises:
+        SetUpMissing: Java or the connector is missing; says what to do.
+    """
+    require_java()
+    jars = connector_jars() if kafka else []
+    from pyspark.sql import SparkSession
+
+    # Workers run the interpreter of this process; the session's own setting for
+    # it is read by spark-submit only.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("headgate").master(f"local[{cores}]")
+    settings = {
+        **LOCAL,
+        **NEEDED,
+        "spark.driver.memory": memory,
+        "spark.sql.shuffle.partitions": str(2 * cores),
+        **({"spark.jars": ",".join(map(str, jars))} if jars else {}),
+        **(more or {}),
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def fitted(session: SparkSession) -> SparkSession:
+    """Return a session that was made elsewhere, with what the jobs rely on."""
+    for name, value in NEEDED.items():
+        session.conf.set(name, value)
+    return session

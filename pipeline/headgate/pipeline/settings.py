@@ -1,0 +1,107 @@
+"""What a run of the pipeline goes by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+Store = Literal["parquet", "delta"]
+
+JOBS: tuple[str, ...] = ("usage", "violations", "unfairness", "starved", "noisy")
+"""What runs on the stream; ``recommend`` and ``bill`` are computed from its tables."""
+
+WINDOW_S = 10
+"""Length of the shortest window: ten heartbeats at T = 1 s, so that the edges of
+the intervals between reports blur it by a tenth at most."""
+
+NO_TOPIC = ""
+
+
+class WrongSettings(ValueError):
+    """A setting can't be accepted; says which and what was expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Options of a run.
+
+    Attributes:
+        out: Folder of tables, state and checkpoint; on a cluster one that all
+            machines share.
+        bootstrap: Kafka's servers; empty reads `files` instead.
+        topic: The usage topic.
+        files: Folder of recorded messages (Parquet, columns of Spark's Kafka
+            source), read instead of Kafka.
+        kafka_options: Further options of Spark's Kafka source and sink, such as
+            ``kafka.security.protocol``.
+        starting: ``earliest`` or ``latest``; counts in the first run only.
+        cluster: Reports of another cluster are dead letters; empty takes all.
+        keyed: Messages carry the agent's id as their key: saves a decoding.
+        jobs: What to compute.
+        store: Kind of the tables.
+        history: File of recorded snapshots, a line each.
+        api: Address of the API to ask for newer revisions, or empty.
+        token: Bearer token for it.
+        trigger_s: Seconds between two batches.
+        max_messages: Messages of one batch; bounds memory and state.
+        max_files: Recorded files of one batch.
+        lateness_s: How long a window waits for what is late.
+        silence_s: M: an agent is presumed dead after it.
+        keep_s: How long counters of a life that ended are kept.
+        lost_is_fatal: Stop when the topic gave up messages before they were read.
+        alert_topic: Kafka topic for alerts, or empty.
+        webhook: URL that alerts are posted to, or empty.
+        partitions: Tasks of the step; 0 means twice the cores.
+    """
+
+    out: Path
+    bootstrap: str = ""
+    topic: str = "headgate-usage"
+    files: str = ""
+    kafka_options: Mapping[str, str] = field(default_factory=dict[str, str])
+    starting: Literal["earliest", "latest"] = "earliest"
+    cluster: str = ""
+    keyed: bool = False
+    jobs: tuple[str, ...] = JOBS
+    store: Store = "parquet"
+    history: Path | None = None
+    api: str = ""
+    token: str = field(default="", repr=False)
+    trigger_s: float = 10.0
+    max_messages: int = 10_000
+    max_files: int = 100
+    lateness_s: float = 30.0
+    silence_s: float = 30.0
+    keep_s: float = 86_400.0
+    lost_is_fatal: bool = True
+    alert_topic: str = NO_TOPIC
+    webhook: str = ""
+    partitions: int = 0
+
+    def __post_init__(self) -> None:
+        if bool(self.bootstrap) == bool(self.files):
+            raise WrongSettings("source: expected Kafka's servers or a folder of files")
+        unknown = sorted(set(self.jobs) - set(JOBS))
+        if unknown:
+            raise WrongSettings(f"jobs: {unknown[0]!r} is none of {', '.join(JOBS)}")
+        if self.alert_topic and not self.bootstrap:
+            raise WrongSettings("alert_topic: expected Kafka's servers as well")
+        for name in ("max_messages", "max_files", "lateness_s", "silence_s", "keep_s"):
+            if not getattr(self, name) > 0:
+                raise WrongSettings(f"{name}: expected > 0, got {getattr(self, name)}")
+        if self.trigger_s < 0:
+            raise WrongSettings(f"trigger_s: expected ≥ 0, got {self.trigger_s}")
+
+    @property
+    def tables(self) -> Path:
+        """The folder of the tables."""
+        return self.out / "tables"
+
+    @property
+    def recorded(self) -> Path:
+        """The file of snapshots that this pipeline has seen."""
+        return self.history or self.out / "configurations.jsonl"

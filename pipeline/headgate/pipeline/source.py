@@ -1,0 +1,60 @@
+"""Where messages come from: the usage topic, or files of recorded messages.
+
+Both have the columns of Spark's Kafka source, so that nothing after this module
+knows which it was.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headgate.pipeline.settings import Settings
+
+MESSAGES = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+"""The columns of Spark's Kafka source."""
+
+
+def messages(session: SparkSession, settings: Settings) -> DataFrame:
+    """Return the stream of messages that `settings` name."""
+    if settings.files:
+        Path(settings.files).mkdir(parents=True, exist_ok=True)
+        return (
+            session.readStream.schema(MESSAGES)
+            .option("maxFilesPerTrigger", settings.max_files)
+            .parquet(settings.files)
+        )
+    options = {
+        "kafka.bootstrap.servers": settings.bootstrap,
+        "subscribe": settings.topic,
+        "startingOffsets": settings.starting,
+        "maxOffsetsPerTrigger": str(settings.max_messages),
+        # What is missing is counted by the engine, which then decides.
+        "failOnDataLoss": "false",
+        "minPartitions": str(session.sparkContext.defaultParallelism),
+        **settings.kafka_options,
+    }
+    return session.readStream.format("kafka").options(**options).load()

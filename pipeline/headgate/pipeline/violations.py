@@ -1,0 +1,60 @@
+"""Windows in which a group was admitted more than its limit allows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from headgate.pipeline.configured import limited
+from headgate.pipeline.schema import VIOLATIONS
+from headgate.pipeline.usage import KEYS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TAKERS = 5
+"""Agents named in a violation: those that took most."""
+
+
+def violations(usage: DataFrame, limits: DataFrame, window_s: float) -> DataFrame:
+    """Return the windows whose admitted units exceed rate · window + burst.
+
+    Displaced units are left out: when they were used is not known.
+
+    Args:
+        usage: Rows of `schema.USAGE`, windows of `window_s` seconds.
+        limits: From `configured.limits_frame`.
+        window_s: Length of the windows.
+    """
+    taker = f.struct(f.col("agent"), f.col("admitted"))
+    # Sorted by amount, then name, so that equal ones stand in a fixed order.
+    order = f.struct(-f.col("admitted"), f.col("agent"), taker.alias("taker"))
+    groups = (
+        usage.where(~f.col("displaced") & (f.col("admitted") > 0))
+        .groupBy("window_start", *KEYS)
+        .agg(
+            f.sum("admitted").alias("admitted"),
+            f.count_distinct("agent").alias("agents"),
+            f.min("revision_first").alias("revision_first"),
+            f.max("revision_last").alias("revision_last"),
+        )
+    )
+    over = (
+        limited(groups, limits)
+        .withColumn("allowed", f.col("rate_per_s") * window_s + f.col("burst"))
+        .where(f.col("admitted") > f.col("allowed"))
+    )
+    takers = (
+        usage.where(~f.col("displaced"))
+        .join(f.broadcast(over.select("window_start", *KEYS)), ["window_start", *KEYS])
+        .groupBy("window_start", *KEYS)
+        .agg(f.slice(f.sort_array(f.collect_list(order)), 1, TAKERS).alias("ordered"))
+        .withColumn("takers", f.col("ordered.taker"))
+    )
+    return (
+        over.join(takers, ["window_start", *KEYS])
+        .withColumn("window_s", f.lit(float(window_s)))
+        .withColumn("excess", f.col("admitted") - f.col("allowed"))
+        .select(*VIOLATIONS.names)
+    )

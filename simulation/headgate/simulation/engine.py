@@ -1,0 +1,401 @@
+"""The event loop: agents, bus and faults on one simulated clock.
+
+Agents meet only through reports, so each is brought up to date when something
+happens to it: its requests since then go through its buckets in one batch.  All
+that happens is ordered by (time, number of the event), so a run is a function of
+the scenario and the seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+from math import inf, nextafter
+from random import Random
+from typing import TYPE_CHECKING, Literal, cast
+
+from headgate.agent.codec import decode, encode
+from headgate.agent.errors import MalformedReport
+from headgate.coordinator import Heard, Stopping, Vouched
+from headgate.simulation.brain import Birth, agent_name, configuration_at
+from headgate.simulation.faults import FaultState, fault_edges
+from headgate.simulation.network import Bus
+from headgate.simulation.node import Node
+from headgate.simulation.preparation import prepare
+from headgate.simulation.record import Published
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.coordinator import Report
+    from headgate.simulation.brain import Brain
+    from headgate.simulation.record import Run
+    from headgate.simulation.scenario import Fault, Scenario
+    from headgate.simulation.witness import Witness
+
+EPOCH_S = 1_700_000_000.0
+"""Wall clock at time 0: any; reports carry it as microseconds."""
+
+GONE_S = 0.5
+"""A killed process breaks its connection to the API, which waits this long for a new
+one before it tells the other agents (see headgate.api.presence)."""
+
+LEAST_STEP_S = 1e-4
+"""A brain that asks to be woken at once is woken after this: timers are no finer."""
+
+QUIET_INTERVALS = 12
+"""Length of the tail without demand and faults, in T: one keyframe and some."""
+
+Kind = Literal[
+    "edge",
+    "change",
+    "configure",
+    "gone",
+    "vouch",
+    "deliver",
+    "wake",
+    "request",
+    "probe",
+]
+
+
+class Engine:
+    """One simulation; `run` may be called once."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        seed: int,
+        strategy: str,
+        make_brain: Callable[[Scenario, Birth], Brain],
+        witness: Witness | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            scenario: What to simulate.
+            seed: Of all randomness.
+            strategy: Name for the record.
+            make_brain: Builds what decides, at each birth.
+            witness: Watches, if given.
+            progress: Called with the simulated time, now and then.
+        """
+        self._scenario = scenario
+        self._seed = seed
+        self._make_brain = make_brain
+        self._witness = witness
+        self._progress = progress
+        self._faults = FaultState(scenario)
+        self._bus = Bus(scenario, seed, self._faults)
+        self._heap: list[tuple[float, int, Kind, int, object]] = []
+        self._pushed = 0
+        self._nodes: dict[int, Node] = {}
+        self._births = 0
+        self._names = [agent_name(i) for i in range(scenario.agents)]
+        self._watching = Random(f"{seed}/configuration")
+        self._quiet = False
+        self._prepared = prepare(scenario, seed, strategy)
+        self.record = self._prepared.record
+
+    def run(self) -> Run:
+        """Simulate, with a quiet tail after the last request, and return the record."""
+        scenario = self._scenario
+        for change in scenario.changes:
+            if change.at_s > 0:
+                self._push(change.at_s, "change", 0)
+        for edge in fault_edges(scenario):
+            self._push(edge, "edge", 0)
+        for second in range(1, int(scenario.seconds) + 1):
+            self._push(float(second), "probe", 0)
+        self._edge(0.0)
+        for index in range(scenario.agents):
+            if index not in self._faults.down and index not in self._nodes:
+                self._boot(index, 0.0)
+        self._loop(scenario.seconds)
+        self._finish()
+        return self.record
+
+    @property
+    def nodes(self) -> dict[int, Node]:
+        """The processes that are up, by agent."""
+        return self._nodes
+
+    @property
+    def end_s(self) -> float:
+        """When the quiet tail ends."""
+        quiet_s = QUIET_INTERVALS * self._scenario.interval_s
+        return self._scenario.seconds + quiet_s + self._scenario.slowest_s
+
+    def _finish(self) -> None:
+        scenario, record = self._scenario, self.record
+        for node in self._nodes.values():
+            node.serve(scenario.seconds)
+        record.admitted = [
+            [self._prepared.streams[i][g].admitted() for i in range(scenario.agents)]
+            for g in range(len(scenario.groups))
+        ]
+        for node in self._nodes.values():
+            node.count()
+        if self._witness is None:
+            return
+        self._quiet = True
+        self._faults.heal()
+        self._bus.heal()
+        self._loop(self.end_s)
+
+    def _loop(self, end_s: float) -> None:
+        heap, pop = self._heap, heapq.heappop
+        while heap and heap[0][0] <= end_s:
+            now, _, kind, index, payload = pop(heap)
+            if kind == "deliver":
+                self._deliver(now, index, payload)
+            elif kind == "wake":
+                self._wake(now, index, payload)
+            elif kind == "request":
+                self._request(now, index, payload)
+            else:
+                self._rarely(now, kind, index, payload)
+
+    def _rarely(self, now: float, kind: Kind, index: int, payload: object) -> None:
+        if kind == "edge":
+            self._edge(now)
+        elif kind == "configure":
+            self._configure(now, index, payload)
+        elif kind == "vouch":
+            self._vouch(now, index, payload)
+        elif kind == "change":
+            self._tell_all(now, "configure", now)
+        elif kind == "gone":
+            if index not in self._nodes:
+                self._tell_all(now, "vouch", payload)
+        else:
+            if self._progress is not None:
+                self._progress(now)
+            if self._witness is not None:
+                self._witness.probe(now, self._nodes)
+
+    def _tell_all(self, now: float, kind: Kind, payload: object) -> None:
+        """Have the API tell every agent, which takes as long as a report does."""
+        network = self._scenario.network
+        for index in range(self._scenario.agents):
+            late_s = network.delay_s + network.jitter_s * self._watching.random()
+            self._push(now + late_s, kind, index, payload)
+
+    def _push(
+        self, at_s: float, kind: Kind, index: int, payload: object = None
+    ) -> None:
+        self._pushed += 1
+        heapq.heappush(self._heap, (at_s, self._pushed, kind, index, payload))
+
+    def _wall(self, now: float, index: int) -> float:
+        return EPOCH_S + now + self._faults.clock_jump_s.get(index, 0.0)
+
+    # Faults and lives.
+
+    def _edge(self, now: float) -> None:
+        if self._quiet:
+            return
+        self._faults.update(now)
+        for index in self._faults.down & self._nodes.keys():
+            leaving = any(
+                f.kind == "leave" and index in f.agents and f.start_s <= now < f.until_s
+                for f in self._scenario.faults
+            )
+            self._end(index, now, killed=not leaving)
+        for fault in self._scenario.faults:
+            if fault.kind == "duplicate-id" and fault.start_s < fault.until_s:
+                self._double(fault, now)
+        if now > 0:
+            for index in range(self._scenario.agents):
+                if index not in self._nodes and index not in self._faults.down:
+                    self._boot(index, now)
+
+    def _double(self, fault: Fault, now: float) -> None:
+        """Start agents anew under the first one's id, and later under their own."""
+        if fault.start_s == now:
+            name = agent_name(fault.agents[0])
+        elif fault.until_s == now:
+            name = ""
+        else:
+            return
+        for index in fault.agents[1:]:
+            self._names[index] = name or agent_name(index)
+            if index in self._faults.down:
+                continue
+            if index in self._nodes:
+                # Stopped in order: it is the new life that is wrongly configured.
+                self._end(index, now, killed=False)
+            self._boot(index, now)
+
+    def _boot(self, index: int, now: float) -> None:
+        self._births += 1
+        birth = Birth(
+            index=index,
+            agent=self._names[index],
+            incarnation=int(EPOCH_S * 1000) + self._births,
+            seed=Random(f"{self._seed}/agent/{self._births}").getrandbits(31),
+            now=now,
+            wall_s=self._wall(now, index),
+        )
+        node = Node(
+            birth,
+            self._make_brain(self._scenario, birth),
+            groups=self._prepared.used,
+            streams=self._prepared.streams[index],
+            ceilings={g: self.record.ceilings[g][index] for g in self._prepared.used},
+        )
+        self._nodes[index] = node
+        self.record.lives.append(node.life)
+        if self._witness is not None:
+            self._witness.born(node)
+        wanted = configuration_at(self._scenario, now)
+        node.configure(now, birth.wall_s, wanted)
+        self._after(now, index, node)
+
+    def _make_way(self, now: float, index: int, node: Node) -> None:
+        """Let a process go by a new id, as the agent does whose id was taken."""
+        self._births += 1
+        random = Random(f"{self._seed}/agent/{self._births}")
+        birth = replace(
+            node.life.birth,
+            agent=f"{agent_name(index)}-{random.getrandbits(32):08x}",
+            seed=random.getrandbits(31),
+            now=now,
+            wall_s=self._wall(now, index),
+        )
+        node.change_id(birth, self._make_brain(self._scenario, birth))
+        if self._witness is not None:
+            self._witness.born(node)
+        node.configure(now, birth.wall_s, node.followed)
+
+    def _end(self, index: int, now: float, *, killed: bool) -> None:
+        node = self._nodes[index]
+        node.serve(now)
+        if not killed:
+            wall_s = self._wall(now, index)
+            node.tick(now, wall_s)
+            node.step(now, wall_s, Stopping())
+            self._flush(now, index, node)
+        else:
+            self._push(now + GONE_S, "gone", index, node.life.agent)
+        node.end(now, killed=killed)
+        for kind, count in node.noticed.items():
+            noticed = self.record.noticed
+            noticed[kind] = noticed.get(kind, 0) + count
+        for group in self._prepared.used:
+            # No ceiling while there is no process.
+            self.record.ceilings[group][index].add(now, (0.0, 0.0, 0.0, inf, 0.0))
+        del self._nodes[index]
+        self._bus.restart(index)
+
+    # What happens to one process.
+
+    def _up(self, now: float, kind: Kind, index: int, payload: object) -> Node | None:
+        """Return the process; none if it is gone, or stopped: then it comes later."""
+        until = self._faults.paused_until.get(index)
+        if until is not None and until > now:
+            self._push(until, kind, index, payload)
+            return None
+        node = self._nodes.get(index)
+        if node is not None and not self._quiet:
+            node.serve(now)
+        return node
+
+    def _deliver(self, now: float, index: int, payload: object) -> None:
+        node = self._up(now, "deliver", index, payload)
+        if node is None:
+            return
+        if isinstance(payload, bytes):
+            try:
+                report = decode(payload)
+            except MalformedReport:
+                node.noticed["malformed_report"] = (
+                    node.noticed.get("malformed_report", 0) + 1
+                )
+                return
+        else:
+            report = cast("Report", payload)
+        wall_s = self._wall(now, index)
+        if self._witness is not None:
+            if report is payload:
+                self._witness.delivered(now, index, report)
+            else:
+                self._witness.garbled(now, report)
+        if _is_taken(node, report):
+            self._make_way(now, index, node)
+        node.step(now, wall_s, Heard(report, wall_s))
+        self._after(now, index, node)
+
+    def _wake(self, now: float, index: int, payload: object) -> None:
+        node = self._nodes.get(index)
+        if node is None or payload != (node.life.birth.incarnation, node.wakes):
+            return
+        if self._up(now, "wake", index, payload) is None:
+            return
+        node.wake_s = inf
+        node.tick(now, self._wall(now, index))
+        self._after(now, index, node)
+
+    def _request(self, now: float, index: int, payload: object) -> None:
+        node = self._nodes.get(index)
+        if node is None or payload != node.request_s:
+            return
+        if self._up(now, "request", index, payload) is None:
+            return
+        node.request_s = inf
+        if node.serve_one(nextafter(now, inf)):
+            node.tick(now, self._wall(now, index))
+        self._after(now, index, node)
+
+    def _configure(self, now: float, index: int, payload: object) -> None:
+        node = self._up(now, "configure", index, payload)
+        if node is not None and isinstance(payload, float):
+            wanted = configuration_at(self._scenario, payload)
+            node.configure(now, self._wall(now, index), wanted)
+            self._after(now, index, node)
+
+    def _vouch(self, now: float, index: int, payload: object) -> None:
+        node = self._up(now, "vouch", index, payload)
+        if node is not None and isinstance(payload, str):
+            node.step(now, self._wall(now, index), Vouched(payload, alive=False))
+            self._after(now, index, node)
+
+    def _after(self, now: float, index: int, node: Node) -> None:
+        """Send what it wants to say, and see to it that it is called again."""
+        if node.outbox:
+            self._flush(now, index, node)
+        if node.wakes != node.called:
+            node.called = node.wakes
+            call = (node.life.birth.incarnation, node.wakes)
+            self._push(max(node.wake_s, now + LEAST_STEP_S), "wake", index, call)
+        if node.tokenless and not self._quiet:
+            request_s = node.next_request_s()
+            if request_s != node.request_s and request_s < inf:
+                node.request_s = request_s
+                self._push(request_s, "request", index, request_s)
+
+    def _flush(self, now: float, index: int, node: Node) -> None:
+        for report in node.outbox:
+            multiplier = self._faults.multiplier.get(index)
+            told = report if multiplier is None else _exaggerated(report, multiplier)
+            payload = encode(told)
+            decoded = decode(payload)
+            self.record.published.append(Published(now, index, len(payload), decoded))
+            for delivery in self._bus.send(now, index, payload):
+                flipped = delivery.corrupted
+                content = decoded if flipped is None else flipped
+                self._push(delivery.at_s, "deliver", delivery.receiver, content)
+        node.outbox.clear()
+
+
+def _is_taken(node: Node, report: Report) -> bool:
+    """Tell whether a younger process goes by the id of this one."""
+    incarnation = node.life.birth.incarnation
+    return report.agent == node.life.agent and report.incarnation > incarnation
+
+
+def _exaggerated(report: Report, multiplier: float) -> Report:
+    rows = tuple(replace(r, demand=r.demand * multiplier) for r in report.rows)
+    return replace(report, rows=rows)

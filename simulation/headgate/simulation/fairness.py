@@ -1,0 +1,124 @@
+"""Who got what part of its due: exact weighted max-min of what was offered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.simulation.hierarchy import dues
+from headgate.simulation.rates import RateTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.simulation.record import Run
+
+    Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fairness:
+    """What each agent was admitted, and what was its due.
+
+    Attributes:
+        admitted: ``float64[agents]`` units from `measure_from` on.
+        fair: ``float64[agents]`` m_j: the sum over seconds of max-min shares.
+    """
+
+    admitted: Floats
+    fair: Floats
+
+    def parts(self) -> Floats:
+        """Return x_j = admitted_j / m_j of the agents with m_j > 0."""
+        due = self.fair > 0
+        parts: Floats = self.admitted[due] / self.fair[due]
+        return parts
+
+    def jain(self) -> float | None:
+        """Return Jain's index, 1 when all x_j are equal; None without agents."""
+        parts = self.parts()
+        square = float((parts**2).sum())
+        if not len(parts):
+            return None
+        return float(parts.sum()) ** 2 / (len(parts) * square) if square > 0 else 0.0
+
+    def worst(self) -> float | None:
+        """Return the smallest x_j; None without agents."""
+        parts = self.parts()
+        return float(parts.min()) if len(parts) else None
+
+
+def max_min(demand: Floats, weights: Floats, rate: Floats) -> Floats:
+    """Return exact weighted max-min shares.
+
+    Args:
+        demand: ``[agents, K]`` wanted in each of K cases.
+        weights: ``[agents]``, > 0.
+        rate: ``[K]`` to be shared out, infinite where unlimited.
+
+    Returns:
+        ``[agents, K]``: min(demand_j, w_j·θ) with Σ = min(rate, Σ demand).
+    """
+    level = demand / weights[:, None]
+    order = np.argsort(level, axis=0, kind="stable")
+    sorted_level = np.take_along_axis(level, order, axis=0)
+    sorted_demand = np.take_along_axis(demand, order, axis=0)
+    sorted_weight = weights[order]
+    below = np.cumsum(sorted_demand, axis=0) - sorted_demand
+    above = np.cumsum(sorted_weight[::-1], axis=0)[::-1]
+    # θ if agents from this place on are cut: the first place where it fits rules.
+    with np.errstate(invalid="ignore"):
+        theta = (rate - below) / above
+    cut = theta < sorted_level
+    first = np.argmax(cut, axis=0)
+    found = np.take_along_axis(theta, first[None, :], axis=0)[0]
+    water = np.where(cut.any(axis=0), found, inf)
+    shares: Floats = np.minimum(demand, weights[:, None] * np.maximum(water, 0.0))
+    return shares
+
+
+def offered_per_second(run: Run, group: int) -> tuple[Floats, Floats]:
+    """Return (edges ``[K + 1]``, offered units ``[agents, K]``) from the warm-up on.
+
+    The first and the last interval may be shorter than a second.
+    """
+    scenario = run.scenario
+    inner = np.arange(ceil(scenario.measure_from), int(scenario.seconds) + 1)
+    edges = np.unique(np.r_[scenario.measure_from, inner, scenario.seconds])
+    offered = np.array(
+        [
+            np.histogram(a.time_s, bins=edges, weights=a.cost)[0]
+            for a in run.arrivals[group]
+        ]
+    )
+    return edges.astype(np.float64), offered
+
+
+def _earned(run: Run, group: int, edges: Floats) -> Floats:
+    """Return the units that a group's own callers may spend in each interval."""
+    if run.scenario.tree:
+        every = range(len(run.scenario.groups))
+        offered = [offered_per_second(run, g)[1].sum(axis=0) for g in every]
+        lengths = np.diff(edges)
+        due = dues(run.scenario, np.array(offered) / lengths, edges[:-1])
+        parts: Floats = due.part[group] * lengths
+        return parts
+    rates = RateTable(run.scenario.limits(group), run.scenario.seconds)
+    unlimited = ~np.isfinite(rates.rate_at(edges[:-1]))
+    return np.where(unlimited, inf, np.diff(rates.integral(edges)))
+
+
+def fair_parts(run: Run, group: int) -> Fairness:
+    """Return what each agent got of one group, and what was its due."""
+    edges, offered = offered_per_second(run, group)
+    shares = max_min(
+        offered, np.array(run.scenario.weights), _earned(run, group, edges)
+    )
+    start = run.scenario.measure_from
+    admitted = [
+        float(units[times >= start].sum()) for times, units in run.admitted[group]
+    ]
+    return Fairness(np.array(admitted), shares.sum(axis=1))

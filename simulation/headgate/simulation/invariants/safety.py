@@ -1,0 +1,146 @@
+"""Never too much: the bucket that is fed with what was admitted does not run dry."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.simulation.invariants.spans import (
+    TICKS_S,
+    age_s,
+    largest_cost,
+    presumed_dead_s,
+    unbilled_s,
+)
+from headgate.simulation.metrics import below, merged
+from headgate.simulation.rates import RateTable
+from headgate.simulation.record import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from headgate.simulation.record import Admissions, Run
+
+    Floats = NDArray[np.float64]
+
+ROUNDING = 1e-6
+"""Part of the rate: sums of a million floats."""
+
+
+def check_safety(run: Run) -> Iterator[Violation]:
+    """Yield where a group admitted more than the age of information explains."""
+    for group, spec in enumerate(run.scenario.groups):
+        table = RateTable(run.scenario.limits(group), run.scenario.seconds)
+        admitted = merged(below(run, group))
+        times, over = units_over(admitted, table)
+        if not len(times):
+            continue
+        allowed = _allowed(run, group, table, times)
+        worst = int(np.argmax(over - allowed))
+        if over[worst] > allowed[worst]:
+            yield Violation(
+                float(times[worst]),
+                "safety",
+                f"group {spec.name}: {over[worst]:.1f} units over Q·W + B, "
+                f"at most {allowed[worst]:.1f} expected ({spec.mode})",
+            )
+
+
+def check_changes(run: Run) -> Iterator[Violation]:
+    """Yield where a changed limit was not followed by what was admitted."""
+    scenario = run.scenario
+    late = scenario.network.delay_s + scenario.network.jitter_s + TICKS_S
+    for group in range(len(scenario.groups)):
+        limits = scenario.limits(group)
+        ends = [*(start for start, _, _ in limits[1:]), scenario.seconds]
+        admitted = merged(run.admitted[group])
+        previous = inf
+        for (start, rate, burst), end in zip(limits, ends, strict=True):
+            # The start is not a change; afterwards the news need some time.
+            first = start + late if start > 0 else start
+            part = _between(admitted, first, end)
+            if start > 0 or rate == 0:
+                yield from _one_change(run, group, part, (first, rate, burst), previous)
+            previous = rate
+
+
+def units_over(admitted: Admissions, table: RateTable) -> tuple[Floats, Floats]:
+    """Return (times, units over B + ∫rate in the worst window that ends there)."""
+    times, units = admitted
+    if not len(times):
+        return times, times
+    burst = table.burst_at(times)
+    counted = np.where(np.isfinite(burst), units, 0.0)
+    spent = np.cumsum(counted)
+    earned = table.integral(times)
+    start = np.minimum.accumulate(spent - counted - earned)
+    over = spent - earned - start - burst
+    return times, np.where(np.isfinite(burst), over, -inf)
+
+
+def _allowed(run: Run, group: int, table: RateTable, times: Floats) -> Floats:
+    """Return the units that may be over at each time."""
+    scenario = run.scenario
+    spec = scenario.groups[group]
+    rate = np.array([r if np.isfinite(r) else 0.0 for _, r, _ in table.limits]).max()
+    late = scenario.network.delay_s + scenario.network.jitter_s + TICKS_S
+    allowed = np.full(len(times), ROUNDING * table.reference)
+    for start, _, _ in table.limits[1:]:
+        # Until the news of a change come, the old limit is the right one.
+        allowed += np.where(times > start, 2 * rate * late, 0.0)
+    if spec.mode == "strict":
+        return allowed
+    allowed += scenario.agents * largest_cost(scenario, group)
+    allowed += rate * age_s(scenario)
+    for fault in scenario.faults:
+        extra = rate * unbilled_s(scenario, fault)
+        allowed += np.where(times > fault.start_s, extra, 0.0)
+        apart = fault.kind in ("partition", "cut", "loss", "corrupt", "delay")
+        if spec.isolation == "open" and apart:
+            gone = fault.start_s + presumed_dead_s(scenario)
+            allowed = np.where((times > gone) & (fault.until_s > gone), inf, allowed)
+    return allowed
+
+
+def _one_change(
+    run: Run,
+    group: int,
+    part: Admissions,
+    limit: tuple[float, float, float],
+    previous: float,
+) -> Iterator[Violation]:
+    scenario = run.scenario
+    first, rate, burst = limit
+    name = scenario.groups[group].name
+    times, units = part
+    if rate == 0 and len(times):
+        yield Violation(
+            float(times[0]),
+            "change-in-force",
+            f"group {name}: {units.sum():.0f} units admitted though the rate is 0",
+        )
+    elif 0 < rate < previous and len(times):
+        fresh = RateTable(((first, rate, burst),), scenario.seconds)
+        at, over = units_over(part, fresh)
+        allowed = rate * age_s(scenario) + scenario.agents * largest_cost(
+            scenario, group
+        )
+        allowed += sum(rate * unbilled_s(scenario, fault) for fault in scenario.faults)
+        worst = int(np.argmax(over))
+        if over[worst] > allowed:
+            yield Violation(
+                float(at[worst]),
+                "change-in-force",
+                f"group {name}: {over[worst]:.1f} units over Q·W + B since the limit "
+                f"was lowered, at most {allowed:.1f} expected",
+            )
+
+
+def _between(admitted: Admissions, start: float, end: float) -> Admissions:
+    times, units = admitted
+    inside = (times >= start) & (times < end)
+    return times[inside], units[inside]

@@ -1,0 +1,177 @@
+"""Puts the checkers to work: while a simulation runs, and once it is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.simulation.invariants.inspect import Inspectable
+from headgate.simulation.invariants.replay import Recorder, check_replay
+from headgate.simulation.invariants.safety import check_changes, check_safety
+from headgate.simulation.invariants.totals import Ledgers, check_killed, check_tables
+from headgate.simulation.invariants.views import (
+    Looked,
+    check_members,
+    check_view,
+    remembered_s,
+)
+from headgate.simulation.invariants.work import check_work
+from headgate.simulation.record import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from headgate.coordinator import Report
+    from headgate.simulation.brain import Birth, Brain
+    from headgate.simulation.node import Life, Node
+    from headgate.simulation.record import Run
+    from headgate.simulation.scenario import Scenario
+
+LOOKED_AT = 4
+"""Agents looked at in each simulated second, in turn: a look costs as much as a
+report heard, so all agents would double the time of a run."""
+
+MOST_OF_A_KIND = 5
+"""Violations of one name that are kept: the first ones tell."""
+
+MOST_REPORTS = 42
+"""Reports of one agent in a second: one each 50 ms, as many answers to hellos, two
+that say hello and goodbye (design, sections 7 and 8)."""
+
+LEAST_BYTES = 400
+"""Bytes that any report may have: names, times, one row."""
+
+ROW_BYTES = 64
+"""Bytes that a further row may have; 13 are usual."""
+
+RIGHTS_PER_AGENT = 4
+"""Rows of rights that a report may carry for each agent of a strict group."""
+
+
+class Watch:
+    """Watches one run.  `finish` gives the verdict."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        make_brain: Callable[[Scenario, Birth], Brain],
+    ) -> None:
+        """Prepare to watch a run of a scenario with a seed."""
+        self._scenario = scenario
+        self._make_brain = make_brain
+        self._relived = seed % scenario.agents
+        self._recorders: list[Recorder] = []
+        self._brains: dict[int, Brain] = {}
+        self._nodes: dict[int, Node] = {}
+        self._lives: list[Life] = []
+        self._made_up: dict[str, float] = {}
+        self._ledgers = Ledgers()
+        self._found: list[Violation] = []
+        self._counts: dict[str, int] = {}
+
+    def born(self, node: Node) -> None:
+        """Keep hold of a process; record it if it is one to be lived again.
+
+        That is the first life of one agent, and the first that begins later.
+        """
+        birth = (node.life.birth, *node.life.renamed)[-1]
+        self._lives.append(node.life)
+        self._brains[birth.incarnation] = node.brain
+        recorded = [recorder.birth.now > 0 for recorder in self._recorders]
+        first = birth.index == self._relived and False not in recorded
+        later = True not in recorded
+        if later if birth.now > 0 else first:
+            recorder = Recorder(node.brain, birth)
+            self._recorders.append(recorder)
+            node.brain = recorder
+
+    def delivered(self, now: float, receiver: int, report: Report) -> None:
+        """Take note of what another agent was told."""
+        del now
+        node = self._nodes.get(receiver)
+        if node is None or node.life.agent != report.agent:
+            self._ledgers.hear(report)
+
+    def garbled(self, now: float, report: Report) -> None:
+        """Take note of a name that flipped bytes may have made up."""
+        self._made_up[report.agent] = now
+
+    def probe(self, now: float, nodes: dict[int, Node]) -> None:
+        """Look at some of the agents that are up and running."""
+        self._nodes = dict(nodes)
+        turn = int(now) * LOOKED_AT
+        agents = self._scenario.agents
+        chosen = {(turn + i) % agents for i in range(min(LOOKED_AT, agents))}
+        for index in sorted(chosen & nodes.keys()):
+            if not self._stopped(index, now):
+                self._look(now, index, nodes[index])
+
+    def finish(self, run: Run, nodes: dict[int, Node], now: float) -> list[Violation]:
+        """Return all violations of a run that is over, its quiet tail included."""
+        self._nodes = dict(nodes)
+        self._keep(check_safety(run))
+        self._keep(check_changes(run))
+        self._keep(check_work(run))
+        self._keep(self._check_reports(run))
+        brains: dict[int, tuple[Life, Inspectable]] = {}
+        for index, node in nodes.items():
+            brain = self._brains[node.life.birth.incarnation]
+            if isinstance(brain, Inspectable):
+                brains[index] = (node.life, brain)
+        self._keep(check_tables(run, brains, now))
+        self._keep(check_killed(run, self._ledgers))
+        for recorder in self._recorders:
+            self._keep(check_replay(recorder, self._scenario, self._make_brain))
+        return sorted(self._found)
+
+    def _look(self, now: float, index: int, node: Node) -> None:
+        brain = self._brains[node.life.birth.incarnation]
+        if not isinstance(brain, Inspectable):
+            return
+        looked = Looked(now, index, node.life.birth.now, node.told)
+        self._keep(check_view(self._scenario, brain, looked))
+        alive = self._alive_lately(now)
+        self._keep(check_members(brain, looked, alive_lately=alive))
+
+    def _alive_lately(self, now: float) -> int:
+        """Return how many ids were in use within the time that they are remembered."""
+        since = now - remembered_s(self._scenario)
+        names = {name for name, at_s in self._made_up.items() if at_s >= since}
+        for life in self._lives:
+            if life.ended_s >= since:
+                births = (life.birth, *life.renamed)
+                names.update(birth.agent for birth in births)
+        return len(names)
+
+    def _stopped(self, index: int, now: float) -> bool:
+        return any(
+            fault.kind == "pause"
+            and index in fault.agents
+            and fault.start_s <= now <= fault.until_s
+            for fault in self._scenario.faults
+        )
+
+    def _check_reports(self, run: Run) -> Iterator[Violation]:
+        counts: dict[tuple[int, int], int] = {}
+        agents, groups = self._scenario.agents, len(self._scenario.groups)
+        strict = any(group.mode == "strict" for group in self._scenario.groups)
+        # In a strict group a report also carries who was given how much.
+        rows = 1 + (RIGHTS_PER_AGENT * agents if strict else 0)
+        most = LEAST_BYTES + ROW_BYTES * groups * rows
+        for report in run.published:
+            key = (report.index, int(report.at_s))
+            counts[key] = counts.get(key, 0) + 1
+            if report.size > most:
+                text = f"agent {report.index}: {report.size} bytes, at most {most}"
+                yield Violation(report.at_s, "bounded", text)
+        for (index, second), count in counts.items():
+            if count > MOST_REPORTS:
+                text = f"agent {index}: {count} reports in a second"
+                yield Violation(float(second), "bounded", text)
+
+    def _keep(self, violations: Iterable[Violation]) -> None:
+        for violation in violations:
+            count = self._counts.get(violation.name, 0) + 1
+            self._counts[violation.name] = count
+            if count <= MOST_OF_A_KIND:
+                self._found.append(violation)

@@ -1,0 +1,250 @@
+"""One simulated process: a brain around the real buckets of an agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from headgate.agent.counting import Columns
+from headgate.agent.registry import Registry
+from headgate.coordinator import (
+    Configuration,
+    Configured,
+    Publish,
+    Renamed,
+    SetCeilings,
+    WakeAt,
+)
+from headgate.simulation.scenario import DIMENSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.agent.bucket import Bucket
+    from headgate.agent.registry import LocalBucket
+    from headgate.coordinator import Effect, Event, Report
+    from headgate.simulation.brain import Birth, Brain
+    from headgate.simulation.stream import Stream
+
+
+@dataclass(slots=True)
+class Ceilings:
+    """What one bucket was told, in order of time: lists of equal length.
+
+    Attributes:
+        at_s: When.
+        ceiling: Units/s until the deadline.
+        share: Allocated units/s.
+        capacity: Units.
+        deadline_s: When the ceiling ends.
+        reserve: Units/s after it.
+    """
+
+    at_s: list[float] = field(default_factory=list[float])
+    ceiling: list[float] = field(default_factory=list[float])
+    share: list[float] = field(default_factory=list[float])
+    capacity: list[float] = field(default_factory=list[float])
+    deadline_s: list[float] = field(default_factory=list[float])
+    reserve: list[float] = field(default_factory=list[float])
+
+    def add(self, now: float, values: tuple[float, float, float, float, float]) -> None:
+        """Append (ceiling, share, capacity, deadline, reserve)."""
+        self.at_s.append(now)
+        for column, value in zip(
+            (self.ceiling, self.share, self.capacity, self.deadline_s, self.reserve),
+            values,
+            strict=True,
+        ):
+            column.append(value)
+
+
+@dataclass(slots=True)
+class Life:
+    """One incarnation of an agent, as it ended or as it stands.
+
+    Attributes:
+        birth: What it began with.
+        agent: The id that it goes by now.
+        renamed: What it went on with when its id was taken.
+        ended_s: When the process went, or infinity.
+        killed: Whether it ended without a word.
+        refused: True counters at the end, units, by group index.
+        admitted: Likewise.
+    """
+
+    birth: Birth
+    agent: str
+    renamed: list[Birth] = field(default_factory=list["Birth"])
+    ended_s: float = inf
+    killed: bool = False
+    refused: dict[int, float] = field(default_factory=dict[int, float])
+    admitted: dict[int, float] = field(default_factory=dict[int, float])
+
+
+class Node:
+    """One agent from its birth to its end.
+
+    Attributes:
+        life: Its record.
+        brain: What decides.
+        buckets: By group index.
+        wake_s: When the brain wants to be stepped next.
+        wakes: How often that was changed; an older wake-up call is void.
+        called: The value of `wakes` for which a call is under way.
+        request_s: When the next request of a bucket without tokens is due, as far
+            as the engine was told.
+        outbox: Reports to be put on the bus, in order.
+        noticed: Counts by kind.
+        followed: The configuration that it goes by.
+        told: What its buckets were told, by group index.
+        tokenless: Whether a bucket without tokens is among the buckets.
+    """
+
+    def __init__(
+        self,
+        birth: Birth,
+        brain: Brain,
+        *,
+        groups: tuple[int, ...],
+        streams: dict[int, Stream],
+        ceilings: dict[int, Ceilings],
+    ) -> None:
+        """Start with closed buckets.
+
+        Args:
+            birth: What the process knows of itself.
+            brain: What decides.
+            groups: Indices of the groups that have a bucket here.
+            streams: Requests by group index; shared by all lives of an agent.
+            ceilings: Where to write what buckets are told, by group index.
+        """
+        self.life = Life(birth, birth.agent)
+        self.brain = brain
+        self.wake_s = inf
+        self.wakes = 0
+        self.called = 0
+        self.request_s = inf
+        self.outbox: list[Report] = []
+        self.noticed: dict[str, int] = {}
+        self.tokenless = False
+        self._registry = Registry(birth.seed)
+        self._columns: Columns | None = None
+        self.buckets: dict[int, Bucket] = {}
+        self._groups = groups
+        self._stream_of = streams
+        self._streams: list[tuple[Stream, Callable[[float, float], float]]] = []
+        self.told = ceilings
+        self.followed = Configuration()
+        self._uses = {group + 1: 1 for group in groups}
+
+    def configure(self, now: float, wall_s: float, wanted: Configuration) -> None:
+        """Follow a new configuration at once."""
+        self.followed = wanted
+        self._registry.follow({group.id: group for group in wanted.groups}, now)
+        if self._columns is None:
+            self._make_buckets(now, wanted)
+        self.step(now, wall_s, Configured(wanted))
+        self.tick(now, wall_s)
+
+    def change_id(self, birth: Birth, brain: Brain) -> None:
+        """Go on under a new id with a new brain and the same buckets."""
+        self.life.agent = birth.agent
+        self.brain = brain
+        self.life.renamed.append(birth)
+
+    def serve(self, until_s: float) -> None:
+        """Let the requests before a time through the buckets."""
+        for stream, acquire in self._streams:
+            stream.advance(until_s, acquire)
+
+    def serve_one(self, until_s: float) -> bool:
+        """Serve a request of a bucket without tokens; tell whether it passed.
+
+        An admission is counted at once: the others must hear of it before they
+        spend the same token.
+        """
+        before = self._admitted_without_tokens()
+        self.serve(until_s)
+        return self._admitted_without_tokens() > before
+
+    def next_request_s(self) -> float:
+        """Return when a bucket without tokens is asked next, or infinity."""
+        return min(
+            (
+                self._stream_of[group].next_s
+                for group, bucket in self.buckets.items()
+                if bucket.tokenless and bucket.probability > 0
+            ),
+            default=inf,
+        )
+
+    def tick(self, now: float, wall_s: float) -> None:
+        """Hand the counters to the brain."""
+        if self._columns is not None:
+            self.step(now, wall_s, self._columns.counted(now, self._uses))
+
+    def step(self, now: float, wall_s: float, event: Event) -> None:
+        """Step the brain and perform what it wants, reports apart."""
+        for effect in self.brain.step(now, event, wall_s=wall_s):
+            self._perform(now, effect)
+
+    def end(self, now: float, *, killed: bool) -> None:
+        """Write down the true counters of a process that goes."""
+        self.life.ended_s = now
+        self.life.killed = killed
+        self.count()
+
+    def count(self) -> None:
+        """Write down the true counters."""
+        for group, bucket in self.buckets.items():
+            self.life.refused[group] = bucket.refused
+            self.life.admitted[group] = bucket.admitted
+
+    def _admitted_without_tokens(self) -> float:
+        return sum(b.admitted for b in self.buckets.values() if b.tokenless)
+
+    def _perform(self, now: float, effect: Effect) -> None:
+        if isinstance(effect, SetCeilings):
+            self._set_ceilings(now, effect)
+        elif isinstance(effect, WakeAt):
+            if effect.at_s != self.wake_s:
+                self.wake_s = effect.at_s
+                self.wakes += 1
+        elif isinstance(effect, Publish):
+            self.outbox.append(effect.report)
+        elif isinstance(effect, Renamed):
+            self.life.agent = effect.agent
+        else:
+            self.noticed[effect.kind] = self.noticed.get(effect.kind, 0) + 1
+
+    def _make_buckets(self, now: float, wanted: Configuration) -> None:
+        groups = {group.id - 1: group for group in wanted.groups}
+        locals_: list[LocalBucket] = []
+        for place in self._groups:
+            local = self._registry.get(groups[place], DIMENSION, "cluster", now)
+            if local is not None:
+                locals_.append(local)
+                bucket = self.buckets[place] = local.bucket
+                stream = self._stream_of[place]
+                self._streams.append((stream, bucket.try_acquire_at))
+        self._columns = Columns(locals_, None)
+
+    def _set_ceilings(self, now: float, effect: SetCeilings) -> None:
+        if self._columns is None or self._columns.keys is not effect.keys:
+            return
+        self._columns.apply(effect, now)
+        columns = zip(
+            effect.index.tolist(),
+            effect.ceiling.tolist(),
+            effect.share.tolist(),
+            effect.capacity.tolist(),
+            effect.deadline_s.tolist(),
+            effect.reserve.tolist(),
+            strict=True,
+        )
+        for place, *told in columns:
+            group = self._columns.locals[int(place)].group.id - 1
+            ceiling, share, capacity, deadline_s, reserve = told
+            self.told[group].add(now, (ceiling, share, capacity, deadline_s, reserve))
+        self.tokenless = any(bucket.tokenless for bucket in self.buckets.values())

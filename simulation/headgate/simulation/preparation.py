@@ -1,0 +1,56 @@
+"""What is known of a run before it begins: its arrivals, and who has which bucket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.simulation.arrivals import generate
+from headgate.simulation.faults import down_spans
+from headgate.simulation.node import Ceilings
+from headgate.simulation.record import Run
+from headgate.simulation.stream import Stream
+
+if TYPE_CHECKING:
+    from headgate.simulation.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A run that has not begun.
+
+    Attributes:
+        record: With arrivals, and nothing admitted.
+        streams: Requests of each agent by group index.
+        used: Indices of the groups that have a bucket at every agent: like the
+            agent's, those that are charged and their ancestors.
+    """
+
+    record: Run
+    streams: list[dict[int, Stream]]
+    used: tuple[int, ...]
+
+
+def prepare(scenario: Scenario, seed: int, strategy: str) -> Prepared:
+    """Draw the arrivals of a scenario, leaving out those that processes miss."""
+    gaps = [down_spans(scenario, i) for i in range(scenario.agents)]
+    arrivals = [
+        [a.outside(gaps[i]) for i, a in enumerate(agents)]
+        for agents in generate(scenario, seed)
+    ]
+    used = tuple(range(len(scenario.groups)))
+    streams = [
+        {g: Stream(arrivals[g][i], gaps[i]) for g in range(len(scenario.groups))}
+        for i in range(scenario.agents)
+    ]
+    record = Run(
+        scenario=scenario,
+        seed=seed,
+        strategy=strategy,
+        gaps=gaps,
+        arrivals=arrivals,
+        ceilings=[
+            [Ceilings() for _ in range(scenario.agents)] for _ in scenario.groups
+        ],
+    )
+    return Prepared(record, streams, used)

@@ -1,0 +1,102 @@
+"""What a simulation leaves behind, for metrics, checkers and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from headgate.coordinator import Report
+    from headgate.simulation.arrivals import Arrivals
+    from headgate.simulation.node import Ceilings, Life
+    from headgate.simulation.scenario import Scenario
+
+Admissions = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
+"""Times and units of what was admitted, in order of time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A report that an agent put on the bus.
+
+    Attributes:
+        at_s: When.
+        index: Which agent.
+        size: Bytes.
+        report: What receivers decode.
+    """
+
+    at_s: float
+    index: int
+    size: int
+    report: Report
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Violation:
+    """An invariant that did not hold.
+
+    Attributes:
+        time: Simulated seconds.
+        name: Of the invariant.
+        detail: What was seen and what was expected.
+    """
+
+    time: float
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What a killed process admitted and never told.
+
+    Attributes:
+        agent: Its id.
+        incarnation: Which life.
+        group: Index of the group.
+        units: Admitted since the last report that was delivered.
+    """
+
+    agent: str
+    incarnation: int
+    group: int
+    units: float
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Run:
+    """One scenario with one seed and one strategy.
+
+    Attributes:
+        scenario: What was simulated.
+        seed: Where the randomness came from.
+        strategy: Its name.
+        gaps: Spans in which the arrivals of an agent are lost, [agent].
+        arrivals: First attempts that were offered, [group][agent].
+        admitted: What agents admitted, [group][agent].
+        central: What the yardstick admitted, [group].
+        ceilings: What buckets were told, [group][agent].
+        lives: All incarnations, in order of birth.
+        published: All reports, in order of time.
+        noticed: What brains noticed, counts by kind.
+        untold: What killed processes never told.
+        violations: Invariants broken.
+    """
+
+    scenario: Scenario
+    seed: int
+    strategy: str
+    gaps: list[list[tuple[float, float]]]
+    arrivals: list[list[Arrivals]]
+    admitted: list[list[Admissions]] = field(default_factory=list["list[Admissions]"])
+    central: list[Admissions] = field(default_factory=list["Admissions"])
+    ceilings: list[list[Ceilings]]
+    lives: list[Life] = field(default_factory=list["Life"])
+    published: list[Published] = field(default_factory=list[Published])
+    noticed: dict[str, int] = field(default_factory=dict[str, int])
+    untold: list[Gap] = field(default_factory=list[Gap])
+    violations: list[Violation] = field(default_factory=list[Violation])

@@ -1,0 +1,105 @@
+"""How long shares take to follow a change of piecewise constant demand."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.simulation.arrivals import demand_rate
+from headgate.simulation.fairness import max_min
+from headgate.simulation.faults import fault_edges
+from headgate.simulation.hierarchy import dues
+from headgate.simulation.rates import RateTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.simulation.node import Ceilings
+    from headgate.simulation.record import Run
+
+    Floats = NDArray[np.float64]
+
+STEP_S = 0.005
+"""Times at which ceilings are looked at: a fifth of an agent's tick."""
+
+TOLERANCE = 0.1
+"""Part of the rate by which shares may differ from max-min (scenario contract)."""
+
+
+def settle_seconds(run: Run, group: int) -> float | None:
+    """Return the longest time that shares took to settle after a change of demand.
+
+    Where they did not settle before the next change (of demand, of the limit, or a
+    fault that begins or ends), the time until then counts.  None where the demand
+    is no step function or never steps.
+    """
+    scenario = run.scenario
+    # In a tree, what others want changes what is due here.
+    groups = range(len(scenario.groups)) if scenario.tree else (group,)
+    changes = {t for place in groups for t in scenario.demand_edges(place)}
+    if not (scenario.piecewise_constant and changes):
+        return None
+    breaks = sorted(
+        {
+            *changes,
+            *fault_edges(scenario),
+            *(c.at_s for c in scenario.changes if c.group in groups),
+            scenario.seconds,
+        }
+    )
+    worst = 0.0
+    for start, until in pairwise(breaks):
+        if start in changes:
+            worst = max(worst, _settle(run, group, start, until))
+    return worst
+
+
+def _demand(run: Run, group: int, times: Floats) -> Floats:
+    """Return ``[agents, times]`` true demand, none of processes that are gone."""
+    demand = demand_rate(run.scenario, group, times)
+    for agent, gaps in enumerate(run.gaps):
+        for start, until in gaps:
+            demand[agent][(times >= start) & (times < until)] = 0.0
+    return demand
+
+
+def ceiling_at(told: Ceilings, times: Floats) -> Floats:
+    """Return the rate that a bucket refills at: the reserve past the deadline."""
+    if not told.at_s:
+        return np.zeros(len(times))
+    place = np.searchsorted(np.array(told.at_s), times, side="right") - 1
+    known = np.maximum(place, 0)
+    ceiling = np.array(told.ceiling)[known]
+    expired = times > np.array(told.deadline_s)[known]
+    rate = np.where(expired, np.array(told.reserve)[known], ceiling)
+    effective: Floats = np.where(place >= 0, rate, 0.0)
+    return effective
+
+
+def _settle(run: Run, group: int, start: float, until: float) -> float:
+    scenario = run.scenario
+    times = np.arange(start, until, STEP_S)
+    middle = np.array([(start + until) / 2])
+    every = [_demand(run, place, middle) for place in range(len(scenario.groups))]
+    demand = every[group]
+    table = RateTable(scenario.limits(group), scenario.seconds)
+    rate = table.rate_at(middle)
+    due = rate
+    if scenario.tree:
+        wanted = np.array([one.sum(axis=0) for one in every])
+        due = dues(scenario, wanted, middle).part[group]
+    fair = max_min(demand, np.array(scenario.weights), due)
+    usable = np.array(
+        [
+            np.minimum(ceiling_at(told, times), demand[agent])
+            for agent, told in enumerate(run.ceilings[group])
+        ]
+    )
+    off = np.abs(usable - fair).sum(axis=0)
+    allowed = TOLERANCE * (rate[0] if np.isfinite(rate[0]) else demand.sum())
+    outside = np.flatnonzero(off > allowed)
+    if not len(outside):
+        return 0.0
+    return min(float(outside[-1] + 1) * STEP_S, until - start)

@@ -1,0 +1,137 @@
+"""One scenario, one seed, one strategy: the run and its result."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headgate.simulation.brain import real_coordinator
+from headgate.simulation.central import central_of
+from headgate.simulation.comparison import PeriodicBrain
+from headgate.simulation.engine import Engine
+from headgate.simulation.invariants import Watch
+from headgate.simulation.metrics import group_figures, total_figures, traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.simulation.brain import Birth, Brain, Strategy
+    from headgate.simulation.metrics import Figures, Traffic
+    from headgate.simulation.record import Run, Violation
+    from headgate.simulation.scenario import Scenario
+
+DIGITS = 6
+"""Decimals in the output: a thousandth of what any figure is judged by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What is printed of a run (scenario contract).
+
+    Attributes:
+        scenario: What was simulated.
+        seed: Where the randomness came from.
+        strategy: Who decided.
+        noticed: What agents noticed, counts by kind.
+        figures: Of all groups together.
+        groups: Of each group, by name; for `[[group]]` files.
+        traffic: What reports cost.
+        violations: Invariants broken, in order of time.
+    """
+
+    scenario: Scenario
+    seed: int
+    strategy: str
+    noticed: dict[str, int]
+    figures: Figures
+    groups: dict[str, Figures]
+    traffic: Traffic
+    violations: tuple[Violation, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """Return the object that `--json` prints, keys in the contract's order."""
+        scenario = self.scenario
+        result: dict[str, object] = {
+            "scenario": scenario.name,
+            "seed": self.seed,
+            "strategy": self.strategy,
+            "agents": scenario.agents,
+            "seconds": scenario.seconds,
+            **_rounded(asdict(self.figures)),
+            **_rounded(asdict(self.traffic)),
+            "violations": [
+                {"name": v.name, "time": round(v.time, DIGITS), "detail": v.detail}
+                for v in self.violations
+            ],
+        }
+        if scenario.tree:
+            result["groups"] = {
+                name: _rounded(asdict(figures)) for name, figures in self.groups.items()
+            }
+        result["noticed"] = dict(sorted(self.noticed.items()))
+        return result
+
+
+def brain_of(strategy: Strategy) -> Callable[[Scenario, Birth], Brain]:
+    """Return what builds the brain of a strategy."""
+    if strategy == "headgate":
+        return real_coordinator
+    return partial(PeriodicBrain, strategy)
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    seed: int,
+    strategy: Strategy = "headgate",
+    make_brain: Callable[[Scenario, Birth], Brain] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[Result, Run]:
+    """Run a scenario and return its result, and the record that it came from.
+
+    The invariants are what headgate promises, so they are checked for it alone.
+
+    Args:
+        scenario: What to simulate.
+        seed: Of all randomness.
+        strategy: Who decides the ceilings.
+        make_brain: Decides instead, under the name of the strategy (for tests).
+        progress: Called with the simulated time, once a simulated second.
+    """
+    make = make_brain or brain_of(strategy)
+    watch = Watch(scenario, seed, make) if strategy == "headgate" else None
+    engine = Engine(
+        scenario,
+        seed=seed,
+        strategy=strategy,
+        make_brain=make,
+        witness=watch,
+        progress=progress,
+    )
+    run = engine.run()
+    run.central = central_of(run)
+    if watch is not None:
+        run.violations = watch.finish(run, engine.nodes, engine.end_s)
+    result = Result(
+        scenario=scenario,
+        seed=seed,
+        strategy=strategy,
+        noticed=run.noticed,
+        figures=total_figures(run),
+        groups={
+            spec.name: group_figures(run, place)
+            for place, spec in enumerate(scenario.groups)
+            if scenario.tree
+        },
+        traffic=traffic(run),
+        violations=tuple(run.violations),
+    )
+    return result, run
+
+
+def _rounded(values: dict[str, object]) -> dict[str, object]:
+    return {
+        key: round(value, DIGITS) + 0.0 if isinstance(value, float) else value
+        for key, value in values.items()
+    }

@@ -1,0 +1,102 @@
+"""One agent's requests in one group, run through its real bucket in order of time."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from headgate.simulation.arrivals import Arrivals
+
+RETRY_S = 0.05
+"""A refused request that is retried comes again after this (scenario contract)."""
+
+PATIENCE_S = 5.0
+"""A request this old is given up (scenario contract)."""
+
+
+class Stream:
+    """Requests still to come, and those admitted so far.
+
+    Attributes:
+        admitted_s: Times of admission.
+        admitted_units: Their costs.
+    """
+
+    def __init__(self, arrivals: Arrivals, gaps: list[tuple[float, float]]) -> None:
+        """Take the arrivals that fall outside the gaps; retries in them are lost."""
+        self._times: list[float] = [*arrivals.time_s.tolist(), inf]
+        self._costs: list[float] = arrivals.cost.tolist()
+        self._retry: list[bool] = arrivals.retry.tolist()
+        self._retries = any(self._retry)
+        self._gaps = gaps
+        self._next = 0
+        self._waiting: deque[tuple[float, float, float]] = deque()
+        self.admitted_s: list[float] = []
+        self.admitted_units: list[float] = []
+
+    @property
+    def next_s(self) -> float:
+        """When the next attempt comes; infinite after the last."""
+        due = self._waiting[0][0] if self._waiting else inf
+        return min(self._times[self._next], due)
+
+    def advance(self, until_s: float, acquire: Callable[[float, float], float]) -> None:
+        """Make every attempt that comes before `until_s`.
+
+        Args:
+            until_s: Simulated time.
+            acquire: ``(now, cost) -> delay``, 0.0 when admitted.
+        """
+        if self._retries:
+            self._advance_with_retries(until_s, acquire)
+            return
+        times, costs, place = self._times, self._costs, self._next
+        at_s, units = self.admitted_s.append, self.admitted_units.append
+        while (now := times[place]) < until_s:
+            cost = costs[place]
+            if acquire(now, cost) == 0.0:
+                at_s(now)
+                units(cost)
+            place += 1
+        self._next = place
+
+    def admitted(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return times and units of what was admitted."""
+        return np.array(self.admitted_s), np.array(self.admitted_units)
+
+    def _advance_with_retries(
+        self, until_s: float, acquire: Callable[[float, float], float]
+    ) -> None:
+        waiting = self._waiting
+        while True:
+            due = waiting[0][0] if waiting else inf
+            now = self._times[self._next]
+            if due <= now:
+                if due >= until_s:
+                    return
+                now, born, cost = waiting.popleft()
+                again = True
+            else:
+                if now >= until_s:
+                    return
+                born, cost = now, self._costs[self._next]
+                again = self._retry[self._next]
+                self._next += 1
+            if acquire(now, cost) == 0.0:
+                self.admitted_s.append(now)
+                self.admitted_units.append(cost)
+            elif again:
+                self._wait(now + RETRY_S, born, cost)
+
+    def _wait(self, due: float, born: float, cost: float) -> None:
+        lost = any(start <= due < until for start, until in self._gaps)
+        if due - born <= PATIENCE_S and not lost:
+            self._waiting.append((due, born, cost))

@@ -1,0 +1,110 @@
+"""The figures that the system is held to, scenario by scenario."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.simulation.simulate import Result
+
+Bounds = dict[str, tuple[float, float]]
+"""Least and most of each figure, by its name in the result."""
+
+ROUNDING = 5e-4
+"""Overshoot counts as none up to half of a thousandth of a second of quota."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one scenario must reach on every seed.
+
+    Attributes:
+        scenario: Name in the library.
+        bounds: Least and most of each figure.
+    """
+
+    scenario: str
+    bounds: Bounds
+
+    def missed(self, result: Result) -> list[str]:
+        """Return the figures that are out of bounds, in words."""
+        values = result.as_json()
+        told: list[str] = []
+        for name, (least, most) in self.bounds.items():
+            value = values[name]
+            if not isinstance(value, float):
+                continue
+            if not least <= value <= most:
+                told.append(f"{name} {value:g}, expected {shown(least, most)}")
+        return told
+
+
+def shown(least: float, most: float) -> str:
+    """Return bounds in words."""
+    if least == -inf:
+        return f"≤ {most:g}"
+    return f"≥ {least:g}" if most == inf else f"{least:g} to {most:g}"
+
+
+def _bounds(
+    total: tuple[float, float],
+    error: float | None = None,
+    *,
+    over: float = 0.0,
+    **more: tuple[float, float],
+) -> Bounds:
+    bounds: Bounds = {"total_ratio": total}
+    if error is not None:
+        bounds["error_1s_mean"] = (-inf, error)
+    bounds["overshoot_seconds"] = (-inf, over + ROUNDING)
+    return bounds | more
+
+
+EXACT = (0.995, 1.005)
+"""Of a total: within half a per cent of one central bucket."""
+
+LONG = (0.97, 1.01)
+"""Of a total with heartbeats of 5 s."""
+
+TARGETS: tuple[Target, ...] = (
+    Target(
+        "zipf",
+        _bounds(
+            EXACT,
+            0.025,
+            fairness=(0.995, inf),
+            worst_agent=(0.95, inf),
+            reports_per_agent_second=(-inf, 1.5),
+        ),
+    ),
+    Target("zipf-loss", _bounds(EXACT, 0.025, worst_agent=(0.93, inf))),
+    Target("zipf-crash", _bounds(EXACT, 0.025)),
+    Target("swap", _bounds(EXACT, 0.02, settle_seconds=(-inf, 0.6))),
+    Target("mover", _bounds((0.998, inf), 0.005, falsely_refused=(-inf, 0.002))),
+    Target("wave", _bounds(EXACT, 0.02, reports_per_agent_second=(-inf, 3.0))),
+    Target("small-burst", _bounds((0.99, inf), 0.025)),
+    Target("slow-network", _bounds((0.99, 1.01), 0.03, swing=(-inf, 0.05))),
+    Target("halves-fair", _bounds((0.99, 1.005), 0.035)),
+    Target("halves-hold", _bounds((0.99, 1.005), 0.035, over=0.3)),
+    Target("one-cut-off", _bounds((0.975, inf), 0.03)),
+    Target("retry-storm", _bounds(EXACT, 0.025, fairness=(0.995, inf))),
+    Target("strict-zipf", _bounds((0.95, inf))),
+    Target("strict-mover", _bounds((0.98, inf), falsely_refused=(-inf, 0.025))),
+    Target("strict-flashes", _bounds((0.9, inf))),
+    Target("strict-loss", _bounds((0.0, inf))),
+    Target("strict-halves", _bounds((0.0, inf))),
+    Target("strict-crash", _bounds((0.0, inf))),
+    Target("fifty-on-ten", _bounds((0.98, inf), over=0.3)),
+    Target("fifty-on-ten-light", _bounds((0.995, inf))),
+    Target("zipf-t5", _bounds(LONG, 0.035)),
+    Target("zipf-loss-t5", _bounds(LONG, 0.035)),
+    Target("zipf-crash-t5", _bounds(LONG, 0.035)),
+    Target("swap-t5", _bounds(LONG, 0.035)),
+    Target("mover-t5", _bounds(LONG, 0.035)),
+    Target("wave-t5", _bounds(LONG, 0.035)),
+)
+"""In the order of the published table."""
+
+BY_NAME = {target.scenario: target for target in TARGETS}

@@ -1,0 +1,199 @@
+"""Bulk apply: a plan, all or nothing, the same again changes nothing."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+QUOTAS: dict[str, Any] = {
+    "tenants": {"acme": None, "beta": {"admin_roles": ["root"]}},
+    "namespaces": ["acme/orders"],
+    "groups": {
+        "leaf": {
+            "parent": "root",
+            "limits": [{"dimension": "requests", "rate": 10, "burst": 50}],
+        },
+        "root": {"limits": [{"dimension": "requests", "rate": "unlimited"}]},
+    },
+    "attachments": [
+        {"subject": {"tenant": "acme"}, "group": "leaf"},
+        {"subject": {"namespace": "acme/orders"}, "group": "root"},
+        {"subject": {"user": "alice", "client": None}, "group": "root"},
+    ],
+    "policies": [
+        {
+            "level": "topic",
+            "target": "persistent://acme/orders/new",
+            "kind": "publish",
+            "policy": {"messages": 5},
+        }
+    ],
+    "settings": {"dispatchThrottlingRateInMsg": "100"},
+}
+
+YAML = """
+# quotas.yaml
+tenants: {acme: , beta: {admin_roles: [root]}}
+namespaces: [acme/orders]
+groups:
+  leaf:
+    parent: root
+    limits:
+      - {dimension: requests, rate: 10, burst: 50}
+  root:
+    limits:
+      - {dimension: requests, rate: unlimited}
+attachments:
+  - {subject: {tenant: acme}, group: leaf}
+  - {subject: {namespace: acme/orders}, group: root}
+  - {subject: {user: alice, client: null}, group: root}
+policies:
+  - level: topic
+    target: persistent://acme/orders/new
+    kind: publish
+    policy: {messages: 5}
+settings: {dispatchThrottlingRateInMsg: "100"}
+"""
+
+
+def apply(
+    rest: httpx.Client, quotas: Any = None, *, dry_run: bool = False
+) -> dict[str, Any]:
+    params = {"dry_run": "true"} if dry_run else {}
+    answer = rest.post("/apply", json=quotas or QUOTAS, params=params)
+    assert answer.status_code == 200, answer.text
+    plan: dict[str, Any] = answer.json()
+    return plan
+
+
+def snapshot(rest: httpx.Client) -> dict[str, Any]:
+    found: dict[str, Any] = rest.get("/snapshot").json()
+    return found
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(
+    rest: httpx.Client, unchanged: Any
+) -> None:
+    with unchanged():
+        plan = apply(rest, dry_run=True)
+    assert (plan["revision"], plan["dry_run"]) == (0, True)
+    assert {(x["kind"], x["key"]) for x in plan["changes"]} == {
+        ("tenant", "acme"),
+        ("tenant", "beta"),
+        ("namespace", "acme/orders"),
+        ("group", "leaf"),
+        ("group", "root"),
+        ("attachment", '{"tenant":"acme"}'),
+        ("attachment", '{"namespace":"acme/orders"}'),
+        ("attachment", '{"user":"alice","client":null}'),
+        ("policy", '["topic","acme/orders/new","publish"]'),
+        ("setting", "dispatchThrottlingRateInMsg"),
+    }
+    assert apply(rest)["changes"] == plan["changes"]
+
+
+def test_applying_again_changes_nothing(rest: httpx.Client) -> None:
+    first = apply(rest)
+    again = apply(rest)
+    assert (again["changes"], again["revision"]) == ([], first["revision"])
+    assert first["revision"] == 1
+
+
+def test_yaml_means_the_same_as_json(rest: httpx.Client) -> None:
+    apply(rest)
+    headers = {"Content-Type": "application/yaml"}
+    answer = rest.post("/apply", content=YAML, headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["changes"] == []
+
+
+def test_what_a_file_does_not_name_stays(rest: httpx.Client) -> None:
+    rest.put("/groups/other", json={})
+    apply(rest)
+    changed = apply(rest, {"groups": {"root": {"weight": 2}}})
+    assert [x["key"] for x in changed["changes"]] == ["root"]
+    names = {group["name"] for group in snapshot(rest)["groups"]}
+    assert names == {"leaf", "other", "root"}
+
+
+def test_pruning_deletes_what_a_file_does_not_name(rest: httpx.Client) -> None:
+    rest.put("/groups/parent", json={})
+    rest.put("/groups/other", json={"parent": "parent"})
+    rest.put("/attachments", json={"subject": {"user": "bob"}, "group": "other"})
+    apply(rest, {**QUOTAS, "prune": True})
+    names = {group["name"] for group in snapshot(rest)["groups"]}
+    assert names == {"leaf", "root"}
+    assert len(snapshot(rest)["attachments"]) == 3
+    assert apply(rest, {**QUOTAS, "prune": True})["changes"] == []
+
+
+def test_what_policies_pulsar_set_on_a_namespace_stay(
+    rest: httpx.Client, pulsar: httpx.Client
+) -> None:
+    pulsar.put("/tenants/acme", json={})
+    pulsar.put("/namespaces/acme/orders", json={"replication_clusters": ["a"]})
+    apply(rest)
+    policies = pulsar.get("/namespaces/acme/orders").json()
+    assert policies["replication_clusters"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "field"),
+    [
+        ({"colour": "red"}, 422, "colour"),
+        ({"groups": {"x": {"weight": -1}}}, 422, "groups.x.weight"),
+        ({"groups": {"a/b": {}}}, 422, "groups"),
+        (
+            {"groups": {"x": {"limits": [{"dimension": "d", "rate": -1}]}}},
+            422,
+            "groups.x.limits[0].rate",
+        ),
+        ({"groups": {"x": {"parent": "none"}}}, 404, None),
+        ({"attachments": [{"subject": {"user": "u"}, "group": "none"}]}, 404, None),
+        ({"namespaces": ["orders"]}, 422, "namespaces[0].namespace"),
+        ({"namespaces": ["none/orders"]}, 404, None),
+        (
+            {"attachments": [{"subject": {"user": "u"}, "group": "root"}] * 2},
+            422,
+            "attachments[1].subject",
+        ),
+        ({"settings": {"maxTenants": "5"}}, 404, None),
+        ({"groups": {"root": {"parent": "leaf"}}}, 409, None),
+    ],
+)
+def test_one_thing_that_can_not_be_spoils_all(
+    rest: httpx.Client, unchanged: Any, change: Any, status: int, field: str | None
+) -> None:
+    apply(rest)
+    quotas: dict[str, Any] = {**change, "tenants": {"fresh": {}}}
+    if "groups" in change:
+        quotas["groups"] = {**change["groups"], "fresh": {}}
+    with unchanged():
+        answer = rest.post("/apply", json=quotas)
+    assert answer.status_code == status, answer.text
+    if field is not None:
+        assert answer.json()["errors"][0]["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("groups: [", 400),
+        ("groups: &a {x: {}}\ntenants: *a", 400),
+        ("!!python/object/apply:os.system ['true']", 400),
+        ("groups: {x: {weight: .nan}}", 422),
+        ("groups: {x: {weight: .inf}}", 422),
+        ("groups: {1: {}}", 422),
+        ("groups: {x: {parent: 2020-01-01}}", 422),
+        ("just text", 422),
+        ("\x00", 400),
+        ("[" * 5000, 400),
+    ],
+)
+def test_yaml_holds_no_surprises(
+    rest: httpx.Client, unchanged: Any, text: str, status: int
+) -> None:
+    headers = {"Content-Type": "application/yaml"}
+    with unchanged():
+        answer = rest.post("/apply", content=text.encode(), headers=headers)
+    assert answer.status_code == status, answer.text

@@ -1,0 +1,130 @@
+"""Overrides: a group's limits for a while, and then as they were."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+REQUESTS = {"dimension": "requests", "rate": 1000, "burst": 500}
+TOKENS = {"dimension": "tokens", "rate": 10}
+
+
+@pytest.fixture(autouse=True)
+def gold(rest: httpx.Client) -> None:
+    body = {"limits": [REQUESTS, TOKENS]}
+    assert rest.put("/groups/gold", json=body).is_success
+
+
+def put(rest: httpx.Client, **fields: Any) -> httpx.Response:
+    return rest.put("/overrides", json={"group": "gold", **fields})
+
+
+def told(rest: httpx.Client) -> dict[str, tuple[Any, Any]]:
+    """Rates and bursts as agents are told them."""
+    (group,) = rest.get("/snapshot").json()["groups"]
+    return {x["dimension"]: (x["rate"], x["burst"]) for x in group["limits"]}
+
+
+PLAIN = {"requests": (1000.0, 500.0), "tokens": (10.0, 10.0)}
+
+
+def test_half_as_much_again_until_six(rest: httpx.Client) -> None:
+    until = (datetime.now(UTC) + timedelta(hours=3)).isoformat()
+    answer = put(rest, factor=1.5, until=until, reason="launch")
+    assert answer.status_code == 200, answer.text
+    assert told(rest) == {"requests": (1500.0, 750.0), "tokens": (15.0, 15.0)}
+    shown = rest.get("/groups/gold").json()["limits"]
+    assert [limit["rate"] for limit in shown] == [1000.0, 10.0]
+    assert rest.get("/overrides").json()["items"] == [answer.json()]
+
+
+def test_an_override_ends_by_itself_and_wakes_watchers(rest: httpx.Client) -> None:
+    put(rest, factor=2, for_s=1.0)
+    assert told(rest)["requests"] == (2000.0, 1000.0)
+    revision = rest.get("/snapshot").json()["revision"]
+    began = time.monotonic()
+    query = {"revision": revision, "wait_s": 25}
+    assert rest.get("/snapshot", params=query).json()["revision"] == revision + 1
+    assert time.monotonic() - began < 20
+    assert told(rest) == PLAIN
+    newest = rest.get("/audit", params={"limit": 1}).json()["items"][0]
+    assert (newest["author"], newest["action"]) == ("headgate", "an override ended")
+
+
+def test_a_shorter_one_that_comes_later_ends_first(rest: httpx.Client) -> None:
+    put(rest, factor=2, for_s=1000)
+    put(rest, dimension="tokens", rate=99, for_s=0.5)
+    assert told(rest)["tokens"] == (99.0, 99.0)
+    revision = rest.get("/snapshot").json()["revision"]
+    rest.get("/snapshot", params={"revision": revision, "wait_s": 25})
+    assert told(rest)["tokens"] == (20.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"rate": 0}, (0.0, 0.0)),
+        ({"rate": "unlimited"}, ("unlimited", "unlimited")),
+        ({"rate": 100}, (100.0, 50.0)),
+        ({"factor": 0}, (0.0, 0.0)),
+    ],
+)
+def test_a_rate_stands_in_place_of_the_limits(
+    rest: httpx.Client, fields: Any, expected: Any
+) -> None:
+    put(rest, dimension="requests", for_s=100, **fields)
+    assert told(rest) == {**PLAIN, "requests": expected}
+
+
+def test_an_override_can_be_ended_before_its_time(rest: httpx.Client) -> None:
+    put(rest, factor=2, for_s=100)
+    assert rest.delete("/overrides", params={"group": "gold"}).status_code == 204
+    assert told(rest) == PLAIN
+    assert rest.delete("/overrides", params={"group": "gold"}).status_code == 404
+
+
+def test_an_override_goes_with_its_group_and_comes_back_with_it(
+    rest: httpx.Client,
+) -> None:
+    put(rest, factor=2, for_s=100)
+    assert rest.delete("/groups/gold").is_success
+    assert rest.get("/overrides").json()["items"] == []
+    assert rest.post("/revisions/2/rollback").is_success
+    assert told(rest)["requests"] == (2000.0, 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"for_s": 10}, "factor"),
+        ({"factor": 2, "rate": 3, "for_s": 10}, "factor"),
+        ({"factor": 2}, "until"),
+        ({"factor": 2, "for_s": 10, "until": "2030-01-01T00:00:00Z"}, "until"),
+        ({"factor": 2, "until": "2020-01-01T00:00:00Z"}, "until"),
+        ({"factor": 2, "until": "2030-01-01T00:00:00"}, "until"),
+        ({"factor": 2, "until": "soon"}, "until"),
+        ({"factor": -1, "for_s": 10}, "factor"),
+        ({"factor": 1e9, "for_s": 10}, "factor"),
+        ({"rate": 5, "for_s": 10}, "rate"),
+        ({"rate": -5, "dimension": "requests", "for_s": 10}, "rate"),
+        ({"factor": 2, "for_s": 1e12}, "for_s"),
+        ({"factor": 2, "for_s": 10, "dimension": "a b"}, "dimension"),
+    ],
+)
+def test_an_override_that_means_nothing_is_refused(
+    rest: httpx.Client, unchanged: Any, fields: Any, field: str
+) -> None:
+    with unchanged():
+        answer = put(rest, **fields)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == field
+
+
+def test_an_override_of_an_unknown_group_is_a_404(
+    rest: httpx.Client, unchanged: Any
+) -> None:
+    with unchanged():
+        answer = put(rest, group="none", factor=2, for_s=10)
+    assert answer.status_code == 404

@@ -1,0 +1,113 @@
+"""The API's word on which agents live, told by the blocking query."""
+
+import socket
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+
+def ask(rest: httpx.Client, **query: Any) -> dict[str, Any]:
+    answer = rest.get("/snapshot", params={"revision": 0, "wait_s": 0, **query})
+    assert answer.status_code in {200, 304}, answer.text
+    told: dict[str, Any] = {} if answer.status_code == 304 else answer.json()
+    return told
+
+
+@contextmanager
+def waiting(rest: httpx.Client, agent: str, incarnation: int = 1) -> Generator[None]:
+    """A watch of `agent` that is cut when the block ends, as by SIGKILL."""
+    query = f"agent={agent}&incarnation={incarnation}&wait_s=30&revision=0"
+    host, port = rest.base_url.host, rest.base_url.port
+    assert port is not None
+    with socket.create_connection((host, port)) as connection:
+        text = f"GET /api/v1/snapshot?{query} HTTP/1.1\r\nHost: {host}\r\n\r\n"
+        connection.sendall(text.encode())
+        _until(rest, lambda told: agent in names(told, "present"))
+        yield
+
+
+def names(told: dict[str, Any], member: str) -> set[str]:
+    return {item["agent"] for item in told["alive"][member]}
+
+
+def _until(
+    rest: httpx.Client, holds: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    deadline = time.monotonic() + 10
+    while True:
+        told: dict[str, Any] = rest.get("/snapshot", params={"alive": 0}).json()
+        if holds(told):
+            return told
+        assert time.monotonic() < deadline, told
+        time.sleep(0.02)
+
+
+def test_an_agent_whose_watch_breaks_is_told_to_be_gone(rest: httpx.Client) -> None:
+    with waiting(rest, "a"), waiting(rest, "b"):
+        before = ask(rest, alive=99)["alive"]["version"]
+    told = ask(rest, alive=before, wait_s=5)
+    assert set(told) == {"alive"}
+    told = _until(rest, lambda told: names(told, "gone") == {"a", "b"})
+    assert names(told, "present") == set()
+    assert told["revision"] == 0
+
+
+def test_an_agent_that_asks_again_in_time_was_never_gone(rest: httpx.Client) -> None:
+    for _ in range(3):
+        with waiting(rest, "a"):
+            assert ask(rest, alive=0) == {}
+
+
+def test_an_agent_that_comes_back_is_no_longer_gone(rest: httpx.Client) -> None:
+    with waiting(rest, "a", incarnation=1):
+        pass
+    _until(rest, lambda told: names(told, "gone") == {"a"})
+    with waiting(rest, "a", incarnation=2):
+        told = ask(rest, alive=0)
+        assert told["alive"]["present"] == [{"agent": "a", "incarnation": 2}]
+        assert told["alive"]["gone"] == []
+
+
+def test_an_older_life_of_an_agent_can_not_make_it_gone(rest: httpx.Client) -> None:
+    with waiting(rest, "a", incarnation=2):
+        ask(rest, agent="a", incarnation=1)
+        time.sleep(1)
+        assert ask(rest, alive=99)["alive"]["gone"] == []
+
+
+def test_who_is_answered_and_asks_no_more_is_unknown(rest: httpx.Client) -> None:
+    ask(rest, agent="a", incarnation=1)
+    told = _until(rest, lambda told: names(told, "present") == set())
+    assert told["alive"]["gone"] == []
+
+
+def test_a_change_comes_with_who_lives(rest: httpx.Client) -> None:
+    with waiting(rest, "a"):
+        assert rest.put("/groups/gold", json={}).is_success
+        told = ask(rest, alive=0)
+    assert told["revision"] == 1
+    assert names(told, "present") <= {"a"}
+
+
+def test_a_version_of_a_server_that_is_no_more_is_answered(rest: httpx.Client) -> None:
+    assert ask(rest, alive=7)["alive"] == {"version": 0, "present": [], "gone": []}
+
+
+def test_callers_that_do_not_ask_are_told_nothing(rest: httpx.Client) -> None:
+    with waiting(rest, "a"):
+        assert "alive" not in rest.get("/snapshot").json()
+
+
+@pytest.mark.parametrize(
+    "query", [{"agent": ""}, {"agent": "x" * 300}, {"incarnation": -1}, {"alive": "x"}]
+)
+def test_a_name_that_is_none_is_refused(
+    rest: httpx.Client, query: dict[str, Any]
+) -> None:
+    answer = rest.get("/snapshot", params={"revision": 0, **query})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] in query

@@ -1,0 +1,104 @@
+"""The demo passes its own summary, and leaves nothing behind however it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from headgate.cli.demo.broker import check_bus
+from headgate.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEMO = [sys.executable, "-m", "headgate.cli", "demo", "--seconds", "20"]
+
+PATIENCE_S = 60.0
+"""For all parts to start, or to end, on a machine that may be busy."""
+
+
+@pytest.mark.parametrize("bus", ["zeromq", "kafka"])
+def test_one_quota_is_held_over_five_processes(bus: str) -> None:
+    try:
+        check_bus(bus)
+    except Failure as failure:
+        pytest.skip(str(failure))
+    command = [*DEMO, "--bus", bus, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["faults"] == []
+    assert 0.97 <= summary["ratio"] <= 1.02
+    assert min(agent["part"] for agent in summary["agents"]) >= 0.9
+    assert summary["attempted"] > 25_000
+    # Dividing the quota evenly is what all this is better than.
+    assert summary["divided"] < 0.8 * summary["central"]
+
+
+@pytest.fixture
+def demo() -> Iterator[subprocess.Popen[str]]:
+    """A demo whose agents are running."""
+    process = subprocess.Popen(
+        DEMO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "of 20 s" in line:
+                break
+        yield process
+        process.kill()
+
+
+def _parts(demo: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(demo.pid).children(recursive=True)
+
+
+def _left_behind(parts: list[psutil.Process]) -> list[psutil.Process]:
+    deadline = time.monotonic() + PATIENCE_S
+    while left := [one for one in parts if _runs(one)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    return left
+
+
+def _runs(one: psutil.Process) -> bool:
+    try:
+        return one.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_a_demo_that_is_ended_leaves_no_process_behind(
+    demo: subprocess.Popen[str], end: signal.Signals
+) -> None:
+    parts = _parts(demo)
+    assert len(parts) == 7  # the server, five agents, and the second life of one
+    demo.send_signal(end)
+    assert _left_behind(parts) == []
+    _, error = demo.communicate(timeout=PATIENCE_S)
+    if end is not signal.SIGKILL:
+        assert (demo.returncode, error) == (130, "")
+
+
+@pytest.mark.parametrize("part", ["up", "agent-3"])
+def test_a_crash_of_one_part_ends_the_demo_in_one_line(
+    demo: subprocess.Popen[str], part: str
+) -> None:
+    parts = _parts(demo)
+    crashed = next(one for one in parts if part in one.cmdline())
+    crashed.kill()
+    _, error = demo.communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 1
+    assert error.count("\n") == 1
+    assert "ended with signal 9" in error
+    assert _left_behind(parts) == []

@@ -1,0 +1,102 @@
+"""What is deployed holds together, as far as that can be told without Docker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import cast
+
+import jsonschema
+import pytest
+import yaml
+
+from headgate.cli.bus_address import parse_bus
+
+ROOT = Path(__file__).parents[2]
+Service = dict[str, object]
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, object]:
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    return cast("dict[str, object]", yaml.safe_load(text))
+
+
+@pytest.fixture(scope="module")
+def services(compose: dict[str, object]) -> dict[str, Service]:
+    return cast("dict[str, Service]", compose["services"])
+
+
+def test_the_compose_file_keeps_to_the_specification(
+    compose: dict[str, object],
+) -> None:
+    schema = json.loads(Path(__file__).with_name("compose_spec.json").read_text())
+    jsonschema.validate(compose, schema, cls=jsonschema.Draft201909Validator)
+
+
+def test_there_is_an_api_a_healthy_kafka_and_three_agents_with_load(
+    services: dict[str, Service],
+) -> None:
+    assert {"api", "kafka", "agent-1", "agent-2", "agent-3"} <= set(services)
+    assert "healthcheck" in services["kafka"]
+    rates = [
+        float(cast("list[str]", services[f"agent-{index}"]["command"])[-1])
+        for index in (1, 2, 3)
+    ]
+    assert sum(rates) > 1000
+
+
+def test_whatever_a_service_waits_for_is_there_and_can_come_about(
+    services: dict[str, Service],
+) -> None:
+    for service in services.values():
+        awaited = cast("dict[str, dict[str, str]]", service.get("depends_on", {}))
+        for name, wait in awaited.items():
+            if wait["condition"] == "service_healthy":
+                assert "healthcheck" in services[name]
+            else:
+                assert services[name].get("restart") == "no"
+
+
+def test_the_api_is_given_the_bus_and_the_topic_that_are_made(
+    services: dict[str, Service],
+) -> None:
+    command = cast("list[str]", services["api"]["command"])
+    address = next(a for a in command if a.startswith("--bus=")).removeprefix("--bus=")
+    settings = parse_bus(address)
+    assert settings is not None
+    assert settings.bootstrap == "kafka:9092"
+    assert f"--topic={settings.topic}" in cast(
+        "list[str]", services["topic"]["command"]
+    )
+
+
+def test_every_file_that_the_image_and_its_services_name_exists(
+    services: dict[str, Service],
+) -> None:
+    for service in services.values():
+        build = cast("dict[str, str]", service.get("build", {}))
+        if build:
+            assert (ROOT / build["context"] / build["dockerfile"]).is_file()
+    dockerfile = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")
+    for source in re.findall(r"^COPY (?!--from)(\S+) ", dockerfile, re.MULTILINE):
+        assert (ROOT / source).exists()
+    assert os.access(ROOT / "deploy/configure.sh", os.X_OK)
+    assert "/examples/worker.py" in cast("list[str]", services["agent-1"]["command"])
+
+
+def test_the_image_serves_other_machines_without_a_word_on_the_command_line() -> None:
+    dockerfile = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")
+    found = re.search(r"^CMD (\[.*\])$", dockerfile, re.MULTILINE)
+    assert found is not None
+    command: list[str] = json.loads(found[1])
+    assert command[:4] == ["headgate", "up", "--host", "0.0.0.0"]
+    assert {"--trust-network", "--rights"} & set(command)
+
+
+def test_the_script_that_configures_is_understood_by_a_shell() -> None:
+    script = ROOT / "deploy/configure.sh"
+    subprocess.run(["sh", "-n", str(script)], check=True, timeout=30)

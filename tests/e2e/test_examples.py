@@ -1,0 +1,145 @@
+"""The examples do what they say, against a real server."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.cli.demo.broker import check_bus, start_broker
+from headgate.cli.failure import Failure
+from headgate.cli.processes import Children
+from headgate.cli.rest import Rest
+
+if TYPE_CHECKING:
+    from headgate.api import Addresses
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def _run(server: Addresses, home: Path, name: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *arguments],
+        env={**os.environ, "HEADGATE_URL": server.api, "HOME": str(home)},
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_quickstart_gets_what_its_group_allows(
+    server: Addresses, tmp_path: Path
+) -> None:
+    said = _run(server, tmp_path, "quickstart.py")
+    match = re.fullmatch(r"admitted (\d+), refused (\d+) in 3 s .*\n", said)
+    assert match is not None, said
+    # 20/s for 3 s, and up to a burst of 20 at the start.
+    assert 40 <= int(match[1]) <= 85
+    assert int(match[2]) > 0
+
+
+def _limit(server: Addresses, **rates: float) -> None:
+    """Give tenant acme a group with these limits and a small burst."""
+    limits = [
+        {"dimension": name, "rate": rate, "burst": rate / 2}
+        for name, rate in rates.items()
+    ]
+    with Rest(server.api) as rest:
+        rest.call("PUT", "/api/v1/groups/examples", body={"limits": limits})
+        rest.call("PUT", "/api/v1/tenants/acme", body={})
+        attachment = {"subject": {"tenant": "acme"}, "group": "examples"}
+        rest.call("PUT", "/api/v1/attachments", body=attachment)
+
+
+def test_every_way_to_refuse_is_shown_without_a_server(
+    server: Addresses, tmp_path: Path
+) -> None:
+    said = _run(server, tmp_path, "limiter_local.py")
+    for mode in ("reject", "delay", "wait", "suppress", "shadow"):
+        assert re.search(rf"^{mode} +admitted", said, re.MULTILINE)
+
+
+def test_a_web_service_refuses_and_its_client_comes_back_when_told(
+    server: Addresses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _limit(server, requests=20.0)
+    monkeypatch.setenv("HEADGATE_URL", server.api)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES)]
+    command += ["limiter_asgi:app", "--port", str(port)]
+    with Children() as children:
+        web = children.start("web", command, log=tmp_path / "web.log", talks=False)
+        _await_port(port)
+        url = f"http://127.0.0.1:{port}/"
+        said = _run(server, tmp_path, "limiter_http_client.py", url)
+        children.check()
+        assert web.returncode is None
+    match = re.fullmatch(r"50 of 50 answered, (\d+) retries\n", said)
+    assert match is not None, said
+    assert int(match[1]) > 0
+
+
+def test_a_grpc_service_says_when_to_come_back(
+    server: Addresses, tmp_path: Path
+) -> None:
+    _limit(server, requests=20.0)
+    said = _run(server, tmp_path, "limiter_grpc.py", server.api)
+    assert re.search(r"^call \d+: .*requests", said, re.MULTILINE), said
+
+
+def test_a_kafka_producer_is_held_back_and_loses_nothing(
+    server: Addresses, tmp_path: Path
+) -> None:
+    try:
+        check_bus("kafka")
+    except Failure as failure:
+        pytest.skip(str(failure))
+    _limit(server, publish_messages=100.0)
+    with Children() as children:
+        _, address = start_broker(children, directory=tmp_path)
+        bootstrap, _, topic = address.removeprefix("kafka://").partition("/")
+        arguments = (bootstrap, topic, server.api)
+        said = _run(server, tmp_path, "limiter_kafka.py", *arguments)
+    match = re.match(r"published (\d+), held back ([\d.]+) s\nconsumed (\d+), ", said)
+    assert match is not None, said
+    assert match[1] == match[3]
+    assert float(match[2]) > 0
+
+
+def _await_port(port: int) -> None:
+    deadline = time.monotonic() + 60.0
+    while time.monotonic() < deadline:
+        with socket.socket() as knock:
+            if knock.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    pytest.fail(f"nobody listens on {port}")
+
+
+def test_a_worker_is_held_to_the_quota_and_says_so(
+    server: Addresses, tmp_path: Path
+) -> None:
+    limit = {"dimension": "requests", "rate": 100.0, "burst": 100.0}
+    with Rest(server.api) as rest:
+        rest.call("PUT", "/api/v1/groups/workers", body={"limits": [limit]})
+        rest.call("PUT", "/api/v1/tenants/workers", body={})
+        attachment = {"subject": {"tenant": "workers"}, "group": "workers"}
+        rest.call("PUT", "/api/v1/attachments", body=attachment)
+    arguments = ("--tenant", "workers", "--rate", "300", "--seconds", "4.2")
+    said = _run(server, tmp_path, "worker.py", *arguments)
+    seconds = [int(one) for one in re.findall(r"admitted (\d+)\n", said)]
+    assert len(seconds) >= 3
+    assert 60 <= seconds[-1] <= 140

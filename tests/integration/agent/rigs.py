@@ -1,0 +1,238 @@
+"""A cluster around the agent under test: an API, a bus, and load."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlparse
+
+from headgate.agent.bus import BusSettings
+from headgate.agent.bus_proxy import ZeroMQProxy
+from headgate.agent.errors import HeadgateError
+from headgate.agent.snapshot import Snapshot, snapshot_to_json
+from headgate.coordinator import Attachment, Configuration, Group, Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.agent import Agent, Limiter
+    from headgate.coordinator import Explanation
+
+PATIENCE_S = 30.0
+"""How long a test waits for what must come; the machine may be busy."""
+
+
+def snapshot(
+    bus: BusSettings | None, *, rate: float = 1000.0, revision: int = 1
+) -> Snapshot:
+    """Return a configuration with one group, gold, of which acme is a part."""
+    limit = Limit(dimension="requests", rate=rate, burst=max(rate, 1.0))
+    return Snapshot(
+        configuration=Configuration(
+            revision=revision,
+            groups=(Group(id=1, name="gold", limits=(limit,)),),
+            attachments=(Attachment((("tenant", "acme"),), 1),),
+        ),
+        bus=bus,
+    )
+
+
+class Api:
+    """The snapshot route of the API, over real HTTP.
+
+    Attributes:
+        port: Stays the same over `stop` and `start`.
+        headers: Of the last request.
+        broken: Answered instead of the snapshot, when set.
+    """
+
+    def __init__(self, first: Snapshot) -> None:
+        self.port = 0
+        self.headers: dict[str, str] = {}
+        self.broken: tuple[int, bytes] | None = None
+        self._snapshot = first
+        self._changed = threading.Condition()
+        self._server: ThreadingHTTPServer | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """What agents connect to."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nobody is listening."""
+        return self._server is None
+
+    def set(self, new: Snapshot) -> None:
+        """Go over to a new snapshot; who waits is answered."""
+        with self._changed:
+            self._snapshot = new
+            self._changed.notify_all()
+
+    def set_rate(self, rate: float) -> None:
+        """Change the quota of gold."""
+        before = self._snapshot
+        revision = before.configuration.revision + 1
+        self.set(snapshot(before.bus, rate=rate, revision=revision))
+
+    def start(self) -> None:
+        """Listen, at the same port as before."""
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                api.headers = dict(self.headers.items())
+                status, body = api.answer(self.path)
+                with suppress(ConnectionError):  # the agent was closed meanwhile
+                    self.send_response(status)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+                self.close_connection = api.stopped
+
+            def log_message(self, format: str, *_: object) -> None:
+                del format
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop listening, and answer nobody any more."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+            self.set(self._snapshot)
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        """Return status and body of one request."""
+        query = {k: v[0] for k, v in parse_qs(urlparse(path).query).items()}
+        with self._changed:
+            if "revision" in query:
+                known, wait_s = int(query["revision"]), float(query["wait_s"])
+                self._changed.wait_for(
+                    lambda: (
+                        self._snapshot.configuration.revision > known or self.stopped
+                    ),
+                    wait_s,
+                )
+                if self._snapshot.configuration.revision <= known:
+                    return HTTPStatus.NOT_MODIFIED, b""
+            if self.broken is not None:
+                return self.broken
+            return HTTPStatus.OK, json.dumps(snapshot_to_json(self._snapshot)).encode()
+
+
+class Cluster:
+    """An API and a ZeroMQ proxy."""
+
+    def __init__(self) -> None:
+        self.proxy = ZeroMQProxy()
+        self.bus = BusSettings(
+            kind="zeromq",
+            publish=(self.proxy.publish_address,),
+            subscribe=(self.proxy.subscribe_address,),
+        )
+        self.api = Api(snapshot(self.bus))
+
+    def restart_proxy(self, *, away_s: float) -> None:
+        """Take the bus away for a while."""
+        self.proxy.close()
+        time.sleep(away_s)
+        self.proxy = ZeroMQProxy(
+            publish=self.bus.publish[0], subscribe=self.bus.subscribe[0]
+        )
+
+    def close(self) -> None:
+        """Stop all of it."""
+        self.api.stop()
+        self.proxy.close()
+
+
+class Load:
+    """An open loop of attempts on one limiter, in a thread of its own.
+
+    Attributes:
+        rate: Attempts per second; may be changed while it runs.
+        attempted: So far.
+        admitted: So far.
+        slowest_s: The longest attempt.
+    """
+
+    def __init__(self, limiter: Limiter, rate: float) -> None:
+        self.rate = rate
+        self.attempted = self.admitted = 0
+        self.slowest_s = 0.0
+        self._limiter = limiter
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the load."""
+        self._stopping.set()
+        self._thread.join()
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        due, before_s = 0.0, time.monotonic()
+        while not self._stopping.wait(0.002):
+            now_s = time.monotonic()
+            due, before_s = due + self.rate * (now_s - before_s), now_s
+            while self.attempted < int(due):
+                began_s = time.monotonic()
+                admitted = bool(self._limiter.try_acquire(requests=1))
+                self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
+                self.attempted += 1
+                self.admitted += admitted
+
+
+def rates(loads: list[Load], seconds: float) -> list[float]:
+    """Return what each load was admitted per second, over `seconds` from now."""
+    before, began_s = [load.admitted for load in loads], time.monotonic()
+    time.sleep(seconds)
+    elapsed_s = time.monotonic() - began_s
+    return [(x.admitted - b) / elapsed_s for x, b in zip(loads, before, strict=True)]
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until `condition` holds."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {PATIENCE_S:g} s for {what}"
+        time.sleep(0.02)
+
+
+def explained(agent: Agent) -> Explanation:
+    """Return the explanation of gold, once the agent has looked at its buckets."""
+    found: list[Explanation] = []
+
+    def tried() -> bool:
+        with suppress(HeadgateError):
+            found.append(agent.explain("gold", "requests"))
+        return bool(found)
+
+    until(tried, "the limit to be tracked")
+    return found[-1]
+
+
+def other_rate(before: Snapshot, rate: float) -> Snapshot:
+    """Return the same revision with another rate, as a restored store has it."""
+    return replace(before, configuration=snapshot(None, rate=rate).configuration)

@@ -1,0 +1,142 @@
+"""What a lying or confused reporter says is ignored and counted; the quota holds."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.integration.agent.rigs import PATIENCE_S, Load, explained, rates, until
+
+from headgate.agent.bus import open_bus
+from headgate.agent.codec import encode
+from headgate.coordinator import Report, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.integration.agent.conftest import Join
+    from tests.integration.agent.rigs import Cluster
+
+    from headgate.agent.bus import Bus
+
+
+def report(
+    sequence: int,
+    *,
+    agent: str = "liar",
+    cluster: str = "default",
+    incarnation: int = 1_000,
+    admitted: float = 0.0,
+    demand: float = 10.0,
+    group: int = 1,
+    sent_at_s: float | None = None,
+) -> bytes:
+    """Return the bytes of one report on gold."""
+    one = np.ones(1)
+    rows = Rows(
+        dimension="requests",
+        group_ids=np.array([group]),
+        refused=0 * one,
+        admitted=admitted * one,
+        demand=demand * one,
+        held=0 * one,
+    )
+    return encode(
+        Report(
+            cluster=cluster,
+            agent=agent,
+            incarnation=incarnation,
+            sequence=sequence,
+            sent_at_s=time.time() if sent_at_s is None else sent_at_s,
+            rows=(rows,),
+            keyframe=True,
+        )
+    )
+
+
+@pytest.fixture
+def liar(cluster: Cluster) -> Iterator[Bus]:
+    """A bus in the hands of somebody who lies."""
+    bus = open_bus(cluster.bus)
+    yield bus
+    bus.close()
+
+
+def _falling(sequence: int) -> bytes:
+    return report(sequence, admitted=max(50.0 - sequence, 0.0))
+
+
+def _immense(sequence: int) -> bytes:
+    return report(sequence, admitted=sequence * 1e12)
+
+
+def _older_life(sequence: int) -> bytes:
+    return report(sequence, incarnation=1_000 - (sequence > 1))
+
+
+def _jumping(sequence: int) -> bytes:
+    return report(sequence * 1_000_000)
+
+
+def _foreign(sequence: int) -> bytes:
+    return report(sequence, cluster="another")
+
+
+@pytest.mark.parametrize(
+    ("lie", "counter"),
+    [
+        (_falling, "agent_disbelieved"),
+        (_immense, "agent_disbelieved"),
+        (_older_life, "agent_older_incarnation"),
+        (_jumping, "agent_sequence_jump"),
+        (_foreign, "agent_foreign_cluster"),
+    ],
+)
+def test_what_can_not_be_true_is_counted_and_nothing_else_changes(
+    join: Join, liar: Bus, lie: Callable[[int], bytes], counter: str
+) -> None:
+    agent = join("honest")
+    with Load(agent.limiter(tenant="acme"), 2000) as load:
+        until(lambda: rates([load], 0.5)[0] > 900, "the quota to be used")
+        deadline_s = time.monotonic() + PATIENCE_S
+        sequence = 0
+        while agent.metrics().get(counter, 0) < 2:
+            assert time.monotonic() < deadline_s, agent.metrics()
+            sequence += 1
+            liar.publish(lie(sequence))
+            liar.receive(0.2)
+        # A member that is not believed is present: it keeps a part, of at most half.
+        assert rates([load], 2.0)[0] > 400
+    assert agent.metrics().get("agent_failed_turns", 0) == 0
+
+
+@pytest.mark.parametrize("sent_at_s", [0.0, 4e12])
+def test_a_wrong_clock_harms_nobody(join: Join, liar: Bus, sent_at_s: float) -> None:
+    agent = join("honest")
+    with Load(agent.limiter(tenant="acme"), 2000) as load:
+        until(lambda: rates([load], 0.5)[0] > 900, "the quota to be used")
+        for sequence in range(1, 12):
+            liar.publish(report(sequence, sent_at_s=sent_at_s + sequence * 0.2))
+            liar.receive(0.2)
+        until(
+            lambda: "liar" in {member.agent for member in agent.status().members},
+            "the other to be heard",
+        )
+        assert rates([load], 2.0)[0] > 900, "of 1,000, 10 of which the other may use"
+    assert agent.metrics().get("agent_failed_turns", 0) == 0
+
+
+def test_rows_of_an_unknown_group_are_left_alone(join: Join, liar: Bus) -> None:
+    agent = join("honest")
+    agent.limiter(tenant="acme").try_acquire(requests=1)
+    for sequence in range(1, 6):
+        liar.publish(report(sequence, group=77))
+        liar.receive(0.1)
+    until(
+        lambda: "liar" in {member.agent for member in agent.status().members},
+        "the other to be heard",
+    )
+    assert [row.agent for row in explained(agent).agents] == ["honest"]
+    assert agent.metrics().get("agent_failed_turns", 0) == 0

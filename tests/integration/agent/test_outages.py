@@ -1,0 +1,216 @@
+"""An agent goes on when the API, the disk or the bus is away, and returns by itself."""
+
+from __future__ import annotations
+
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from tests.integration.agent.rigs import Load, other_rate, rates, snapshot, until
+
+from headgate.agent import connect
+from headgate.agent.bus import open_bus
+from headgate.agent.snapshot_file import load, store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+    from tests.integration.agent.conftest import Join
+    from tests.integration.agent.rigs import Cluster
+
+NOBODY = "http://127.0.0.1:9"
+"""The discard port: nobody listens there."""
+
+
+def test_an_agent_goes_on_while_the_api_is_away_and_follows_it_again(
+    cluster: Cluster, join: Join
+) -> None:
+    agent = join("a")
+    with Load(agent.limiter(tenant="acme"), 2000) as load:
+        until(lambda: rates([load], 0.5)[0] > 900, "the quota to be used")
+        cluster.api.stop()
+        until(lambda: not agent.status().api_reachable, "the outage to be noticed")
+        (admitted,) = rates([load], 3.0)
+        assert 900 < admitted < 1100
+        assert agent.metrics()["watch_api_failures"] > 0
+        cluster.api.start()
+        cluster.api.set_rate(200.0)
+        until(lambda: agent.status().revision == 2, "the agent to follow again")
+        time.sleep(2.0)
+        assert rates([load], 2.0)[0] < 280
+
+
+def test_an_outage_is_said_once(
+    cluster: Cluster, join: Join, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = join("a")
+    cluster.api.stop()
+    until(lambda: agent.metrics().get("watch_api_failures", 0) >= 3, "three failures")
+    said = [r for r in caplog.records if "no configuration from" in r.getMessage()]
+    assert len(said) == 1
+
+
+def test_an_agent_starts_from_its_disk_while_the_api_is_away(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    path = tmp_path / "snapshot.json"
+    store(path, snapshot(cluster.bus, rate=100.0, revision=7))
+    with connect(NOBODY, agent="a", snapshot_path=path) as agent:
+        status = agent.status()
+        assert (status.source, status.revision) == ("disk", 7)
+        assert not status.api_reachable
+        with Load(agent.limiter(tenant="acme"), 1000) as load:
+            time.sleep(3.0)
+            assert rates([load], 2.0)[0] < 140
+
+
+def test_what_the_api_answers_is_kept_on_disk(
+    cluster: Cluster, join: Join, tmp_path: Path
+) -> None:
+    join("a")
+    path = tmp_path / "a.json"
+    until(path.exists, "the first snapshot")
+    assert load(path) == snapshot(cluster.bus)
+    cluster.api.set_rate(5.0)
+    new = snapshot(cluster.bus, rate=5.0, revision=2)
+    until(lambda: load(path) == new, "the second snapshot")
+
+
+def test_without_api_and_disk_all_is_admitted_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connect(NOBODY, agent="a", snapshot_path=tmp_path / "none.json") as agent:
+        limiter = agent.limiter(tenant="acme")
+        assert all(limiter.try_acquire(requests=1e6) for _ in range(100))
+        assert agent.status().source == "none"
+        assert agent.metrics()["attempts_without_configuration"] > 0
+    assert any("no configuration from" in r.getMessage() for r in caplog.records)
+
+
+def test_without_api_and_disk_all_is_refused_when_that_is_the_policy(
+    tmp_path: Path,
+) -> None:
+    with connect(
+        NOBODY,
+        agent="a",
+        snapshot_path=tmp_path / "none.json",
+        without_configuration="refuse",
+    ) as agent:
+        limiter = agent.limiter(tenant="acme")
+        assert not any(limiter.try_acquire(requests=1) for _ in range(100))
+
+
+def test_an_agent_that_started_without_the_api_follows_it_when_it_comes(
+    cluster: Cluster, join: Join
+) -> None:
+    cluster.api.stop()
+    agent = join("a", without_configuration="refuse")
+    limiter = agent.limiter(tenant="acme")
+    assert not limiter.try_acquire(requests=1)
+    cluster.api.start()
+    until(lambda: bool(limiter.try_acquire(requests=1)), "the configuration")
+    assert agent.status().source == "api"
+
+
+def test_a_snapshot_that_is_nonsense_changes_nothing(
+    cluster: Cluster, join: Join, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = join("a")
+    cluster.api.broken = (HTTPStatus.OK, b'{"revision": "two"}')
+    cluster.api.set_rate(1.0)
+    until(lambda: agent.metrics().get("watch_api_failures", 0) >= 1, "the refusal")
+    assert agent.status().revision == 1
+    assert "cluster: expected a text" in caplog.text or "revision: exp" in caplog.text
+    cluster.api.broken = None
+    until(lambda: agent.status().revision == 2, "a good one to be followed")
+
+
+def test_an_api_that_refuses_the_agent_changes_nothing(
+    cluster: Cluster, join: Join, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = join("a")
+    cluster.api.broken = (HTTPStatus.FORBIDDEN, b"not with this token")
+    cluster.api.set_rate(1.0)
+    until(lambda: agent.metrics().get("watch_api_failures", 0) >= 1, "the refusal")
+    assert agent.status().revision == 1
+    assert "403: not with this token" in caplog.text
+
+
+def test_a_store_that_was_restored_to_an_earlier_revision_is_followed(
+    cluster: Cluster, join: Join, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = join("a")
+    cluster.api.set_rate(2000.0)
+    until(lambda: agent.status().revision == 2, "the second revision")
+    cluster.api.stop()
+    until(lambda: not agent.status().api_reachable, "the outage to be noticed")
+    cluster.api.set(other_rate(snapshot(cluster.bus), 300.0))
+    cluster.api.start()
+    until(lambda: agent.status().revision == 1, "the first revision again")
+    assert "went back from revision 2 to 1" in caplog.text
+
+
+def test_a_disk_that_can_not_be_written_stops_nothing(
+    cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    path = tmp_path / "file" / "snapshot.json"
+    with connect(cluster.api.url, agent="a", snapshot_path=path) as agent:
+        until(lambda: agent.metrics().get("watch_disk_failures", 0) == 1, "the failure")
+        assert agent.status().revision == 1
+    assert "can't be kept on disk" in caplog.text
+
+
+def test_reports_flow_again_after_the_proxy_was_away(
+    cluster: Cluster, join: Join
+) -> None:
+    agents = [join("a"), join("b")]
+    limiters = [agent.limiter(tenant="acme") for agent in agents]
+    with Load(limiters[0], 800) as first, Load(limiters[1], 800) as second:
+        until(lambda: all(len(a.status().members) == 2 for a in agents), "both to meet")
+        cluster.restart_proxy(away_s=2.0)
+        heard = [agent.metrics()["bus_received"] for agent in agents]
+        until(
+            lambda: all(
+                agent.metrics()["bus_received"] > before + 3
+                for agent, before in zip(agents, heard, strict=True)
+            ),
+            "reports to flow again",
+        )
+        time.sleep(3.0)
+        assert 850 < sum(rates([first, second], 3.0)) < 1150
+    # The machine may be busy; a call that waited for the bus would take 2 s.
+    assert max(first.slowest_s, second.slowest_s) < 1.0
+
+
+def test_a_lone_agent_whose_bus_is_away_keeps_its_quota(
+    cluster: Cluster, join: Join
+) -> None:
+    agent = join("a")
+    with Load(agent.limiter(tenant="acme"), 2000) as load:
+        until(lambda: rates([load], 0.5)[0] > 900, "the quota to be used")
+        cluster.proxy.close()
+        (admitted,) = rates([load], 6.0)
+        assert 500 < admitted < 1200
+
+
+def test_garbage_on_the_bus_is_dropped_and_counted(
+    cluster: Cluster, join: Join
+) -> None:
+    agent = join("a")
+    intruder = open_bus(cluster.bus)
+    try:
+        with Load(agent.limiter(tenant="acme"), 2000) as load:
+            until(lambda: rates([load], 0.5)[0] > 900, "the quota to be used")
+
+            def counted() -> bool:
+                intruder.publish(b"garbage \xff\x00" * 20)
+                intruder.receive(0.05)
+                return agent.metrics().get("agent_malformed_report", 0) > 10
+
+            until(counted, "garbage to be counted")
+            assert 900 < rates([load], 2.0)[0] < 1100
+        assert agent.metrics().get("agent_failed_turns", 0) == 0
+    finally:
+        intruder.close()

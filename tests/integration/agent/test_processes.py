@@ -1,0 +1,224 @@
+"""An agent through a process's life: forks, ends, pauses, rest, its own faults."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.integration.agent.rigs import snapshot, until
+
+from headgate.agent.bus import BusSettings
+from headgate.agent.runtime import Runtime, RuntimeOptions
+from headgate.agent.snapshot import Snapshot
+from headgate.coordinator import Counted, Keys
+
+if TYPE_CHECKING:
+    from tests.integration.agent.conftest import Join
+    from tests.integration.agent.rigs import Cluster
+
+    from headgate.coordinator import Configuration, SetCeilings
+
+TIMEOUT_S = 60.0
+"""For a script to end; the machine may be busy."""
+
+
+def run(script: str, *arguments: str) -> str:
+    """Run a script in a process of its own; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+FORKING = """
+import json, os, sys, time
+import headgate
+
+agent = headgate.connect(sys.argv[1], agent="parent", keep_snapshot=False)
+limiter = agent.limiter(tenant="acme")
+ends = time.monotonic() + 2
+while time.monotonic() < ends:
+    limiter.try_acquire(requests=1)
+    time.sleep(0.001)
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    before = agent.id
+    admitted = 0
+    began = time.monotonic()
+    while time.monotonic() < began + 4:
+        admitted += bool(limiter.try_acquire(requests=1))
+        time.sleep(0.0002)
+    said = {"id": agent.id, "before": before, "admitted": admitted}
+    said["members"] = [m.agent for m in agent.status().members]
+    os.write(write, json.dumps(said).encode())
+    agent.close()
+    os._exit(0)
+ends = time.monotonic() + 4
+admitted = 0
+while time.monotonic() < ends:
+    admitted += bool(limiter.try_acquire(requests=1))
+    time.sleep(0.0002)
+os.waitpid(child, 0)
+said = {"child": json.loads(os.read(read, 65536)), "id": agent.id}
+said["admitted"] = admitted
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
+def test_a_forked_child_gets_an_agent_of_its_own(cluster: Cluster) -> None:
+    said = json.loads(run(FORKING, cluster.api.url))
+    child = said["child"]
+    assert said["id"] == "parent"
+    assert child["before"] == "parent", "before its first attempt it has none"
+    assert child["id"].startswith("parent-")
+    assert {"parent", child["id"]} <= set(child["members"])
+    # Both together hold one quota of 1,000/s; each alone would have had 4,000.
+    assert child["admitted"] > 500
+    assert said["admitted"] > 500
+    assert said["admitted"] + child["admitted"] < 6000
+
+
+FORKING_IDLE = """
+import os, sys, threading, time
+import headgate
+
+agent = headgate.connect(sys.argv[1], agent="parent", keep_snapshot=False)
+limiter = agent.limiter(tenant="acme")
+limiter.try_acquire(requests=1)
+child = os.fork()
+if child == 0:
+    time.sleep(0.5)
+    code = len(threading.enumerate()) - 1
+    sys.exit(code)  # a whole end, with what was registered for it
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status))
+"""
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
+def test_a_forked_child_that_never_asks_starts_nothing_and_ends(
+    cluster: Cluster,
+) -> None:
+    assert run(FORKING_IDLE, cluster.api.url).strip() == "0"
+
+
+ENDING = """
+import sys, time
+import headgate
+
+agent = headgate.connect(sys.argv[1], agent="ending", keep_snapshot=False)
+limiter = agent.limiter(tenant="acme")
+ends = time.monotonic() + 2
+while time.monotonic() < ends:
+    limiter.try_acquire(requests=1)
+    time.sleep(0.001)
+"""
+
+
+def test_a_process_that_just_ends_leaves_the_cluster(
+    cluster: Cluster, join: Join
+) -> None:
+    staying = join("staying")
+    staying.limiter(tenant="acme")
+    process = subprocess.Popen([sys.executable, "-c", ENDING, cluster.api.url])
+    try:
+
+        def members() -> set[str]:
+            return {member.agent for member in staying.status().members}
+
+        until(lambda: "ending" in members(), "the process to join")
+        assert process.wait(TIMEOUT_S) == 0
+        left_s = time.monotonic()
+        until(lambda: "ending" not in members(), "the farewell")
+        # Without a farewell it would be a member for 30 s.
+        assert time.monotonic() - left_s < 10.0
+    finally:
+        process.kill()
+        process.wait()
+
+
+RESTING = """
+import sys, time
+import headgate
+
+agent = headgate.connect(sys.argv[1], agent="resting", keep_snapshot=False)
+limiter = agent.limiter(tenant="acme")
+limiter.try_acquire(requests=1)
+time.sleep(2)
+began, used = time.monotonic(), time.process_time()
+time.sleep(4)
+print((time.process_time() - used) / (time.monotonic() - began))
+"""
+
+
+def test_an_agent_at_rest_uses_next_to_no_cpu(cluster: Cluster) -> None:
+    part = float(run(RESTING, cluster.api.url))
+    assert part < 0.1, "of one core; measured alone it is a hundredth"
+
+
+class FaultyHands:
+    """Hands that fail now and then."""
+
+    def __init__(self) -> None:
+        self.turns = 0
+        none, numbers = np.zeros(0), np.zeros(0, np.int64)
+        self._counted = Counted(
+            Keys((), numbers, numbers), none, none, none, none, numbers
+        )
+
+    def configure(self, configuration: Configuration, now: float) -> None:
+        """Take it."""
+
+    def counts(self, now: float) -> Counted:
+        self.turns += 1
+        if self.turns % 3 == 0:
+            raise ZeroDivisionError("a fault of our own")
+        return self._counted
+
+    def apply(self, ceilings: SetCeilings, now: float) -> None:
+        """Take it."""
+
+
+def test_a_turn_that_fails_is_said_once_and_the_agent_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hands = FaultyHands()
+    runtime = Runtime(hands, RuntimeOptions(agent="a"))
+    bus = BusSettings(kind="memory", topic="faulty")
+    runtime.follow(snapshot(bus))
+    runtime.start()
+    until(lambda: runtime.counters["failed_turns"] >= 3, "three failures")
+    turns = hands.turns
+    until(lambda: hands.turns > turns + 3, "further turns")
+    runtime.close()
+    assert not runtime.alive
+    said = [r for r in caplog.records if "ZeroDivisionError" in r.getMessage()]
+    assert len(said) == 1
+
+
+def test_a_bus_that_can_not_be_opened_leaves_the_agent_by_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runtime = Runtime(FaultyHands(), RuntimeOptions(agent="a"))
+    wrong = BusSettings(
+        kind="zeromq", publish=("nonsense",), subscribe=("tcp://127.0.0.1:1",)
+    )
+    runtime.follow(Snapshot(configuration=snapshot(None).configuration, bus=wrong))
+    runtime.start()
+    until(lambda: runtime.counters["bus_unavailable"] == 1, "the failure")
+    assert runtime.alive
+    assert runtime.bus is None
+    runtime.close()
+    assert "no bus, this agent goes by itself: zeromq: nonsense" in caplog.text

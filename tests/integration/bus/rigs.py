@@ -1,0 +1,143 @@
+"""The three real parts behind the contract of a bus, and how to break each."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.agent.bus import Bus, BusSettings, Message, open_bus
+from headgate.agent.bus_memory import MemoryHub
+from headgate.agent.bus_proxy import ZeroMQProxy
+from headgate.agent.kafka_topic import ensure_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tools.kafka_broker import Broker
+
+PATIENCE_S = 30.0
+"""How long a test waits for what must come; the machine may be busy."""
+
+_numbers = count()
+
+
+class Rig(Protocol):
+    """Something real that carries messages, and can be taken down."""
+
+    settings: BusSettings
+
+    def down(self) -> None:
+        """Stop it."""
+        ...
+
+    def up(self) -> None:
+        """Start it again, at the same address."""
+        ...
+
+    def close(self) -> None:
+        """Leave it as it was found, for the next test."""
+        ...
+
+
+class MemoryRig:
+    """A hub of this process."""
+
+    def __init__(self) -> None:
+        self.settings = BusSettings(kind="memory", topic=f"hub-{next(_numbers)}")
+        self._hub = MemoryHub.named(self.settings.topic)
+
+    def down(self) -> None:
+        self._hub.down = True
+
+    def up(self) -> None:
+        self._hub.down = False
+
+    def close(self) -> None:
+        """A hub goes when nobody holds it."""
+
+
+class ZeroMQRig:
+    """A proxy on loopback."""
+
+    def __init__(self) -> None:
+        self._proxy = ZeroMQProxy()
+        self._addresses = self._proxy.publish_address, self._proxy.subscribe_address
+        self.settings = BusSettings(
+            kind="zeromq",
+            publish=(self._addresses[0],),
+            subscribe=(self._addresses[1],),
+        )
+
+    def down(self) -> None:
+        self._proxy.close()
+
+    def up(self) -> None:
+        publish, subscribe = self._addresses
+        self._proxy = ZeroMQProxy(publish=publish, subscribe=subscribe)
+
+    def close(self) -> None:
+        self._proxy.close()
+
+
+class KafkaRig:
+    """A topic of its own on a broker that several tests share."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.settings = BusSettings(
+            kind="kafka", bootstrap=broker.bootstrap, topic=f"usage-{next(_numbers)}"
+        )
+        ensure_topic(self.settings)
+
+    def down(self) -> None:
+        self._broker.stop()
+
+    def up(self) -> None:
+        if self._broker.pid is None:
+            self._broker.start()
+
+    def close(self) -> None:
+        self.up()
+
+
+def connected(settings: BusSettings) -> Bus:
+    """Return a bus that has heard itself: from then on it misses nothing."""
+    bus = open_bus(settings)
+    until(lambda: _echo(bus), "the bus to hear itself")
+    while bus.receive(0.2):
+        pass
+    return bus
+
+
+def collect(bus: Bus, number: int) -> list[bytes]:
+    """Return the next `number` payloads, in the order in which they came."""
+    payloads: list[bytes] = []
+    deadline_s = time.monotonic() + PATIENCE_S
+    while len(payloads) < number and time.monotonic() < deadline_s:
+        payloads += [message.payload for message in bus.receive(0.2)]
+    return payloads
+
+
+def hear(bus: Bus, payload: bytes) -> Message:
+    """Return the message with this payload; others are thrown away."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline_s:
+        for message in bus.receive(0.2):
+            if message.payload == payload:
+                return message
+    raise AssertionError(f"{payload!r} did not come in {PATIENCE_S:g} s")
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until `condition` holds."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {PATIENCE_S:g} s for {what}"
+        time.sleep(0.01)
+
+
+def _echo(bus: Bus) -> bool:
+    """Publish, and return whether anything comes back soon."""
+    bus.publish(b"echo")
+    return bool(bus.receive(0.2))

@@ -1,0 +1,170 @@
+"""Kafka's own: brokers that hang, topics that go, foreign records, wrong options."""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, cast
+
+import kafka  # type: ignore[import-untyped, unused-ignore]  # has no types
+import pytest
+from tests.integration.bus.rigs import KafkaRig, connected, hear, until
+
+from headgate.agent.bus import BusSettings, open_bus
+from headgate.agent.errors import BusUnavailable
+from headgate.agent.kafka_topic import TopicShape, ensure_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tools.kafka_broker import Broker
+
+    from headgate.agent.bus import Bus
+
+
+class Writer(Protocol):
+    """What is used of ``kafka.KafkaProducer`` here."""
+
+    def send(self, topic: str, value: bytes | None, key: bytes) -> object: ...
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Administrator(Protocol):
+    """What is used of ``kafka.KafkaAdminClient`` here."""
+
+    def delete_topics(self, topics: list[str]) -> object: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def settings(broker: Broker) -> Iterator[BusSettings]:
+    """A topic of its own."""
+    rig = KafkaRig(broker)
+    yield rig.settings
+    rig.close()
+
+
+def test_a_broker_that_hung_brings_no_old_reports(
+    broker: Broker, settings: BusSettings
+) -> None:
+    sender, reader = connected(settings), connected(replace(settings, max_age_s=1.5))
+    broker.freeze()
+    try:
+        for number in range(8):
+            sender.publish(f"old {number}".encode())
+            sender.receive(0.0)
+            time.sleep(0.5)
+    finally:
+        broker.thaw()
+    heard: list[bytes] = []
+
+    def fresh() -> bool:
+        sender.publish(b"fresh")
+        heard.extend(message.payload for message in reader.receive(0.2))
+        return b"fresh" in heard
+
+    until(fresh, "fresh reports")
+    # What stood still for less than 1.5 s is not old; what waited longer is.
+    assert b"old 0" not in heard
+    assert b"old 3" not in heard
+    sender.close()
+    reader.close()
+
+
+def test_reports_flow_again_after_the_topic_was_deleted_and_made_again(
+    settings: BusSettings,
+) -> None:
+    sender, reader = connected(settings), connected(settings)
+    for _ in range(20):
+        sender.publish(b"before")
+    hear(reader, b"before")
+    administrator = cast(
+        "Administrator", kafka.KafkaAdminClient(bootstrap_servers=settings.bootstrap)
+    )
+    administrator.delete_topics([settings.topic])
+    time.sleep(1.0)
+    assert sender.receive(0.0) is not None
+    until(lambda: ensure_topic(settings), "the topic to be made again")
+    administrator.close()
+
+    def heard() -> bool:
+        sender.publish(b"after")
+        return any(m.payload == b"after" for m in reader.receive(0.3))
+
+    until(heard, "reports on the new topic")
+    sender.close()
+    reader.close()
+
+
+def test_a_topic_of_several_partitions_is_read_whole(broker: Broker) -> None:
+    settings = BusSettings(
+        kind="kafka", bootstrap=broker.bootstrap, topic="three-partitions"
+    )
+    assert ensure_topic(settings, TopicShape(partitions=3))
+    assert not ensure_topic(settings, TopicShape(partitions=3)), "it is there"
+    buses = [connected(settings) for _ in range(4)]
+    for number, bus in enumerate(buses):
+        bus.publish(f"from {number}".encode())
+    for reader in buses[:2]:
+        expected = {f"from {number}".encode() for number in range(4)}
+
+        def complete(reader: Bus = reader, left: set[bytes] = expected) -> bool:
+            left -= {message.payload for message in reader.receive(0.1)}
+            return not left
+
+        until(complete, "one message of each")
+    for bus in buses:
+        bus.close()
+
+
+def test_records_of_others_are_read_by_the_brokers_time(settings: BusSettings) -> None:
+    reader = connected(settings)
+    writer = cast("Writer", kafka.KafkaProducer(bootstrap_servers=settings.bootstrap))
+    writer.send(settings.topic, b"without envelope", b"k")
+    writer.send(settings.topic, None, b"a tombstone has no payload")
+    writer.flush()
+    message = hear(reader, b"without envelope")
+    assert message.age_s == 0.0
+    until(
+        lambda: not reader.receive(0.1) and reader.counters["dropped_malformed"] == 1,
+        "the tombstone to be counted",
+    )
+    writer.close()
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"linger": 5}, "kafka-python has no option 'linger'"),
+        ({"compression_type": "zip"}, "compression_type|Not supported|zip"),
+        ({"security_protocol": "ROT13"}, "security_protocol|ROT13"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_a_wrong_option_is_refused(
+    settings: BusSettings, options: dict[str, str | int], says: str
+) -> None:
+    with pytest.raises(BusUnavailable, match=says):
+        open_bus(replace(settings, options=options))
+    gc.collect()  # kafka-python opens sockets before it looks at its options
+
+
+def test_an_option_of_the_operator_wins(settings: BusSettings) -> None:
+    plain = replace(settings, options={"compression_type": None, "linger_ms": 5})
+    bus = connected(plain)
+    bus.publish(b"uncompressed")
+    hear(bus, b"uncompressed")
+    bus.close()
+
+
+def test_a_topic_that_can_not_be_made_says_why(settings: BusSettings) -> None:
+    with pytest.raises(BusUnavailable, match=r"topic .* on 127.0.0.1:"):
+        ensure_topic(replace(settings, topic="a b"))
+    with pytest.raises(BusUnavailable, match="replication"):
+        ensure_topic(replace(settings, topic="r3"), TopicShape(replication=3))

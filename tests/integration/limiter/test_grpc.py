@@ -1,0 +1,141 @@
+"""The interceptors in real gRPC servers, all four shapes of call."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import Any
+
+import pytest
+from tests.integration.limiter.making import make, node_limit
+
+from headgate.agent.integrations.grpc_server import (
+    AsyncLimitInterceptor,
+    Call,
+    LimitInterceptor,
+)
+
+Grpc = Any
+"""grpcio has no types."""
+
+grpc: Grpc = import_module("grpc")
+aio: Grpc = import_module("grpc.aio")
+
+
+def who(call: Call) -> dict[str, str | None] | None:
+    tenant = call.metadata.get("tenant")
+    return None if tenant is None else {"tenant": tenant}
+
+
+ACME = (("tenant", "acme"),)
+
+
+def same(request: Grpc, _: Grpc) -> Grpc:
+    return request
+
+
+def twice(request: Grpc, _: Grpc) -> Grpc:
+    return iter([request, request])
+
+
+def joined(requests: Grpc, _: Grpc) -> Grpc:
+    return b"".join(requests)
+
+
+async def same_async(request: Grpc, _: Grpc) -> Grpc:
+    return request
+
+
+ECHO = grpc.method_handlers_generic_handler(
+    "test.Echo",
+    {
+        "unary_unary": grpc.unary_unary_rpc_method_handler(same),
+        "unary_stream": grpc.unary_stream_rpc_method_handler(twice),
+        "stream_unary": grpc.stream_unary_rpc_method_handler(joined),
+        "stream_stream": grpc.stream_stream_rpc_method_handler(same),
+    },
+)
+
+ASYNC_ECHO = grpc.method_handlers_generic_handler(
+    "test.Echo", {"unary_unary": grpc.unary_unary_rpc_method_handler(same_async)}
+)
+
+
+def call(channel: Grpc, shape: str, metadata: Grpc = ACME) -> Grpc:
+    stub = getattr(channel, shape)(f"/test.Echo/{shape}")
+    request = iter([b"x"]) if shape.startswith("stream") else b"x"
+    answer = stub(request, metadata=metadata, timeout=10)
+    return list(answer) if shape.endswith("stream") else answer
+
+
+def serve(interceptor: Grpc) -> tuple[Grpc, Grpc]:
+    server = grpc.server(ThreadPoolExecutor(4), interceptors=[interceptor])
+    server.add_generic_rpc_handlers([ECHO])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    return server, grpc.insecure_channel(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    "shape", ["unary_unary", "unary_stream", "stream_unary", "stream_stream"]
+)
+def test_a_refused_call_is_resource_exhausted_and_says_when_to_come_back(
+    shape: str,
+) -> None:
+    enforcer = make(node_limit("requests", 0.1, 1))
+    server, channel = serve(LimitInterceptor(enforcer, subject=who))
+    try:
+        call(channel, shape)
+        call(channel, shape)
+        with pytest.raises(grpc.RpcError) as caught:
+            call(channel, shape)
+        error: Grpc = caught.value
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "gold" in error.details()
+        trailers = dict(error.trailing_metadata())
+        assert 9_000 < int(trailers["retry-after-ms"]) <= 10_000
+        assert trailers["grpc-retry-pushback-ms"] == trailers["retry-after-ms"]
+        call(channel, shape, metadata=())  # nobody's: no limit
+    finally:
+        channel.close()
+        server.stop(None).wait()
+
+
+def test_a_method_that_there_is_not_stays_unimplemented() -> None:
+    enforcer = make(node_limit("requests", 0.1, 1))
+    server, channel = serve(LimitInterceptor(enforcer, subject=who))
+    try:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary("/test.Echo/nothing")(b"x", metadata=ACME, timeout=10)
+        error: Grpc = caught.value
+        assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+    finally:
+        channel.close()
+        server.stop(None).wait()
+
+
+def test_an_asynchronous_server_refuses_and_waits_alike() -> None:
+    async def main() -> None:
+        refusing = make(node_limit("requests", 0.1, 1))
+        waiting = make(node_limit("requests", 50, 1), refusal="wait")
+        for enforcer, waits in ((refusing, False), (waiting, True)):
+            interceptor = AsyncLimitInterceptor(enforcer, subject=who)
+            server = aio.server(interceptors=[interceptor])
+            server.add_generic_rpc_handlers([ASYNC_ECHO])
+            port = server.add_insecure_port("127.0.0.1:0")
+            await server.start()
+            async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                echo = channel.unary_unary("/test.Echo/unary_unary")
+                codes: list[Grpc] = []
+                for _ in range(4):
+                    try:
+                        await echo(b"x", metadata=ACME, timeout=10)
+                        codes.append(None)
+                    except aio.AioRpcError as error:
+                        codes.append(error.code())
+            await server.stop(None)
+            exhausted = grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert codes == ([None] * 4 if waits else [None] * 2 + [exhausted] * 2)
+
+    asyncio.run(main())

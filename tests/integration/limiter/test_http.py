@@ -1,0 +1,190 @@
+"""The middleware in front of real applications, the transport behind real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from math import ceil
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.middleware import Middleware
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from tests.integration.limiter.making import configure, make, node_limit, served
+
+from headgate.agent.integrations.asgi import LimitMiddleware, Scope, header
+from headgate.agent.integrations.http_client import (
+    AsyncRetryThrottled,
+    RetryThrottled,
+    throttle_delay_s,
+)
+
+
+def who(scope: Scope) -> dict[str, str | None] | None:
+    tenant = header(scope, b"x-tenant")
+    return None if tenant is None else {"tenant": tenant}
+
+
+ACME = {"x-tenant": "acme"}
+
+
+def fastapi(**options: object) -> FastAPI:
+    app = FastAPI(middleware=[Middleware(LimitMiddleware, subject=who, **options)])  # type: ignore[arg-type]  # options by name
+
+    @app.get("/")
+    def root() -> dict[str, str]:
+        return {"hello": "world"}
+
+    return app
+
+
+def test_fastapi_answers_429_with_exact_retry_after_and_ratelimit_headers() -> None:
+    enforcer = make(node_limit("requests", 0.5, 3))
+    with served(fastapi(source=enforcer)) as url, httpx.Client() as client:
+        answers = [client.get(url, headers=ACME) for _ in range(6)]
+        assert [a.status_code for a in answers] == [200] * 4 + [429] * 2
+        assert answers[0].headers["ratelimit-policy"] == '"gold.requests";q=0;w=1'
+        assert answers[0].headers["ratelimit"] == '"gold.requests";r=2;t=2'
+        refused = answers[-1]
+        assert refused.headers["content-type"] == "application/problem+json"
+        body = refused.json()
+        assert body["status"] == 429
+        assert 0 < body["throttle_time_ms"] <= 2_000
+        seconds = ceil(body["throttle_time_ms"] / 1_000)
+        assert refused.headers["retry-after"] == str(seconds)
+        assert "gold" in body["detail"]
+
+
+def test_a_request_without_a_subject_passes_unlimited_and_unmarked() -> None:
+    enforcer = make(node_limit("requests", 1, 1))
+    with served(fastapi(source=enforcer)) as url, httpx.Client() as client:
+        for _ in range(20):
+            answer = client.get(url)
+            assert answer.status_code == 200
+            assert "ratelimit" not in answer.headers
+
+
+def test_starlette_waits_in_the_fair_queue_where_the_group_says_so() -> None:
+    async def root(_: object) -> PlainTextResponse:
+        return PlainTextResponse("hello")
+
+    enforcer = make(node_limit("requests", 50, 1), refusal="wait")
+    app = Starlette(
+        routes=[Route("/", root)],
+        middleware=[Middleware(LimitMiddleware, source=enforcer, subject=who)],
+    )
+
+    async def main(url: str) -> list[int]:
+        async with httpx.AsyncClient(headers=ACME) as client:
+            answers = await asyncio.gather(*(client.get(url) for _ in range(12)))
+        return [answer.status_code for answer in answers]
+
+    with served(app) as url:
+        began = time.monotonic()
+        assert asyncio.run(main(url)) == [200] * 12
+        assert time.monotonic() - began >= 10 / 50
+
+
+def test_a_group_that_delays_answers_and_then_holds_the_connection() -> None:
+    enforcer = make(node_limit("requests", 10, 1), refusal="delay")
+    with served(fastapi(source=enforcer)) as url, httpx.Client() as client:
+        answers = [client.get(url, headers=ACME) for _ in range(4)]
+        assert [a.status_code for a in answers] == [200] * 4
+        assert answers[-1].headers["retry-after"] == "1"
+
+
+def test_the_mode_is_followed_live() -> None:
+    enforcer = make(node_limit("requests", 1, 1))
+    with served(fastapi(source=enforcer)) as url, httpx.Client() as client:
+        codes = [client.get(url, headers=ACME).status_code for _ in range(3)]
+        assert codes[-1] == 429
+        configure(enforcer, node_limit("requests", 1, 1), refusal="shadow")
+        codes = [client.get(url, headers=ACME).status_code for _ in range(5)]
+        assert codes == [200] * 5
+
+
+def test_costs_are_what_the_application_says() -> None:
+    enforcer = make(node_limit("publish_bytes", 1, 100))
+
+    def costs(scope: Scope) -> dict[str, float]:
+        return {"publish_bytes": float(header(scope, b"content-length") or 0)}
+
+    with (
+        served(fastapi(source=enforcer, costs=costs)) as url,
+        httpx.Client(headers=ACME) as client,
+    ):
+        assert client.request("GET", url, content=b"x" * 60).status_code == 200
+        assert client.request("GET", url, content=b"x" * 60).status_code == 200
+        assert client.request("GET", url, content=b"x" * 60).status_code == 429
+        assert client.get(url).status_code == 200  # nothing asked, nothing refused
+
+
+def test_kip599_the_client_retries_until_it_is_admitted() -> None:
+    enforcer = make(node_limit("requests", 2, 1))
+    transport = RetryThrottled(httpx.HTTPTransport())
+    with (
+        served(fastapi(source=enforcer)) as url,
+        httpx.Client(transport=transport, headers=ACME) as client,
+    ):
+        answers = [client.get(url) for _ in range(4)]
+        assert [a.status_code for a in answers] == [200] * 4
+        assert transport.retried >= 1
+
+
+def test_kip599_the_client_gives_up_at_its_deadline_and_says_what_it_was_told() -> None:
+    enforcer = make(node_limit("requests", 0.01, 1))
+    transport = RetryThrottled(httpx.HTTPTransport(), deadline_s=0.2)
+    with (
+        served(fastapi(source=enforcer)) as url,
+        httpx.Client(transport=transport, headers=ACME) as client,
+    ):
+        codes = [client.get(url).status_code for _ in range(3)]
+        assert codes[-1] == 429
+        assert transport.retried == 0
+
+
+def test_kip599_a_caller_may_opt_out_of_retries() -> None:
+    enforcer = make(node_limit("requests", 0.5, 1))
+    transport = RetryThrottled(httpx.HTTPTransport())
+    with (
+        served(fastapi(source=enforcer)) as url,
+        httpx.Client(transport=transport, headers=ACME) as client,
+    ):
+        extensions = {"retry_throttled": False}
+        codes = [client.get(url, extensions=extensions).status_code for _ in range(4)]
+        assert 429 in codes
+        assert transport.retried == 0
+
+
+def test_kip599_the_asynchronous_client_retries_too() -> None:
+    enforcer = make(node_limit("requests", 20, 1))
+
+    async def main(url: str) -> list[int]:
+        transport = AsyncRetryThrottled(httpx.AsyncHTTPTransport())
+        async with httpx.AsyncClient(transport=transport, headers=ACME) as client:
+            return [(await client.get(url)).status_code for _ in range(6)]
+
+    with served(fastapi(source=enforcer)) as url:
+        assert asyncio.run(main(url)) == [200] * 6
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "delay_s"),
+    [
+        ({}, b"", 1.0),
+        ({"retry-after": "7"}, b"not json", 7.0),
+        ({"retry-after": "7"}, b'{"throttle_time_ms": 250}', 0.25),
+        ({"retry-after": "7"}, b'{"throttle_time_ms": -5}', 7.0),
+        ({"retry-after": "soon"}, b"[]", 1.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, b"", 0.001),
+        ({"retry-after": "0"}, b"", 0.001),
+    ],
+)
+def test_what_a_stranger_answers_gives_a_sane_delay(
+    headers: dict[str, str], content: bytes, delay_s: float
+) -> None:
+    response = httpx.Response(429, headers=headers, content=content)
+    assert throttle_delay_s(response) == delay_s

@@ -1,0 +1,168 @@
+"""The wrappers around kafka-python's clients, on a real broker."""
+
+from __future__ import annotations
+
+import time
+from importlib import import_module
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.integration.limiter.making import make, node_limit
+
+from headgate.agent.bus import BusSettings
+from headgate.agent.errors import Throttled
+from headgate.agent.integrations.kafka_client import (
+    ThrottledConsumer,
+    ThrottledProducer,
+)
+from headgate.agent.kafka_topic import ensure_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tools.kafka_broker import Broker
+
+Kafka = Any
+"""kafka-python has no types."""
+
+kafka: Kafka = import_module("kafka")
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+PATIENCE_S = 30.0
+_numbers = count()
+
+
+def who(_: str) -> dict[str, str | None]:
+    return {"tenant": "acme"}
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    name = f"limited-{next(_numbers)}"
+    ensure_topic(BusSettings(kind="kafka", bootstrap=broker.bootstrap, topic=name))
+    return name
+
+
+@pytest.fixture
+def producer(broker: Broker) -> Iterator[Kafka]:
+    producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all")
+    yield producer
+    producer.close()
+
+
+@pytest.fixture
+def consumer(broker: Broker) -> Iterator[Kafka]:
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest"
+    )
+    yield consumer
+    consumer.close()
+
+
+def test_a_producer_is_refused_above_its_bytes_and_sends_what_is_admitted(
+    producer: Kafka, topic: str
+) -> None:
+    enforcer = make(node_limit("publish_bytes", 1, 1_000))
+    limited = ThrottledProducer(producer, enforcer, subject=who, block_s=0.0)
+    futures: list[Kafka] = [limited.send(topic, b"x" * 400, key=b"k") for _ in range(3)]
+    with pytest.raises(Throttled, match="publish_bytes of group 'gold'"):
+        limited.send(topic, b"x")
+    offsets = [future.get(timeout=PATIENCE_S).offset for future in futures]
+    assert offsets == [0, 1, 2]
+    (usage,) = enforcer.usage()
+    assert usage.admitted == 3 * 401.0
+
+
+def test_a_producer_waits_its_turn_and_a_batch_counts_as_its_messages(
+    producer: Kafka, topic: str
+) -> None:
+    enforcer = make(node_limit("publish_messages", 100, 10))
+    limited = ThrottledProducer(producer, enforcer, subject=who)
+    began = time.monotonic()
+    for _ in range(4):
+        limited.send(topic, b"ten", messages=10)
+    assert time.monotonic() - began >= 0.15
+    assert limited.throttle_s > 0.0
+    assert enforcer.usage()[0].admitted == 40.0
+
+
+def value(record: Kafka) -> bytes:
+    content: bytes = record.value
+    return content
+
+
+def fill(producer: Kafka, topic: str, records: int) -> None:
+    for index in range(records):
+        producer.send(topic, b"%06d" % index)
+    producer.flush(timeout=PATIENCE_S)
+
+
+def test_a_consumer_in_debt_pauses_its_partition_and_resumes_in_time(
+    producer: Kafka, consumer: Kafka, topic: str
+) -> None:
+    fill(producer, topic, 100)
+    enforcer = make(node_limit("dispatch_messages", 50, 10))
+    partition = kafka.TopicPartition(topic, 0)
+    consumer.assign([partition])
+    limited = ThrottledConsumer(consumer, enforcer, subject=who)
+    got: list[bytes] = []
+    longest_s, paused = 0.0, 0
+    began = time.monotonic()
+    while len(got) < 100 and time.monotonic() < began + PATIENCE_S:
+        before = time.monotonic()
+        for records in limited.poll(timeout_ms=200, max_records=10).values():
+            got += [value(record) for record in records]
+        longest_s = max(longest_s, time.monotonic() - before)
+        paused += partition in limited.paused
+    assert got == [b"%06d" % index for index in range(100)]
+    # A burst of 10 and one poll beyond it come at once, the rest at 50/s.
+    assert time.monotonic() - began >= (90 - 20) / 50
+    assert paused > 0
+    assert longest_s < 5.0  # polling never blocks for the quota's sake
+    (usage,) = enforcer.usage()
+    assert usage.admitted == 100 - 10  # the last poll found no backlog
+    assert usage.refused > 0
+
+
+def test_dispatch_without_backlog_nothing_is_throttled_but_by_option(
+    producer: Kafka, consumer: Kafka, topic: str
+) -> None:
+    fill(producer, topic, 20)
+    consumer.assign([kafka.TopicPartition(topic, 0)])
+    for without_backlog, admitted in ((False, 0.0), (True, 20.0)):
+        enforcer = make(node_limit("dispatch_messages", 1, 5))
+        limited = ThrottledConsumer(
+            consumer, enforcer, subject=who, without_backlog=without_backlog
+        )
+        consumer.seek_to_beginning()  # what is read again counts again
+        read = 0
+        end_s = time.monotonic() + PATIENCE_S
+        while read < 20 and time.monotonic() < end_s:
+            read += sum(len(r) for r in limited.poll(timeout_ms=500).values())
+        assert sum(usage.admitted for usage in enforcer.usage()) == admitted
+        assert bool(limited.paused) == without_backlog
+
+
+def test_dispatch_a_record_may_be_a_batch_of_messages(
+    producer: Kafka, consumer: Kafka, topic: str
+) -> None:
+    fill(producer, topic, 4)
+    consumer.assign([kafka.TopicPartition(topic, 0)])
+    enforcer = make(
+        node_limit("dispatch_messages", 1, 5), node_limit("dispatch_bytes", 1, 5)
+    )
+    limited = ThrottledConsumer(
+        consumer,
+        enforcer,
+        subject=who,
+        messages_of=lambda _: 25,
+        without_backlog=True,
+    )
+    read = 0
+    end_s = time.monotonic() + PATIENCE_S
+    while read < 4 and time.monotonic() < end_s:
+        read += sum(len(r) for r in limited.poll(timeout_ms=500).values())
+    admitted = {u.dimension: u.admitted for u in enforcer.usage()}
+    assert admitted == {"dispatch_messages": 100.0, "dispatch_bytes": 24.0}

@@ -1,0 +1,131 @@
+"""What the documents and the set-up promise."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from headgate.pipeline import jars
+from headgate.pipeline.command import app, seconds
+from headgate.pipeline.page import drawn, headline, write_page
+from headgate.pipeline.report import Curve, Summary
+from headgate.pipeline.schema import TABLES
+from headgate.pipeline.settings import Settings, WrongSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_reference_names_every_column_of_every_table() -> None:
+    text = (ROOT / "docs/reference/pipeline-tables.md").read_text()
+    documented: dict[str, list[str]] = {}
+    for section in text.split("\n## ")[1:]:
+        head, body = section.split("\n", 1)
+        columns = [
+            name
+            for row in re.findall(r"^\| (`.*?) \|", body, re.MULTILINE)
+            for name in re.findall(r"`(\w+)`", row)
+        ]
+        documented |= dict.fromkeys(head.split(", "), columns)
+    assert documented == {name: schema.names for name, schema in TABLES.items()}
+
+
+def fake_java(folder: Path, version: str) -> None:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2"])
+def test_an_old_java_is_refused_with_what_to_do(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_java(tmp_path, version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(jars.SetUpMissing, match=r"17 or newer.*Install one"):
+        jars.require_java()
+
+
+def test_a_missing_java_is_told_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    result = CliRunner().invoke(app, ["setup"])
+    assert result.exit_code == 1
+    assert "Install one" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_jars_that_are_there_are_not_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in jars.CONNECTOR:
+        (tmp_path / name).touch()
+    monkeypatch.setenv("HEADGATE_JARS", str(tmp_path))
+    monkeypatch.setenv("PATH", "")  # no Maven: offline
+    assert jars.connector_jars() == [tmp_path / name for name in jars.CONNECTOR]
+
+
+def test_missing_jars_without_maven_say_where_they_belong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_JARS", str(tmp_path / "jars"))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(jars.SetUpMissing, match="kafka-clients"):
+        jars.connector_jars()
+
+
+def test_the_fetched_jars_are_those_that_are_looked_for() -> None:
+    project = Path(jars.__file__).with_name("connector.xml").read_text()
+    found = re.findall(
+        r"<artifactId>([^<]+)</artifactId><version>([^<]+)</version>", project
+    )
+    assert sorted(f"{name}-{version}.jar" for name, version in found) == sorted(
+        jars.CONNECTOR
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({}, "source"),
+        ({"bootstrap": "b", "files": "f"}, "source"),
+        ({"files": "f", "jobs": ("usage", "x")}, "'x'"),
+        ({"files": "f", "alert_topic": "t"}, "alert_topic"),
+        ({"files": "f", "lateness_s": 0.0}, "lateness_s"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(
+    wrong: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(WrongSettings, match=said):
+        Settings(out=tmp_path, **wrong)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_an_unknown_job_and_a_missing_folder_are_one_line(tmp_path: Path) -> None:
+    for arguments in (["run", "nonsense"], ["report", "--out", str(tmp_path)]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 1
+        assert len(result.output.strip().splitlines()) == 1
+
+
+def test_a_length_of_time_is_read_with_its_unit() -> None:
+    assert [seconds(text) for text in ("90s", "5m", "1h", "7d")] == [
+        90, 300, 3600, 604_800,
+    ]  # fmt: skip
+    with pytest.raises(WrongSettings, match="1h"):
+        seconds("an hour")
+
+
+def test_a_page_escapes_names_and_draws_each_group(tmp_path: Path) -> None:
+    curve = Curve("<b>gold", "requests", [0, 10, 20], [9, 9, 9], [5, 5, 5], [6] * 3)
+    summary = Summary(0, 30, 2, 1, 270, 150, [curve], {}, {"violations": 3})
+    page = write_page(summary, tmp_path).read_text()
+    assert "<b>gold" not in page
+    assert "&lt;b&gt;gold" in page
+    assert (tmp_path / "group-01.png").read_bytes() == drawn(curve)
+    assert "3 violations" in headline(summary)

@@ -1,0 +1,263 @@
+"""Recorded clusters through the whole pipeline, against what the callers were told."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from rich.console import Console
+from tests.pipeline import recording as rec
+
+from headgate.coordinator import Limit
+from headgate.pipeline.bill import bill, differences, unhealed
+from headgate.pipeline.jobs import run_bill, run_recommend, summary_of, what_if_of
+from headgate.pipeline.page import print_summary, write_page
+from headgate.pipeline.run import Run, open_tables
+from headgate.pipeline.settings import Settings
+from headgate.pipeline.stream import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headgate.simulation.record import Run as Simulated
+
+BATCHES = 4
+
+CRASHED_UNTIL_S = 25.0
+"""When the killed agent's second life begins, as the recording says."""
+
+TABLES = ("usage_10s", "usage_1m", "violations", "unfairness", "starved", "noisy")
+
+GARBAGE = (b"", b"\xff\xfe garbage", b"x" * 5000)
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Simulated:
+    return rec.simulated()
+
+
+@pytest.fixture(scope="module")
+def messages(simulated: Simulated) -> list[rec.Message]:
+    """20 % of the reports lost, some doubled or late, one clock an hour ahead."""
+    found = rec.messages_of(simulated, lost=0.2, doubled=0.05, stale=0.05, skew_s=3600)
+    for place, garbage in enumerate(GARBAGE, start=1):
+        found.insert(50 * place, rec.Message(found[50 * place].second, garbage))
+    # A field that this version doesn't know, as a later version would write it.
+    newer = bytes([15 << 3 | 2, 0x82, 0x01]) + b"n" * 130
+    found[10] = replace(found[10], value=found[10].value + newer)
+    return found
+
+
+@pytest.fixture(scope="module")
+def source(
+    messages: list[rec.Message], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("recorded")
+    rec.write_files(messages, folder, batches=BATCHES)
+    return folder
+
+
+def settings_for(out: Path, source: Path, **more: object) -> Settings:
+    plain = Settings(
+        out=out,
+        files=str(source),
+        max_files=1,
+        lateness_s=10,
+        silence_s=8,
+        partitions=2,
+    )
+    return replace(plain, **more)  # type: ignore[arg-type]  # names are checked there
+
+
+def rows(engine: Engine, name: str) -> list[str]:
+    """All rows of a table as text, in order."""
+    return sorted(map(str, engine.tables.read(name).collect()))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    spark: SparkSession, source: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Engine:
+    run = Run(spark, settings_for(tmp_path_factory.mktemp("undisturbed"), source))
+    assert run.until_caught_up() is not None
+    return run.engine
+
+
+def by_agent(usage: DataFrame) -> dict[str, tuple[float, float]]:
+    sums = usage.groupBy("agent").sum("admitted", "refused").collect()
+    return {row["agent"]: (row["sum(admitted)"], row["sum(refused)"]) for row in sums}
+
+
+def test_totals_equal_what_the_callers_were_told_to_the_unit(
+    undisturbed: Engine, simulated: Simulated
+) -> None:
+    truth: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    told = rec.last_told(simulated)
+    for place, life in enumerate(simulated.lives):
+        published = told[life.agent, life.birth.incarnation]
+        refused[life.agent] += round(published.report.rows[0].refused[0])
+        # What the callers were told up to the moment of the last report that counts.
+        times, units = simulated.admitted[0][published.index]
+        own = times <= published.at_s
+        if place >= simulated.scenario.agents:
+            own &= times >= CRASHED_UNTIL_S
+        truth[life.agent] += round(float(units[own].sum()))
+    expected = {a: (float(truth[a]), float(refused[a])) for a in truth}
+    for name in ("usage_10s", "usage_1m", "usage_1h"):
+        assert by_agent(undisturbed.tables.read(name)) == expected
+    usage = undisturbed.tables.read("usage_10s")
+    assert differences(usage, undisturbed.counters()).count() == 0
+    (day,) = bill(usage, undisturbed.tables.read("gaps")).collect()
+    assert day["admitted"] == sum(truth.values())
+
+
+def test_windows_are_those_of_the_callers_within_a_report_interval(
+    undisturbed: Engine, simulated: Simulated
+) -> None:
+    truth: Counter[int] = Counter()
+    for times, units in simulated.admitted[0]:
+        for window in np.unique(np.floor(times / 10)).astype(int).tolist():
+            inside = np.floor(times / 10) == window
+            truth[window] += round(float(units[inside].sum()))
+    usage = undisturbed.tables.read("usage_10s").where("not displaced")
+    found = {
+        (int(row["window_start"].timestamp()) - rec.EPOCH_S) // 10: row["sum(admitted)"]
+        for row in usage.groupBy("window_start").sum("admitted").collect()
+    }
+    for window, total in truth.items():
+        # 200/s: three seconds of it, for reports that were lost at an edge.
+        assert abs(found.get(window, 0.0) - total) <= 600, (window, total, found)
+
+
+def test_a_clock_an_hour_ahead_moves_no_window(undisturbed: Engine) -> None:
+    usage = undisturbed.tables.read("usage_10s")
+    newest = max(row["window_start"] for row in usage.collect()).timestamp()
+    assert newest < rec.EPOCH_S + 120
+
+
+def test_what_is_no_report_is_kept_with_offset_and_reason(
+    undisturbed: Engine, messages: list[rec.Message]
+) -> None:
+    dead = undisturbed.tables.read("dead_letters").collect()
+    found = {row["offset"]: bytes(row["payload"]) for row in dead}
+    expected = {
+        offset: message.value[:1024]
+        for offset, message in enumerate(messages)
+        if message.value in GARBAGE
+    }
+    assert found == expected
+    assert all(row["reason"] for row in dead)
+
+
+def test_a_killed_life_is_listed_as_a_gap(undisturbed: Engine) -> None:
+    listed = unhealed(undisturbed.tables.read("gaps")).collect()
+    assert "agent-0" in {row["agent"] for row in listed}
+    assert {row["healed"] for row in listed} == {False}
+
+
+class Crash(RuntimeError):
+    """The driver dies here."""
+
+
+class Fragile:
+    """Tables that die once, before or after a write."""
+
+    def __init__(self, engine: Engine, die_at: int) -> None:
+        self._tables = engine.tables
+        self._left = die_at
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tables, name)
+
+    def write(self, name: str, frame: DataFrame, batch: int) -> None:
+        self._tick()
+        self._tables.write(name, frame, batch)
+        self._tick()
+
+    def _tick(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise Crash
+
+
+@pytest.mark.parametrize("store", ["parquet", "delta"])
+def test_a_driver_that_dies_anywhere_in_a_batch_changes_no_row(
+    spark: SparkSession, source: Path, tmp_path: Path, undisturbed: Engine, store: str
+) -> None:
+    settings = settings_for(tmp_path, source, store=store)
+    frames = [
+        spark.read.parquet(str(path)) for path in sorted(source.glob("*.parquet"))
+    ]
+    deaths = 0
+    for number, frame in enumerate(frames):
+        for die_at in (1, 4, 6, 1 << 30) if number == 2 else (1 << 30,):
+            engine = Engine(spark, settings, open_tables(spark, settings))
+            engine.tables = Fragile(engine, die_at)  # type: ignore[assignment]  # the same verbs
+            try:
+                engine.batch(frame, number)
+            except Crash:
+                deaths += 1
+    assert deaths == 3
+    engine = Engine(spark, settings, open_tables(spark, settings))
+    engine.close_windows()
+    engine.compact(BATCHES)
+    for name in (*TABLES, "gaps", "dead_letters"):
+        assert rows(engine, name) == rows(undisturbed, name), name
+
+
+def test_open_windows_are_replaced_when_more_comes(
+    spark: SparkSession, source: Path, tmp_path: Path, undisturbed: Engine
+) -> None:
+    settings = settings_for(tmp_path, source)
+    engine = Engine(spark, settings, open_tables(spark, settings))
+    for number, path in enumerate(sorted(source.glob("*.parquet"))):
+        engine.batch(spark.read.parquet(str(path)), number)
+        if number in (1, 3):
+            engine.close_windows()
+    for name in ("usage_10s", "usage_1m"):
+        assert rows(engine, name) == rows(undisturbed, name), name
+    assert open_tables(spark, settings).read("usage_10s").count() > 0
+
+
+def test_the_notebook_runs_on_real_tables(
+    undisturbed: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(__file__).resolve().parents[2] / "examples" / "pipeline.ipynb"
+    cells = json.loads(path.read_text())["cells"]
+    code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    monkeypatch.setenv("HEADGATE_TABLES", str(undisturbed.out))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    scope: dict[str, object] = {}
+    for cell in code:
+        exec(compile(cell, path.name, "exec"), scope)  # a notebook is code to run
+    assert "curve" in scope
+
+
+def test_the_report_of_a_recorded_cluster_is_a_page(
+    spark: SparkSession, undisturbed: Engine, source: Path, tmp_path: Path
+) -> None:
+    summary = summary_of(spark, settings_for(undisturbed.out, source), None)
+    assert summary.agents == 6
+    assert summary.curves
+    page = write_page(summary, tmp_path)
+    assert page.stat().st_size > 10_000
+    print_summary(summary, Console(file=io.StringIO()))
+    assert run_bill(spark, settings_for(undisturbed.out, source)).endswith(
+        "equal to the agents' own counters"
+    )
+    assert run_recommend(spark, settings_for(undisturbed.out, source))
+    effect = what_if_of(
+        spark,
+        settings_for(undisturbed.out, source),
+        group="#1",
+        limit=Limit(dimension="requests", rate=100, burst=100),
+        since_s=30,
+    )
+    assert len(effect) == 6

@@ -1,0 +1,302 @@
+"""The transforms on small frames, against figures worked out by hand or apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from headgate.coordinator.configuration import (
+    UNLIMITED,
+    Attachment,
+    Configuration,
+    Group,
+    Limit,
+)
+from headgate.pipeline.bill import bill, differences, unhealed
+from headgate.pipeline.configured import limits_frame, named
+from headgate.pipeline.fairness import fair_amounts, starved, unfairness
+from headgate.pipeline.noisy import noisy
+from headgate.pipeline.recommend import limit_refusing, recommend, season
+from headgate.pipeline.schema import COUNTERS, GAPS, USAGE
+from headgate.pipeline.usage import rolled_up
+from headgate.pipeline.violations import violations
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+START = 1_760_000_400  # a full minute
+
+
+def usage(
+    spark: SparkSession,
+    *rows: tuple[int, str, float, float],
+    displaced: bool = False,
+    revisions: tuple[int, int] = (1, 1),
+    group_id: int = 1,
+) -> DataFrame:
+    """Rows of (second, agent, attempted, admitted) of group 1."""
+    return spark.createDataFrame(
+        [
+            (
+                datetime.fromtimestamp(START + second, UTC),
+                group_id,
+                "gold",
+                "acme",
+                "requests",
+                agent,
+                float(attempted),
+                float(admitted),
+                float(attempted - admitted),
+                displaced,
+                1,
+                *revisions,
+            )
+            for second, agent, attempted, admitted in rows
+        ],
+        USAGE,
+    )
+
+
+def configuration(revision: int, rate: float, *, name: str = "gold") -> Configuration:
+    limit = Limit(dimension="requests", rate=rate, burst=100)
+    return Configuration(
+        revision=revision,
+        groups=(Group(id=1, name=name, limits=(limit,)),),
+        attachments=(Attachment((("tenant", "acme"),), 1),),
+    )
+
+
+def rows_of(frame: DataFrame) -> list[Row]:
+    return frame.collect()
+
+
+def test_a_window_within_rate_and_burst_is_no_violation(spark: SparkSession) -> None:
+    limits = limits_frame(spark, [configuration(1, 100)])
+    kept = usage(spark, (0, "a", 600, 600), (0, "b", 500, 500))
+    assert not rows_of(violations(kept, limits, 10))
+    over = usage(spark, (0, "a", 600, 600), (0, "b", 501, 501), (10, "a", 9, 9))
+    (row,) = rows_of(violations(over, limits, 10))
+    assert (row["excess"], row["allowed"], row["agents"]) == (1, 1100, 2)
+    assert [taker["agent"] for taker in row["takers"]] == ["a", "b"]
+
+
+def test_displaced_units_accuse_nobody(spark: SparkSession) -> None:
+    limits = limits_frame(spark, [configuration(1, 100)])
+    late = usage(spark, (0, "a", 9000, 9000), displaced=True)
+    assert not rows_of(violations(late, limits, 10))
+
+
+def test_an_unlimited_or_unknown_group_is_never_violated(spark: SparkSession) -> None:
+    much = usage(spark, (0, "a", 1e9, 1e9))
+    for history in ([configuration(1, UNLIMITED)], []):
+        assert not rows_of(violations(much, limits_frame(spark, history), 10))
+
+
+def test_usage_is_judged_by_the_limit_of_its_revision(spark: SparkSession) -> None:
+    history = [configuration(1, 100), configuration(2, 10), configuration(5, 1000)]
+    limits = limits_frame(spark, history)
+    found: dict[int, list[float]] = {}
+    for revision in (0, 1, 2, 4, 5, 9):
+        frame = usage(spark, (0, "a", 500, 500), revisions=(revision, revision))
+        found[revision] = [
+            r["rate_per_s"] for r in rows_of(violations(frame, limits, 10))
+        ]
+    assert found == {0: [], 1: [], 2: [10.0], 4: [10.0], 5: [], 9: []}
+
+
+def test_a_limit_that_changes_within_a_window_counts_at_its_widest(
+    spark: SparkSession,
+) -> None:
+    limits = limits_frame(spark, [configuration(1, 100), configuration(2, 10)])
+    frame = usage(spark, (0, "a", 500, 500), revisions=(1, 2))
+    assert not rows_of(violations(frame, limits, 10))
+
+
+def test_names_are_those_of_the_time(spark: SparkSession) -> None:
+    gone = Configuration(revision=4)
+    history = [configuration(1, 9), configuration(2, 9, name="silver"), gone]
+    limits = limits_frame(spark, history)
+    names: dict[int, list[str]] = {}
+    for revision in (1, 2, 4):
+        frame = usage(spark, (0, "a", 5, 5), revisions=(revision, revision))
+        frame = frame.drop("group", "tenant")
+        names[revision] = [row["group"] for row in rows_of(named(frame, limits))]
+    assert names == {1: ["gold"], 2: ["silver"], 4: ["silver"]}
+    other = usage(spark, (0, "a", 5, 5), group_id=77).drop("group", "tenant")
+    unknown = named(other, limits)
+    assert [row["group"] for row in rows_of(unknown)] == ["#77"]
+
+
+def max_min(
+    total: float, demand: dict[str, float], weight: dict[str, float]
+) -> dict[str, float]:
+    """Progressive filling, an agent at a time."""
+    given: dict[str, float] = {}
+    left: dict[str, float] = dict(demand)
+    while left:
+        level = total / sum(weight[a] for a in left)
+        done = {a: d for a, d in left.items() if d <= level * weight[a] + 1e-12}
+        if not done:
+            return given | {a: level * weight[a] for a in left}
+        given.update(done)
+        total -= sum(done.values())
+        left = {a: d for a, d in left.items() if a not in done}
+    return given
+
+
+def test_fair_amounts_are_those_of_progressive_filling(spark: SparkSession) -> None:
+    random = Random(1)
+    agents = [f"agent-{k}" for k in range(9)]
+    weight = {a: float(random.choice([1, 1, 2, 5])) for a in agents}
+    demand = {
+        second: {a: float(random.randrange(1, 400)) for a in agents}
+        for second in range(0, 100, 10)
+    }
+    rows = [
+        (second, a, d, float(int(d * random.uniform(0.2, 0.9))))
+        for second, wanted in demand.items()
+        for a, d in wanted.items()
+    ]
+    weights = spark.createDataFrame(list(weight.items()), "agent string, weight double")
+    fair = rows_of(fair_amounts(usage(spark, *rows), weights))
+    assert len(fair) == len(rows)
+    for second, wanted in demand.items():
+        at = datetime.fromtimestamp(START + second, UTC).timestamp()
+        mine = {r["agent"]: r for r in fair if r["window_start"].timestamp() == at}
+        total = sum(row["admitted"] for row in mine.values())
+        expected = max_min(total, wanted, weight)
+        for agent, row in mine.items():
+            assert row["fair"] == pytest.approx(expected[agent])
+
+
+def test_the_starved_agent_is_named_and_the_division_measured(
+    spark: SparkSession,
+) -> None:
+    frame = usage(spark, (0, "a", 100, 80), (0, "b", 100, 20), (10, "a", 50, 50))
+    fair = fair_amounts(frame)
+    (row,) = rows_of(unfairness(fair, 10))
+    assert row["distance"] == pytest.approx(0.3)
+    parts = [80 / 50, 20 / 50]
+    assert row["jain"] == pytest.approx(sum(parts) ** 2 / 2 / sum(p * p for p in parts))
+    (victim,) = rows_of(starved(fair, 10))
+    assert (victim["agent"], victim["lacking"]) == ("b", 30)
+
+
+def test_a_group_without_refusals_is_not_contended(spark: SparkSession) -> None:
+    frame = usage(spark, (0, "a", 80, 80), (0, "b", 20, 20))
+    assert not rows_of(fair_amounts(frame))
+
+
+def test_the_noisy_are_compared_with_their_own_past(spark: SparkSession) -> None:
+    rows = [(60 * k, "a", 100.0, 100.0) for k in range(5)]
+    rows += [(60 * k, "b", 10.0, 10.0) for k in range(5)]
+    now = usage(spark, (300, "a", 100, 100), (300, "b", 300, 300))
+    past = usage(spark, *rows).unionByName(now)
+    found = rows_of(noisy(now, past, window_s=60, past_windows=5))
+    talkers = {row["agent"]: row for row in found}
+    assert {a: (r["rank"], r["part"], r["change"]) for a, r in talkers.items()} == {
+        "b": (1, 0.75, 30.0),
+        "a": (2, 0.25, 1.0),
+    }
+
+
+def test_longer_windows_hold_what_the_shorter_ones_held(spark: SparkSession) -> None:
+    rows = [(10 * k, "ab"[k % 2], 10.0 + k, 5.0) for k in range(13)]
+    longer = rows_of(rolled_up(usage(spark, *rows), 60))
+    assert sum(row["attempted"] for row in longer) == sum(row[2] for row in rows)
+    starts = {int(row["window_start"].timestamp()) - START for row in longer}
+    assert starts == {0, 60, 120}
+
+
+@pytest.mark.parametrize("part", [0.001, 0.01, 0.05])
+def test_a_recommended_limit_would_have_refused_that_part(part: float) -> None:
+    rate = np.random.default_rng(7).gamma(2.0, 100.0, 5_000)
+    limit = limit_refusing(rate, part)
+    refused = np.maximum(rate - limit, 0.0).sum() / rate.sum()
+    assert refused == pytest.approx(part, rel=1e-6)
+
+
+def test_a_weekly_season_is_found_and_noise_is_none() -> None:
+    second = np.arange(4 * 168) * 3600 + 4 * 86_400  # from a Monday on
+    hour = np.arange(4 * 168) % 168
+    rush = np.where(hour == 33, 500.0, 100.0)
+    assert season(rush, second) == (33, 1.0)
+    noise = np.random.default_rng(3).normal(100, 10, len(second))
+    assert season(noise, second)[1] < 0.4
+
+
+def test_recommendations_say_what_the_limit_is_to_the_demand(
+    spark: SparkSession,
+) -> None:
+    rows = [(60 * k, "a", 6000.0, 3000.0) for k in range(30)]
+    frame = usage(spark, *rows)
+    for rate, said in (
+        (50.0, "always at its limit; 99/s"),
+        (1000.0, "never near its limit: 10%"),
+        (UNLIMITED, "no limit; 99/s"),
+    ):
+        limits = limits_frame(spark, [configuration(1, rate)])
+        (row,) = rows_of(recommend(frame, limits, 60))
+        assert row["verdict"].startswith(said)
+
+
+def gap(spark: SparkSession, *, healed: bool, bound: float | None) -> DataFrame:
+    heard = datetime.fromtimestamp(START, UTC)
+    row = (heard, None, 1, "gold", "acme", "requests", "a", 1, 9, 2.0, bound, healed)
+    return spark.createDataFrame([row], GAPS)
+
+
+def test_the_bill_is_the_sum_and_names_the_bound_of_its_gaps(
+    spark: SparkSession,
+) -> None:
+    used = usage(spark, (0, "a", 10, 7), (20, "b", 5, 5), (86_400, "a", 1, 1))
+    days = rows_of(bill(used, gap(spark, healed=False, bound=42.0)))
+    found = sorted((r["attempted"], r["admitted"], r["gap_bound"]) for r in days)
+    assert found == [(1, 1, 0), (15, 12, 42)]
+    (first, _) = sorted(
+        rows_of(bill(used, gap(spark, healed=False, bound=None))),
+        key=lambda r: -r["attempted"],
+    )
+    assert first["gap_bound"] is None
+
+
+def test_a_gap_that_healed_is_no_gap(spark: SparkSession) -> None:
+    listed = gap(spark, healed=False, bound=42.0)
+    assert unhealed(listed).count() == 1
+    later = listed.selectExpr(
+        "heard + interval 5 seconds as heard",
+        "until",
+        "group_id",
+        "`group`",
+        "tenant",
+        "dimension",
+        "agent",
+        "incarnation",
+        "sequence",
+        "held",
+        "bound",
+        "true as healed",
+    )
+    assert unhealed(listed.unionByName(later)).count() == 0
+
+
+def test_a_unit_too_few_or_too_many_is_found(spark: SparkSession) -> None:
+    used = usage(spark, (0, "a", 10, 7), (10, "a", 5, 5))
+    heard = datetime.fromtimestamp(START, UTC)
+    for admitted, count in ((12.0, 0), (13.0, 1), (11.0, 1)):
+        row = (heard, 1, "requests", "a", 1, 9, 3.0, admitted)
+        counters = spark.createDataFrame([row], COUNTERS)
+        assert differences(used, counters).count() == count
+
+
+def test_a_configuration_that_is_unchanged_makes_no_new_range(
+    spark: SparkSession,
+) -> None:
+    same = configuration(1, 9)
+    history = [same, replace(same, revision=2), replace(same, revision=3)]
+    assert limits_frame(spark, history).count() == 2

@@ -1,0 +1,42 @@
+"""The queue between two threads is bounded in number and in bytes."""
+
+from __future__ import annotations
+
+from headgate.agent.bus import MAX_BATCH, MAX_WAITING, MAX_WAITING_BYTES, Message
+from headgate.agent.bus_inbox import Arrival, Inbox
+
+
+def arrival(number: int, size: int = 1) -> Arrival:
+    return Arrival(float(number), None, Message(bytes(size), float(number)))
+
+
+def test_arrivals_come_out_in_their_order_a_batch_at_a_time() -> None:
+    inbox = Inbox()
+    for number in range(MAX_BATCH + 5):
+        assert inbox.put(arrival(number)) == 0
+    first, second = inbox.take(0.0), inbox.take(0.0)
+    assert [a.arrived_s for a in first + second] == list(range(MAX_BATCH + 5))
+    assert len(first) == MAX_BATCH
+    assert inbox.take(0.0) == []
+
+
+def test_the_oldest_give_way_when_there_are_too_many() -> None:
+    inbox = Inbox()
+    dropped = sum(inbox.put(arrival(number)) for number in range(MAX_WAITING + 7))
+    assert dropped == 7
+    assert inbox.take(0.0)[0].arrived_s == 7
+
+
+def test_the_oldest_give_way_when_they_are_too_large() -> None:
+    inbox = Inbox()
+    size = MAX_WAITING_BYTES // 4
+    assert [inbox.put(arrival(number, size)) for number in range(6)] == [
+        0,
+        0,
+        0,
+        0,
+        1,
+        1,
+    ]
+    assert [a.arrived_s for a in inbox.take(0.0)] == [2, 3, 4, 5]
+    assert inbox.put(arrival(6, size)) == 0, "what was taken counts no more"

@@ -1,0 +1,280 @@
+"""Reports survive the wire, and nothing else gets through it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from headgate.agent.codec import (
+    decode,
+    encode,
+)
+from headgate.coordinator.report import Grants, Report, Rows
+from headgate.proto import report_pb2 as wire
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROOT = Path(__file__).parents[3]
+
+whole = st.integers(0, 1 << 53).map(float)
+signed = st.integers(-(1 << 52), 1 << 52).map(float)
+fractional = st.floats(0, 1e9)
+names = st.text(min_size=1, max_size=256)
+
+
+def column(
+    size: int, values: st.SearchStrategy[float]
+) -> st.SearchStrategy[NDArray[np.float64]]:
+    return arrays(np.float64, size, elements=values)
+
+
+@st.composite
+def all_rows(draw: st.DrawFn, counter: st.SearchStrategy[float] = whole) -> Rows:
+    ids = draw(st.lists(st.integers(1, 1 << 40), unique=True, max_size=12))
+    size = len(ids)
+    with_level = size > 0 and draw(st.booleans())
+    with_subjects = size > 0 and draw(st.booleans())
+    subjects = arrays(np.int64, size, elements=st.integers(0, 1 << 40))
+    return Rows(
+        dimension=draw(st.from_regex(r"[a-z_]{1,20}", fullmatch=True)),
+        group_ids=np.array(sorted(ids), np.int64),
+        refused=draw(column(size, counter)),
+        admitted=draw(column(size, counter)),
+        demand=draw(column(size, st.just(0.0) | st.floats(1e-6, 1e13))),
+        held=draw(column(size, st.floats(-1e9, 1e9))),
+        level=draw(column(size, signed)) if with_level else None,
+        subjects=draw(subjects) if with_subjects else None,
+    )
+
+
+def report(*rows: Rows, grants: tuple[Grants, ...] = ()) -> Report:
+    return Report(
+        cluster="default",
+        agent="agent-1",
+        incarnation=3,
+        sequence=7,
+        sent_at_s=1_790_000_000.25,
+        revision=5,
+        rows=rows,
+        grants=grants,
+    )
+
+
+def floats(*values: float) -> NDArray[np.float64]:
+    return np.array(values, np.float64)
+
+
+def ids(*values: int) -> NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+ROW = Rows(
+    dimension="requests",
+    group_ids=ids(4, 9),
+    refused=floats(1, 2),
+    admitted=floats(10, 20),
+    demand=floats(5, 6),
+    held=floats(3, -4),
+)
+
+
+@given(names, names, st.integers(0, (1 << 63) - 1), st.booleans(), st.booleans())
+def test_the_header_survives_the_wire(
+    cluster: str, agent: str, number: int, hello: bool, leave: bool
+) -> None:
+    sent = Report(
+        cluster=cluster,
+        agent=agent,
+        incarnation=number,
+        sequence=number,
+        sent_at_s=-1.5,
+        revision=number,
+        hello=hello,
+        leave=leave,
+        keyframe=not leave,
+        weight=number % 7 + 0.25,
+        interval_s=number % 9 + 0.125,
+    )
+    got = decode(encode(sent))
+    assert (got.cluster, got.agent, got.incarnation) == (cluster, agent, number)
+    assert (got.sequence, got.sent_at_s, got.revision) == (number, -1.5, number)
+    assert (got.hello, got.leave, got.keyframe) == (hello, leave, not leave)
+    assert (got.weight, got.interval_s) == (sent.weight, sent.interval_s)
+
+
+def test_an_agent_that_says_nothing_of_it_has_weight_one_and_a_second() -> None:
+    message = wire.Report(format=1, cluster="c", agent="a")
+    got = decode(message.SerializeToString())
+    assert (got.weight, got.interval_s) == (1.0, 1.0)
+
+
+@given(all_rows())
+def test_whole_counters_are_exact(sent: Rows) -> None:
+    got = decode(encode(report(sent))).rows[0]
+    assert got.dimension == sent.dimension
+    np.testing.assert_array_equal(got.group_ids, sent.group_ids)
+    np.testing.assert_array_equal(got.refused, sent.refused)
+    np.testing.assert_array_equal(got.admitted, sent.admitted)
+    for mine, theirs in ((got.level, sent.level), (got.subjects, sent.subjects)):
+        assert (mine is None) == (theirs is None)
+    if sent.level is not None and got.level is not None:
+        np.testing.assert_array_equal(got.level, sent.level)
+    if sent.subjects is not None and got.subjects is not None:
+        np.testing.assert_array_equal(got.subjects, sent.subjects)
+
+
+@given(all_rows(counter=fractional))
+def test_fractional_counters_are_kept_to_a_thousandth(sent: Rows) -> None:
+    got = decode(encode(report(sent))).rows[0]
+    np.testing.assert_allclose(got.refused, sent.refused, rtol=1e-15, atol=0.000501)
+    np.testing.assert_allclose(got.admitted, sent.admitted, rtol=1e-15, atol=0.000501)
+
+
+@given(all_rows())
+def test_demand_is_kept_to_a_fifth_of_a_percent(sent: Rows) -> None:
+    got = decode(encode(report(sent))).rows[0]
+    np.testing.assert_allclose(got.demand, sent.demand, rtol=0.002)
+    np.testing.assert_array_equal(got.demand == 0, sent.demand == 0)
+
+
+@given(all_rows())
+def test_held_is_kept_to_a_unit_or_better(sent: Rows) -> None:
+    got = decode(encode(report(sent))).rows[0]
+    largest = max(np.abs(sent.held).max(initial=0.0), 1.0)
+    error = np.abs(got.held - sent.held).max(initial=0.0)
+    assert error <= min(0.5, largest / 1600)
+
+
+def test_a_demand_that_is_tiny_or_immense_stays_in_range() -> None:
+    demand = floats(1e-300, np.inf)
+    got = decode(encode(report(replace(ROW, demand=demand)))).rows[0].demand
+    assert got[0] > 0
+    assert np.isfinite(got[1])
+    assert got[1] > 1e13
+
+
+def test_counters_that_are_both_fractional_and_immense_lose_only_fractions() -> None:
+    admitted = floats(0.5, 1e16)
+    got = decode(encode(report(replace(ROW, admitted=admitted)))).rows[0].admitted
+    np.testing.assert_allclose(got, floats(0, 2.0**53), atol=0.5)
+
+
+def test_dimensions_with_the_same_rows_write_their_ids_once() -> None:
+    size = 1000
+    many = Rows(
+        dimension="requests",
+        group_ids=np.arange(1, size + 1),
+        refused=np.zeros(size),
+        admitted=np.ones(size),
+        demand=np.ones(size),
+        held=np.ones(size),
+    )
+    other = replace(many, dimension="tokens", group_ids=many.group_ids.copy())
+    message = wire.Report.FromString(encode(report(many, other)))
+    assert len(message.group_id_deltas) == size
+    assert not any(rows.group_id_deltas for rows in message.rows)
+    both = decode(encode(report(many, other))).rows
+    np.testing.assert_array_equal(both[0].group_ids, both[1].group_ids)
+
+
+def test_dimensions_with_different_rows_keep_their_own_ids() -> None:
+    other = replace(ROW, dimension="tokens", group_ids=ids(5, 6))
+    none = floats()
+    empty = Rows(
+        dimension="none",
+        group_ids=ids(),
+        refused=none,
+        admitted=none,
+        demand=none,
+        held=none,
+    )
+    got = decode(encode(report(ROW, other, empty))).rows
+    assert [rows.group_ids.tolist() for rows in got] == [[4, 9], [5, 6], []]
+
+
+def test_a_row_of_a_day_takes_thirteen_bytes() -> None:
+    random = np.random.default_rng(1)
+    size = 5000
+    admitted = random.integers(0, 1 << 27, size).astype(float)
+    rows = Rows(
+        dimension="publish_messages",
+        group_ids=np.arange(1, size + 1),
+        refused=np.floor(admitted * random.random(size)),
+        admitted=admitted,
+        demand=random.lognormal(5, 2, size),
+        held=np.floor(random.normal(20, 40, size)),
+    )
+    assert len(encode(report(rows))) / size < 13.2
+
+
+def test_rights_that_were_given_away_survive_the_wire_exactly() -> None:
+    sent = Grants(
+        dimension="requests",
+        group_ids=ids(3, 3, 8),
+        receivers=("b", "a", "b"),
+        given=floats(0.1, 7, 1e9 / 3),
+    )
+    got = decode(encode(report(ROW, grants=(sent,)))).grants[0]
+    assert (got.dimension, got.receivers) == ("requests", ("b", "a", "b"))
+    np.testing.assert_array_equal(got.group_ids, sent.group_ids)
+    np.testing.assert_array_equal(got.given, sent.given)
+
+
+def test_what_a_newer_version_adds_is_ignored() -> None:
+    message = wire.Report.FromString(encode(report(ROW)))
+    message.ClearField("checksum")  # it is of the bytes as they were
+    message.format = 9
+    # Field 900, of the type "bytes", at the top and inside of the rows.
+    extra = b"\xa2\x38\x05hello"
+    message.rows[0].MergeFromString(extra)
+    got = decode(message.SerializeToString() + extra)
+    np.testing.assert_array_equal(got.rows[0].admitted, ROW.admitted)
+
+
+def test_the_generated_code_runs_on_the_oldest_protobuf_that_is_declared() -> None:
+    source = (ROOT / "proto/headgate/proto/report_pb2.py").read_text()
+    written_by = re.search(r"# Protobuf Python Version: (\d+)\.(\d+)", source)
+    declared = re.search(
+        r'"protobuf>=(\d+)\.(\d+)', (ROOT / "pyproject.toml").read_text()
+    )
+    assert written_by
+    assert declared
+    assert tuple(map(int, written_by.groups())) <= tuple(map(int, declared.groups()))
+
+
+def test_the_example_of_the_reference_is_what_agents_write_and_read() -> None:
+    page = (ROOT / "docs/reference/reports.md").read_text()
+    example = re.search(r"```hex\n(.+?)```", page, re.DOTALL)
+    assert example
+    payload = bytes.fromhex(example.group(1))
+    got = decode(payload)
+    assert encode(got) == payload
+    assert (got.agent, got.incarnation, got.sequence) == ("a1", 7, 3)
+    assert (got.sent_at_s, got.revision, got.keyframe) == (1_700_000_000.5, 4, True)
+    requests, tokens = got.rows
+    assert requests.group_ids.tolist() == tokens.group_ids.tolist() == [1, 3]
+    assert requests.admitted.tolist() == [1000.0, 250.0]
+    assert requests.demand.tolist() == [120.0, 3.5]
+    assert requests.held.tolist() == [12.0, -2.5]
+    assert tokens.admitted.tolist() == [0.5, 7.25]
+    assert tokens.level is not None
+    assert tokens.level.tolist() == [90.0, -1.5]
+    assert tokens.subjects is not None
+    assert tokens.subjects.tolist() == [2, 1]
+
+
+@given(st.integers(1, 16383))
+def test_the_formula_of_the_reference_is_that_of_the_codec(code: int) -> None:
+    message = wire.Report.FromString(encode(report(ROW)))
+    message.ClearField("checksum")  # it is of the bytes as they were
+    message.rows[0].demand[:] = [code, 0]
+    got = decode(message.SerializeToString()).rows[0].demand[0]
+    assert got == (256 + code % 256) * 2.0 ** (code // 256 - 28)

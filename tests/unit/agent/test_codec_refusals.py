@@ -1,0 +1,283 @@
+"""What is no report is refused by name, whatever bytes the bus brings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headgate.agent.bus import MAX_PAYLOAD_BYTES
+from headgate.agent.codec import MAX_GROUP_ID, MAX_ROWS, decode, encode
+from headgate.agent.errors import MalformedReport
+from headgate.coordinator.report import Report, Rows
+from headgate.proto import report_pb2 as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+
+def floats(*values: float) -> NDArray[np.float64]:
+    return np.array(values, np.float64)
+
+
+def ids(*values: int) -> NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+ROW = Rows(
+    dimension="requests",
+    group_ids=ids(4, 9),
+    refused=floats(1, 2),
+    admitted=floats(10, 20),
+    demand=floats(5, 6),
+    held=floats(3, -4),
+)
+
+
+def report(*rows: Rows) -> Report:
+    return Report(
+        cluster="default",
+        agent="agent-1",
+        incarnation=3,
+        sequence=7,
+        sent_at_s=1_790_000_000.25,
+        rows=rows,
+    )
+
+
+@given(st.binary(max_size=300))
+@example(b"")
+@example(b"\x08\x01")
+@example(b"\xff" * 50)
+def test_garbage_is_refused_and_says_so(garbage: bytes) -> None:
+    with pytest.raises(MalformedReport, match=r".+"):
+        decode(garbage)
+
+
+@given(st.data())
+def test_a_report_with_flipped_bytes_is_a_report_or_malformed(
+    data: st.DataObject,
+) -> None:
+    payload = bytearray(encode(report(ROW, replace(ROW, dimension="tokens"))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(payload) - 1))
+        payload[place] = data.draw(st.integers(0, 255))
+    try:
+        got = decode(bytes(payload))
+    except MalformedReport:
+        return
+    for rows in got.rows:
+        assert np.isfinite(rows.demand).all()
+        assert np.isfinite(rows.admitted).all()
+        assert (np.diff(rows.group_ids) > 0).all()
+        assert len(rows.group_ids) == len(rows.admitted) == len(rows.held)
+
+
+@given(st.integers(0, 60))
+def test_a_report_that_is_cut_off_has_whole_rows_or_none(cut: int) -> None:
+    payload = encode(report(ROW))
+    try:
+        got = decode(payload[: max(len(payload) - 1 - cut, 0)])
+    except MalformedReport:
+        return
+    for rows in got.rows:
+        np.testing.assert_array_equal(rows.admitted, ROW.admitted)
+        np.testing.assert_array_equal(rows.held, ROW.held)
+
+
+def _no_format(message: wire.Report) -> None:
+    message.format = 0
+
+
+def _no_agent(message: wire.Report) -> None:
+    message.agent = ""
+
+
+def _long_cluster(message: wire.Report) -> None:
+    message.cluster = "c" * 257
+
+
+def _huge_sequence(message: wire.Report) -> None:
+    message.sequence = 1 << 63
+
+
+def _nan_weight(message: wire.Report) -> None:
+    message.weight = float("nan")
+
+
+def _year_long_interval(message: wire.Report) -> None:
+    message.interval_ms = 1 << 31
+
+
+def _short_column(message: wire.Report) -> None:
+    message.rows[0].refused.pop()
+
+
+def _long_level(message: wire.Report) -> None:
+    message.rows[0].level.extend([1, 2, 3])
+
+
+def _long_subjects(message: wire.Report) -> None:
+    message.rows[0].subjects.extend([1])
+
+
+def _absurd_subjects(message: wire.Report) -> None:
+    message.rows[0].subjects.extend([1, 1 << 60])
+
+
+def _unsorted(message: wire.Report) -> None:
+    message.group_id_deltas[1] = 0
+
+
+def _id_zero(message: wire.Report) -> None:
+    message.group_id_deltas[0] = 0
+
+
+def _huge_id(message: wire.Report) -> None:
+    message.group_id_deltas[1] = MAX_GROUP_ID + 1
+
+
+def _overflowing_ids(message: wire.Report) -> None:
+    message.group_id_deltas[:] = [MAX_GROUP_ID] * 4
+
+
+def _absurd_scale(message: wire.Report) -> None:
+    message.rows[0].counter_scale = 1 << 31
+
+
+def _absurd_demand(message: wire.Report) -> None:
+    message.rows[0].demand[0] = 1 << 14
+
+
+def _two_of_one_dimension(message: wire.Report) -> None:
+    message.rows.append(message.rows[0])
+
+
+def _no_identifier(message: wire.Report) -> None:
+    message.rows[0].dimension = "a b"
+
+
+def _many_rows(message: wire.Report) -> None:
+    message.group_id_deltas[:] = [1] * (MAX_ROWS + 1)
+
+
+def _many_dimensions(message: wire.Report) -> None:
+    for _ in range(65):
+        message.rows.add()
+
+
+def _nan_grant(message: wire.Report) -> None:
+    message.grants.add(
+        dimension="a",
+        group_id_deltas=[1],
+        receivers=["b"],
+        receiver=[0],
+        given=[float("nan")],
+    )
+
+
+def _grant_to_nobody(message: wire.Report) -> None:
+    message.grants.add(dimension="a", group_id_deltas=[1], receiver=[0], given=[1])
+
+
+def _short_grant(message: wire.Report) -> None:
+    message.grants.add(dimension="a", group_id_deltas=[1], given=[1])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (_no_format, "format: expected ≥ 1, got 0"),
+        (_no_agent, "agent: expected 1 to 256 characters, got 0"),
+        (_long_cluster, "cluster: expected 1 to 256 characters, got 257"),
+        (_huge_sequence, "sequence, revision: expected < 2⁶³"),
+        (_nan_weight, "weight: expected 0 to 1e+06"),
+        (_year_long_interval, "interval_ms: expected ≤ 3600000"),
+        (_short_column, "requests.refused: 1 entries, 2 group ids"),
+        (_long_level, "requests.level: 3 entries, 2 group ids"),
+        (_long_subjects, "requests.subjects: 1 entries, 2 group ids"),
+        (_absurd_subjects, "requests.subjects: expected ≤"),
+        (_unsorted, "report: expected group ids > 0 in ascending order"),
+        (_id_zero, "report: expected group ids > 0 in ascending order"),
+        (_huge_id, "report: expected group ids ≤"),
+        (_overflowing_ids, "report: expected group ids ≤"),
+        (_absurd_scale, "requests: scale 2147483648, at most 1000000"),
+        (_absurd_demand, "requests.demand: expected codes ≤ 16383"),
+        (_two_of_one_dimension, "rows: expected each dimension at most once"),
+        (_no_identifier, "rows: expected an identifier, got 'a b'"),
+        (_many_rows, "report: 262145 rows, at most 262144"),
+        (_many_dimensions, "rows: expected at most 64 dimensions"),
+        (_nan_grant, "grants.a.given: expected finite numbers"),
+        (_grant_to_nobody, "grants.a.receiver: expected < 0"),
+        (_short_grant, "grants.a: 1 group ids, 1 given, 0 receivers"),
+    ],
+)
+def test_what_no_agent_writes_is_refused_by_name(
+    spoil: Callable[[wire.Report], None], says: str
+) -> None:
+    message = wire.Report.FromString(encode(report(ROW)))
+    message.ClearField("checksum")  # it is of the bytes as they were
+    spoil(message)
+    with pytest.raises(MalformedReport, match=re.escape(says)):
+        decode(message.SerializeToString())
+
+
+def test_a_payload_beyond_the_bound_is_not_even_parsed() -> None:
+    with pytest.raises(MalformedReport, match="at most 4194304"):
+        decode(bytes(MAX_PAYLOAD_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (replace(ROW, admitted=floats(np.nan, 1)), "admitted: expected finite"),
+        (replace(ROW, refused=floats(-1, 1)), "refused: expected finite numbers ≥ 0"),
+        (replace(ROW, held=floats(np.inf, 1)), "held: expected finite numbers"),
+        (replace(ROW, demand=floats(np.nan, 1)), "demand: expected numbers ≥ 0"),
+        (replace(ROW, group_ids=ids(9, 4)), "group_ids: expected ids > 0"),
+    ],
+)
+def test_an_agent_does_not_publish_nonsense_of_its_own(rows: Rows, says: str) -> None:
+    with pytest.raises(MalformedReport, match=says):
+        encode(report(rows))
+
+
+def test_a_report_that_is_too_large_is_refused_when_it_is_written() -> None:
+    size = 300_000
+    column = np.full(size, 1e15)
+    rows = Rows(
+        dimension="bytes",
+        group_ids=np.arange(1, size + 1),
+        refused=column,
+        admitted=column,
+        demand=column,
+        held=column,
+    )
+    with pytest.raises(MalformedReport, match="at most 4194304"):
+        encode(report(rows))
+
+
+def test_a_report_without_a_time_is_refused_when_it_is_written() -> None:
+    with pytest.raises(MalformedReport, match="sent_at_s"):
+        encode(replace(report(ROW), sent_at_s=float("nan")))
+
+
+@pytest.mark.parametrize("at", range(0, 40, 3))
+def test_a_flipped_byte_is_noticed(at: int) -> None:
+    payload = bytearray(encode(report(ROW)))
+    payload[at] ^= 0x20
+    with pytest.raises(MalformedReport):
+        decode(bytes(payload))
+
+
+def test_a_report_without_a_checksum_is_taken_as_it_is() -> None:
+    message = wire.Report.FromString(encode(report(ROW)))
+    message.ClearField("checksum")
+    assert decode(message.SerializeToString()).agent == report(ROW).agent

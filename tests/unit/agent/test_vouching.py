@@ -1,0 +1,74 @@
+"""What the API says of the agents' processes, as it reaches the coordinator."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.agent.errors import MalformedSnapshot
+from headgate.agent.vouching import Vouching
+from headgate.coordinator import Vouched
+
+
+def told(
+    version: int, *, present: tuple[str, ...] = (), gone: tuple[str, ...] = ()
+) -> dict[str, object]:
+    def named(agents: tuple[str, ...]) -> list[dict[str, object]]:
+        return [{"agent": agent, "incarnation": 1} for agent in agents]
+
+    return {
+        "alive": {"version": version, "present": named(present), "gone": named(gone)}
+    }
+
+
+@pytest.fixture
+def heard() -> list[Vouched]:
+    return []
+
+
+@pytest.fixture
+def vouching(heard: list[Vouched]) -> Vouching:
+    return Vouching(lambda: ("me", 7), heard.append)
+
+
+def test_only_what_changed_is_passed_on(
+    vouching: Vouching, heard: list[Vouched]
+) -> None:
+    assert vouching.take(told(1, present=("me", "a", "b")))
+    assert sorted(heard, key=str) == [Vouched("a", True), Vouched("b", True)]
+    heard.clear()
+    assert vouching.take(told(2, present=("me", "a"), gone=("b",)))
+    assert heard == [Vouched("b", False)]
+    assert vouching.query() == {"agent": "me", "incarnation": "7", "alive": "2"}
+
+
+def test_what_the_api_no_longer_says_is_taken_back(
+    vouching: Vouching, heard: list[Vouched]
+) -> None:
+    vouching.take(told(1, present=("a",)))
+    vouching.take(told(2))
+    assert heard[-1] == Vouched("a", None)
+
+
+def test_when_the_api_is_away_its_words_are_taken_back(
+    vouching: Vouching, heard: list[Vouched]
+) -> None:
+    vouching.take(told(3, gone=("a",)))
+    vouching.withdraw()
+    assert heard == [Vouched("a", False), Vouched("a", None)]
+    assert vouching.query()["alive"] == "0"
+
+
+def test_a_snapshot_beside_the_word_is_still_a_snapshot(
+    vouching: Vouching, heard: list[Vouched]
+) -> None:
+    assert not vouching.take({"revision": 4, **told(1, gone=("a",))})
+    assert heard == [Vouched("a", False)]
+    assert not vouching.take({"revision": 5})
+
+
+def test_a_malformed_word_is_refused_and_changes_nothing(
+    vouching: Vouching, heard: list[Vouched]
+) -> None:
+    with pytest.raises(MalformedSnapshot, match=r"alive\.version"):
+        vouching.take({"alive": {"version": "new"}})
+    assert heard == []

@@ -1,0 +1,101 @@
+"""What is written on the command line means what it says, or is refused in a line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.cli.bus_address import parse_bus
+from headgate.cli.failure import Misused
+from headgate.cli.limits import (
+    parse_key,
+    parse_limit,
+    parse_period,
+    parse_quantity,
+    show_period,
+)
+
+
+def test_a_limit_says_only_what_was_said_so_that_an_update_keeps_the_rest() -> None:
+    assert parse_limit("requests=1000") == {"dimension": "requests", "rate": 1000.0}
+
+
+def test_a_limit_can_say_everything() -> None:
+    text = "publish_bytes=10M/m, burst=20Mi, scope=node, minimum=1k, maximum=unlimited"
+    assert parse_limit(text) == {
+        "dimension": "publish_bytes",
+        "rate": 10e6,
+        "period_s": 60.0,
+        "burst": 20 * 2**20,
+        "scope": "node",
+        "minimum": 1000.0,
+        "maximum": "unlimited",
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "requests",
+        "=5",
+        "two words=5",
+        "requests=",
+        "requests=-1",
+        "requests=nan",
+        "requests=1e3x",
+        "requests=5/",
+        "requests=5/fortnight",
+        "requests=5/0s",
+        "requests=5,burst",
+        "requests=5,burst=",
+        "requests=5,depth=3",
+        "requests=5,scope=galaxy",
+        "requests=5,",
+    ],
+)
+def test_a_limit_that_says_nothing_clear_is_a_misuse(text: str) -> None:
+    with pytest.raises(Misused, match="expected"):
+        parse_limit(text)
+
+
+def test_a_limit_is_taken_away_by_its_key() -> None:
+    assert parse_key("requests") == {"dimension": "requests", "rate": None}
+    with pytest.raises(Misused, match="scope"):
+        parse_key("requests,burst=3")
+    with pytest.raises(Misused, match="scope"):
+        parse_key("requests,scope=galaxy")
+
+
+@given(number=st.integers(0, 2**53))
+def test_a_whole_number_means_itself(number: int) -> None:
+    assert parse_quantity(str(number)) == number
+
+
+@given(seconds=st.integers(1, 10**7))
+def test_a_period_is_shown_as_it_can_be_written(seconds: int) -> None:
+    assert parse_period(show_period(float(seconds))) == seconds
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "rabbit",
+        "kafka",
+        "kafka://",
+        "kafka://host",
+        "kafka://host:9092/",
+        "kafka://host:9092/a topic",
+        "zeromq://host:1",
+        "zeromq://host:a/b",
+    ],
+)
+def test_a_bus_that_cannot_be_meant_is_a_misuse(address: str) -> None:
+    with pytest.raises(Misused, match="expected zeromq"):
+        parse_bus(address)
+
+
+def test_the_embedded_bus_needs_no_settings() -> None:
+    assert parse_bus("zeromq") is None

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headgate.coordinator.demand import Demand
+
+TICK_S = 0.025
+COST = np.ones(1)
+
+
+def follow(rates: list[tuple[float, float]], seed: int) -> list[float]:
+    """Return λ at each tick for Poisson arrivals at (rate, seconds) in turn."""
+    random = np.random.default_rng(seed)
+    demand, now, total = Demand(1, 0.0), 0.0, 0.0
+    seen: list[float] = []
+    for rate, seconds in rates:
+        for _ in range(round(seconds / TICK_S)):
+            now += TICK_S
+            total += float(random.poisson(rate * TICK_S))
+            demand.look(now, np.array([total]), COST)
+            seen.append(float(demand.rate[0]))
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_steady_demand_is_estimated_within_four_sigma(seed: int) -> None:
+    seen = follow([(1000.0, 10.0)], seed)[80:]
+    assert np.abs(np.array(seen) - 1000).max() < 4.5 * np.sqrt(1000 / 1.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("before", "after"), [(100.0, 1000.0), (1000.0, 100.0)])
+def test_a_rise_and_a_fall_are_seen_alike_within_75_ms(
+    before: float, after: float, seed: int
+) -> None:
+    seen = follow([(before, 3.0), (after, 1.0)], seed)
+    at = round(3.0 / TICK_S)
+    assert abs(seen[at + 2] - after) < abs(before - after) * 0.35
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_small_change_is_seen_by_the_longer_windows(seed: int) -> None:
+    seen = follow([(40.0, 5.0), (160.0, 1.0)], seed)
+    at = round(5.6 / TICK_S)
+    assert seen[at] > 90
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_end_of_demand_is_seen_without_a_request(seed: int) -> None:
+    seen = follow([(400.0, 2.0), (0.0, 0.2)], seed)
+    assert seen[-1] == 0.0
+
+
+def test_demand_after_a_long_rest_is_seen_at_once() -> None:
+    random = np.random.default_rng(3)
+    demand, now, total = Demand(1, 0.0), 0.0, 0.0
+    for _ in range(400):
+        now += TICK_S
+        if demand.busy(now):
+            demand.look(now, np.array([total]), COST)
+        else:
+            demand.rest(now)
+    for _ in range(3):
+        now += TICK_S
+        total += float(random.poisson(800 * TICK_S))
+        demand.look(now, np.array([total]), COST)
+    assert demand.rate[0] == pytest.approx(800, rel=0.35)
+
+
+def test_buckets_do_not_disturb_each_other() -> None:
+    random = np.random.default_rng(5)
+    arrivals = random.poisson([5, 0, 50, 1], (200, 4)).cumsum(axis=0).astype(float)
+    together = Demand(4, 0.0)
+    alone = [Demand(1, 0.0) for _ in range(4)]
+    for i, totals in enumerate(arrivals):
+        now = (i + 1) * TICK_S
+        together.look(now, totals, np.ones(4))
+        for j, one in enumerate(alone):
+            one.look(now, totals[[j]], COST)
+    assert together.rate.tolist() == [float(one.rate[0]) for one in alone]
+
+
+def test_a_pause_leaves_no_negative_or_absurd_estimate() -> None:
+    demand = Demand(1, 0.0)
+    for i in range(100):
+        demand.look((i + 1) * TICK_S, np.array([10.0 * (i + 1)]), COST)
+    demand.look(2.5 + 20.0, np.array([1000.0]), COST)
+    assert 0.0 <= demand.rate[0] < 500.0

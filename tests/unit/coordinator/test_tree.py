@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.coordinator.tree import Branch, fill
+
+
+@st.composite
+def children_of_one(draw: st.DrawFn) -> Branch:
+    minimum = draw(st.floats(0, 100))
+    extra = draw(st.one_of(st.floats(0, 500), st.just(inf)))
+    return Branch(
+        weight=draw(st.sampled_from([0.5, 1.0, 3.0])),
+        minimum=minimum,
+        maximum=minimum + extra,
+        demand=draw(st.floats(0, 1000)),
+    )
+
+
+branches = st.lists(children_of_one(), min_size=1, max_size=8)
+
+
+@given(branches, st.floats(0, 2000))
+@settings(max_examples=400, deadline=None)
+def test_parts_sum_to_what_is_there_or_can_be_used(
+    children: list[Branch], available: float
+) -> None:
+    parts = fill(available, children)
+    usable = sum(min(c.demand, c.maximum) for c in children)
+    assert sum(parts) == pytest.approx(min(available, usable), rel=1e-9, abs=1e-6)
+    for part, child in zip(parts, children, strict=True):
+        assert -1e-9 <= part <= min(child.demand, child.maximum) + 1e-6
+
+
+@given(branches, st.floats(0, 2000))
+@settings(max_examples=400, deadline=None)
+def test_a_wanted_minimum_is_kept_while_the_minima_fit(
+    children: list[Branch], available: float
+) -> None:
+    low = [min(c.minimum, c.demand, c.maximum) for c in children]
+    if sum(low) > available:
+        return
+    for part, least in zip(fill(available, children), low, strict=True):
+        assert part >= least - 1e-6
+
+
+def test_weights_share_what_minima_leave() -> None:
+    children = [
+        Branch(weight=2, minimum=0, maximum=inf, demand=900),
+        Branch(weight=1, minimum=0, maximum=inf, demand=900),
+        Branch(weight=1, minimum=100, maximum=300, demand=900),
+    ]
+    assert fill(1000, children) == pytest.approx([500, 250, 250])
+
+
+def test_a_minimum_that_is_not_wanted_is_not_set_aside() -> None:
+    children = [
+        Branch(weight=1, minimum=0, maximum=inf, demand=900),
+        Branch(weight=1, minimum=500, maximum=inf, demand=0),
+    ]
+    assert fill(800, children) == [800, 0]
+
+
+def test_minima_that_do_not_fit_are_scaled_together() -> None:
+    children = [
+        Branch(weight=1, minimum=300, maximum=inf, demand=900),
+        Branch(weight=9, minimum=100, maximum=inf, demand=900),
+    ]
+    assert fill(200, children) == pytest.approx([150, 50])

@@ -1,0 +1,118 @@
+"""Costs that are known only afterwards: settled once, never, late, or twice."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.limiter.making import TOKENS, Clock, group, make
+
+from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
+from headgate.agent.reservation import MOST_OPEN_S, Estimate
+
+if TYPE_CHECKING:
+    from headgate.agent.enforcer import Enforcer
+
+
+def held(enforcer: Enforcer, clock: Clock) -> float:
+    return enforcer.usage(clock.now)[0].tokens
+
+
+def test_a_reservation_that_nobody_settles_is_returned_after_its_time() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    reservation = limiter.reserve(tokens=1_600)
+    assert held(enforcer, clock) == -600.0
+    clock.now += MOST_OPEN_S / 10
+    enforcer.counts(clock.now)
+    assert held(enforcer, clock) == 0.0
+    clock.now += MOST_OPEN_S
+    enforcer.counts(clock.now)
+    assert held(enforcer, clock) == 1_000.0
+    assert enforcer.metrics()["reservations_returned"] == 1
+    assert reservation.state == "returned"
+
+
+def test_a_settlement_that_comes_after_the_return_is_charged_none_the_less() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    reservation = enforcer.limiter(tenant="acme").reserve(tokens=500)
+    clock.now += MOST_OPEN_S + 1
+    enforcer.counts(clock.now)
+    reservation.settle(700)
+    assert held(enforcer, clock) == 300.0
+
+
+def test_settling_twice_is_an_error_and_charges_nothing_more() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    reservation = enforcer.limiter(tenant="acme").reserve(tokens=500)
+    reservation.settle(600)
+    with pytest.raises(AlreadySettled, match="it was settled"):
+        reservation.settle(1)
+    with pytest.raises(AlreadySettled, match="it was settled"):
+        reservation.cancel()
+    assert held(enforcer, clock) == 400.0
+
+
+def test_a_block_that_fails_returns_what_it_reserved() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+
+    def fails() -> None:
+        with limiter.reserve(tokens=500):
+            raise KeyError("model")
+
+    with pytest.raises(KeyError):
+        fails()
+    assert held(enforcer, clock) == 1_000.0
+
+
+def test_a_block_without_a_settlement_stands_as_reserved() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    with enforcer.limiter(tenant="acme").reserve(tokens=500):
+        pass
+    assert held(enforcer, clock) == 500.0
+
+
+def test_a_refused_reservation_is_falsy_and_raises_only_as_a_context() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    limiter.reserve(tokens=1_500)
+    refused = limiter.reserve(tokens=10)
+    assert not refused
+    assert refused.decision.delay_s == 5.0
+    with pytest.raises(Throttled, match=r"retry in 5\.000 s"), refused:
+        pass
+    refused.cancel()
+    assert held(enforcer, clock) == -500.0
+
+
+@pytest.mark.parametrize("actual", [-1.0, nan, inf])
+def test_a_settlement_that_is_no_quantity_is_an_error(actual: float) -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    reservation = enforcer.limiter(tenant="acme").reserve(tokens=500)
+    with pytest.raises(InvalidCost, match="tokens: expected a finite cost"):
+        reservation.settle(actual)
+    with pytest.raises(InvalidCost, match="requests: expected"):
+        reservation.settle(requests=1)
+    assert held(enforcer, clock) == 500.0
+
+
+def test_an_estimate_follows_what_was_settled() -> None:
+    enforcer, _ = make(group(TOKENS, may_owe=True), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    estimate = Estimate("tokens", first=100.0)
+    for _ in range(30):
+        reservation = limiter.reserve(estimate=estimate)
+        if reservation:
+            reservation.settle(10)
+    assert estimate.units == pytest.approx(10.0, abs=5.0)
+    assert limiter.reserve(estimate=estimate).costs["tokens"] == estimate.units
+
+
+def test_a_return_never_fills_a_bucket_above_its_burst() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    reservation = enforcer.limiter(tenant="acme").reserve(tokens=500)
+    clock.now += 30.0
+    reservation.cancel()
+    assert held(enforcer, clock) == 1_000.0

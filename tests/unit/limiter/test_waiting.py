@@ -1,0 +1,280 @@
+"""The fair queue, stepped by hand: order, deadlines, bounds, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tests.unit.limiter.making import NODE, Clock, group, make
+
+from headgate.agent.enforcer import Enforcer
+from headgate.coordinator.configuration import Attachment, Configuration, Group
+
+if TYPE_CHECKING:
+    from headgate.agent.decision import Decision
+    from headgate.agent.limiter import Limiter
+
+SLOW = replace(NODE, rate=1, burst=1)
+
+
+class Line:
+    """Tasks that wait, and the order in which they were admitted."""
+
+    def __init__(self, enforcer: Enforcer, clock: Clock) -> None:
+        self.enforcer = enforcer
+        self.clock = clock
+        self.order: list[str] = []
+        self.answers: dict[str, Decision] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def join(self, name: str, limiter: Limiter, cost: float = 1.0) -> None:
+        async def caller() -> None:
+            self.answers[name] = await limiter.wait_async(requests=cost)
+            self.order.append(name)
+
+        self.tasks[name] = asyncio.create_task(caller())
+        await asyncio.sleep(0)
+
+    async def pass_time(self, seconds: float) -> None:
+        self.clock.now += seconds
+        self.enforcer.waiting.tick_at(self.clock.now)
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+def stepped(enforcer: Enforcer) -> None:
+    """Let no thread tick: the test does."""
+    enforcer.waiting.step_by_hand()
+
+
+def test_within_a_tenant_the_first_to_come_is_the_first_to_go() -> None:
+    async def main() -> None:
+        enforcer, clock = make(group(SLOW), acme=1)
+        stepped(enforcer)
+        limiter = enforcer.limiter(tenant="acme")
+        line = Line(enforcer, clock)
+        assert limiter.try_acquire(requests=2)
+        for index in range(5):
+            await line.join(str(index), limiter)
+        assert line.order == []
+        await line.pass_time(1.0)
+        assert line.order == ["0"]
+        await line.pass_time(10.0)
+        assert line.order == ["0", "1", "2"]  # burst 1: two, as the last may owe
+        await line.pass_time(2.0)
+        assert line.order == ["0", "1", "2", "3", "4"]
+        assert all(line.answers.values())
+
+    asyncio.run(main())
+
+
+def test_a_small_cost_does_not_overtake_a_large_one_of_the_same_tenant() -> None:
+    async def main() -> None:
+        strict = group(replace(SLOW, burst=5), may_owe=False)
+        enforcer, clock = make(strict, acme=1)
+        stepped(enforcer)
+        limiter = enforcer.limiter(tenant="acme")
+        line = Line(enforcer, clock)
+        assert limiter.try_acquire(requests=5)
+        await line.join("large", limiter, 5)
+        await line.join("small", limiter, 1)
+        await line.pass_time(2.0)
+        assert line.order == []
+        await line.pass_time(3.0)
+        assert line.order == ["large"]
+        await line.pass_time(1.0)
+        assert line.order == ["large", "small"]
+
+    asyncio.run(main())
+
+
+def test_tenants_take_turns_however_many_wait_of_one() -> None:
+    async def main() -> None:
+        clock = Clock()
+        enforcer = Enforcer(clock=clock, seed=1)
+        shared = Group(id=1, name="shared", limits=(SLOW,))
+        enforcer.configure(
+            Configuration(
+                revision=1,
+                groups=(shared,),
+                attachments=tuple(
+                    Attachment((("tenant", tenant),), 1) for tenant in ("a", "b")
+                ),
+            ),
+            clock.now,
+        )
+        stepped(enforcer)
+        first, second = enforcer.limiter(tenant="a"), enforcer.limiter(tenant="b")
+        assert first.try_acquire(requests=2)
+        line = Line(enforcer, clock)
+        for index in range(6):
+            await line.join(f"a{index}", first)
+        await line.join("b0", second)
+        await line.join("b1", second)
+        for _ in range(6):
+            await line.pass_time(1.0)
+        assert line.order[:4] in (
+            ["a0", "b0", "a1", "b1"],
+            ["b0", "a0", "b1", "a1"],
+        )
+        for task in line.tasks.values():
+            task.cancel()
+        await asyncio.gather(*line.tasks.values(), return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_caller_loses_no_tokens_and_nobodys_place() -> None:
+    async def main() -> None:
+        enforcer, clock = make(group(SLOW), acme=1)
+        stepped(enforcer)
+        limiter = enforcer.limiter(tenant="acme")
+        line = Line(enforcer, clock)
+        assert limiter.try_acquire(requests=2)
+        for name in "abcd":
+            await line.join(name, limiter)
+        line.tasks["a"].cancel()  # while it waits
+        await asyncio.sleep(0)
+        await line.pass_time(1.0)
+        assert line.order == ["b"]
+        clock.now += 1.0
+        enforcer.waiting.tick_at(clock.now)
+        line.tasks["c"].cancel()  # admitted, but not yet told
+        await asyncio.gather(line.tasks["c"], return_exceptions=True)
+        assert line.tasks["c"].cancelled()
+        await line.pass_time(0.0)
+        assert line.order == ["b", "d"]
+        (usage,) = enforcer.usage(clock.now)
+        assert usage.admitted == 4.0
+        assert usage.tokens == -1.0
+        assert len(enforcer.waiting) == 0
+
+    asyncio.run(main())
+
+
+def test_a_deadline_ends_the_wait_and_says_so() -> None:
+    async def main() -> None:
+        enforcer, _ = make(group(SLOW), acme=1)
+        stepped(enforcer)
+        limiter = enforcer.limiter(tenant="acme")
+        assert limiter.try_acquire(requests=10)
+        decision = await limiter.wait_async(timeout_s=0.0, requests=1)
+        assert not decision
+        assert decision.reason == "deadline"
+        assert decision.delay_s == 9.0
+        assert len(enforcer.waiting) == 0
+
+    asyncio.run(main())
+
+
+def test_a_full_queue_turns_callers_away() -> None:
+    async def main() -> None:
+        clock = Clock()
+        enforcer = Enforcer(clock=clock, seed=1, most_waiters=2)
+        enforcer.configure(make_configuration(), clock.now)
+        stepped(enforcer)
+        limiter = enforcer.limiter(tenant="acme")
+        assert limiter.try_acquire(requests=2)
+        line = Line(enforcer, clock)
+        for name in "abc":
+            await line.join(name, limiter)
+        assert line.answers["c"].reason == "queue full"
+        assert not line.answers["c"]
+        assert enforcer.metrics()["turned_away"] == 1
+        await line.pass_time(1.0)
+        await line.pass_time(1.0)
+        assert line.order == ["c", "a", "b"]
+
+    asyncio.run(main())
+
+
+def make_configuration() -> Configuration:
+    return Configuration(
+        revision=1,
+        groups=(group(SLOW),),
+        attachments=(Attachment((("tenant", "acme"),), 1),),
+    )
+
+
+def test_what_can_never_be_admitted_does_not_wait() -> None:
+    async def main() -> None:
+        enforcer, _ = make(group(SLOW, may_owe=False), acme=1)
+        stepped(enforcer)
+        decision = await enforcer.limiter(tenant="acme").wait_async(requests=2)
+        assert decision.never
+        assert len(enforcer.waiting) == 0
+
+    asyncio.run(main())
+
+
+def test_a_caller_that_waits_counts_as_demand_once() -> None:
+    async def main() -> None:
+        enforcer, clock = make(group(SLOW), acme=1)
+        stepped(enforcer)
+        limiter = enforcer.limiter(tenant="acme")
+        assert limiter.try_acquire(requests=2)
+        line = Line(enforcer, clock)
+        for name in "abc":
+            await line.join(name, limiter)
+        for _ in range(50):
+            await line.pass_time(0.016)
+        (usage,) = enforcer.usage(clock.now)
+        assert (usage.admitted, usage.refused) == (2.0, 3.0)
+        for _ in range(3):
+            await line.pass_time(1.0)
+        (usage,) = enforcer.usage(clock.now)
+        assert (usage.admitted, usage.refused) == (5.0, 0.0)
+
+    asyncio.run(main())
+
+
+def test_threads_and_tasks_stand_in_the_same_queue() -> None:
+    async def main() -> None:
+        enforcer, clock = make(group(SLOW), acme=1)
+        stepped(enforcer)
+        limiter = enforcer.limiter(tenant="acme")
+        line = Line(enforcer, clock)
+        assert limiter.try_acquire(requests=2)
+
+        def caller() -> None:
+            line.answers["thread"] = limiter.wait(requests=1)
+            line.order.append("thread")
+
+        await line.join("first", limiter)
+        thread = threading.Thread(target=caller)
+        thread.start()
+        for _ in range(100_000):
+            if len(enforcer.waiting) == 2:
+                break
+            await asyncio.sleep(0)
+        await line.join("last", limiter)
+        await line.pass_time(1.0)
+        clock.now += 1.0
+        enforcer.waiting.tick_at(clock.now)
+        await asyncio.get_running_loop().run_in_executor(None, thread.join)
+        await line.pass_time(1.0)
+        assert line.order == ["first", "thread", "last"]
+
+    asyncio.run(main())
+
+
+def test_pip322_a_tick_hands_out_all_the_tokens_of_16_ms_at_once() -> None:
+    async def main() -> None:
+        fast = replace(NODE, rate=1_000, burst=1)
+        enforcer, clock = make(group(replace(fast, burst=100)), acme=1)
+        stepped(enforcer)
+        limiter = enforcer.limiter(tenant="acme")
+        line = Line(enforcer, clock)
+        assert limiter.try_acquire(requests=101)
+        for index in range(40):
+            await line.join(str(index), limiter)
+        await line.pass_time(0.0161)
+        assert len(line.order) == 16
+        await line.pass_time(0.016)
+        assert len(line.order) == 32
+        await line.pass_time(0.016)
+        assert line.order == [str(index) for index in range(40)]
+
+    asyncio.run(main())

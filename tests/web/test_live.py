@@ -1,0 +1,139 @@
+"""The live view over HTTP: events, history, the overview's window, explanations."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import cast
+
+import httpx
+import numpy as np
+import pytest
+from tests.web.pictures import agent_use, picture, use
+from tests.web.rigs import TIMEOUT_S, Server
+
+from headgate.api.history.history import STEP_S, History
+
+Event = tuple[str, dict[str, object]]
+
+GOLD = {"limits": [{"dimension": "requests", "rate": 100}]}
+
+
+def followed(server: Server, query: str = "") -> Iterator[Event]:
+    """Yield the events of a stream until it ends."""
+    url = f"{server.url}/api/v1/events?{query}"
+    with httpx.stream("GET", url, timeout=TIMEOUT_S) as response:
+        assert response.headers["Content-Type"].startswith("text/event-stream")
+        name = ""
+        for line in response.iter_lines():
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                value = cast("object", json.loads(line.removeprefix("data: ")))
+                yield name, cast("dict[str, object]", value)
+
+
+def until(events: Iterator[Event], name: str) -> dict[str, object]:
+    return next(value for each, value in events if each == name)
+
+
+def test_a_change_is_told_on_a_stream_at_once(
+    server: Server, rest: httpx.Client
+) -> None:
+    events = followed(server)
+    assert until(events, "hello")["revision"] == 0
+    until(events, "overview")
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    assert until(events, "revision")["revision"] == 1
+    shown = until(events, "overview")
+    assert shown["total"] == 1
+
+
+def test_streams_end_when_the_server_stops(server: Server) -> None:
+    events = followed(server)
+    until(events, "overview")
+    begun = time.monotonic()
+    stopper = threading.Thread(target=server.stop)
+    stopper.start()
+    for _ in events:
+        pass
+    stopper.join()
+    assert time.monotonic() - begun < TIMEOUT_S / 2
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/groups/nobody/use", 404),
+        ("/groups/nobody/history", 404),
+        ("/groups/nobody/explain?dimension=requests", 404),
+        ("/groups/gold/explain?dimension=unheard_of", 404),
+        ("/groups/gold/explain", 422),
+        ("/overview?limit=0", 422),
+        ("/overview?sort=colour", 422),
+        ("/events?view=nothing", 422),
+    ],
+)
+def test_what_is_not_there_or_not_meant_is_refused(
+    filled_server: Server, path: str, status: int
+) -> None:
+    url = f"{filled_server.url}/api/v1"
+    deadline = time.monotonic() + TIMEOUT_S
+    while httpx.get(f"{url}/live").json()["revision"] < 1:  # until it is followed
+        assert time.monotonic() < deadline
+    answer = httpx.get(f"{url}{path}", timeout=TIMEOUT_S)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["detail"]
+
+
+def test_what_agents_do_is_seen_explained_and_remembered(
+    server: Server,
+    rest: httpx.Client,
+    working_agents: Callable[..., AbstractContextManager[None]],
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    rest.put("/tenants/acme").raise_for_status()
+    attachment = {"subject": {"tenant": "acme"}, "group": "gold"}
+    rest.put("/attachments", json=attachment).raise_for_status()
+    with working_agents(tenant="acme", per_s=300):
+        events = followed(server, "group=gold")
+        deadline = time.monotonic() + TIMEOUT_S
+        uses: list[dict[str, object]] = []
+        while not (uses and uses[0]["standing"] == "over"):
+            assert time.monotonic() < deadline
+            uses = cast("list[dict[str, object]]", until(events, "group")["uses"])
+        agents = cast("list[dict[str, object]]", uses[0]["agents"])
+        assert {row["agent"] for row in agents} == {"one", "two"}
+        row = rest.get("/overview", params={"standing": "over"}).json()["rows"][0]
+        assert (row["group"], row["agents"]) == ("gold", 2)
+        members = rest.get("/agents").json()["agents"]
+        assert {member["agent"] for member in members} == {"one", "two"}
+        explained = rest.get("/groups/gold/explain?dimension=requests").json()
+        assert explained["rate"] == 100.0
+        assert {row["agent"] for row in explained["agents"]} == {"one", "two"}
+        live = rest.get("/live?group=gold").json()["items"][0]
+        assert live["agents"][0]["demand"] > 0
+        history = rest.get("/groups/gold/history").json()["dimensions"][0]
+        assert history["rate"][-1] == 100.0
+        assert {line["agent"] for line in history["agents"]} == {"one", "two"}
+
+
+def test_history_keeps_the_largest_agents_apart_and_sums_the_rest() -> None:
+    history = History(limits=10, agent_lines=10)
+    rows = [agent_use(f"a{n}", demand=float(n), admitted=float(n)) for n in range(1, 6)]
+    history.record(picture(use(1, *rows), at_s=10.0 * STEP_S))
+    course = history.course(1, "requests", agents=2)
+    assert course is not None
+    assert [line.agent for line in course.agents] == ["a5", "a4", ""]
+    assert [line.share[-1] for line in course.agents] == [5.0, 4.0, 6.0]
+    assert np.isnan(course.columns["admitted"][:-1]).all()
+    assert course.columns["admitted"][-1] == 15.0
+
+
+def test_history_is_bounded_however_many_agents_come_and_go() -> None:
+    history = History(limits=10, agent_lines=50)
+    for step in range(100):
+        row = agent_use(f"agent-{step}", demand=1.0, admitted=1.0)
+        history.record(picture(use(step, row), at_s=step * STEP_S))
+    assert history.nbytes < 60 * 360 * 7 * 4 + 60 * 10 * 8

@@ -1,0 +1,205 @@
+"""What an operator does with the page, in a real browser on a real server."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import httpx
+from playwright.sync_api import Page, expect
+from tests.web.rigs import Server
+
+GOLD = {"limits": [{"dimension": "requests", "rate": 100}]}
+
+
+def opened(page: Page, server: Server, path: str = "") -> None:
+    page.goto(f"{server.url}/{path}")
+    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+
+
+def test_the_page_asks_no_other_host_and_breaks_no_policy(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    asked: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    opened(page, server)
+    opened(page, server, "#/group/gold")
+    expect(page.locator(".uplot").first).to_be_attached()
+    expect(page.locator(".chart.none").first).to_be_visible()  # nobody uses it
+    assert [url for url in asked if not url.startswith(server.url)] == []
+    assert complaints == []
+    policy = httpx.get(server.url).headers["Content-Security-Policy"]
+    assert "unsafe" not in policy
+
+
+def test_a_group_is_made_with_the_keyboard_alone(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    opened(page, server)
+    page.keyboard.press("n")
+    expect(page.get_by_label("Name")).to_be_focused()
+    page.keyboard.type("gold")
+    page.keyboard.press("Tab")  # what it counts: requests
+    page.keyboard.press("Tab")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("2.5k")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="gold", exact=True)).to_be_visible()
+    assert rest.get("/groups/gold").json()["limits"][0]["rate"] == 2500
+
+
+def test_the_list_is_walked_with_the_keyboard(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    for name in ("bronze", "gold", "silver"):
+        rest.put(f"/groups/{name}", json=GOLD).raise_for_status()
+    opened(page, server)
+    page.keyboard.press("/")
+    page.keyboard.type("l")  # gold and silver
+    expect(page.locator(".windowed .row")).to_have_count(2)
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("grid")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="silver", exact=True)).to_be_visible()
+
+
+def test_a_refused_value_is_shown_at_its_field_and_can_be_mended(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    opened(page, server, "#/group/gold")
+    expect(page.get_by_role("button", name="requests")).to_be_visible()
+    page.keyboard.press("e")
+    rate = page.get_by_label("Rate", exact=True)
+    rate.fill("-5")
+    page.get_by_role("button", name="Preview").click()
+    expect(rate).to_have_attribute("aria-invalid", "true")
+    page.keyboard.press("Enter")
+    expect(rate).to_have_attribute("aria-invalid", "true")
+    expect(rate).to_be_focused()
+    why = page.locator(f"#{rate.get_attribute('aria-describedby')}")
+    expect(why).to_contain_text("expected a number ≥ 0")
+    rate.fill("250")
+    page.keyboard.press("Enter")
+    expect(page.locator("dialog")).to_have_count(0)
+    assert rest.get("/groups/gold").json()["limits"][0]["rate"] == 250
+    expect(page.locator("table.limits")).to_contain_text("250 / s")
+    expect(page.locator(".changes-list")).to_contain_text("rate: 100 → 250")
+
+
+def test_a_change_that_came_between_is_not_overwritten(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    opened(page, server, "#/group/gold")
+    expect(page.get_by_role("button", name="requests")).to_be_visible()
+    page.keyboard.press("e")
+    page.get_by_label("Rate", exact=True).fill("7")
+    rest.patch("/groups/gold", json={"weight": 3}).raise_for_status()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("Somebody else changed")
+    group = rest.get("/groups/gold").json()
+    assert (group["weight"], group["limits"][0]["rate"]) == (3, 100)
+
+
+def test_a_subject_is_attached_and_detached(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    opened(page, server, "#/group/gold")
+    page.keyboard.press("a")
+    name = page.get_by_label("tenant", exact=True)
+    name.fill("acme")
+    page.keyboard.press("Enter")
+    expect(name).to_have_attribute("aria-invalid", "true")  # there is no such tenant
+    page.get_by_label("make the tenant").check()
+    page.get_by_role("button", name="Attach").last.click()
+    attached = page.get_by_label("About the group")
+    expect(attached).to_contain_text("tenant acme")
+    assert rest.get("/attachments").json()["items"][0]["group"] == "gold"
+    page.get_by_role("button", name="Detach tenant acme").click()
+    page.get_by_role("button", name="Detach", exact=True).click()
+    expect(attached).to_contain_text("Nothing is attached yet")
+    assert rest.get("/attachments").json()["items"] == []
+
+
+def test_a_preview_says_who_would_be_refused_and_use_appears(
+    page: Page,
+    server: Server,
+    rest: httpx.Client,
+    working_agents: Callable[..., AbstractContextManager[None]],
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    rest.put("/tenants/acme").raise_for_status()
+    attachment = {"subject": {"tenant": "acme"}, "group": "gold"}
+    rest.put("/attachments", json=attachment).raise_for_status()
+    opened(page, server)
+    with working_agents(tenant="acme", per_s=300):
+        row = page.locator(".row[data-standing=over]")
+        expect(row).to_contain_text("gold")
+        row.click()
+        agents = page.locator("tbody.live", has=page.get_by_text("one", exact=True))
+        expect(agents).to_contain_text("two")
+        chart = page.get_by_role("img", name="attempted per second")
+        expect(chart).to_be_visible()
+        page.keyboard.press("e")
+        page.get_by_label("Rate", exact=True).fill("50")
+        page.get_by_role("button", name="Preview").click()
+        expect(page.locator(".preview")).to_contain_text("refuses more")
+        expect(page.locator(".preview")).to_contain_text("shares of 2 agents")
+        page.keyboard.press("Escape")
+        page.get_by_text("Explain the shares").click()
+        expect(page.locator(".formula")).to_contain_text("Q' = max(0,")
+        page.reload()  # the history is the server's, not the page's
+        expect(page.get_by_role("img", name="Shares of 2 agents")).to_be_visible()
+        assert rest.get("/groups/gold/history").json()["dimensions"]
+
+
+def test_an_override_is_made_shown_and_ended(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    opened(page, server, "#/group/gold")
+    page.get_by_role("button", name="Override").click()
+    page.get_by_label("Per cent").fill("200")
+    page.get_by_label("Why").fill("sale")
+    page.keyboard.press("Enter")
+    about = page.get_by_label("About the group")
+    expect(about).to_contain_text("all limits × 2 until")
+    expect(about).to_contain_text("(sale)")
+    assert rest.get("/overrides").json()["items"][0]["factor"] == 2
+    page.get_by_role("button", name="end now").click()
+    expect(about).not_to_contain_text("(sale)")
+    assert rest.get("/overrides").json()["items"] == []
+
+
+def test_the_audit_shows_changes_and_rolls_them_back(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    rest.put("/groups/gold", json={"limits": []}).raise_for_status()
+    opened(page, server, "#/audit")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="Roll back to here").last.click()
+    expect(page.locator("dialog")).to_contain_text("added requests")
+    page.get_by_role("button", name="Roll back", exact=True).click()
+    expect(page.locator("tbody tr")).to_have_count(3)
+    assert rest.get("/groups/gold").json()["limits"][0]["rate"] == 100
+
+
+def test_a_restart_of_the_server_is_said_and_mended(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    opened(page, server)
+    expect(page.locator(".windowed")).to_contain_text("gold")
+    server.stop()
+    banner = page.locator("#banner")
+    expect(banner).to_contain_text("does not answer")
+    expect(page.locator("#pulse")).to_have_attribute("data-state", "lost")
+    server.start()
+    expect(banner).to_contain_text("Connected again")
+    httpx.put(f"{server.url}/api/v1/groups/silver", json=GOLD).raise_for_status()
+    expect(page.locator(".windowed")).to_contain_text("silver")

@@ -1,0 +1,71 @@
+"""The page on a server that asks who one is."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from headgate.api import (
+    Addresses,
+    RightsSettings,
+    ServerSettings,
+    create_token,
+    running,
+)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> ServerSettings:
+    folder = tmp_path_factory.mktemp("rights")
+    return ServerSettings(
+        database=str(folder / "headgate.db"),
+        port=0,
+        bus_ports=(0, 0),
+        rights=RightsSettings(required=True),
+    )
+
+
+@pytest.fixture(scope="module")
+def viewer(settings: ServerSettings) -> str:
+    return create_token(settings, "vera", "viewer")
+
+
+@pytest.fixture(scope="module")
+def guarded(settings: ServerSettings, viewer: str) -> Iterator[Addresses]:
+    assert viewer
+    with running(settings) as addresses:
+        yield addresses
+
+
+def test_a_token_is_asked_for_and_a_viewer_is_told_what_is_not_allowed(
+    page: Page, guarded: Addresses, viewer: str
+) -> None:
+    page.goto(guarded.api)
+    token = page.get_by_label("Bearer token")
+    token.fill("wrong")
+    page.keyboard.press("Enter")
+    expect(token).to_have_value("")  # asked again
+    token.fill(viewer)
+    page.keyboard.press("Enter")
+    pulse = page.locator("#pulse")
+    expect(pulse).to_have_attribute("data-state", "live")
+    expect(page.locator("#reader")).to_have_text("vera, viewer")
+    page.keyboard.press("n")
+    page.get_by_label("Name").fill("gold")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("viewer")
+    page.reload()  # the tab keeps the token
+    expect(pulse).to_have_attribute("data-state", "live")
+
+
+def test_who_has_no_token_is_asked_once_and_may_enter_one_later(
+    page: Page, guarded: Addresses, viewer: str
+) -> None:
+    page.goto(guarded.api)
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#pulse")).to_have_attribute("data-state", "refused")
+    expect(page.locator("dialog")).to_have_count(0)
+    page.get_by_role("button", name="Enter a token").click()
+    page.get_by_label("Bearer token").fill(viewer)
+    page.keyboard.press("Enter")
+    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")

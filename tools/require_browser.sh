@@ -1,0 +1,22 @@
+#!/bin/sh
+# Sees to Chromium, which the tests of the web page look through: installs it where
+# it may (root on Debian or Ubuntu), else says the one command that does.
+set -eu
+
+say() { printf 'headgate: %s\n' "$1" >&2; }
+
+has_browser() {
+    command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1
+}
+
+has_browser && exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    say "installing chromium"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        chromium fonts-dejavu-core >/dev/null
+    has_browser && exit 0
+fi
+say "Chromium is needed here; run: sudo apt-get install chromium"
+exit 1

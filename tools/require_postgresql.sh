@@ -1,0 +1,25 @@
+#!/bin/sh
+# Sees to a PostgreSQL server, which the tests of the store start for themselves:
+# installs it where it may (root on Debian or Ubuntu), else says the one command.
+set -eu
+
+say() { printf 'headgate: %s\n' "$1" >&2; }
+
+has_server() {
+    for initdb in /usr/lib/postgresql/*/bin/initdb; do
+        [ -x "$initdb" ] && return 0
+    done
+    return 1
+}
+
+has_server && exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    say "installing postgresql"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        postgresql >/dev/null
+    has_server && exit 0
+fi
+say "a PostgreSQL server is needed here; run: sudo apt-get install postgresql"
+exit 1
