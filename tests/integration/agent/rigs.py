@@ -212,6 +212,26 @@ def rates(loads: list[Load], seconds: float) -> list[float]:
     return [(x.admitted - b) / elapsed_s for x, b in zip(loads, before, strict=True)]
 
 
+def settle(
+    loads: list[Load], *, least: float, most: float, seconds: float = 2.0
+) -> None:
+    """Wait until all loads together are admitted this much per second.
+
+    Over a window of `seconds`; a window in which the machine let the load starve, or
+    in which the agents were still finding their shares, is followed by another.
+    """
+    seen: list[float] = []
+
+    def settled() -> bool:
+        seen.append(sum(rates(loads, seconds)))
+        return least < seen[-1] < most
+
+    try:
+        until(settled, f"{least:g} to {most:g}/s to be admitted")
+    except AssertionError as error:
+        raise AssertionError(f"{error}; admitted: {seen}") from None
+
+
 def until(condition: Callable[[], bool], what: str) -> None:
     """Wait until `condition` holds."""
     deadline_s = time.monotonic() + PATIENCE_S

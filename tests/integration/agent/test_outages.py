@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from tests.integration.agent.rigs import Load, other_rate, rates, snapshot, until
+from tests.integration.agent.rigs import (
+    Load,
+    other_rate,
+    rates,
+    settle,
+    snapshot,
+    until,
+)
 
 from headgate.agent import connect
 from headgate.agent.bus import open_bus
@@ -31,14 +37,12 @@ def test_an_agent_goes_on_while_the_api_is_away_and_follows_it_again(
         until(lambda: rates([load], 0.5)[0] > 900, "the quota to be used")
         cluster.api.stop()
         until(lambda: not agent.status().api_reachable, "the outage to be noticed")
-        (admitted,) = rates([load], 3.0)
-        assert 900 < admitted < 1100
+        settle([load], least=900, most=1100, seconds=3.0)
         assert agent.metrics()["watch_api_failures"] > 0
         cluster.api.start()
         cluster.api.set_rate(200.0)
         until(lambda: agent.status().revision == 2, "the agent to follow again")
-        time.sleep(2.0)
-        assert rates([load], 2.0)[0] < 280
+        settle([load], least=0, most=280)
 
 
 def test_an_outage_is_said_once(
@@ -61,8 +65,7 @@ def test_an_agent_starts_from_its_disk_while_the_api_is_away(
         assert (status.source, status.revision) == ("disk", 7)
         assert not status.api_reachable
         with Load(agent.limiter(tenant="acme"), 1000) as load:
-            time.sleep(3.0)
-            assert rates([load], 2.0)[0] < 140
+            settle([load], least=0, most=140)
 
 
 def test_what_the_api_answers_is_kept_on_disk(
@@ -178,8 +181,7 @@ def test_reports_flow_again_after_the_proxy_was_away(
             ),
             "reports to flow again",
         )
-        time.sleep(3.0)
-        assert 850 < sum(rates([first, second], 3.0)) < 1150
+        settle([first, second], least=850, most=1150, seconds=3.0)
     # The machine may be busy; a call that waited for the bus would take 2 s.
     assert max(first.slowest_s, second.slowest_s) < 1.0
 
@@ -191,8 +193,7 @@ def test_a_lone_agent_whose_bus_is_away_keeps_its_quota(
     with Load(agent.limiter(tenant="acme"), 2000) as load:
         until(lambda: rates([load], 0.5)[0] > 900, "the quota to be used")
         cluster.proxy.close()
-        (admitted,) = rates([load], 6.0)
-        assert 500 < admitted < 1200
+        settle([load], least=500, most=1200, seconds=6.0)
 
 
 def test_garbage_on_the_bus_is_dropped_and_counted(
@@ -210,7 +211,7 @@ def test_garbage_on_the_bus_is_dropped_and_counted(
                 return agent.metrics().get("agent_malformed_report", 0) > 10
 
             until(counted, "garbage to be counted")
-            assert 900 < rates([load], 2.0)[0] < 1100
+            settle([load], least=900, most=1100)
         assert agent.metrics().get("agent_failed_turns", 0) == 0
     finally:
         intruder.close()

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 PATIENCE_S = 30.0
 """How long a test waits for what must come; the machine may be busy."""
 
+ECHO_S = 2.0
+"""How long a bus is given to bring a message back before the next is sent."""
+
+ACQUAINTED = 5
+"""Messages of which the fastest was fast, however busy the machine is."""
+
 _numbers = count()
 
 
@@ -105,9 +111,23 @@ def connected(settings: BusSettings) -> Bus:
     """Return a bus that has heard itself: from then on it misses nothing."""
     bus = open_bus(settings)
     until(lambda: _echo(bus), "the bus to hear itself")
-    while bus.receive(0.2):
-        pass
     return bus
+
+
+def acquainted(sender: Bus, reader: Bus) -> None:
+    """Let `reader` learn how fast `sender` is: before that nothing of it is old."""
+    heard = 0
+
+    def often() -> bool:
+        nonlocal heard
+        sender.publish(b"how fast")
+        heard += sum(m.payload == b"how fast" for m in reader.receive(0.2))
+        return heard >= ACQUAINTED
+
+    until(often, "the reader to know the sender")
+    until(lambda: _echo(sender), "the sender to hear the last of them")
+    while reader.receive(0.2):
+        pass
 
 
 def collect(bus: Bus, number: int) -> list[bytes]:
@@ -138,6 +158,11 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def _echo(bus: Bus) -> bool:
-    """Publish, and return whether anything comes back soon."""
-    bus.publish(b"echo")
-    return bool(bus.receive(0.2))
+    """Publish, and return whether it comes back: then nothing else is on its way."""
+    payload = f"echo {next(_numbers)}".encode()
+    bus.publish(payload)
+    deadline_s = time.monotonic() + ECHO_S
+    while time.monotonic() < deadline_s:
+        if any(message.payload == payload for message in bus.receive(0.1)):
+            return True
+    return False

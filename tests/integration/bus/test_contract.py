@@ -6,12 +6,14 @@ import random
 import threading
 import time
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.bus.rigs import (
     PATIENCE_S,
     Rig,
+    acquainted,
     collect,
     connected,
     hear,
@@ -150,14 +152,14 @@ def test_reports_flow_again_by_themselves_after_a_restart(
 def test_a_bus_that_is_down_blocks_nobody(rig: Rig, join: Callable[[], Bus]) -> None:
     bus = join()
     rig.down()
-    slowest_s = 0.0
+    took_s: list[float] = []
     for _ in range(300):
         began_s = time.monotonic()
         bus.publish(b"into the void")
         bus.receive(0.0)
-        slowest_s = max(slowest_s, time.monotonic() - began_s)
-    # Without an I/O thread Kafka's client blocks for 200 ms each time: 60 s in all.
-    assert slowest_s < 2.0
+        took_s.append(time.monotonic() - began_s)
+    # Without an I/O thread Kafka's client blocks for 200 ms each time.
+    assert median(took_s) < 0.05
     assert bus.receive(0.1) == []
 
 
@@ -206,13 +208,20 @@ def test_what_is_old_when_it_is_read_is_dropped_and_counted(rig: Rig) -> None:
     settings = replace(rig.settings, max_age_s=0.5)
     sender, sleeper = connected(settings), connected(settings)
     try:
-        sender.publish(b"fresh")  # so that the reader knows how fast the sender is
-        hear(sleeper, b"fresh")
+        acquainted(sender, sleeper)
+        dropped = sleeper.counters["dropped_old"]
         sender.publish(b"old")
-        time.sleep(1.5)
-        sender.publish(b"new")
-        assert collect(sleeper, 1) == [b"new"]
-        assert sleeper.counters["dropped_old"] == 1
+        time.sleep(2.5)  # nothing to wait for: only time makes it old
+        heard: list[bytes] = []
+
+        def fresh() -> bool:
+            sender.publish(b"new")  # one that a busy machine holds up is old too
+            heard.extend(message.payload for message in sleeper.receive(0.2))
+            return b"new" in heard
+
+        until(fresh, "what is new")
+        assert b"old" not in heard
+        assert sleeper.counters["dropped_old"] > dropped
     finally:
         sender.close()
         sleeper.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,16 +91,16 @@ def test_who_has_no_right_is_neither_heard_nor_told_anything_and_blocks_nobody(
     agent = connected(settings_of(guarded, "agent"))
     intruder = open_bus(settings_of(guarded, "intruder", password=password))
     heard = 0
-    slowest_s = 0.0
+    took_s: list[float] = []
     for _ in range(15):
         agent.publish(b"secret")
         began_s = time.monotonic()
         intruder.publish(b"forged")
         heard += len(intruder.receive(0.0))
-        slowest_s = max(slowest_s, time.monotonic() - began_s)
+        took_s.append(time.monotonic() - began_s)
         assert all(message.payload != b"forged" for message in agent.receive(0.2))
     assert heard == 0
-    assert slowest_s < 1.0
+    assert median(took_s) < 0.05
     until(lambda: intruder.counters["dropped_down"] > 0, "the loss to be counted")
     assert "kafka headgate-usage:" in caplog.text, "it was said why"
     intruder.close()
