@@ -1,5 +1,6 @@
 """A real server on a free port, and clients of its two faces."""
 
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -11,6 +12,22 @@ from headgate.api import Addresses, ServerSettings, running
 
 TIMEOUT_S = 30.0
 """Of a test's request; a hanging server must fail the test, not stop it."""
+
+
+NOT_WOKEN_S = 60.0
+"""Of a watch that a change shall end: whoever is not woken waits longer than
+`TIMEOUT_S`, and its request fails."""
+
+
+def until_watched(api: str, *, watchers: int = 1) -> None:
+    """Wait until so many requests wait for a revision at the server at `api`."""
+    deadline = time.monotonic() + TIMEOUT_S
+    with httpx.Client(verify=False, timeout=TIMEOUT_S) as client:
+        while f"\nheadgate_watchers {watchers}.0\n" not in (
+            text := client.get(f"{api}/metrics").text
+        ):
+            assert time.monotonic() < deadline, text
+            time.sleep(0.02)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.api.conftest import until_watched
 
 from headgate.agent.bus import BusSettings
 from headgate.api import (
@@ -70,7 +71,7 @@ def test_a_signal_ends_the_server_cleanly_while_watchers_wait(
 
         waiting = threading.Thread(target=watch)
         waiting.start()
-        time.sleep(0.5)
+        until_watched(addresses["api"])
         assert addresses["pid"] == server.pid
         server.send_signal(number)
         _, errors = server.communicate(timeout=START_S)

@@ -30,6 +30,7 @@ from headgate.api.errors import (
     Refused,
 )
 from headgate.api.pulsar.wording import pulsar_reason
+from headgate.api.text import Unstorable
 
 PULSAR_PREFIX = "/admin/v2"
 """Below it answers are Pulsar's."""
@@ -208,6 +209,10 @@ def _field(item: Mapping[str, object]) -> str:
             path += f"[{step}]"
         else:
             path += f".{step}" if path else str(step)
+    context = cast("Mapping[str, object]", item.get("ctx", {}))
+    cause = context.get("error")
+    if isinstance(cause, Unstorable):
+        path += cause.place
     return (path or str(place[0] if place else "body"))[:MAX_FIELD]
 
 

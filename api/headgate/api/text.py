@@ -1,5 +1,7 @@
 """What text can be stored: what both databases and UTF-8 can hold."""
 
+from typing import cast
+
 SURROGATES = range(0xD800, 0xE000)
 """Code points that JSON can spell but UTF-8 can't; alone they are no character."""
 
@@ -18,17 +20,40 @@ def unstorable(text: str) -> str | None:
     return next((one for one in text if ord(one) in SURROGATES), None)
 
 
+class Unstorable(ValueError):
+    """A text that can't be stored.
+
+    Attributes:
+        place: Where it stands inside the value that was looked at, such as
+            ``.user`` or ``[2]``; empty for the value itself and for a key, which
+            can't be told back.
+    """
+
+    def __init__(self, character: str, place: str) -> None:
+        super().__init__(f"expected printable characters, got {character!a}")
+        self.place = place
+
+
 def check_storable(value: object) -> None:
     """Look at a text, or at the texts of a list and the keys and texts of a mapping.
 
     Raises:
-        ValueError: One of them can't be stored.
+        Unstorable: One of them can't be stored.
     """
     if isinstance(value, dict):
-        texts: list[object] = [*value, *value.values()]
+        fields = cast("dict[object, object]", value)
+        for key in fields:
+            _check(key, "")
+        for key, text in fields.items():
+            _check(text, f".{key}")
+    elif isinstance(value, list):
+        for index, text in enumerate(cast("list[object]", value)):
+            _check(text, f"[{index}]")
     else:
-        texts = [*value] if isinstance(value, list) else [value]
-    for text in texts:
-        found = unstorable(text) if isinstance(text, str) else None
-        if found is not None:
-            raise ValueError(f"expected printable characters, got {found!a}")
+        _check(value, "")
+
+
+def _check(value: object, place: str) -> None:
+    found = unstorable(value) if isinstance(value, str) else None
+    if found is not None:
+        raise Unstorable(found, place)

@@ -3,41 +3,64 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
-from headgate.api.dependencies import AuthorOf, ServiceOf
+from headgate.api.dependencies import (
+    AfterName,
+    AuthorOf,
+    PageSize,
+    PreconditionOf,
+    ServiceOf,
+    tell,
+)
 from headgate.api.errors import NotFound
 from headgate.api.overrides import service as overrides
-from headgate.api.overrides.schemas import OverrideList, OverridePut, OverrideShown
+from headgate.api.overrides.schemas import OverridePage, OverridePut, OverrideShown
 
 router = APIRouter(prefix="/overrides", tags=["overrides"])
 
 
 @router.get("", summary="List overrides")
-def list_overrides(service: ServiceOf) -> OverrideList:
-    """Return all overrides that are in force."""
+def list_overrides(
+    service: ServiceOf,
+    group: Annotated[str | None, Query(max_length=256)] = None,
+    after: AfterName = "",
+    limit: PageSize = 100,
+) -> OverridePage:
+    """Return a page of the overrides that are in force, all or those of a group."""
     with service.store.reading() as session:
-        return OverrideList(items=overrides.list_overrides(session))
+        return overrides.list_overrides(session, after=after, limit=limit, group=group)
 
 
 @router.put("", summary="Override a group's limits for a while")
 def put_override(
-    body: OverridePut, service: ServiceOf, author: AuthorOf
+    body: OverridePut,
+    service: ServiceOf,
+    author: AuthorOf,
+    precondition: PreconditionOf,
+    response: Response,
 ) -> OverrideShown:
     """Change rate and burst of a group until a time; then they are as they were."""
     with service.store.changing(author) as change:
-        return overrides.put_override(change, body)
+        made = overrides.put_override(change, body, precondition)
+    tell(response, change, of=made.revision)
+    return made
 
 
 @router.delete("", status_code=HTTPStatus.NO_CONTENT, summary="End an override")
 def delete_override(
     service: ServiceOf,
     author: AuthorOf,
-    group: Annotated[str, Query(max_length=256)],
-    dimension: Annotated[str | None, Query(max_length=64)] = None,
+    precondition: PreconditionOf,
+    response: Response,
+    group: Annotated[str, Query(max_length=256, examples=["gold"])],
+    dimension: Annotated[
+        str | None, Query(max_length=64, description="Of all, when it is left out.")
+    ] = None,
 ) -> None:
     """End an override before its time."""
     with service.store.changing(author) as change:
         key = overrides.override_key(group, dimension)
-        if not overrides.delete_override(change, key):
+        if not overrides.delete_override(change, key, precondition):
             raise NotFound("override", f"{group} {dimension or ''}".strip())
+    tell(response, change)

@@ -49,10 +49,11 @@ class OverrideShown(BaseModel):
     rate: ShownQuantity | None
     ends_at_s: float = Field(description="Seconds since the epoch.")
     reason: str
-    revision: int
+    revision: int = Field(description="Revision that last changed it; its ETag.")
 
 
-class OverrideList(BaseModel):
-    """All overrides that are in force."""
+class OverridePage(BaseModel):
+    """Overrides that are in force, in order of group and dimension."""
 
     items: list[OverrideShown]
+    next: str | None = Field(description="Give it as `after` for the next page.")

@@ -4,12 +4,19 @@ import json
 import time
 from collections.abc import Mapping
 
-from sqlalchemy import select
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from headgate.api.errors import Invalid, NotFound
 from headgate.api.names import checked_dimension
-from headgate.api.overrides.schemas import MAX_LIFE_S, OverridePut, OverrideShown
+from headgate.api.overrides.schemas import (
+    MAX_LIFE_S,
+    OverridePage,
+    OverridePut,
+    OverrideShown,
+)
+from headgate.api.places import place_of, place_text
+from headgate.api.preconditions import ANYTHING, Precondition
 from headgate.api.quantities import restored, shown
 from headgate.api.store import Author, Change, Store
 from headgate.api.store.tables import GroupRow, OverrideRow
@@ -21,17 +28,32 @@ ALL = ""
 """The store's word for all dimensions of a group."""
 
 
-def list_overrides(session: Session) -> list[OverrideShown]:
-    """Return all overrides, in order of group and dimension."""
+def list_overrides(
+    session: Session, *, after: str, limit: int, group: str | None = None
+) -> OverridePage:
+    """Return up to `limit` overrides after the place `after`, by group, dimension."""
     query = select(OverrideRow).order_by(OverrideRow.group, OverrideRow.dimension)
-    return [_shown(row) for row in session.scalars(query)]
+    if group is not None:
+        query = query.where(OverrideRow.group == group)
+    if after:
+        place = tuple_(OverrideRow.group, OverrideRow.dimension)
+        query = query.where(place > tuple_(*place_of(after, parts=2)))
+    rows = session.scalars(query.limit(limit + 1)).all()
+    more = rows[limit - 1] if len(rows) > limit else None
+    return OverridePage(
+        items=[_shown(row) for row in rows[:limit]],
+        next=None if more is None else place_text(more.group, more.dimension),
+    )
 
 
-def put_override(change: Change, wanted: OverridePut) -> OverrideShown:
+def put_override(
+    change: Change, wanted: OverridePut, precondition: Precondition = ANYTHING
+) -> OverrideShown:
     """Set an override of a group, in place of the one of the same dimension.
 
     Raises:
         NotFound: The group is not there.
+        Outdated: The override is other than `precondition` says.
         Invalid: It says neither or both of factor and rate, or of its end.
     """
     if (wanted.factor is None) == (wanted.rate is None):
@@ -48,6 +70,7 @@ def put_override(change: Change, wanted: OverridePut) -> OverrideShown:
         "reason": wanted.reason,
     }
     key = override_key(wanted.group, wanted.dimension)
+    precondition.check(_revision(change.session, key))
     return _shown(write_override(change, key, document))
 
 
@@ -77,8 +100,15 @@ def write_override(
     return row
 
 
-def delete_override(change: Change, key: str) -> bool:
-    """End the override of `key`; return whether there was one."""
+def delete_override(
+    change: Change, key: str, precondition: Precondition = ANYTHING
+) -> bool:
+    """End the override of `key`; return whether there was one.
+
+    Raises:
+        Outdated: It is other than `precondition` says.
+    """
+    precondition.check(_revision(change.session, key))
     row = change.session.get(OverrideRow, _of_key(key))
     if row is None:
         return False
@@ -157,6 +187,11 @@ def _end(wanted: OverridePut) -> float:
     if not now < ends_at_s <= now + MAX_LIFE_S:
         raise Invalid("until", "expected a time within the next 366 days")
     return ends_at_s
+
+
+def _revision(session: Session, key: str) -> int | None:
+    row = session.get(OverrideRow, _of_key(key))
+    return None if row is None else row.revision
 
 
 def _of_key(key: str) -> tuple[str, str]:

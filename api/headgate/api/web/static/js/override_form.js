@@ -10,7 +10,7 @@ const LENGTHS = [[900, "15 minutes"], [3600, "1 hour"], [14400, "4 hours"], [864
 
 /** Return the overrides of a group that are in force. */
 export async function overridesOf(group) {
-  const { items } = await get("/overrides");
+  const { items } = await get("/overrides", { group });
   return items.filter((item) => item.group === group);
 }
 

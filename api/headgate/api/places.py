@@ -1,0 +1,28 @@
+"""Places in a list that is ordered by several texts, as one text for a page's end."""
+
+import json
+from typing import cast
+
+from headgate.api.errors import Invalid
+
+
+def place_text(*parts: str) -> str:
+    """Return what a page tells as `next`; `place_of` reads it."""
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def place_of(text: str, *, parts: int) -> tuple[str, ...]:
+    """Return the texts of a place.
+
+    Raises:
+        Invalid: It is no place that a page told.
+    """
+    try:
+        place: object = json.loads(text)
+    except (ValueError, RecursionError):
+        place = None
+    listed = cast("list[object]", place) if isinstance(place, list) else []
+    found = tuple(part for part in listed if isinstance(part, str))
+    if not len(found) == len(listed) == parts:
+        raise Invalid("after", "expected `next` of the page before")
+    return found
