@@ -13,7 +13,7 @@ WORKERS = 2
 SOURCES = coordinator agent api cli pipeline simulation proto tests tools bench examples hatch_build.py
 
 # Quick tests: no process, no socket, no clock.  Slow ones run real parts.
-QUICK = tests/unit tests/scenarios coordinator agent
+QUICK = tests/unit tests/scenarios coordinator agent cli
 SIMULATED = tests/simulation
 REAL = tests/api tests/web tests/integration tests/pipeline tests/e2e
 

@@ -10,17 +10,17 @@ import typer
 from headgate.cli.attachments import (
     ATTACH_EPILOG,
     DETACH_EPILOG,
+    LIST_EPILOG,
     attach,
     detach,
     list_attachments,
-    namespace,
-    tenant,
 )
 from headgate.cli.bus import bus
 from headgate.cli.demo.command import DEMO_EPILOG, demo
 from headgate.cli.failure import FAILED, INTERRUPTED, OK, Failure, one_line
 from headgate.cli.groups import group
 from headgate.cli.status import STATUS_EPILOG, status
+from headgate.cli.tenants import namespace, tenant
 from headgate.cli.token import token
 from headgate.cli.up import UP_EPILOG, up
 
@@ -59,7 +59,7 @@ app.add_typer(group, name="group", help="Make, look at, change and delete groups
 app.add_typer(token, name="token", help="Make bearer tokens.")
 app.command("attach", epilog=ATTACH_EPILOG)(attach)
 app.command("detach", epilog=DETACH_EPILOG)(detach)
-app.command("attachments")(list_attachments)
+app.command("attachments", epilog=LIST_EPILOG)(list_attachments)
 app.add_typer(tenant, name="tenant", help="Make, list and delete tenants.")
 app.add_typer(namespace, name="namespace", help="Make, list and delete namespaces.")
 app.command("status", epilog=STATUS_EPILOG)(status)

@@ -2,6 +2,7 @@
 
 ```
 Failure              1: it was refused, or it failed; the message says which and why
+├── Refused          1: the API understood it, and refuses
 ├── Unreachable      1: no API answers at the URL
 └── Misused          2: the command was not understood
 ```
@@ -22,6 +23,20 @@ class Failure(Exception):
     """
 
     exit_code = FAILED
+
+
+class Refused(Failure):
+    """The API understood it, and refuses.
+
+    Attributes:
+        problems: Pairs of field and reason; empty when it is no field's fault.
+    """
+
+    def __init__(
+        self, message: str, problems: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.problems = problems
 
 
 class Unreachable(Failure):

@@ -40,7 +40,7 @@ _PERIODS_S = {
 }
 """Periods by name, seconds; a month is 30d, since months differ."""
 
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)(|[kMGT]i?)")
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)(|[kMGT]|[KMGT]i)")
 _PERIOD = re.compile(r"(\d+(?:\.\d+)?)?(ms|s|m|h|d|w)")
 
 
@@ -156,6 +156,24 @@ def show_period(period_s: float) -> str:
         if period_s > seconds and (period_s / seconds).is_integer():
             return f"{period_s / seconds:.0f}{name}"
     return f"{period_s:g}s"
+
+
+def show_limit(limit: LimitJson) -> str:
+    """Return a limit much as it is written on the command line.
+
+    >>> show_limit({"dimension": "tokens", "rate": 5.0, "burst": 9.0, "scope": "node"})
+    'tokens=5/s burst 9 per node'
+    """
+    rate, period_s = limit.get("rate"), limit.get("period_s", 1.0)
+    shown = f"{limit.get('dimension')}={show_quantity(rate or 0.0)}"
+    shown += f"/{show_period(period_s)}"
+    if "burst" in limit:
+        shown += f" burst {show_quantity(limit['burst'])}"
+    if limit.get("minimum"):
+        shown += f" minimum {show_quantity(limit.get('minimum', 0.0))}"
+    if limit.get("maximum", UNLIMITED) != UNLIMITED:
+        shown += f" maximum {show_quantity(limit.get('maximum', UNLIMITED))}"
+    return shown + (" per node" if limit.get("scope") == "node" else "")
 
 
 def _limit(text: str) -> LimitJson:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, cast
 
+from headgate.cli.closing import Closing
 from headgate.cli.failure import Failure
 from headgate.cli.rest import Rest, segment
 from headgate.cli.table import Row, Sheet
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from headgate.cli.rest import JsonObject
 
 OVERVIEW = "/api/v1/overview"
@@ -68,12 +67,12 @@ class UseView:
     agents: dict[str, AgentView]
 
 
-class LiveView:
+class LiveView(Closing):
     """A connection to the live view; a context that closes it."""
 
-    def __init__(self, url: str, *, token: str | None = None) -> None:
-        """Prepare; see `headgate.cli.rest.Rest`."""
-        self._rest = Rest(url, token=token)
+    def __init__(self, rest: Rest) -> None:
+        """Ask `rest`, which is closed with this."""
+        self._rest = rest
 
     def document(self, group: str | None = None) -> JsonObject:
         """Return what the API sees of one group, or the overview of all.
@@ -112,17 +111,6 @@ class LiveView:
     def close(self) -> None:
         """Give the connection back."""
         self._rest.close()
-
-    def __enter__(self) -> LiveView:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _in_use(self) -> list[str]:
         """Return the groups that agents use, those under pressure first."""

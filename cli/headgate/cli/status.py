@@ -1,14 +1,13 @@
 """`headgate status`: who wants, may and gets how much, as it changes."""
 
-from __future__ import annotations
-
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.options import DEFAULT_URL, AsJson, Token, Url
+from headgate.cli.options import Api, AsJson
 from headgate.cli.output import console, print_json, print_line
+from headgate.cli.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +23,9 @@ headgate status gold --once
 headgate status --json --once    (for programs)"""
 
 
+@spread
 def status(
+    api: Api,
     group: Annotated[
         str | None, typer.Argument(help="Only this group.", show_default=False)
     ] = None,
@@ -32,14 +33,12 @@ def status(
     every: Annotated[
         float, typer.Option(help="Seconds between two pictures.", min=0.1, max=60.0)
     ] = 1.0,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
     as_json: AsJson = False,
 ) -> None:
     """Show demand, share, admitted, refused and level of each agent, live."""
     from headgate.cli.live import LiveView
 
-    with LiveView(url, token=token) as live:
+    with LiveView(api.connect()) as live:
         if as_json:
             _repeat(lambda: print_json(live.document(group)), once, every)
         elif once or not console().is_terminal:
@@ -48,7 +47,7 @@ def status(
             _watch(live, group, every)
 
 
-def _print(live: LiveView, group: str | None, *, once: bool) -> None:
+def _print(live: "LiveView", group: str | None, *, once: bool) -> None:
     from headgate.cli.table import as_line, as_table
 
     sheets = live.sheets(group)
@@ -61,7 +60,7 @@ def _print(live: LiveView, group: str | None, *, once: bool) -> None:
             print_line(as_line(sheet))
 
 
-def _watch(live: LiveView, group: str | None, every_s: float) -> None:
+def _watch(live: "LiveView", group: str | None, every_s: float) -> None:
     """Draw over the picture before, until Ctrl-C."""
     from rich.console import Group
     from rich.live import Live
@@ -76,7 +75,7 @@ def _watch(live: LiveView, group: str | None, every_s: float) -> None:
             time.sleep(every_s)
 
 
-def _repeat(act: Callable[[], None], once: bool, every_s: float) -> None:
+def _repeat(act: "Callable[[], None]", once: bool, every_s: float) -> None:
     act()
     while not once:
         time.sleep(every_s)

@@ -45,6 +45,7 @@ def test_a_limit_can_say_everything() -> None:
         "requests=-1",
         "requests=nan",
         "requests=1e3x",
+        "requests=2ki",
         "requests=5/",
         "requests=5/fortnight",
         "requests=5/0s",
@@ -66,6 +67,20 @@ def test_a_limit_is_taken_away_by_its_key() -> None:
         parse_key("requests,burst=3")
     with pytest.raises(Misused, match="scope"):
         parse_key("requests,scope=galaxy")
+
+
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ("1.5k", 1500.0),
+        ("2Ki", 2048.0),
+        ("3M", 3e6),
+        ("1Mi", 2.0**20),
+        ("1Ti", 2.0**40),
+    ],
+)
+def test_multiples_are_decimal_or_binary(text: str, units: float) -> None:
+    assert parse_quantity(text) == units
 
 
 @given(number=st.integers(0, 2**53))

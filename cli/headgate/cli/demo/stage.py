@@ -90,7 +90,7 @@ def play(
     callers = Callers(children, plan, url=server.url, directory=directory, seed=seed)
     callers.start()
     watcher.tell(f"{len(AGENTS)} agents, each a process with an embedded limiter")
-    with LiveView(server.url) as live:
+    with LiveView(Rest(server.url)) as live:
         _follow(children, callers, plan, live, watcher, docs=server.docs)
     callers.await_end()
     return summarise(
