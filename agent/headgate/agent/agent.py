@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from headgate.agent.dispatch import Dispatcher
     from headgate.agent.json_place import Json
     from headgate.agent.limiter import Limiter
     from headgate.agent.settings import WithoutConfiguration
@@ -151,6 +152,23 @@ class Agent:
             user=user,
             client=client,
         )
+
+    def dispatcher(
+        self, *, topic: str, subscription: str | None = None, client: str | None = None
+    ) -> Dispatcher:
+        """Return how much of a topic or subscription may be read; keep it.
+
+        Args:
+            topic: ``persistent://tenant/namespace/name``.
+            subscription: Name of a subscription.
+            client: Client id of the consumer.
+
+        Raises:
+            InvalidSubject: A name can't be resolved.
+            AgentClosed: The agent was closed.
+        """
+        limiter = self.limiter(topic=topic, subscription=subscription, client=client)
+        return self._enforcer.dispatcher(limiter)
 
     def status(self) -> AgentStatus:
         """Return how this agent does."""

@@ -18,7 +18,8 @@ class LimitName:
         dimension: What is counted.
         level: What the group is attached at: ``cluster``, ``tenant``,
             ``namespace``, ``topic``, ``subscription``, ``user``, ``client``, or
-            ``user+client``.
+            ``user+client``; of a policy where it is given: ``broker``,
+            ``namespace``, ``topic``.
         scope: ``cluster`` or ``node``.
     """
 

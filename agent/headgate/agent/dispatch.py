@@ -1,9 +1,7 @@
-"""Dispatch and publish throttling as Pulsar knows it, per topic and subscription.
+"""How much of a topic or subscription may be read: all its dispatch limits at once.
 
-A *policy* is a rate of messages and one of bytes; it is given at the broker, a
-namespace or a topic, and the narrowest wins.  It is no group: each topic to which
-it applies has the whole rate to itself, and so has each partition of a partitioned
-topic (two partitions at 10/s make 20/s).
+Policies (`headgate.agent.policies`) and groups alike: what is read is charged to the
+dispatch dimensions of one limiter.
 
 What is read from storage is an *entry*, a batch of messages.  How many messages an
 entry holds is known only when it has been read, so the number of entries to read is
@@ -13,152 +11,24 @@ after 30 two periods without any.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf, isfinite
-from typing import TYPE_CHECKING, Literal
+from math import inf
+from typing import TYPE_CHECKING
 
-from headgate.agent.bucket import Bucket
 from headgate.agent.keyed import KeyedLimiter
-from headgate.coordinator.configuration import InvalidConfiguration
+from headgate.agent.refusing import RECONSIDERED_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-Level = Literal["broker", "namespace", "topic"]
-
-LEVELS: tuple[Level, ...] = ("topic", "namespace", "broker")
-"""Where a policy may be given, the one that wins first."""
+    from headgate.agent.chain import Link
+    from headgate.agent.limiter import Limiter
+    from headgate.agent.policies import DispatchOptions
 
 ROUNDING = 1e-9
 """Part of a message that a rounding error may be short of a whole one."""
 
 AVERAGE_WEIGHT = 0.1
 """Part of the newest entry in the average messages per entry: ten make most of it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatePolicy:
-    """Pulsar's DispatchRate (and PublishRate): messages and bytes per period.
-
-    Attributes:
-        messages: Per period; infinite for none (-1 on Pulsar's paths).
-        bytes: Per period; infinite for none.
-        period_s: `ratePeriodInSecond`.
-        relative_to_publish_rate: The rates are on top of the publish rate.
-    """
-
-    messages: float = inf
-    bytes: float = inf
-    period_s: float = 1.0
-    relative_to_publish_rate: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("messages", "bytes"):
-            if not getattr(self, name) >= 0:
-                raise InvalidConfiguration(
-                    name, f"expected >= 0, got {getattr(self, name)}"
-                )
-        if not (isfinite(self.period_s) and self.period_s > 0):
-            raise InvalidConfiguration(
-                "period_s", f"expected a finite number > 0, got {self.period_s}"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchOptions:
-    """How dispatch is counted.
-
-    Attributes:
-        precise_flow_control: Estimate entries from average messages per entry
-            (`preciseDispatcherFlowControl`).
-        on_batch_message: An entry counts as one message
-            (`dispatchThrottlingOnBatchMessageEnabled`).
-        on_non_backlog_consumer: Throttle consumers without backlog too
-            (`dispatchThrottlingOnNonBacklogConsumerEnabled`).
-    """
-
-    precise_flow_control: bool = False
-    on_batch_message: bool = False
-    on_non_backlog_consumer: bool = False
-
-    def __post_init__(self) -> None:
-        if self.precise_flow_control and self.on_batch_message:
-            raise InvalidConfiguration(
-                "on_batch_message",
-                "expected not together with precise_flow_control: entries that count"
-                " as one message need no estimate of their messages",
-            )
-
-
-def winning_policy(policies: dict[Level, RatePolicy]) -> RatePolicy | None:
-    """Return the policy that applies: topic > namespace > broker."""
-    for level in LEVELS:
-        if level in policies:
-            return policies[level]
-    return None
-
-
-class RateThrottle:
-    """One policy's buckets: of a topic or partition, a subscription, a broker."""
-
-    def __init__(self, policy: RatePolicy, now: float) -> None:
-        """Make full buckets.
-
-        Args:
-            policy: What to hold.
-            now: Seconds on the caller's monotonic clock.
-        """
-        self.policy = policy
-        self._messages = Bucket(now, rate=0.0, capacity=0.0)
-        self._bytes = Bucket(now, rate=0.0, capacity=0.0)
-        self.set_policy_at(now, policy)
-        for bucket in (self._messages, self._bytes):
-            bucket.fill()
-
-    def set_policy_at(
-        self,
-        now: float,
-        policy: RatePolicy,
-        *,
-        published_messages: float = 0.0,
-        published_bytes: float = 0.0,
-    ) -> None:
-        """Go over to a policy, or to another publish rate that it is relative to.
-
-        Args:
-            now: Seconds on the caller's monotonic clock.
-            policy: What to hold.
-            published_messages: Per second.
-            published_bytes: Per second.
-        """
-        self.policy = policy
-        for bucket, units, published in (
-            (self._messages, policy.messages, published_messages),
-            (self._bytes, policy.bytes, published_bytes),
-        ):
-            extra = published if policy.relative_to_publish_rate else 0.0
-            capacity = units + extra * policy.period_s
-            if capacity > 0.0:
-                bucket.set_ceiling_at(
-                    now, ceiling=capacity / policy.period_s, capacity=capacity
-                )
-            else:
-                bucket.close_at(now)
-
-    def delay_at(self, now: float) -> float:
-        """Return the seconds until a message may be delivered; 0 for now."""
-        return max(_delay_at(self._messages, now), _delay_at(self._bytes, now))
-
-    def available_at(self, now: float) -> tuple[float, float]:
-        """Return (messages, bytes) that may be delivered now; may be infinite."""
-        if self.delay_at(now) > 0.0:
-            return 0.0, 0.0
-        return self._messages.level_at(now), self._bytes.level_at(now)
-
-    def charge_at(self, now: float, messages: float, size: float) -> None:
-        """Charge what was delivered; what was too much is owed."""
-        self._messages.charge_at(now, messages)
-        self._bytes.charge_at(now, size)
 
 
 class MessagesPerEntry:
@@ -172,7 +42,7 @@ class MessagesPerEntry:
     @property
     def average(self) -> float:
         """Messages per entry, at least 1."""
-        return self._published or self._dispatched or 1.0
+        return max(self._published or self._dispatched, 1.0)
 
     def note_published(self, messages: float) -> None:
         """Take an entry that a producer wrote into the average."""
@@ -184,41 +54,46 @@ class MessagesPerEntry:
 
 
 class Dispatcher:
-    """How much of one subscription may be read: all its throttles must admit.
+    """How much may be read for one subject; made by `Agent.dispatcher`.
 
     Attributes:
-        options: How dispatch is counted.
-        entries: Average messages per entry.
+        limiter: Whose dispatch limits.
+        entries: Average messages per entry, shared within a topic.
     """
 
     def __init__(
         self,
-        throttles: Iterable[RateThrottle],
+        limiter: Limiter,
         *,
         clock: Callable[[], float],
-        options: DispatchOptions | None = None,
-        entries: MessagesPerEntry | None = None,
+        options: Callable[[], DispatchOptions],
+        entries: MessagesPerEntry,
     ) -> None:
-        """Join throttles.
+        """Read under the limits of `limiter`, which follows the configuration.
 
         Args:
-            throttles: Broker's, topic's or partition's, subscription's; shared
-                with other dispatchers of the same.
+            limiter: Of a topic, or of a topic and a subscription.
             clock: Seconds, monotonic.
-            options: How dispatch is counted.
-            entries: Average messages per entry, shared within a topic.
+            options: Returns how dispatch is counted at present.
+            entries: Average messages per entry.
         """
-        self._throttles = tuple(throttles)
+        self.limiter = limiter
+        self.entries = entries
         self._clock = clock
-        self.options = options or DispatchOptions()
-        self.entries = entries or MessagesPerEntry()
+        self._options = options
+
+    @property
+    def options(self) -> DispatchOptions:
+        """How dispatch is counted at present."""
+        return self._options()
 
     def delay_s(self, *, backlog: bool = True) -> float:
-        """Return the seconds until entries may be read; 0 for now."""
+        """Return the seconds until entries may be read; 0 for now, else infinite."""
         if not self._applies(backlog):
             return 0.0
         now = self._clock()
-        return max((t.delay_at(now) for t in self._throttles), default=0.0)
+        links = (*self._messages(), *self._bytes())
+        return max((_delay_at(link, now) for link in links), default=0.0)
 
     def entries_to_read(
         self, most: int, *, backlog: bool = True, permits: float = inf
@@ -230,12 +105,17 @@ class Dispatcher:
             backlog: Whether the subscription has a backlog.
             permits: Messages that the consumer has asked for.
         """
+        if most <= 0 or permits <= 0.0:
+            return 0
         messages = permits
         if self._applies(backlog):
             now = self._clock()
-            for throttle in self._throttles:
-                free, size = throttle.available_at(now)
-                if free <= 0.0 or size <= 0.0:
+            for link in self._bytes():
+                if _free_at(link, now) <= 0.0:
+                    return 0
+            for link in self._messages():
+                free = _free_at(link, now)
+                if free <= 0.0:
                     return 0
                 messages = min(messages, free)
         if self.options.precise_flow_control:
@@ -248,26 +128,43 @@ class Dispatcher:
     ) -> None:
         """Charge what was delivered; seek and redelivery count again.
 
+        While in debt as much again would have been read, so that is counted as
+        refused: were only what is delivered seen as demand, a starved reader would
+        look content.
+
         Args:
             entries: Entries read.
             messages: Messages in them.
             size: Their bytes.
             backlog: Whether the subscription had a backlog.
+
+        Raises:
+            InvalidCost: A count is negative, above 2**53 or not a number.
         """
+        if self._applies(backlog):
+            counted = entries if self.options.on_batch_message else messages
+            costs: dict[str, float] = {
+                "dispatch_messages": counted,
+                "dispatch_bytes": size,
+            }
+            self.limiter.charge(**costs)
+            if self.delay_s(backlog=backlog) > 0.0:
+                self.limiter.count_refused(**costs)
         if entries > 0:
             self.entries.note_dispatched(messages / entries)
-        if self._applies(backlog):
-            now = self._clock()
-            counted = entries if self.options.on_batch_message else messages
-            for throttle in self._throttles:
-                throttle.charge_at(now, counted, size)
+
+    def _messages(self) -> tuple[Link, ...]:
+        return self.limiter.chain("dispatch_messages").links
+
+    def _bytes(self) -> tuple[Link, ...]:
+        return self.limiter.chain("dispatch_bytes").links
 
     def _applies(self, backlog: bool) -> bool:
         return backlog or self.options.on_non_backlog_consumer
 
 
 class SubscribeThrottle:
-    """Subscribes per consumer and period (Pulsar's SubscribeRate)."""
+    """Subscribes per consumer and period (Pulsar's SubscribeRate), without an agent."""
 
     def __init__(
         self, *, per_consumer: float, period_s: float, clock: Callable[[], float]
@@ -286,17 +183,33 @@ class SubscribeThrottle:
         return self._keyed.try_acquire(consumer).delay_s
 
 
-def _delay_at(bucket: Bucket, now: float) -> float:
+def _free_at(link: Link, now: float) -> float:
+    """Return the units that a limit lets through now; may be infinite."""
+    bucket = link.bucket
+    if link.mode == "shadow":
+        return inf
+    if bucket.tokenless:  # chance decides, on one unit
+        return float(bucket.chance.draw() < bucket.probability)
+    return 0.0 if _delay_at(link, now) > 0.0 else bucket.level_at(now)
+
+
+def _delay_at(link: Link, now: float) -> float:
     """Return the seconds until a whole message, or what the bucket holds, is there.
 
     At level 0 a bucket that may owe admits one more; a dispatcher that asks for
     what is there would then be told 0 messages and no delay.
     """
-    if bucket.tokenless:
+    bucket = link.bucket
+    if link.mode == "shadow":
+        return 0.0
+    if link.hopeless_above < 0.0:
         return inf
-    need = min(1.0, bucket.capacity)
-    short = need - bucket.level_at(now)
-    return short / bucket.rate if short > ROUNDING else 0.0
+    if bucket.tokenless:
+        return 0.0 if bucket.probability > 0.0 else RECONSIDERED_S
+    short = min(1.0, bucket.capacity) - bucket.level_at(now)
+    if short <= ROUNDING:
+        return 0.0
+    return short / bucket.rate if bucket.rate > 0.0 else RECONSIDERED_S
 
 
 def _averaged(before: float, messages: float) -> float:

@@ -12,12 +12,16 @@ import sys
 import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, get_args
+from weakref import WeakValueDictionary
 
 from headgate.agent.chain import Chain, Link
 from headgate.agent.counting import KEYS_KEPT, Columns
 from headgate.agent.decision import LimitName
+from headgate.agent.dispatch import Dispatcher, MessagesPerEntry
 from headgate.agent.errors import InvalidSetting
 from headgate.agent.limiter import Limiter
+from headgate.agent.policies import NO_POLICIES
+from headgate.agent.policy_buckets import PolicyBuckets
 from headgate.agent.registry import LocalBucket, Registry, unconfigured
 from headgate.agent.reservation import OpenReservations
 from headgate.agent.resolution import Resolution
@@ -30,6 +34,7 @@ from headgate.coordinator.configuration import Refusal as RefusalMode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headgate.agent.policies import Policies
     from headgate.agent.reservation import Reservation
     from headgate.agent.settings import WithoutConfiguration
     from headgate.coordinator.configuration import Configuration
@@ -74,6 +79,10 @@ class Enforcer:
         # Held around attempts only where threads may switch between any two lines.
         self._attempt_lock = threading.Lock() if _threads_interleave() else None
         self._registry = Registry(seed)
+        self._policies = PolicyBuckets()
+        self._entries: WeakValueDictionary[str, MessagesPerEntry] = (
+            WeakValueDictionary()
+        )
         self._resolution: Resolution | None = None
         self._users = Users()
         self._reservations = OpenReservations()
@@ -126,10 +135,37 @@ class Enforcer:
             )
         return self._find_or_make(limiter.subject, refusal)
 
-    def configure(self, configuration: Configuration, now: float) -> None:
-        """Go over to a configuration; limiters follow at their next attempt."""
+    def dispatcher(self, limiter: Limiter) -> Dispatcher:
+        """Return how much may be read under a limiter's dispatch limits.
+
+        Args:
+            limiter: Of a topic, or of a topic and a subscription.
+        """
+        topic = limiter.subject.topic or ""
+        with self._lock:
+            entries = self._entries.get(topic)
+            if entries is None:
+                entries = self._entries[topic] = MessagesPerEntry()
+        return Dispatcher(
+            limiter,
+            clock=self.clock,
+            options=lambda: self._policies.policies.options,
+            entries=entries,
+        )
+
+    def configure(
+        self, configuration: Configuration, now: float, policies: Policies = NO_POLICIES
+    ) -> None:
+        """Go over to a configuration; limiters follow at their next attempt.
+
+        Args:
+            configuration: Groups and attachments.
+            now: Seconds on the enforcer's clock.
+            policies: Rate policies of topics.
+        """
         with self._lock, self._attempt_lock or nullcontext():
             self._resolution = Resolution(configuration)
+            self._policies.follow(policies, now)
             self._registry.follow(self._resolution.groups, now)
             self._users.forget_groups()
             for limiter in self._users.all():
@@ -155,6 +191,7 @@ class Enforcer:
                     [x for x in self._registry if x.limit.scope == "cluster"], before
                 )
                 self._columns = [columns, *self._columns[: KEYS_KEPT - 1]]
+            self._policies.tick(now)
             counted = self._columns[0].counted(now, self._users.of_group)
             warn_above_soft_thresholds(self._registry, self._users.all(), now)
         self._say_once()
@@ -183,6 +220,8 @@ class Enforcer:
         self._lock = threading.Lock()
         self._seed += 1
         self._registry = Registry(self._seed)
+        policies, self._policies = self._policies.policies, PolicyBuckets()
+        self._policies.follow(policies, self.clock())
         self._reservations = OpenReservations()
         self._columns = []
         self._stale = True
@@ -199,12 +238,12 @@ class Enforcer:
         """
         at_s = self.clock() if now is None else now
         with self._lock:
-            return [local.usage_at(at_s) for local in self._registry]
+            return [local.usage_at(at_s) for local in self._all()]
 
     def locals(self) -> list[LocalBucket]:
         """Return all local buckets with the limits that they enforce."""
         with self._lock:
-            return list(self._registry)
+            return self._all()
 
     def metrics(self) -> dict[str, float]:
         """Return counters and sizes of the whole enforcer, by name."""
@@ -213,6 +252,7 @@ class Enforcer:
             return {
                 "limiters": len(self._users),
                 "buckets": len(self._registry),
+                "policy_buckets": len(self._policies),
                 "groups_in_use": len(self._users.of_group),
                 "revision": known.configuration.revision if known else 0,
                 "attempts_without_configuration": self._unconfigured.bucket.sampled,
@@ -235,13 +275,18 @@ class Enforcer:
                 name = LimitName("(no configuration)", dimension, "cluster", "node")
                 chain = Chain((Link(name, self._unconfigured),))
             else:
-                chain = known.chain(limiter, dimension, self._registry, self.clock())
+                chain = known.chain(
+                    limiter, dimension, self._registry, self._policies, self.clock()
+                )
             limiter.set_chain(dimension, chain)
             return chain
 
     def keep_open(self, reservation: Reservation) -> None:
         """Return the reservation when its time is over."""
         self._reservations.add(reservation)
+
+    def _all(self) -> list[LocalBucket]:
+        return [*self._registry, *self._policies]
 
     def _find_or_make(self, subject: Subject, refusal: RefusalMode | None) -> Limiter:
         key = (subject, refusal)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headgate.agent.json_place import Json
+    from headgate.agent.policies import Policies
     from headgate.agent.snapshot import Snapshot
     from headgate.coordinator import (
         AgentRow,
@@ -344,7 +345,9 @@ class _NoHands:
             subjects=numbers,
         )
 
-    def configure(self, configuration: Configuration, now: float) -> None:
+    def configure(
+        self, configuration: Configuration, now: float, policies: Policies
+    ) -> None:
         """Follow nothing."""
 
     def counts(self, now: float) -> Counted:

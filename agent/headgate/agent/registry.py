@@ -37,7 +37,7 @@ BucketKey = tuple[int, str, str]
 """Group id, dimension, scope."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class LocalBucket:
     """A bucket with the limit that it enforces here.
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headgate.agent.limiter import Limiter
+    from headgate.agent.policy_buckets import PolicyBuckets
     from headgate.agent.registry import LocalBucket, Registry
     from headgate.coordinator.configuration import Configuration, Group
 
@@ -41,7 +42,12 @@ class Resolution:
         return sum(i not in self.groups for i in self._attachments.values())
 
     def chain(
-        self, limiter: Limiter, dimension: str, registry: Registry, now: float
+        self,
+        limiter: Limiter,
+        dimension: str,
+        registry: Registry,
+        policies: PolicyBuckets,
+        now: float,
     ) -> Chain:
         """Return the limits of one dimension that apply to a limiter's subject."""
         found: dict[int, Link] = {}
@@ -49,7 +55,8 @@ class Resolution:
             for local in self._buckets(group, dimension, registry, now):
                 name = LimitName(local.group.name, dimension, level, local.limit.scope)
                 found.setdefault(id(local), Link(name, local, limiter.refusal))
-        return Chain(tuple(found.values()))
+        added = policies.links(limiter.subject, dimension, now, limiter.refusal)
+        return Chain((*found.values(), *added))
 
     def groups_of(self, subject: Subject) -> list[Group]:
         """Return the groups that apply to a subject, and their ancestors."""

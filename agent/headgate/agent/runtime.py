@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from headgate.agent.bus import Bus
     from headgate.agent.json_place import Json
+    from headgate.agent.policies import Policies
     from headgate.agent.snapshot import Snapshot
     from headgate.coordinator import (
         Configuration,
@@ -70,8 +71,10 @@ CLOSE_S = 5.0
 class Hands(Protocol):
     """What enforces in this process: an `Enforcer`, or nothing for an observer."""
 
-    def configure(self, configuration: Configuration, now: float) -> None:
-        """Follow a new configuration."""
+    def configure(
+        self, configuration: Configuration, now: float, policies: Policies
+    ) -> None:
+        """Follow a new configuration, with its rate policies."""
         ...
 
     def counts(self, now: float) -> Counted:
@@ -289,7 +292,7 @@ class Runtime:
             self._bus_settings = wanted
             self._open_bus()
         now = self._clock()
-        self._hands.configure(snapshot.configuration, now)
+        self._hands.configure(snapshot.configuration, now, snapshot.policies)
         self._coordinate(snapshot, now)
         self._step(Configured(snapshot.configuration))
         self._followed = snapshot

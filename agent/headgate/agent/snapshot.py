@@ -1,6 +1,6 @@
 """The configuration as JSON: what the API answers and what agents keep on disk.
 
-One revision of everything: groups, attachments, and how to reach the bus.  Field
+One revision of everything: groups, attachments, policies, how to reach the bus.  Field
 names are those of `headgate.coordinator.configuration`; an infinite number is
 written ``"unlimited"``; the default of a subject's kind has null as its name.
 Fields that this version doesn't know are ignored, wrong values are refused with
@@ -16,6 +16,8 @@ from typing import get_args
 from headgate.agent.bus import BusKind, BusSettings
 from headgate.agent.errors import BusUnavailable, MalformedSnapshot
 from headgate.agent.json_place import Json, Place
+from headgate.agent.policies import NO_POLICIES, Policies
+from headgate.agent.policies_json import policies_from_json, policies_to_json
 from headgate.coordinator.configuration import (
     SUBJECT_KINDS,
     UNLIMITED,
@@ -46,11 +48,13 @@ class Snapshot:
         bus: How to reach the other agents; None when there is no bus, and each
             agent then goes by itself.
         report_interval_s: T, seconds between two heartbeats.
+        policies: Rates that each topic has to itself.
     """
 
     configuration: Configuration
     bus: BusSettings | None = None
     report_interval_s: float = field(default=DEFAULT_REPORT_INTERVAL_S)
+    policies: Policies = field(default=NO_POLICIES)
 
 
 def snapshot_to_json(snapshot: Snapshot) -> dict[str, Json]:
@@ -58,6 +62,7 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Json]:
     document = configuration_to_json(snapshot.configuration)
     document["bus"] = None if snapshot.bus is None else _bus_to_json(snapshot.bus)
     document["report"] = {"interval_s": snapshot.report_interval_s}
+    document["policies"] = policies_to_json(snapshot.policies)
     return document
 
 
@@ -77,10 +82,12 @@ def snapshot_from_json(document: object) -> Snapshot:
         interval_s = interval.number()
         if not 0 < interval_s <= MAX_REPORT_INTERVAL_S:
             raise interval.wrong(f"a number in (0, {MAX_REPORT_INTERVAL_S:g}]")
+    policies = top.optional("policies")
     return Snapshot(
         configuration=configuration,
         bus=bus and _bus_from_json(bus),
         report_interval_s=interval_s,
+        policies=policies_from_json(policies) if policies else NO_POLICIES,
     )
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Key = tuple[tuple[str, str | None], ...]
 """A subject as attachments write it: pairs of (kind, name), None for a default."""
 
+PARTITION = "-partition-"
+"""What stands between a topic's name and the number of its partition (Pulsar)."""
+
 LONGEST_NAME = 4_096
 """Characters; a longer name is a mistake, and would stay in the registry."""
 
@@ -141,21 +144,36 @@ def applying_groups(
     return found
 
 
+def partitioned_topic(topic: str) -> str:
+    """Return the topic that a partition is of; other topics as they are."""
+    name, sign, number = topic.rpartition(PARTITION)
+    is_partition = sign and name and number.isascii() and number.isdecimal()
+    return name if is_partition else topic
+
+
+def _topics(subject: Subject) -> tuple[str, ...]:
+    """Return the subject's topic, and the one that it is a partition of."""
+    if subject.topic is None:
+        return ()
+    whole = partitioned_topic(subject.topic)
+    return (subject.topic,) if whole == subject.topic else (subject.topic, whole)
+
+
 def _cluster_keys(cluster: str) -> Iterator[Key]:
     yield (("cluster", cluster),)
     yield (("cluster", None),)
 
 
 def _resource_keys(subject: Subject) -> Iterator[Key]:
-    names = (
-        ("topic", subject.topic),
-        ("namespace", subject.namespace),
-        ("tenant", subject.tenant),
-    )
-    present = [(kind, name) for kind, name in names if name is not None]
+    for topic in _topics(subject):
+        yield (("topic", topic),)
+    wider = (("namespace", subject.namespace), ("tenant", subject.tenant))
+    present = [(kind, name) for kind, name in wider if name is not None]
     for kind, name in present:
         yield ((kind, name),)
     # Any name that the operator wrote down goes before any default.
+    if subject.topic is not None:
+        yield (("topic", None),)
     for kind, _ in present:
         yield ((kind, None),)
 
@@ -163,8 +181,8 @@ def _resource_keys(subject: Subject) -> Iterator[Key]:
 def _subscription_keys(subject: Subject) -> Iterator[Key]:
     if subject.subscription is None:
         return
-    if subject.topic is not None:
-        yield (("topic", subject.topic), ("subscription", subject.subscription))
+    for topic in _topics(subject):
+        yield (("topic", topic), ("subscription", subject.subscription))
     yield (("subscription", subject.subscription),)
     yield (("subscription", None),)
 

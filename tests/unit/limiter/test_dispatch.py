@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.limiter.making import Clock
 
-from headgate.agent.dispatch import (
-    LEVELS,
-    Dispatcher,
-    DispatchOptions,
-    Level,
-    MessagesPerEntry,
-    RatePolicy,
-    RateThrottle,
-    SubscribeThrottle,
-    winning_policy,
+from headgate.agent.dispatch import MessagesPerEntry, SubscribeThrottle
+from headgate.agent.enforcer import Enforcer
+from headgate.agent.errors import InvalidCost
+from headgate.agent.policies import DispatchOptions, Policies, RatePolicy
+from headgate.coordinator.configuration import (
+    Attachment,
+    Configuration,
+    Group,
+    InvalidConfiguration,
+    Limit,
 )
-from headgate.coordinator.configuration import InvalidConfiguration
+
+if TYPE_CHECKING:
+    from headgate.agent.dispatch import Dispatcher
+    from headgate.agent.policies import Kind
 
 TEN = RatePolicy(messages=10)
+TOPIC = "acme/orders/new"
 
 
-def dispatcher(
+def reading(
     *policies: RatePolicy, options: DispatchOptions | None = None
 ) -> tuple[Dispatcher, Clock]:
+    """Read one subscription under policies of its topic and of itself."""
+    kinds: tuple[Kind, ...] = ("dispatch", "subscription_dispatch")
+    given = Policies(
+        topic={TOPIC: dict(zip(kinds, policies, strict=False))},
+        options=options or DispatchOptions(),
+    )
+    enforcer, clock = enforcing(given)
+    limiter = enforcer.limiter(topic=TOPIC, subscription="billing")
+    return enforcer.dispatcher(limiter), clock
+
+
+def enforcing(policies: Policies) -> tuple[Enforcer, Clock]:
     clock = Clock(0.0)
-    throttles = [RateThrottle(policy, clock.now) for policy in policies]
-    return Dispatcher(throttles, clock=clock, options=options), clock
+    enforcer = Enforcer(clock=clock)
+    enforcer.configure(Configuration(), clock.now, policies)
+    return enforcer, clock
 
 
 def test_dispatch_over_delivery_is_owed_11_then_9() -> None:
-    reader, clock = dispatcher(TEN)
+    reader, clock = reading(TEN)
     reader.delivered(1, messages=11, size=1)
     assert reader.entries_to_read(100) == 0
     clock.now = 1.0
@@ -40,7 +57,7 @@ def test_dispatch_over_delivery_is_owed_11_then_9() -> None:
 
 
 def test_dispatch_over_delivery_of_30_at_10_means_two_empty_periods() -> None:
-    reader, clock = dispatcher(TEN)
+    reader, clock = reading(TEN)
     reader.delivered(1, messages=30, size=1)
     for now in (0.5, 1.0, 1.5, 2.0):
         clock.now = now
@@ -50,7 +67,7 @@ def test_dispatch_over_delivery_of_30_at_10_means_two_empty_periods() -> None:
 
 
 def test_dispatch_the_period_is_as_long_as_the_policy_says() -> None:
-    reader, clock = dispatcher(RatePolicy(messages=10, period_s=5))
+    reader, clock = reading(RatePolicy(messages=10, period_s=5))
     reader.delivered(1, messages=10, size=1)
     clock.now = 2.5
     assert reader.entries_to_read(100) == 5
@@ -59,7 +76,7 @@ def test_dispatch_the_period_is_as_long_as_the_policy_says() -> None:
 
 
 def test_dispatch_messages_and_bytes_and_every_level_must_admit() -> None:
-    reader, clock = dispatcher(RatePolicy(messages=100), RatePolicy(bytes=1_000))
+    reader, clock = reading(RatePolicy(messages=100), RatePolicy(bytes=1_000))
     reader.delivered(5, messages=5, size=2_000)
     assert reader.entries_to_read(100) == 0
     assert reader.delay_s() == pytest.approx(1.001)
@@ -67,35 +84,48 @@ def test_dispatch_messages_and_bytes_and_every_level_must_admit() -> None:
     assert reader.entries_to_read(200) == 100
 
 
-def test_dispatch_topic_policy_wins_over_namespace_over_broker() -> None:
-    policies = {
-        level: RatePolicy(messages=rank) for rank, level in enumerate(LEVELS, 1)
-    }
-    for size in (1, 2, 3):
-        for chosen in combinations(LEVELS, size):
-            given: dict[Level, RatePolicy] = {
-                level: policies[level] for level in chosen
-            }
-            assert winning_policy(given) == given[min(chosen, key=LEVELS.index)]
-    assert winning_policy({}) is None
-
-
 def test_dispatch_two_partitions_at_10_make_20() -> None:
-    clock = Clock(0.0)
-    readers = [Dispatcher([RateThrottle(TEN, 0.0)], clock=clock) for _ in range(2)]
+    enforcer, _ = enforcing(Policies(topic={TOPIC: {"dispatch": TEN}}))
+    readers = [
+        enforcer.dispatcher(enforcer.limiter(topic=f"{TOPIC}-partition-{number}"))
+        for number in range(2)
+    ]
     assert sum(reader.entries_to_read(100) for reader in readers) == 20
+    readers[0].delivered(1, messages=10, size=1)
+    assert [reader.entries_to_read(100) for reader in readers] == [0, 10]
 
 
 def test_dispatch_relative_to_the_publish_rate_adds_to_it() -> None:
-    throttle = RateThrottle(RatePolicy(messages=10, relative_to_publish_rate=True), 0.0)
-    throttle.set_policy_at(0.0, throttle.policy, published_messages=50.0)
-    throttle.charge_at(0.0, throttle.available_at(0.0)[0], 0.0)
-    assert throttle.available_at(1.0)[0] == pytest.approx(60.0)
+    relative = RatePolicy(messages=10, relative_to_publish_rate=True)
+    enforcer, clock = enforcing(Policies(topic={TOPIC: {"dispatch": relative}}))
+    limiter = enforcer.limiter(topic=TOPIC)
+    reader = enforcer.dispatcher(limiter)
+    publish = limiter.gate("publish_messages")
+    for second in range(30):
+        for step in range(1, 51):
+            clock.now = second + step / 50
+            assert publish.try_acquire()
+        enforcer.counts(clock.now)
+    reader.delivered(1, messages=60, size=1)
+    clock.now += 1.0
+    assert reader.entries_to_read(100) == 60
+    for _ in range(200):  # nothing is published any more
+        clock.now += 1.0
+        enforcer.counts(clock.now)
+    assert reader.entries_to_read(100) == 10
+
+
+def test_dispatch_relative_to_nothing_published_is_not_never() -> None:
+    relative = RatePolicy(messages=0, relative_to_publish_rate=True)
+    enforcer, _ = enforcing(Policies(topic={TOPIC: {"dispatch": relative}}))
+    decision = enforcer.limiter(topic=TOPIC).try_acquire(dispatch_messages=1)
+    assert not decision
+    assert not decision.never
 
 
 def test_dispatch_precise_flow_control_reads_2_entries_at_an_average_of_6() -> None:
     options = DispatchOptions(precise_flow_control=True)
-    reader, _ = dispatcher(TEN, options=options)
+    reader, _ = reading(TEN, options=options)
     assert reader.entries_to_read(100) == 10  # at first an entry is one message
     reader.entries.note_dispatched(6)
     assert reader.entries_to_read(100) == 2
@@ -112,7 +142,7 @@ def test_dispatch_an_average_follows_what_is_published() -> None:
 
 
 def test_dispatch_a_batch_counts_as_one_by_option() -> None:
-    reader, _ = dispatcher(TEN, options=DispatchOptions(on_batch_message=True))
+    reader, _ = reading(TEN, options=DispatchOptions(on_batch_message=True))
     reader.delivered(4, messages=400, size=1)
     assert reader.entries_to_read(100) == 6
 
@@ -123,17 +153,17 @@ def test_dispatch_precise_and_on_batch_message_are_refused_together() -> None:
 
 
 def test_dispatch_without_backlog_there_is_no_throttling_but_by_option() -> None:
-    reader, _ = dispatcher(TEN)
+    reader, _ = reading(TEN)
     reader.delivered(50, messages=50, size=1, backlog=False)
     assert reader.entries_to_read(100, backlog=False) == 100
     assert reader.entries_to_read(100) == 10
-    reader, _ = dispatcher(TEN, options=DispatchOptions(on_non_backlog_consumer=True))
+    reader, _ = reading(TEN, options=DispatchOptions(on_non_backlog_consumer=True))
     reader.delivered(50, messages=50, size=1, backlog=False)
     assert reader.entries_to_read(100, backlog=False) == 0
 
 
 def test_dispatch_seek_and_redelivery_count_again() -> None:
-    reader, clock = dispatcher(TEN)
+    reader, clock = reading(TEN)
     reader.delivered(5, messages=5, size=1)
     reader.delivered(5, messages=5, size=1)  # the same five, after a seek
     assert reader.entries_to_read(100) == 0
@@ -142,16 +172,39 @@ def test_dispatch_seek_and_redelivery_count_again() -> None:
 
 
 def test_dispatch_a_consumer_reads_no_more_than_it_asked_for() -> None:
-    reader, _ = dispatcher(TEN)
+    reader, _ = reading(TEN)
     assert reader.entries_to_read(100, permits=3) == 3
 
 
 def test_dispatch_a_rate_of_zero_delivers_nothing_and_none_everything() -> None:
-    reader, clock = dispatcher(RatePolicy(messages=0))
+    reader, clock = reading(RatePolicy(messages=0))
     clock.now = 1e6
     assert reader.entries_to_read(100) == 0
-    reader, _ = dispatcher(RatePolicy())
+    reader, _ = reading(RatePolicy())
     assert reader.entries_to_read(100) == 100
+    assert reader.delay_s() == 0.0
+
+
+def test_dispatch_groups_bound_what_is_read_as_well() -> None:
+    enforcer, clock = enforcing(Policies())
+    limit = Limit(dimension="dispatch_messages", rate=4, burst=4, scope="node")
+    gold = Group(id=1, name="gold", limits=(limit,))
+    attached = (Attachment((("namespace", "acme/orders"),), 1),)
+    policies = Policies(topic={TOPIC: {"dispatch": TEN}})
+    enforcer.configure(
+        Configuration(groups=(gold,), attachments=attached), clock.now, policies
+    )
+    reader = enforcer.dispatcher(enforcer.limiter(topic=TOPIC))
+    assert reader.entries_to_read(100) == 4
+    reader.delivered(4, messages=4, size=1)
+    assert reader.entries_to_read(100) == 0
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), 2.0**60])
+def test_dispatch_a_count_that_is_none_is_one_clear_error(wrong: float) -> None:
+    reader, _ = reading(TEN)
+    with pytest.raises(InvalidCost, match="dispatch_messages: expected a finite"):
+        reader.delivered(1, messages=wrong, size=1)  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.parametrize(
