@@ -14,6 +14,8 @@ from tests.web.pictures import agent_use, picture, use
 from tests.web.rigs import TIMEOUT_S, Server
 
 from headgate.api.history.history import STEP_S, History
+from headgate.api.live.schemas import explanation_shown
+from headgate.coordinator import Explanation
 
 T = TypeVar("T")
 
@@ -159,6 +161,14 @@ def test_what_agents_do_is_seen_explained_and_remembered(
             lambda told: bool(told) and agents_of(told[0]) == both,
         )
         assert history[0]["rate"][-1] == 100.0
+
+
+def test_an_explanation_without_a_bound_is_told_as_null() -> None:
+    # Of a group with isolation `open`, by an observer that hears nobody.
+    given: dict[str, object] = dict.fromkeys(Explanation.__dataclass_fields__, 0.0)
+    given |= dict.fromkeys(("dimension", "agent", "mode", "isolation", "formula"), "")
+    given |= {"revision": 1, "members": 0, "agents": (), "bound": float("inf")}
+    assert explanation_shown(Explanation(**given)).bound is None  # type: ignore[arg-type]
 
 
 def test_history_keeps_the_largest_agents_apart_and_sums_the_rest() -> None:

@@ -106,7 +106,9 @@ class ExplanationShown(BaseModel):
     theta: float | None = Field(description="Water level; null: all demand fits.")
     slack: float | None
     error: float
-    bound: float = Field(description="Most that may be overspent while apart, in Q.")
+    bound: float | None = Field(
+        description="Most that may be overspent while apart, in Q; null: no bound."
+    )
     members: int
     agents: list[InputShown]
 
