@@ -10,6 +10,11 @@ class Changed(BaseModel):
     key: str = Field(description="The group's name, the subject as JSON.")
     before: dict[str, object] | None = Field(description="null: it was made.")
     after: dict[str, object] | None = Field(description="null: it was deleted.")
+    id: int | None = Field(
+        default=None,
+        exclude_if=lambda number: number is None,
+        description="A group's: reports name it so.",
+    )
 
 
 class Entry(BaseModel):

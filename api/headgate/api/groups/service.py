@@ -141,7 +141,7 @@ def delete_group(
     before = document(shown_groups(change.session, [row])[0])
     change.session.delete(row)
     change.session.flush()
-    change.record("group", name, before=before, after=None)
+    change.record("group", name, before=before, after=None, number=row.id)
 
 
 def shown_groups(session: Session, rows: Sequence[GroupRow]) -> list[GroupShown]:
@@ -221,6 +221,7 @@ def _write(
         name,
         before=None if before is None else document(before),
         after=document(after),
+        number=row.id,
     ):
         row.revision = change.revision
         after.revision = change.revision

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
@@ -146,15 +146,27 @@ def override_key(group: str, dimension: str | None) -> str:
     )
 
 
+def overridden_groups(keys: Iterable[str]) -> set[str]:
+    """Return the groups that overrides of these keys belong to."""
+    return {_of_key(key)[0] for key in keys}
+
+
 class Overridden:
     """The limits of a session's groups, as the overrides in force make them."""
 
-    def __init__(self, session: Session) -> None:
-        """Read all overrides."""
-        self._found = {
-            (row.group, row.dimension): row.document
-            for row in session.scalars(select(OverrideRow))
-        }
+    def __init__(self, documents: Mapping[str, Mapping[str, object]]) -> None:
+        """Go by `documents`, by key as the audit names them."""
+        self._found = {_of_key(key): found for key, found in documents.items()}
+
+    @classmethod
+    def now(cls, session: Session) -> "Overridden":
+        """Return what all overrides of the present make."""
+        return cls(
+            {
+                override_key(row.group, row.dimension): row.document
+                for row in session.scalars(select(OverrideRow))
+            }
+        )
 
     def rate_and_burst(
         self, group: str, dimension: str, rate: float, burst: float

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from headgate.api.dependencies import MAX_ROW_ID, Service, ServiceOf, etag
 from headgate.api.live.observing import observing_of
 from headgate.api.names import MAX_NAME
+from headgate.api.snapshot.service import Snapshot
 
 MAX_WAIT_S = 60.0
 """Longest wait; proxies drop connections that are silent for a minute or more."""
@@ -79,6 +80,15 @@ async def get_snapshot(
         int | None,
         Query(ge=0, le=MAX_ROW_ID, description="Answer with a newer one only."),
     ] = None,
+    at: Annotated[
+        int | None,
+        Query(
+            ge=0,
+            le=MAX_ROW_ID,
+            description="Groups and attachments as this revision left them; its own "
+            "`revision` is the first since which they were so.",
+        ),
+    ] = None,
     wait_s: Annotated[
         float,
         Query(
@@ -104,13 +114,24 @@ async def get_snapshot(
             "wants to be told which agents' processes live and which are gone.",
         ),
     ] = None,
+    changes: Annotated[
+        bool,
+        Query(description="Answer with what changed since `revision`, if it can be."),
+    ] = False,
 ) -> Response:
     """Return the newest configuration; wait while there is none newer.
+
+    With `changes`, the answer has a member `since` and then only what is other than
+    at that revision; it is whole, and has none, when too much has changed or that
+    revision is not known.
 
     With `alive`, the answer has a member `alive`; it stands alone when the
     configuration is still the one that the caller knows.  A member `levels` has what
     limits of a minute or more hold, for agents that find nobody to ask.
     """
+    if at is not None:
+        past = await run_in_threadpool(service.snapshots.past, at)
+        return Response(past, media_type="application/json")
     if revision is None:
         return await _newest(request, service, alive)
     asking = _Asking(service, revision, alive)
@@ -128,7 +149,8 @@ async def get_snapshot(
     if service.watch.revision == revision and alive is not None:
         told = json.dumps({"alive": service.presence.told()})
         return Response(told, media_type="application/json")
-    return await _newest(request, service, alive)
+    changed = await _changes(service, revision) if changes else None
+    return await _newest(request, service, alive, changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +171,30 @@ class _Asking:
         return self.alive is not None and self.alive != self.service.presence.version
 
 
-async def _newest(request: Request, service: Service, alive: int | None) -> Response:
-    """Return the newest snapshot, and who lives when the caller wants to know."""
-    snapshot = await service.snapshots.at_least(service.watch.revision)
-    book = observing_of(request).levels
-    levels = await run_in_threadpool(book.told, snapshot.revision)
-    body = snapshot.body
-    if _EVERYWHERE in body:  # the bus listens on all addresses: name the caller's way
-        host = request.url.hostname or ""
-        if _HOST.fullmatch(host):
-            shown = f"[{host}]" if ":" in host else host
-            body = body.replace(_EVERYWHERE, f'"tcp://{shown}:'.encode())
+async def _changes(service: Service, since: int) -> Snapshot | None:
+    """Return what changed since, None when the whole is to be sent."""
+    revision = service.watch.revision
+    return (
+        await service.snapshots.changes(since, revision) if since <= revision else None
+    )
+
+
+async def _newest(
+    request: Request,
+    service: Service,
+    alive: int | None,
+    changed: Snapshot | None = None,
+) -> Response:
+    """Return the newest snapshot or what `changed`, and who lives when it is asked."""
+    snapshot = changed or await service.snapshots.at_least(service.watch.revision)
+    more: dict[str, object] = {}
+    if levels := await _levels(request, snapshot):
+        more["levels"] = levels
     if alive is not None:
-        told = json.dumps({"alive": service.presence.told()})
-        body = body[:-1] + b"," + told[1:].encode()
-    if levels:
-        told = json.dumps({"levels": levels})
-        body = body[:-1] + b"," + told[1:].encode()
+        more["alive"] = service.presence.told()
+    body = _as_the_caller_names_us(request, snapshot.body)
+    if more:
+        body = body[:-1] + b"," + json.dumps(more)[1:].encode()
     return Response(
         body,
         media_type="application/json",
@@ -174,6 +203,24 @@ async def _newest(request: Request, service: Service, alive: int | None) -> Resp
             "Headgate-Revision": str(snapshot.revision),
         },
     )
+
+
+async def _levels(request: Request, snapshot: Snapshot) -> list[dict[str, object]]:
+    """Return what long limits of the groups of `snapshot` hold."""
+    book = observing_of(request).levels
+    levels = await run_in_threadpool(book.told, snapshot.revision)
+    return [level for level in levels if level["group"] in snapshot.groups]
+
+
+def _as_the_caller_names_us(request: Request, body: bytes) -> bytes:
+    """Return `body` with the bus where the caller found this host."""
+    if _EVERYWHERE not in body:  # the bus does not listen on all addresses
+        return body
+    host = request.url.hostname or ""
+    if not _HOST.fullmatch(host):
+        return body
+    shown = f"[{host}]" if ":" in host else host
+    return body.replace(_EVERYWHERE, f'"tcp://{shown}:'.encode())
 
 
 async def _while_connected(

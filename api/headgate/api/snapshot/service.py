@@ -2,20 +2,40 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from headgate.api.attachments.subjects import subject_of_key
-from headgate.api.overrides.service import Overridden
+from headgate.api.overrides.service import Overridden, overridden_groups
 from headgate.api.policies.broker import with_reporting
-from headgate.api.policies.service import get_settings, policies_document
+from headgate.api.policies.service import (
+    changed_policies,
+    get_settings,
+    policies_document,
+)
 from headgate.api.quantities import restored, shown
+from headgate.api.snapshot.past import past_document
 from headgate.api.store import Store
-from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow, StateRow
+from headgate.api.store.tables import (
+    AttachmentRow,
+    ChangedRow,
+    GroupRow,
+    LimitRow,
+    StateRow,
+)
+
+MAX_CHANGES_KEPT = 64
+"""Starting points whose changes up to now are kept: agents that were away for a while
+each begin at their own."""
+
+MAX_CHANGED = 5_000
+"""Things that changed since: of more the whole snapshot is sent, for each is a row of
+two queries and may be named in both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +45,12 @@ class Snapshot:
     Attributes:
         revision: Its number.
         body: JSON text, UTF-8.
+        groups: Ids of the groups that it has.
     """
 
     revision: int
     body: bytes
+    groups: frozenset[int]
 
 
 class Snapshots:
@@ -40,6 +62,26 @@ class Snapshots:
         self._store = store
         self._newest: Snapshot | None = None
         self._loading = asyncio.Lock()
+        self._changes: dict[int, Snapshot | None] = {}
+        self._changes_of = -1
+        self._changing = asyncio.Lock()
+
+    async def changes(self, since: int, revision: int) -> Snapshot | None:
+        """Return what changed from `since` to `revision` or later.
+
+        None when that is too much, or `since` is no revision of this store: then
+        the whole snapshot has to do.
+        """
+        async with self._changing:  # a thousand woken watchers ask it once
+            if self._changes_of < revision:
+                self._changes.clear()
+                self._changes_of = revision
+            if since not in self._changes:
+                if len(self._changes) >= MAX_CHANGES_KEPT:
+                    self._changes.clear()
+                found = await run_in_threadpool(self._load_changes, since)
+                self._changes[since] = found
+            return self._changes[since]
 
     async def at_least(self, revision: int) -> Snapshot:
         """Return a snapshot that is not older than `revision`, which must exist."""
@@ -53,16 +95,34 @@ class Snapshots:
                 self._newest = newest
             return newest
 
+    def past(self, revision: int) -> bytes:
+        """Return groups and attachments as `revision` left them, as JSON text.
+
+        Raises:
+            NotFound: There is no such revision yet.
+        """
+        with self._store.reading() as session:
+            content = past_document(session, revision)
+        return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
     def _load(self) -> Snapshot:
         with self._store.reading() as session:
-            content = configuration_document(session)
-            fixed = with_reporting(self.fixed, get_settings(session))
+            return self._written(session, configuration_document(session))
+
+    def _load_changes(self, since: int) -> Snapshot | None:
+        with self._store.reading() as session:
+            content = changes_document(session, since)
+            return None if content is None else self._written(session, content)
+
+    def _written(self, session: Session, content: dict[str, object]) -> Snapshot:
+        fixed = with_reporting(self.fixed, get_settings(session))
         text = json.dumps(
             {**content, **fixed}, ensure_ascii=False, separators=(",", ":")
         )
-        revision = content["revision"]
-        assert isinstance(revision, int)
-        return Snapshot(revision, text.encode())
+        revision = cast("int", content["revision"])
+        groups = cast("list[dict[str, int]]", content["groups"])
+        ids = frozenset(group["id"] for group in groups)
+        return Snapshot(revision, text.encode(), ids)
 
 
 def configuration_document(session: Session) -> dict[str, object]:
@@ -83,15 +143,68 @@ def configuration_document(session: Session) -> dict[str, object]:
     }
 
 
-def group_documents(session: Session) -> list[dict[str, object]]:
-    """Return all groups as a snapshot says them."""
-    overridden = Overridden(session)
-    named = session.execute(select(GroupRow.id, GroupRow.name))
-    names = {row.id: row.name for row in named}
-    limits: dict[int, list[dict[str, object]]] = {}
+def changes_document(session: Session, since: int) -> dict[str, object] | None:
+    """Return what a snapshot says of all that changed after the revision `since`.
+
+    Members: `since`; of groups that changed those that are there, `groups`, and the
+    names of those that are not, `groups_gone`; of attachments likewise
+    `attachments` and, as subjects, `detached`; `policies` as a whole snapshot says
+    them, where a name of null has none any more.  A group that has the name of an
+    earlier one stands in its place, also where its id is another.
+
+    Returns:
+        None when there is more than `MAX_CHANGED`, or no revision `since`.
+    """
+    state = session.scalars(select(StateRow)).one()
+    if since > state.revision:
+        return None
+    query = select(ChangedRow.kind, ChangedRow.key).where(ChangedRow.revision > since)
+    changed: dict[str, list[str]] = {}
+    for kind, key in session.execute(query.distinct().limit(MAX_CHANGED + 1)):
+        changed.setdefault(kind, []).append(key)
+    if sum(map(len, changed.values())) > MAX_CHANGED:
+        return None
+    names = {*changed.get("group", ()), *overridden_groups(changed.get("override", ()))}
+    groups = group_documents(session, names)
+    keys = changed.get("attachment", [])
+    attached = session.execute(
+        select(AttachmentRow.subject, AttachmentRow.group_id)
+        .where(AttachmentRow.subject.in_(keys))
+        .order_by(AttachmentRow.id)
+    ).all()
+    there = {key for key, _ in attached}
+    document: dict[str, object] = {
+        "since": since,
+        "revision": state.revision,
+        "cluster": state.cluster,
+        "groups": groups,
+        "groups_gone": sorted(names - {group["name"] for group in groups}, key=str),
+        "attachments": [
+            {"subject": subject_of_key(key), "group": group} for key, group in attached
+        ],
+        "detached": [subject_of_key(key) for key in keys if key not in there],
+    }
+    if "policy" in changed or "setting" in changed:
+        document["policies"] = changed_policies(session, changed.get("policy", ()))
+    return document
+
+
+def group_documents(
+    session: Session, wanted: Collection[str] | None = None
+) -> list[dict[str, object]]:
+    """Return groups as a snapshot says them: all, or those of the `wanted` names."""
+    overridden = Overridden.now(session)
     columns = LimitRow.__table__.c
-    ordered = select(*columns).order_by(columns.dimension, columns.scope)
-    for row in session.execute(ordered):
+    limited = select(*columns).order_by(columns.dimension, columns.scope)
+    grouped = select(*GroupRow.__table__.c).order_by(GroupRow.id)
+    if wanted is not None:
+        grouped = grouped.where(GroupRow.name.in_(wanted))
+        ids = select(GroupRow.id).where(GroupRow.name.in_(wanted))
+        limited = limited.where(columns.group_id.in_(ids))
+    rows = session.execute(grouped).all()
+    names = {row.id: row.name for row in rows}
+    limits: dict[int, list[dict[str, object]]] = {}
+    for row in session.execute(limited):
         rate, burst = overridden.rate_and_burst(
             names[row.group_id],
             row.dimension,
@@ -109,7 +222,6 @@ def group_documents(session: Session) -> list[dict[str, object]]:
                 "maximum": shown(restored(row.maximum)),
             }
         )
-    rows = session.execute(select(*GroupRow.__table__.c).order_by(GroupRow.id))
     return [
         {
             "id": row.id,

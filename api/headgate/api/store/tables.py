@@ -108,8 +108,8 @@ class AuditRow(Table):
     """One revision: who changed what, when, from where.
 
     `changes` is a list of ``{"kind", "key", "before", "after"}``; before is null for
-    what was made, after for what was deleted.  It is what rollback and the
-    incremental watch read.
+    what was made, after for what was deleted; a group has its ``"id"`` as well.
+    Rollback and snapshots of the past read it.
     """
 
     __tablename__ = "audit"

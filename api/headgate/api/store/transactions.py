@@ -79,26 +79,42 @@ class Change:
     _recorded: dict[tuple[str, str], tuple[Document, Document]] = field(
         default_factory=dict[tuple[str, str], tuple[Document, Document]]
     )
+    _ids: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
 
     @property
     def recorded(self) -> list[dict[str, object]]:
         """What was changed so far, as the audit keeps it: one entry per thing."""
-        return [
-            {"kind": kind, "key": key, "before": before, "after": after}
-            for (kind, key), (before, after) in self._recorded.items()
-            if before != after
-        ]
+        found: list[dict[str, object]] = []
+        for (kind, key), (before, after) in self._recorded.items():
+            if before != after:
+                found.append(
+                    {"kind": kind, "key": key, "before": before, "after": after}
+                )
+                if (kind, key) in self._ids:
+                    found[-1]["id"] = self._ids[kind, key]
+        return found
 
     @property
     def reached(self) -> int:
         """The revision that is in force once this transaction is over."""
         return self.revision if self.recorded else self.revision - 1
 
-    def record(self, kind: str, key: str, *, before: Document, after: Document) -> bool:
+    def record(
+        self,
+        kind: str,
+        key: str,
+        *,
+        before: Document,
+        after: Document,
+        number: int | None = None,
+    ) -> bool:
         """Note one thing's change for the audit; return whether it is one.
 
         Of a thing that changes twice, what it was at first and is at last counts.
+        `number` is its id, if it has one that agents know it by.
         """
+        if number is not None:
+            self._ids.setdefault((kind, key), number)
         first, _ = self._recorded.get((kind, key), (before, after))
         self._recorded[kind, key] = (first, after)
         return before != after
