@@ -10,17 +10,19 @@ Kinds that this version doesn't know are ignored, wrong values are refused.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
 from headgate.agent.errors import MalformedSnapshot
+from headgate.agent.json_place import Place
 from headgate.agent.policies import RULES, DispatchOptions, Policies, RatePolicy
 from headgate.coordinator.configuration import UNLIMITED, InvalidConfiguration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headgate.agent.json_place import Json, Place
+    from headgate.agent.json_place import Json
     from headgate.agent.policies import Kind
 
 OPTIONS = ("precise_flow_control", "on_batch_message", "on_non_backlog_consumer")
@@ -50,6 +52,47 @@ def policies_from_json(place: Place) -> Policies:
         topic=_named(place, "topic"),
         options=_options(options) if options else DispatchOptions(),
     )
+
+
+def policies_from_changes(known: Policies, place: Place) -> Policies:
+    """Return `known` with the policies of `place` in place of the same names'.
+
+    A name of null has none any more.
+
+    Raises:
+        MalformedSnapshot: As `policies_from_json`.
+    """
+    changed = {level: place.optional(level) for level in ("namespace", "topic")}
+    names = {
+        level: dict(found.fields()) if found else {} for level, found in changed.items()
+    }
+    set_ = policies_from_json(
+        Place(
+            place.path,
+            {
+                "broker": place["broker"].value,
+                "options": place["options"].value,
+                **{
+                    level: {n: p.value for n, p in found.items() if p.value is not None}
+                    for level, found in names.items()
+                },
+            },
+        )
+    )
+    return replace(
+        set_,
+        namespace=_replaced(known.namespace, names["namespace"], set_.namespace),
+        topic=_replaced(known.topic, names["topic"], set_.topic),
+    )
+
+
+def _replaced(
+    known: Mapping[str, Mapping[Kind, RatePolicy]],
+    named: Mapping[str, Place],
+    new: Mapping[str, Mapping[Kind, RatePolicy]],
+) -> dict[str, Mapping[Kind, RatePolicy]]:
+    kept = {name: kinds for name, kinds in known.items() if name not in named}
+    return {**kept, **new}
 
 
 def _kinds_to_json(kinds: Mapping[Kind, RatePolicy]) -> dict[str, Json]:

@@ -17,7 +17,11 @@ from headgate.agent.bus import BusKind, BusSettings
 from headgate.agent.errors import BusUnavailable, MalformedSnapshot
 from headgate.agent.json_place import Json, Place
 from headgate.agent.policies import NO_POLICIES, Policies
-from headgate.agent.policies_json import policies_from_json, policies_to_json
+from headgate.agent.policies_json import (
+    policies_from_changes,
+    policies_from_json,
+    policies_to_json,
+)
 from headgate.coordinator.configuration import (
     SUBJECT_KINDS,
     UNLIMITED,
@@ -75,19 +79,44 @@ def snapshot_from_json(document: object) -> Snapshot:
     """
     top = Place.top(document)
     configuration = configuration_from_json(document)
-    bus, interval_s = top.optional("bus"), DEFAULT_REPORT_INTERVAL_S
-    report = top.optional("report")
-    interval = report and report.optional("interval_s")
-    if interval:
-        interval_s = interval.number()
-        if not 0 < interval_s <= MAX_REPORT_INTERVAL_S:
-            raise interval.wrong(f"a number in (0, {MAX_REPORT_INTERVAL_S:g}]")
+    bus = top.optional("bus")
     policies = top.optional("policies")
     return Snapshot(
         configuration=configuration,
         bus=bus and _bus_from_json(bus),
-        report_interval_s=interval_s,
+        report_interval_s=_interval_s(top),
         policies=policies_from_json(policies) if policies else NO_POLICIES,
+    )
+
+
+def snapshot_from_changes(known: Snapshot, document: object) -> Snapshot:
+    """Return `known` with what `document` says has changed since.
+
+    Its members are those of a whole snapshot, with what is new or other than it was,
+    and beside them ``since``, the revision that it begins at, ``groups_gone`` (names)
+    and ``detached`` (subjects).  Of ``policies``, a name of null has none any more.
+    Each thing stands there as it is at the end, so it doesn't matter when `known`
+    has a part of the changes already.
+
+    Raises:
+        MalformedSnapshot: As `snapshot_from_json`, or it begins at a later revision.
+    """
+    top = Place.top(document)
+    if top["since"].integer(least=0) > known.configuration.revision:
+        raise top["since"].wrong(f"at most {known.configuration.revision}")
+    bus, policies = top.optional("bus"), top.optional("policies")
+    return Snapshot(
+        configuration=Configuration(
+            revision=top["revision"].integer(least=0),
+            cluster=top["cluster"].text(),
+            groups=(groups := _changed_groups(known.configuration.groups, top)),
+            attachments=_changed_attachments(known.configuration, groups, top),
+        ),
+        bus=bus and _bus_from_json(bus),
+        report_interval_s=_interval_s(top),
+        policies=policies_from_changes(known.policies, policies)
+        if policies
+        else known.policies,
     )
 
 
@@ -163,6 +192,52 @@ def _limit_to_json(limit: Limit) -> Json:
     }
 
 
+def _changed_groups(known: tuple[Group, ...], top: Place) -> tuple[Group, ...]:
+    """Return the groups; one of an earlier one's name stands in its place."""
+    groups = {group.name: group for group in known}
+    for place in top.items("groups_gone"):
+        groups.pop(place.text(), None)
+    for place in top.items("groups"):
+        group = _group(place)
+        earlier = groups.get(group.name)
+        if earlier is not None and earlier.id != group.id:
+            del groups[group.name]  # made anew: it comes last, as ids grow
+        groups[group.name] = group
+    by_id = {group.id: group for group in groups.values()}
+    if len(by_id) < len(groups):
+        raise top["groups"].wrong("ids that no other group has")
+    _check_tree([(top, group) for group in by_id.values()], by_id)
+    return tuple(groups.values())
+
+
+def _changed_attachments(
+    known: Configuration, groups: tuple[Group, ...], top: Place
+) -> tuple[Attachment, ...]:
+    """Return the attachments, all to groups that there are."""
+    attachments = {each.subject: each for each in known.attachments}
+    for place in top.items("detached"):
+        attachments.pop(_subject(place), None)
+    for place in top.items("attachments"):
+        attachment = _attachment(place)
+        attachments[attachment.subject] = attachment
+    ids = {group.id for group in groups}
+    if not all(each.group in ids for each in attachments.values()):
+        raise top["attachments"].wrong("ids of groups that there are")
+    return tuple(attachments.values())
+
+
+def _interval_s(top: Place) -> float:
+    """Return the report interval of a snapshot."""
+    report = top.optional("report")
+    interval = report and report.optional("interval_s")
+    if not interval:
+        return DEFAULT_REPORT_INTERVAL_S
+    interval_s = interval.number()
+    if not 0 < interval_s <= MAX_REPORT_INTERVAL_S:
+        raise interval.wrong(f"a number in (0, {MAX_REPORT_INTERVAL_S:g}]")
+    return interval_s
+
+
 def _quantity(value: float) -> Json:
     """Return a number that JSON can hold."""
     return value if isfinite(value) else "unlimited"
@@ -220,8 +295,12 @@ def _check_tree(groups: list[tuple[Place, Group]], known: dict[int, Group]) -> N
 
 
 def _attachment(place: Place) -> Attachment:
-    """Return the attachment that stands at `place`; kinds come in their order."""
-    subject = place["subject"]
+    """Return the attachment that stands at `place`."""
+    return Attachment(_subject(place["subject"]), place["group"].integer(least=1))
+
+
+def _subject(subject: Place) -> tuple[tuple[str, str | None], ...]:
+    """Return the subject that stands at a place; kinds come in their order."""
     names: dict[str, str | None] = {}
     for kind, name in subject.fields():
         if kind not in SUBJECT_KINDS:
@@ -229,8 +308,7 @@ def _attachment(place: Place) -> Attachment:
         names[kind] = None if name.value is None else name.text()
     if not names:
         raise subject.wrong("at least one kind and name")
-    ordered = tuple((kind, names[kind]) for kind in SUBJECT_KINDS if kind in names)
-    return Attachment(ordered, place["group"].integer(least=1))
+    return tuple((kind, names[kind]) for kind in SUBJECT_KINDS if kind in names)
 
 
 def _bus_to_json(bus: BusSettings) -> Json:

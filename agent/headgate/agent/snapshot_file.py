@@ -1,4 +1,9 @@
-"""The last snapshot on disk, so that an agent can start while the API is away."""
+"""The last snapshot on disk, so that an agent can start while the API is away.
+
+Beside it stand, one a line, the changes since: writing a hundred thousand attachments
+anew for each change would take a second of the process that the agent lives in.
+Agents of one host share both files.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.agent.errors import MalformedSnapshot
-from headgate.agent.snapshot import Snapshot, snapshot_from_json, snapshot_to_json
+from headgate.agent.snapshot import (
+    Snapshot,
+    snapshot_from_changes,
+    snapshot_from_json,
+    snapshot_to_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +29,10 @@ if TYPE_CHECKING:
 MAX_SNAPSHOT_BYTES = 256 << 20
 """A hundred thousand groups with ten limits each take 150 MB; what is larger is no
 snapshot, and is not read."""
+
+
+MOST_CHANGES_BYTES = 1 << 20
+"""A larger file of changes gives way to a new snapshot; reading it takes 20 ms."""
 
 
 def default_path(url: str, environment: Mapping[str, str] = os.environ) -> Path:
@@ -52,6 +66,28 @@ def store(path: Path, snapshot: Snapshot) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+    _changes_path(path).unlink(missing_ok=True)
+
+
+def append(path: Path, text: bytes) -> bool:
+    """Add the changes that an answer told to the snapshot that is kept.
+
+    Returns:
+        False when there are too many already: store the whole snapshot then.
+
+    Raises:
+        OSError: The folder can't be written.
+    """
+    if not path.exists():
+        return False
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    handle = os.open(_changes_path(path), flags, 0o600)
+    with os.fdopen(handle, "ab", buffering=0) as file:
+        if file.tell() + len(text) > MOST_CHANGES_BYTES:
+            return False
+        file.write(text.replace(b"\n", b" ") + b"\n")  # one call: lines stay whole
+        os.fsync(file.fileno())
+    return True
 
 
 def load(path: Path) -> Snapshot | None:
@@ -67,7 +103,28 @@ def load(path: Path) -> Snapshot | None:
         text = path.read_bytes()
     except FileNotFoundError:
         return None
-    return parsed(text, str(path))
+    return _with_changes(parsed(text, str(path)), path)
+
+
+def _with_changes(snapshot: Snapshot, path: Path) -> Snapshot:
+    """Return `snapshot` with the changes that stand beside it, up to the first gap."""
+    try:
+        lines = _changes_path(path).read_bytes().splitlines()
+    except FileNotFoundError:
+        return snapshot
+    for line in lines:
+        try:
+            document: object = json.loads(line)
+            changed = snapshot_from_changes(snapshot, document)
+        except (ValueError, RecursionError, MalformedSnapshot):
+            break  # torn by a crash, or of another time: what was before it is good
+        if changed.configuration.revision > snapshot.configuration.revision:
+            snapshot = changed
+    return snapshot
+
+
+def _changes_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.changes")
 
 
 def parsed(text: bytes, origin: str) -> Snapshot:

@@ -1,7 +1,8 @@
 """Follows the configuration: the API while it is there, the disk while it is not.
 
 A blocking query per revision: ``GET /api/v1/snapshot?revision=N&wait_s=30`` answers
-with a newer snapshot as soon as there is one, or says that there is none.  The API
+with a newer snapshot as soon as there is one, or says that there is none.  It may
+tell only what has changed since N; an API of an earlier version tells all.  The API
 may be down for days: the agent goes on with what it has and asks again about once a
 second.  After a failure the next question names no revision, because the store may
 have been restored to an earlier one.
@@ -22,6 +23,8 @@ import httpx
 
 from headgate.agent import snapshot_file
 from headgate.agent.errors import MalformedSnapshot
+from headgate.agent.json_place import Place
+from headgate.agent.snapshot import snapshot_from_changes
 from headgate.agent.snapshot_file import MAX_SNAPSHOT_BYTES
 from headgate.agent.stored_levels import levels_of
 
@@ -164,12 +167,15 @@ class Watch:
             self._restore(levels)
         if self._vouching.take(document):
             self._answered()
+        elif self._last is not None and _is_changes(document):
+            self._take(snapshot_from_changes(self._last, document), changes=text)
         else:
             self._take(snapshot_file.snapshot_of(document, str(self._address)))
 
     def _newer(self) -> dict[str, str]:
         """Return the query for something newer than what is known."""
         known = {"revision": str(self._revision()), "wait_s": f"{WAIT_S:g}"}
+        known["changes"] = "true"
         return known | self._vouching.query()
 
     def _revision(self) -> int:
@@ -190,8 +196,8 @@ class Watch:
             raise MalformedSnapshot(f"{response.status_code}: {said}")
         return b"".join(parts)
 
-    def _take(self, snapshot: Snapshot) -> None:
-        """Go over to a snapshot of the API, and keep it."""
+    def _take(self, snapshot: Snapshot, changes: bytes | None = None) -> None:
+        """Go over to a snapshot of the API, and keep it, or its `changes` alone."""
         self._answered()
         revision = snapshot.configuration.revision
         if revision < self._revision():
@@ -206,7 +212,7 @@ class Watch:
         if news:
             self.counters["snapshots"] += 1
             self._deliver(snapshot)
-            self._keep(snapshot)
+            self._keep(snapshot, changes)
         self.decided.set()
 
     def _answered(self) -> None:
@@ -247,12 +253,13 @@ class Watch:
             self._last = snapshot
             self._deliver(snapshot)
 
-    def _keep(self, snapshot: Snapshot) -> None:
+    def _keep(self, snapshot: Snapshot, changes: bytes | None) -> None:
         """Write the snapshot to disk; without a disk the agent goes on."""
         if self._path is None:
             return
         try:
-            snapshot_file.store(self._path, snapshot)
+            if changes is None or not snapshot_file.append(self._path, changes):
+                snapshot_file.store(self._path, snapshot)
             self._kept = True
         except OSError as error:
             self.counters["disk_failures"] += 1
@@ -266,3 +273,8 @@ class Watch:
             stream = detail.get("return_value")
             get = getattr(stream, "get_extra_info", None)
             self._socket = get("socket") if get is not None else None
+
+
+def _is_changes(document: object) -> bool:
+    """Return whether an answer tells only what has changed."""
+    return Place.top(document)["since"].present

@@ -1,6 +1,7 @@
 """What can be done with policies and settings, inside one transaction."""
 
 import json
+from collections.abc import Iterable
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -182,11 +183,38 @@ def require_namespace(session: Session, target: str) -> None:
         raise NotFound("namespace", f"{tenant}/{name}")
 
 
+Levels = dict[str, dict[str, dict[str, object] | None]]
+"""Level → target → kind → policy; None for a target that has none any more."""
+
+
 def policies_document(session: Session) -> dict[str, object]:
     """Return all policies as a snapshot says them."""
-    levels: dict[str, dict[str, dict[str, object]]] = {"namespace": {}, "topic": {}}
-    for row in session.scalars(select(PolicyRow)):
-        levels[row.level].setdefault(row.target, {})[row.kind] = row.policy
+    levels: Levels = {"namespace": {}, "topic": {}}
+    return _with_broker(session, _filled(levels, session.scalars(select(PolicyRow))))
+
+
+def changed_policies(session: Session, keys: Iterable[str]) -> dict[str, object]:
+    """Return the policies of all targets that `keys` name, and the broker's.
+
+    A target that has none any more is null.
+    """
+    levels: Levels = {"namespace": {}, "topic": {}}
+    for key in keys:
+        level, target, _ = json.loads(key)
+        levels[level][target] = None
+    targets = {target for level in levels.values() for target in level}
+    query = select(PolicyRow).where(PolicyRow.target.in_(targets))
+    return _with_broker(session, _filled(levels, session.scalars(query)))
+
+
+def _filled(levels: Levels, rows: Iterable[PolicyRow]) -> Levels:
+    for row in rows:
+        kinds = levels[row.level].get(row.target) or {}
+        levels[row.level][row.target] = {**kinds, row.kind: row.policy}
+    return levels
+
+
+def _with_broker(session: Session, levels: Levels) -> dict[str, object]:
     settings = get_settings(session)
     return {
         "broker": broker_policies(settings),
