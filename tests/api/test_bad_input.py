@@ -47,6 +47,9 @@ NUMBER = 'expected a number ≥ 0 or "unlimited"'
             "limits[0].rate",
             'expected at most 9223372036854775807 or "unlimited"',
         ),
+        # Over a period of an hour it would be 0/s: a limit that nothing divides by.
+        (limit(rate=5e-324), "limits[0].rate", "expected 0 or at least 1e-09"),
+        (limit(burst=1e-300), "limits[0].burst", "expected 0 or at least 1e-09"),
         (limit(burst=0), "limits[0].burst", "expected > 0, got 0"),
         (limit(burst=-5), "limits[0].burst", NUMBER),
         (limit(period_s=0), "limits[0].period_s", "expected greater than 0"),

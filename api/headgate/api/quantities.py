@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
+from headgate.coordinator import LEAST_UNITS
+
 MAX_QUANTITY = float(2**63 - 1)
 """Largest finite number of units: what Pulsar's 64-bit byte rates can say."""
 
@@ -22,7 +24,9 @@ def _quantity(value: object) -> float:
         raise ValueError(expected)
     if value > MAX_QUANTITY:
         raise ValueError('expected at most 9223372036854775807 or "unlimited"')
-    return float(value)
+    if 0 < value < LEAST_UNITS:
+        raise ValueError(f"expected 0 or at least {LEAST_UNITS}")
+    return abs(float(value))  # -0.0 is a zero like any other
 
 
 def shown(value: float) -> float | Unlimited:
@@ -33,7 +37,8 @@ def shown(value: float) -> float | Unlimited:
 _SCHEMA = WithJsonSchema(
     {
         "anyOf": [
-            {"type": "number", "minimum": 0, "maximum": MAX_QUANTITY},
+            {"const": 0},
+            {"type": "number", "minimum": LEAST_UNITS, "maximum": MAX_QUANTITY},
             {"const": "unlimited"},
         ]
     }

@@ -5,6 +5,9 @@ that go in and out are re-exported here.
 """
 
 from headgate.coordinator.configuration import (
+    LEAST_UNITS as LEAST_UNITS,
+)
+from headgate.coordinator.configuration import (
     SUBJECT_KINDS as SUBJECT_KINDS,
 )
 from headgate.coordinator.configuration import (

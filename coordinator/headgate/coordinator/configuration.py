@@ -19,6 +19,10 @@ Refusal = Literal["reject", "delay", "wait", "suppress", "shadow"]
 UNLIMITED = inf
 """The rate of a limit that refuses nothing (−1 on Pulsar's paths)."""
 
+LEAST_UNITS = 1e-9
+"""Smallest rate (units per period) and burst (units) above zero: far below one in a
+lifetime, and far above what underflows to zero when it is multiplied by others."""
+
 SUBJECT_KINDS = (
     "cluster",
     "tenant",
@@ -77,6 +81,10 @@ class Limit:
             value = getattr(self, name)
             if isnan(value) or value < 0:
                 raise InvalidConfiguration(name, f"expected ≥ 0, got {value}")
+            if 0 < value < LEAST_UNITS:
+                raise InvalidConfiguration(
+                    name, f"expected 0 or at least {LEAST_UNITS}, got {value}"
+                )
         if self.rate > 0 and self.burst <= 0:
             raise InvalidConfiguration("burst", "expected > 0, got 0")
         if not (isfinite(self.period_s) and self.period_s > 0):

@@ -13,6 +13,7 @@ from headgate.agent.bus import BusSettings
 from headgate.agent.errors import BusUnavailable, MalformedSnapshot
 from headgate.agent.snapshot import Snapshot, snapshot_from_json, snapshot_to_json
 from headgate.coordinator.configuration import (
+    LEAST_UNITS,
     SUBJECT_KINDS,
     UNLIMITED,
     Attachment,
@@ -29,7 +30,7 @@ GOLD = Group(
     id=1, name="gold", limits=(Limit(dimension="requests", rate=1000.0, burst=1000.0),)
 )
 
-rates = st.one_of(st.floats(0, 1e12), st.just(UNLIMITED))
+rates = st.one_of(st.just(0.0), st.floats(LEAST_UNITS, 1e12), st.just(UNLIMITED))
 
 
 @st.composite
@@ -41,7 +42,7 @@ def limits(draw: st.DrawFn, dimension: str) -> Limit:
         burst=draw(st.one_of(st.floats(0.001, 1e12), st.just(UNLIMITED))),
         period_s=draw(st.floats(0.001, 1e7)),
         scope=draw(st.sampled_from(("cluster", "node"))),
-        minimum=draw(st.floats(0, min(maximum, 1e12))),
+        minimum=draw(st.sampled_from((0.0, min(maximum, 1e12)))),
         maximum=maximum,
     )
 
