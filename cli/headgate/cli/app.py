@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headgate.cli.apply import APPLY_EPILOG, apply
 from headgate.cli.attachments import (
     ATTACH_EPILOG,
     DETACH_EPILOG,
@@ -15,10 +16,15 @@ from headgate.cli.attachments import (
     detach,
     list_attachments,
 )
+from headgate.cli.audit import AUDIT_EPILOG, ROLLBACK_EPILOG, audit, rollback
 from headgate.cli.bus import bus
 from headgate.cli.demo.command import DEMO_EPILOG, demo
+from headgate.cli.explain import EXPLAIN_EPILOG, explain
 from headgate.cli.failure import FAILED, INTERRUPTED, OK, Failure, one_line
 from headgate.cli.groups import group
+from headgate.cli.overrides import override
+from headgate.cli.policies import policy
+from headgate.cli.settings import setting
 from headgate.cli.status import STATUS_EPILOG, status
 from headgate.cli.tenants import namespace, tenant
 from headgate.cli.token import token
@@ -62,6 +68,13 @@ app.command("detach", epilog=DETACH_EPILOG)(detach)
 app.command("attachments", epilog=LIST_EPILOG)(list_attachments)
 app.add_typer(tenant, name="tenant", help="Make, list and delete tenants.")
 app.add_typer(namespace, name="namespace", help="Make, list and delete namespaces.")
+app.add_typer(policy, name="policy", help="Rates of topics, at three levels.")
+app.add_typer(setting, name="setting", help="The dynamic configuration.")
+app.add_typer(override, name="override", help="Other limits for a while.")
+app.command("apply", epilog=APPLY_EPILOG)(apply)
+app.command("explain", epilog=EXPLAIN_EPILOG)(explain)
+app.command("audit", epilog=AUDIT_EPILOG)(audit)
+app.command("rollback", epilog=ROLLBACK_EPILOG)(rollback)
 app.command("status", epilog=STATUS_EPILOG)(status)
 app.add_typer(bus, name="bus", help="Run a bus of your own, or listen to one.")
 

@@ -51,7 +51,7 @@ def create_group(
     body = settings.said() | {"limits": settings.limits()}
     with api.connect() as rest:
         if dry_run:
-            print_preview(rest, name, body, as_json)
+            print_preview(rest, name, body, as_json, is_new=True)
             return
         made = rest.call("POST", PATH, body={"name": name, **body})
     _show(made, as_json, "created")

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, TypedDict, cast
 
+from headgate.cli.failure import Failure
 from headgate.cli.limits import LimitJson, show_limit, show_quantity
 from headgate.cli.output import print_json, print_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from headgate.cli.rest import JsonObject
 
@@ -58,9 +59,56 @@ def print_plan(plan: JsonObject, as_json: bool) -> None:
     if plan.get("dry_run"):
         print_line(f"dry run: {summary(changes)}" if changes else NOTHING)
     elif changes:
-        print_line(f"done: {summary(changes)}; revision {plan.get('revision')}")
+        print_line(_done(plan))
     else:
         print_line(NOTHING)
+
+
+def carry_out(
+    ask: Callable[[bool], JsonObject], *, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Show the plan, then do it; where a person sits, only after a yes.
+
+    Args:
+        ask: Given whether it is a dry run, asks the API and returns its answer.
+        dry_run: Show the plan and end.
+        yes: Do not ask.
+        as_json: Print one JSON document, and ask nobody.
+
+    Raises:
+        Failure: It was refused, by the API or by the person.
+    """
+    if as_json:
+        print_json(ask(dry_run))
+        return
+    plan = ask(True)
+    if dry_run or not changes_of(plan):
+        print_plan(plan, as_json=False)
+        return
+    for line in lines_of(changes_of(plan)):
+        print_line(line)
+    _confirm(summary(changes_of(plan)), yes)
+    done = ask(False)
+    if changes_of(done) == changes_of(plan):
+        print_line(_done(done))
+    else:
+        print_line("others made changes meanwhile; this is what was done:")
+        print_plan(done, as_json=False)
+
+
+def _confirm(what: str, yes: bool) -> None:
+    import sys
+
+    import typer
+
+    if yes or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return
+    if not typer.confirm(f"{what}. Go on?"):
+        raise Failure("nothing was changed")
+
+
+def _done(plan: JsonObject) -> str:
+    return f"done: {summary(changes_of(plan))}; revision {plan.get('revision')}"
 
 
 def changes_of(plan: JsonObject) -> list[Changed]:
@@ -83,7 +131,7 @@ def summary(changes: list[Changed]) -> str:
 def lines_of(changes: Iterable[Changed]) -> Iterator[str]:
     """Yield a line for each change, their details in one column."""
     rows = [(_sign(one), name_of(one), details(one)) for one in changes]
-    width = min(48, max((len(name) for _, name, _ in rows), default=0))
+    width = min(64, max((len(name) for _, name, _ in rows), default=0))
     for sign, name, told in rows:
         yield f"{sign} {name:<{width}}  {told}".rstrip()
 
@@ -135,7 +183,7 @@ def _words(parts: object) -> str:
 def _described(document: Document) -> str:
     limits = [show_limit(one) for one in _limits(document)]
     others = [
-        f"{name} {_shown(name, value)}"
+        _named(name, value)
         for name, value in document.items()
         if name != "limits"
         and value not in (None, [], {})
@@ -156,7 +204,7 @@ def _differences(before: Document, after: Document) -> Iterator[str]:
     for name in {**before, **after}:
         was, shall = before.get(name), after.get(name)
         if name != "limits" and was != shall:
-            yield f"{name} {_shown(name, was)} → {_shown(name, shall)}"
+            yield f"{_named(name, was)} → {_shown(name, shall)}"
 
 
 def _limits(document: Document) -> list[LimitJson]:
@@ -168,6 +216,14 @@ def _by_key(document: Document) -> dict[tuple[str, str], LimitJson]:
         (one.get("dimension", ""), one.get("scope", "cluster")): one
         for one in _limits(document)
     }
+
+
+def _named(name: str, value: object) -> str:
+    """Return a setting with its name, but for those that speak for themselves."""
+    shown = _shown(name, value)
+    if name == "text":
+        return shown
+    return f"until {shown}" if name == "ends_at_s" else f"{name} {shown}"
 
 
 def _shown(name: str, value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from headgate.cli.failure import Failure
 from headgate.cli.limits import LimitJson
 from headgate.cli.output import print_json, print_line
 from headgate.cli.plan import changes_of, lines_of, summary
@@ -17,14 +18,23 @@ PREVIEW = "/api/v1/preview"
 
 
 def print_preview(
-    rest: Rest, name: str, body: Mapping[str, object], as_json: bool
+    rest: Rest,
+    name: str,
+    body: Mapping[str, object],
+    as_json: bool,
+    *,
+    is_new: bool = False,
 ) -> None:
     """Ask what it would do if the group were as `body` says, and print it.
 
     Raises:
-        Failure: It can't be so; or the API does not answer.
+        Failure: It can't be so: a new one is there already; or the API does not
+            answer.
     """
     preview = rest.call("POST", PREVIEW, body={"group": name, "body": body})
+    made = any(change["before"] is None for change in changes_of(preview))
+    if is_new and not made:
+        raise Failure(f"group {name!r} already exists")
     if as_json:
         print_json(preview)
         return

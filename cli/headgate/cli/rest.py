@@ -29,7 +29,8 @@ PAGE = 100
 MAX_ITEMS = 100_000
 """PIP-82 sizes a cluster at this many groups; a longer list is cut off, aloud."""
 
-_UNAUTHORIZED = 401
+_UNAUTHORIZED = "urn:headgate:problem:unauthorized"
+"""The type of a refusal for want of a good token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ def _refusal(response: httpx.Response) -> Refused:
     said = str(document.get("detail") or document.get("reason") or "")
     said = said or str(document.get("title") or "")
     said = one_line(said or f"the API answered {response.status_code}")
-    if response.status_code == _UNAUTHORIZED:
+    if document.get("type") == _UNAUTHORIZED:
         said += ": give it with --token or HEADGATE_TOKEN"
     return Refused(said, _fields(document.get("errors")))
 
