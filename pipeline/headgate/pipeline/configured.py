@@ -7,7 +7,6 @@ limits of that revision, whatever they are today.  Rows are ranges of revisions:
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
@@ -19,11 +18,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headgate.agent.snapshot import configuration_from_json
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -48,22 +44,6 @@ LIMITS = StructType(
 the group itself; a rate of infinity refuses nothing."""
 
 _Row = tuple[int, str, str, "str | None", "float | None", "float | None"]
-
-
-def read_history(path: Path) -> list[Configuration]:
-    """Return the configurations recorded in a file, oldest first.
-
-    One snapshot a line, as the API answers ``GET /api/v1/snapshot``; a revision
-    that occurs again is passed over.
-    """
-    if not path.exists():
-        return []
-    found: dict[int, Configuration] = {}
-    for line in path.read_text().splitlines():
-        if line.strip():
-            configuration = configuration_from_json(json.loads(line))
-            found.setdefault(configuration.revision, configuration)
-    return [found[revision] for revision in sorted(found)]
 
 
 def limits_frame(session: SparkSession, history: Sequence[Configuration]) -> DataFrame:

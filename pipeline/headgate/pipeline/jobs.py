@@ -9,7 +9,8 @@ from pyspark.sql import functions as f
 
 from headgate.coordinator import Group
 from headgate.pipeline.bill import bill, differences
-from headgate.pipeline.configured import limits_frame, read_history
+from headgate.pipeline.configured import limits_frame
+from headgate.pipeline.history import History
 from headgate.pipeline.recommend import recommend
 from headgate.pipeline.report import Summary, summarise
 from headgate.pipeline.run import open_tables
@@ -30,7 +31,7 @@ enough that days of them are read in seconds."""
 def run_recommend(session: SparkSession, settings: Settings) -> str:
     """Write the table ``recommendations``; return a sentence."""
     tables = open_tables(session, settings)
-    limits = limits_frame(session, read_history(settings.recorded))
+    limits = limits_frame(session, History(settings.recorded).read())
     advice = recommend(tables.read("usage_1m"), limits, MINUTE_S)
     tables.replace("recommendations", advice)
     count = tables.read("recommendations").count()
@@ -56,7 +57,7 @@ def summary_of(
     session: SparkSession, settings: Settings, since_s: float | None
 ) -> Summary:
     """Return what `headgate pipeline report` shows."""
-    limits = limits_frame(session, read_history(settings.recorded))
+    limits = limits_frame(session, History(settings.recorded).read())
     return summarise(open_tables(session, settings), limits, since_s)
 
 
@@ -86,7 +87,7 @@ def what_if_of(
     recent = usage.where(f.unix_seconds("window_start") >= begin)
     known = [
         each
-        for configuration in read_history(settings.recorded)
+        for configuration in History(settings.recorded).read()
         for each in configuration.groups
         if each.id == newest["group_id"]
     ]

@@ -15,9 +15,10 @@ from pyspark.sql import functions as f
 
 from headgate.pipeline.alerts import alerts, to_kafka, to_webhook
 from headgate.pipeline.clock import reference_us
-from headgate.pipeline.configured import limits_frame, read_history
+from headgate.pipeline.configured import limits_frame
 from headgate.pipeline.fairness import fair_amounts, starved, unfairness
 from headgate.pipeline.gaps import final_counters, gaps
+from headgate.pipeline.history import History
 from headgate.pipeline.incarnation import Times
 from headgate.pipeline.journal import (
     Journal,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from headgate.coordinator.configuration import Configuration
 
 WINDOW_US = WINDOW_S * 1_000_000
 
@@ -84,6 +84,8 @@ class Engine:
         self._settings = settings
         self.tables = tables
         self._journal = Journal(session, settings.out)
+        self._history = History(settings.recorded)
+        self._known: tuple[int, DataFrame] | None = None
         self._after = after
 
     def batch(self, messages: DataFrame, number: int) -> None:
@@ -216,20 +218,20 @@ class Engine:
             watermark_us=watermark_us,
             offsets=offsets,
             kinds={row["kind"]: row["rows"] for row in counts},
-            revision=max((c.revision for c in self._history()), default=0),
+            revision=max(self._history.newest, 0),
             rows=sum(r["messages"] for r in read if r["kind"] == "decoded"),
             messages=sum(r["messages"] for r in read if r["kind"] == "offset"),
             # Files come in the order of their age, which need not be that of offsets.
             losses=losses if self._settings.bootstrap else [],
         )
 
-    def _history(self) -> list[Configuration]:
-        return read_history(self._settings.recorded)
-
     def _limits(self, summary: Summary) -> DataFrame:
         """Return the limits of all revisions that were known when the step ran."""
-        known = [c for c in self._history() if c.revision <= summary.revision]
-        return limits_frame(self._session, known)
+        if self._known is None or self._known[0] != summary.revision:
+            history = self._history.read()
+            known = [c for c in history if c.revision <= summary.revision]
+            self._known = summary.revision, limits_frame(self._session, known)
+        return self._known[1]
 
     def _publish(self, before: Summary, summary: Summary, number: int) -> None:
         """Write all tables of one batch."""
