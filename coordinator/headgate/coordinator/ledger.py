@@ -31,6 +31,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.single import (
+    GRACE_BURST,
+    GRACE_COSTS,
+    GRACE_S,
+    PLAUSIBLE_S,
+    hear_few,
+    settle_one,
+    slot_of,
+)
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -39,20 +49,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.table import Place
 
     Floats = NDArray[np.float64]
-
-GRACE_S = 0.2
-"""Seconds added to the gap between two reports when a counter is judged: jitter
-of the bus and of the sender's ticks."""
-
-GRACE_COSTS = 5.0
-"""Requests that any counter may grow by: integers, and costs above a share."""
-
-GRACE_BURST = 0.1
-"""Part of the burst that a local bucket may have held and let go at once."""
-
-PLAUSIBLE_S = 3.0
-"""What was allowed lately stays plausible so long: a report tells of the time before
-the newest calculation, and a limit may just have been lowered."""
 
 EXTRAPOLATE_SMALL_S = 0.05
 """Where each admission is reported at once, silence longer than lag and this means
@@ -68,6 +64,15 @@ def settle(shelf: Shelf, slots: Index, now: float, *, small_s: float) -> Floats:
         now: Monotonic seconds.
         small_s: Longest extrapolation where quotas are small.
     """
+    one = slot_of(slots)
+    if one is not None:
+        settle_one(shelf, one, now, small_s)
+        return shelf.belief[slots]
+    return settle_many(shelf, slots, now, small_s)
+
+
+def settle_many(shelf: Shelf, slots: Index, now: float, small_s: float) -> Floats:
+    """Do what `settle` does, on columns."""
     elapsed = now - shelf.at[slots]
     burn = shelf.burn[:, slots]
     ahead = shelf.ahead[:, slots] + burn * elapsed
@@ -128,6 +133,13 @@ def hear(place: Place, rows: Rows, *, told_at: float) -> int:
     Returns:
         How many counters could not be true, and were charged as predicted.
     """
+    if place.few:
+        return hear_few(place, rows, told_at)
+    return hear_many(place, rows, told_at)
+
+
+def hear_many(place: Place, rows: Rows, told_at: float) -> int:
+    """Do what `hear` does, on columns."""
     shelf, at, slots, cells = place.shelf, place.rows, place.slots, place.cells
     wake(shelf, slots, told_at)
     counters, ahead = shelf.admitted.reshape(-1), shelf.ahead.reshape(-1)

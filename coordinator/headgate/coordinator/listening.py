@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from headgate.coordinator.attendance import Attendance
 from headgate.coordinator.events import Noticed
 from headgate.coordinator.ledger import close_account, hear
 from headgate.coordinator.membership import Member, Members
+from headgate.coordinator.table import FEW
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.table import Place, Table
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 NOTICES_MAX = 1024
 """(kind, agent) pairs whose first occurrence is remembered."""
@@ -36,6 +38,22 @@ OBSERVER_PULL = 0.3
 """Part of the difference to another's level that an observer takes over."""
 
 NOTHING = np.zeros(0, dtype=np.int64)
+
+
+def _same(before: Ints, now: Ints) -> bool:
+    if before is now:
+        return True
+    if len(before) != len(now):
+        return False
+    return before.tobytes() == now.tobytes()
+
+
+def _finite(rows: Rows) -> bool:
+    """Tell whether all of a report's columns are numbers."""
+    columns = (rows.admitted, rows.refused, rows.demand, rows.held)
+    if len(rows.admitted) <= FEW:
+        return all(isfinite(value) for column in columns for value in column.tolist())
+    return isfinite(sum(float(np.add.reduce(column)) for column in columns))
 
 
 @dataclass(slots=True)
@@ -191,18 +209,18 @@ class Listening:
         outcome: Outcome,
         report: Report,
     ) -> None:
-        total = rows.admitted.sum() + rows.refused.sum() + rows.demand.sum()
-        if not isfinite(total + rows.held.sum()):
+        if not _finite(rows):
             self._notice(outcome, "not_a_number", report, "reports what is no number")
             return
         places = self._places(member, rows)
         wrong = 0
+        levels = rows.level is not None and (self._observing or self._joining)
         for place in places:
             if place.fresh is not None and place.fresh.any():
                 fresh = place.shelf.number[place.slots][place.fresh]
                 outcome.fresh = np.concatenate([outcome.fresh, fresh])
             wrong += hear(place, rows, told_at=told_at)
-            if rows.level is not None:
+            if levels and rows.level is not None:
                 self._hear_levels(place, rows.level[place.rows])
         if wrong:
             member.disbelieved_at = told_at
@@ -216,7 +234,7 @@ class Listening:
             self._joining.answer(shelf.number[slots], levels)
         if self._observing:
             # One that does not take part has no feedback of its own to rely on.
-            known = shelf.joining_until[slots] <= 0.0
+            known = np.isfinite(shelf.joining_until[slots])
             apart = levels - shelf.belief[slots]
             shelf.level[slots] += np.where(known, OBSERVER_PULL * apart, 0.0)
 
@@ -225,14 +243,12 @@ class Listening:
         if (
             cached is not None
             and cached[0] == self._table.version
-            and (
-                cached[1] is rows.group_ids or np.array_equal(cached[1], rows.group_ids)
-            )
+            and _same(cached[1], rows.group_ids)
         ):
             return cached[2]
         numbers = self._table.numbers(rows.dimension, rows.group_ids)
         places = self._table.places(member.number, numbers)
-        settled = [replace(place, fresh=None) for place in places]
+        settled = [place.settled() for place in places]
         member.cache[rows.dimension] = (self._table.version, rows.group_ids, settled)
         return places
 

@@ -7,7 +7,7 @@ dimension in a broker, not 10 million.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Ints = NDArray[np.int64]
+
 LEAST_WIDTH = 8
 """Lines of the narrowest shelf: PIP-82's five brokers and this agent fit."""
 
 GROUPS_MAX = 1 << 24
 """Largest group id that is looked up: ids are small integers, and a lying report
 must not make the index large."""
+
+FEW = 6
+"""Rows up to which a place is worked on one row at a time: what a call of numpy costs
+for six rows, plain floats do for one."""
 
 Key = tuple[str, int]
 """(dimension, group id) of a ledger."""
@@ -41,6 +47,7 @@ class Place:
         slots: K.
         cells: K positions in the flattened [A, G] arrays.
         fresh: ``bool[K]`` lines made by this look-up; None where there are none.
+        few: K of (row, line, slot) where K is at most `FEW`, else empty.
     """
 
     shelf: Shelf
@@ -49,6 +56,35 @@ class Place:
     slots: Index
     cells: Index
     fresh: NDArray[np.bool_] | None = None
+    few: tuple[tuple[int, int, int], ...] = ()
+
+    def settled(self) -> Place:
+        """Return the same lines, none of them fresh."""
+        return self if self.fresh is None else replace(self, fresh=None)
+
+
+def place_of(
+    shelf: Shelf,
+    rows: Ints,
+    slots: Ints,
+    lines: Ints | None = None,
+    fresh: NDArray[np.bool_] | None = None,
+) -> Place:
+    """Return the place of some rows, ``int64[K]`` each; no lines: the own ones."""
+    cells = slots if lines is None else lines * shelf.capacity + slots
+    few: list[tuple[int, int, int]] = []
+    if len(rows) <= FEW:
+        at = [0] * len(rows) if lines is None else lines.tolist()
+        few.extend(zip(rows.tolist(), at, slots.tolist(), strict=True))
+    return Place(
+        shelf,
+        len(rows),
+        compact(rows),
+        compact(slots),
+        compact(cells),
+        fresh,
+        tuple(few),
+    )
 
 
 class Table:
@@ -162,8 +198,7 @@ class Table:
         for at, shelf in enumerate(self.shelves):
             rows = np.flatnonzero(self._stands_in(at, numbers))
             if len(rows):
-                slots = compact(self._slot_of[numbers[rows]])
-                places.append(Place(shelf, len(rows), compact(rows), slots, slots))
+                places.append(place_of(shelf, rows, self._slot_of[numbers[rows]]))
         return places
 
     def places(self, member: int, numbers: NDArray[np.int64]) -> list[Place]:
@@ -187,17 +222,10 @@ class Table:
         for at, shelf in enumerate(self.shelves):
             rows = np.flatnonzero(self._stands_in(at, numbers))
             if len(rows):
-                slots = self._slot_of[numbers[rows]]
-                cells = lines[numbers[rows]] * shelf.capacity + slots
+                there = numbers[rows]
+                news = None if fresh is None else fresh[rows]
                 places.append(
-                    Place(
-                        shelf,
-                        len(rows),
-                        compact(rows),
-                        compact(slots),
-                        compact(cells),
-                        None if fresh is None else fresh[rows],
-                    )
+                    place_of(shelf, rows, self._slot_of[there], lines[there], news)
                 )
         return places
 
