@@ -81,6 +81,8 @@ class AgentStatus:
         lag_s: How long a report takes to come back.
         members: All agents that are heard.
         alive: Whether its thread runs.
+        reads: Partitions of the bus that it reads: those of the groups that it uses
+            and 0, where all tell that they live; 0 alone where nothing is cut.
     """
 
     agent: str
@@ -92,6 +94,7 @@ class AgentStatus:
     lag_s: float
     members: tuple[MemberView, ...]
     alive: bool
+    reads: tuple[int, ...] = ()
 
 
 class Agent:
@@ -186,6 +189,7 @@ class Agent:
             lag_s=0.0 if bus is None else bus.lag(),
             members=tuple(runtime.members()),
             alive=runtime.alive,
+            reads=tuple(sorted(runtime.reads)),
         )
 
     def explain(self, group: str, dimension: str) -> Explanation:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headgate.agent.json_place import Json
+    from headgate.agent.signing import Verdict
 
 BusKind = Literal["memory", "zeromq", "kafka"]
 
@@ -56,6 +57,8 @@ class BusSettings:
         topic: Kafka: name of the topic.  Memory: name of the hub.
         options: Kafka: any option of kafka-python, by its name there; it wins
             over what Headgate sets.  ZeroMQ: see `headgate.agent.bus_zeromq`.
+            Both: how reports are signed, see `headgate.agent.bus_signed`; and any
+            value may stand in a file, see `headgate.agent.bus_options`.
         max_age_s: Messages older than this are discarded, seconds.
     """
 
@@ -86,11 +89,14 @@ class Message:
         age_s: How old it was then, at least, as far as the bus can tell; 0 where
             it can't.  Two wall clocks may stand behind it: only large values mean
             anything.
+        signer: For whom the key speaks that signed it; None where reports are not
+            signed.
     """
 
     payload: bytes
     received_wall_s: float
     age_s: float = 0.0
+    signer: Verdict | None = None
 
 
 class Bus(Protocol):
@@ -101,8 +107,25 @@ class Bus(Protocol):
         """How often what happened, by name, such as ``dropped_old``."""
         ...
 
-    def publish(self, payload: bytes) -> bool:
+    @property
+    def partitions(self) -> int:
+        """Over how many partitions rows are spread by group; 1: all are together."""
+        ...
+
+    def read(self, partitions: frozenset[int]) -> None:
+        """Read these partitions from now on, soon; all of them before."""
+        ...
+
+    def reads(self, partitions: frozenset[int]) -> bool:
+        """Return whether what is published in all of these now would be heard."""
+        ...
+
+    def publish(self, payload: bytes, partition: int | None = None) -> bool:
         """Hand `payload` to the bus; never wait for it to be delivered.
+
+        Args:
+            payload: A report, or a part of one.
+            partition: Where it belongs; None where nothing is cut.
 
         Returns:
             False when it was dropped at once, because the bus is down or full.
@@ -137,6 +160,17 @@ def open_bus(settings: BusSettings) -> Bus:
     Raises:
         BusUnavailable: A setting is wrong, or a library is missing.
     """
+    from headgate.agent.bus_options import resolved, without_signing
+    from headgate.agent.bus_signed import SignedBus, Signing
+
+    settings = resolved(settings)
+    signing = Signing.of(settings.options)
+    bus = _open(without_signing(settings))
+    return bus if signing is None else SignedBus(bus, signing)
+
+
+def _open(settings: BusSettings) -> Bus:
+    """Return the bus of this kind, for which all options are meant."""
     # Imported late: an agent on ZeroMQ needs no Kafka client, and the reverse.
     if settings.kind == "memory":
         from headgate.agent.bus_memory import MemoryHub

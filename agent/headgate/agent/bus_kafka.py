@@ -18,12 +18,15 @@ import random
 import threading
 import time
 from collections import Counter, deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.agent import kafka_client
 from headgate.agent.bus import BusSettings, Message
 from headgate.agent.bus_envelope import HEADER, Ages, Envelope, Returns, payload_fits
 from headgate.agent.bus_inbox import Arrival, Inbox
+from headgate.agent.bus_parts import checked_partitions
+from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,10 +66,11 @@ class KafkaBus:
 
     def __init__(self, settings: BusSettings) -> None:
         kafka_client.check_installed()
+        settings, self._partitions = _without_partitions(settings)
         kafka_client.check_options(settings)
         self._settings = settings
         self._producer = kafka_client.open_producer(settings)
-        self._unsent: deque[tuple[Envelope, bytes]] = deque()
+        self._unsent: deque[tuple[Envelope, bytes, int | None]] = deque()
         self._unsent_changed = threading.Condition()
         self._undelivered = 0
         self._inbox = Inbox()
@@ -74,6 +78,8 @@ class KafkaBus:
         self._ages = Ages()
         self._counters: Counter[str] = Counter()
         self._closing = False
+        self._wanted: frozenset[int] | None = None  # all that there are
+        self._in_force: frozenset[int] = frozenset()
         self._said: set[str] = set()
         self._threads = [
             threading.Thread(target=run, name=f"headgate-kafka-{name}", daemon=True)
@@ -87,20 +93,33 @@ class KafkaBus:
         """See `Bus.counters`."""
         return self._counters
 
-    def publish(self, payload: bytes) -> bool:
+    @property
+    def partitions(self) -> int:
+        """See `Bus.partitions`: the option ``report_partitions``, 1 by default."""
+        return self._partitions
+
+    def read(self, partitions: frozenset[int]) -> None:
+        """See `Bus.read`; the reading thread follows within `POLL_MS`."""
+        self._wanted = partitions if self._partitions > 1 else None
+
+    def reads(self, partitions: frozenset[int]) -> bool:
+        """See `Bus.reads`."""
+        return partitions <= self._in_force
+
+    def publish(self, payload: bytes, partition: int | None = None) -> bool:
         """See `Bus.publish`."""
         if not payload_fits(payload):
             self._counters["dropped_too_large"] += 1
             return False
         envelope = self._returns.number(wall_s=time.time(), now_s=time.monotonic())
         with self._unsent_changed:
-            if self._undelivered >= MAX_UNDELIVERED:
+            if self._undelivered >= MAX_UNDELIVERED * self._partitions:
                 self._counters["dropped_full"] += 1
                 return False
-            if len(self._unsent) >= MAX_UNSENT:
+            if len(self._unsent) >= MAX_UNSENT * self._partitions:
                 self._unsent.popleft()
                 self._counters["dropped_full"] += 1
-            self._unsent.append((envelope, payload))
+            self._unsent.append((envelope, payload, partition))
             self._unsent_changed.notify()
         return True
 
@@ -139,13 +158,13 @@ class KafkaBus:
                     self._unsent_changed.wait()
                 if not self._unsent:
                     break
-                envelope, payload = self._unsent.popleft()
+                envelope, payload, partition = self._unsent.popleft()
             age_s = time.time() - envelope.sent_wall_s
             if age_s > self._settings.max_age_s:
                 self._counters["dropped_unsent"] += 1
                 continue
             try:
-                self._send(envelope, payload)
+                self._send(envelope, payload, partition)
             except Exception as error:  # whatever kafka-python raises: one is lost
                 self._failed(error)
         self._close_producer()
@@ -160,13 +179,14 @@ class KafkaBus:
             else:
                 return
 
-    def _send(self, envelope: Envelope, payload: bytes) -> None:
+    def _send(self, envelope: Envelope, payload: bytes, partition: int | None) -> None:
         """Send one message; blocks only while the topic is unknown."""
         future = self._producer.send(
             self._settings.topic,
             payload,
             envelope.origin,  # the key: one agent's reports stay in one partition
             [(HEADER, envelope.pack())],
+            partition,
         )
         with self._unsent_changed:
             self._undelivered += 1
@@ -198,14 +218,16 @@ class KafkaBus:
             try:
                 # Asked of the producer, which waits for a bounded time only; and a
                 # consumer that never met a broker leaks the sockets of its attempts.
-                numbers = sorted(self._producer.partitions_for(self._settings.topic))
+                there = frozenset(self._producer.partitions_for(self._settings.topic))
+                self._check_partitions(there)
                 consumer = kafka_client.open_consumer(self._settings)
                 try:
-                    self._start_at_end(consumer, numbers)
                     while not self._closing:
+                        self._follow(consumer, there)
                         self._take(consumer.poll(timeout_ms=POLL_MS))
                         pause_s = PAUSE_S
                 finally:
+                    self._in_force = frozenset()
                     consumer.close(timeout_ms=POLL_MS)
             except Exception as error:  # whatever kafka-python raises: begin again
                 self._counters["read_failures"] += 1
@@ -213,11 +235,30 @@ class KafkaBus:
                 self._sleep(pause_s * random.uniform(1.0, 1.25))
                 pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
-    def _start_at_end(self, consumer: Consumer, numbers: list[int]) -> None:
-        """Read these partitions, from where they end now."""
+    def _check_partitions(self, there: frozenset[int]) -> None:
+        """Refuse a topic that can't hold all groups."""
+        if len(there) < self._partitions:
+            raise BusUnavailable(
+                f"{self._settings.topic} has {len(there)} partitions, expected "
+                f"report_partitions, {self._partitions}"
+            )
+
+    def _follow(self, consumer: Consumer, there: frozenset[int]) -> None:
+        """Read the partitions that are wanted now, the new ones from their end."""
+        numbers = there if self._wanted is None else self._wanted
+        if numbers == self._in_force:
+            return
         topic = self._settings.topic
-        partitions = [kafka_client.partition(topic, number) for number in numbers]
-        consumer.assign(partitions)
+        partitions = {n: kafka_client.partition(topic, n) for n in sorted(numbers)}
+        new = [partitions[number] for number in sorted(numbers - self._in_force)]
+        consumer.assign(list(partitions.values()))  # where it stands in old ones stays
+        if new:
+            self._start_at_end(consumer, new)
+        self._in_force = numbers
+
+    def _start_at_end(self, consumer: Consumer, partitions: list[object]) -> None:
+        """Read these partitions from where they end now."""
+        topic = self._settings.topic
         consumer.seek_to_end(*partitions)
         for partition in partitions:
             # poll() would be silent without the right to read; position() raises.
@@ -260,3 +301,10 @@ class KafkaBus:
         if kind not in self._said and len(self._said) < MAX_UNSENT:
             self._said.add(kind)
             log.warning("kafka %s: %s", self._settings.topic, sentence)
+
+
+def _without_partitions(settings: BusSettings) -> tuple[BusSettings, int]:
+    """Return the options that are kafka-python's, and over how many rows are spread."""
+    options = dict(settings.options)
+    partitions = checked_partitions(options.pop("report_partitions", 1))
+    return replace(settings, options=options), partitions

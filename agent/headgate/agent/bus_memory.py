@@ -85,7 +85,19 @@ class MemoryBus:
         """See `Bus.counters`."""
         return self._counters
 
-    def publish(self, payload: bytes) -> bool:
+    @property
+    def partitions(self) -> int:
+        """See `Bus.partitions`: everything is together."""
+        return 1
+
+    def read(self, partitions: frozenset[int]) -> None:
+        """See `Bus.read`: there is nothing to choose."""
+
+    def reads(self, partitions: frozenset[int]) -> bool:
+        """See `Bus.reads`."""
+        return True
+
+    def publish(self, payload: bytes, partition: int | None = None) -> bool:
         """See `Bus.publish`."""
         if not payload_fits(payload):
             self._counters["dropped_too_large"] += 1

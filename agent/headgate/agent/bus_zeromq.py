@@ -107,7 +107,19 @@ class ZeroMQBus:
         """See `Bus.counters`."""
         return self._counters
 
-    def publish(self, payload: bytes) -> bool:
+    @property
+    def partitions(self) -> int:
+        """See `Bus.partitions`: everything is together."""
+        return 1
+
+    def read(self, partitions: frozenset[int]) -> None:
+        """See `Bus.read`: there is nothing to choose."""
+
+    def reads(self, partitions: frozenset[int]) -> bool:
+        """See `Bus.reads`."""
+        return True
+
+    def publish(self, payload: bytes, partition: int | None = None) -> bool:
         """See `Bus.publish`; held back while no proxy is there."""
         if not payload_fits(payload):
             self._counters["dropped_too_large"] += 1

@@ -23,6 +23,11 @@ def sealed(payload: bytes) -> bytes:
     return payload + TAG + zlib.crc32(payload).to_bytes(4, "little")
 
 
+def stripped(payload: bytes) -> bytes:
+    """Return `payload` without its checksum, if it ends with one."""
+    return payload[:-SIZE] if payload[-SIZE:-4] == TAG else payload
+
+
 def check(payload: bytes) -> None:
     """Refuse a payload that ends with a checksum of something else.
 

@@ -37,11 +37,18 @@ if TYPE_CHECKING:
 FORMAT = 1
 """What `encode` writes; see the rules of change in report.proto."""
 
+FORMAT_OF_PARTS = 2
+"""Of a part of a report: who doesn't know parts would take the second of them for a
+report that came twice."""
+
 MAX_ROWS = 1 << 18
 """Rows of one dimension; bounds what a hostile payload of 1-byte entries makes."""
 
 MAX_DIMENSIONS = 64
 """Dimensions of one report; the nine known ones and room for users' own."""
+
+MAX_PARTS = 1_024
+"""Partitions over which one report is cut."""
 
 MAX_NAME_CHARACTERS = 256
 """Of a cluster, an agent and a dimension; as long as a group's name may be."""
@@ -96,7 +103,7 @@ def encode(report: Report) -> bytes:
     # The first dimension's ids stand for all that have the same.
     shared = report.rows[0].group_ids if report.rows else None
     message = wire.Report(
-        format=FORMAT,
+        format=FORMAT_OF_PARTS if report.parts else FORMAT,
         cluster=report.cluster,
         agent=report.agent,
         incarnation=report.incarnation,
@@ -110,6 +117,8 @@ def encode(report: Report) -> bytes:
         grants=[_encode_grants(grants) for grants in report.grants],
         weight=report.weight if report.weight != 1.0 else 0.0,
         interval_ms=round(report.interval_s * 1e3),
+        part=report.part,
+        parts=report.parts,
     )
     if shared is not None:
         message.group_id_deltas.extend(_deltas(shared, least=1))
@@ -154,6 +163,8 @@ def decode(payload: bytes) -> Report:
         grants=grants,
         weight=message.weight or 1.0,
         interval_s=(message.interval_ms or 1_000) / 1e3,
+        part=message.part,
+        parts=tuple(message.parts),
     )
 
 
@@ -256,6 +267,10 @@ def _check_header(message: wire.Report) -> None:
         raise MalformedReport(f"weight: expected 0 to {MAX_WEIGHT:g}")
     if message.interval_ms > MAX_INTERVAL_MS:
         raise MalformedReport(f"interval_ms: expected ≤ {MAX_INTERVAL_MS}")
+    if len(message.parts) > MAX_PARTS or (
+        message.parts and message.part not in message.parts
+    ):
+        raise MalformedReport(f"parts: expected at most {MAX_PARTS}, `part` among them")
     if max(len(message.rows), len(message.grants)) > MAX_DIMENSIONS:
         raise MalformedReport(f"rows: expected at most {MAX_DIMENSIONS} dimensions")
 

@@ -89,6 +89,7 @@ class Producer(Protocol):
         value: bytes,
         key: bytes,
         headers: list[tuple[str, bytes]],
+        partition: int | None,
     ) -> Future:
         """Queue a record; the first for a topic waits for its metadata."""
         ...

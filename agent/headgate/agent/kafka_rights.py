@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from headgate.agent import kafka_client
+from headgate.agent.bus_options import resolved
 from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def _check(errors: list[type]) -> None:
 def _administrator(settings: BusSettings) -> Generator[_Admin]:
     """Open an administrator's client; what it raises says whose topic it was."""
     kafka_client.check_installed()
+    settings = resolved(settings)
     admin = cast("_Admin", kafka_client.open_admin(settings, TIMEOUT_MS))
     try:
         yield admin

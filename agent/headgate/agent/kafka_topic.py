@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from headgate.agent import kafka_client
 from headgate.agent.bus import MAX_PAYLOAD_BYTES
+from headgate.agent.bus_options import resolved
 from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def ensure_topic(settings: BusSettings, shape: TopicShape | None = None) -> bool
         BusUnavailable: No broker answered, or it refused.
     """
     kafka_client.check_installed()
+    settings = resolved(settings)
     shape = shape or TopicShape()
     wanted = {
         "num_partitions": shape.partitions,

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.agent.bus import BusSettings, open_bus
-from headgate.agent.codec import decode, encode
-from headgate.agent.errors import BusUnavailable, MalformedReport
+from headgate.agent.bus_reports import ReportBus
+from headgate.agent.errors import BusUnavailable
 from headgate.agent.journal import Journal
 from headgate.coordinator import (
     Configured,
@@ -136,7 +136,7 @@ class Runtime:
         self._lock = threading.Lock()  # around each use of the coordinator
         self._coordinator: Coordinator | None = None
         self._settings: Settings | None = None
-        self._bus: Bus | None = None
+        self._bus: ReportBus | None = None
         self._bus_settings: BusSettings | None = None
         self._reopen_at: float | None = None
         self._arrived: Snapshot | None = None
@@ -173,7 +173,12 @@ class Runtime:
     @property
     def bus(self) -> Bus | None:
         """The bus that is open; only its `lag` and `counters` may be asked."""
-        return self._bus
+        return None if self._bus is None else self._bus.bus
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """The partitions of the bus that are read; from any thread."""
+        return frozenset() if self._bus is None else self._bus.reads
 
     @property
     def alive(self) -> bool:
@@ -258,7 +263,8 @@ class Runtime:
         if self._bus is None:
             self._stopping.wait(max(wait_s, 0.001))
         else:
-            self._hear(self._bus, wait_s)
+            for report, received_wall_s in self._bus.receive(wait_s):
+                self._step(Heard(report, received_wall_s))
         if self._arrived is not self._followed:
             self._follow()
         while self._vouched and self._coordinator is not None:
@@ -268,18 +274,10 @@ class Runtime:
         if self._coordinator is not None and self._clock() >= self._wake_at:
             now = self._clock()
             self._wake_at = now + MAX_POLL_S
-            self._step(self._hands.counts(now))
-
-    def _hear(self, bus: Bus, wait_s: float) -> None:
-        """Step the coordinator with each report that came."""
-        for message in bus.receive(wait_s):
-            try:
-                report = decode(message.payload)
-            except MalformedReport as error:
-                self._journal.note("malformed_report", f"dropped: {error}")
-                continue
-            self.counters["reports_heard"] += 1
-            self._step(Heard(report, message.received_wall_s))
+            counted = self._hands.counts(now)
+            if self._bus is not None:
+                self._bus.use(counted.keys.group_ids)
+            self._step(counted)
 
     def _follow(self) -> None:
         """Go over to the newest configuration: bus, coordinator, buckets."""
@@ -344,8 +342,7 @@ class Runtime:
         match effect:
             case Publish():
                 if self._bus is not None:
-                    self._bus.publish(encode(effect.report))
-                    self.counters["reports_published"] += 1
+                    self._bus.publish(effect.report)
             case SetCeilings():
                 self._hands.apply(effect, self._clock())
             case WakeAt():
@@ -375,7 +372,9 @@ class Runtime:
         if self._bus_settings is None:
             return
         try:
-            self._bus = open_bus(self._bus_settings)
+            bus = open_bus(self._bus_settings)
+            everything = self._options.observing
+            self._bus = ReportBus(bus, self._journal, everything=everything)
             if self._on_bus is not None:
                 self._on_bus()
         except BusUnavailable as error:
@@ -387,7 +386,7 @@ class Runtime:
         """Close the bus, if one is open."""
         bus, self._bus = self._bus, None
         if bus is not None:
-            bus.close()
+            bus.bus.close()
 
     def _leave(self) -> None:
         """Tell the others that this share is free."""

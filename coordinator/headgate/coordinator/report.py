@@ -77,6 +77,8 @@ class Report:
         grants: At most one per dimension.
         weight: Of the sender among all agents, > 0.
         interval_s: The sender's heartbeat T, from which its lease follows.
+        part: Which of `parts` this is, on the wire only: what is heard is whole.
+        parts: Partitions over which the report was cut; none when it was not.
     """
 
     cluster: str
@@ -92,3 +94,5 @@ class Report:
     grants: tuple[Grants, ...] = ()
     weight: float = 1.0
     interval_s: float = 1.0
+    part: int = 0
+    parts: tuple[int, ...] = ()

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("format", "cluster", "agent", "incarnation", "sequence", "sent_at_us", "revision", "hello", "leave", "keyframe", "group_id_deltas", "rows", "grants", "weight", "interval_ms", "checksum")
+    __slots__ = ("format", "cluster", "agent", "incarnation", "sequence", "sent_at_us", "revision", "hello", "leave", "keyframe", "group_id_deltas", "rows", "grants", "weight", "interval_ms", "checksum", "signature", "part", "parts")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,9 @@ class Report(_message.Message):
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     format: int
     cluster: str
     agent: str
@@ -40,7 +43,10 @@ class Report(_message.Message):
     weight: float
     interval_ms: int
     checksum: int
-    def __init__(self, format: _Optional[int] = ..., cluster: _Optional[str] = ..., agent: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sent_at_us: _Optional[int] = ..., revision: _Optional[int] = ..., hello: _Optional[bool] = ..., leave: _Optional[bool] = ..., keyframe: _Optional[bool] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., grants: _Optional[_Iterable[_Union[Grants, _Mapping]]] = ..., weight: _Optional[float] = ..., interval_ms: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
+    signature: bytes
+    part: int
+    parts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, format: _Optional[int] = ..., cluster: _Optional[str] = ..., agent: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sent_at_us: _Optional[int] = ..., revision: _Optional[int] = ..., hello: _Optional[bool] = ..., leave: _Optional[bool] = ..., keyframe: _Optional[bool] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., grants: _Optional[_Iterable[_Union[Grants, _Mapping]]] = ..., weight: _Optional[float] = ..., interval_ms: _Optional[int] = ..., checksum: _Optional[int] = ..., signature: _Optional[bytes] = ..., part: _Optional[int] = ..., parts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Rows(_message.Message):
     __slots__ = ("dimension", "counter_scale", "held_scale", "level_scale", "group_id_deltas", "refused", "admitted", "demand", "held", "level", "subjects")

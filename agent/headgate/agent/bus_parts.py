@@ -1,0 +1,299 @@
+"""Reports in parts: each partition of a topic carries the rows of its own groups.
+
+Without this every agent reads every row of the cluster.  With it an agent reads the
+partitions of the groups that it uses, and the lobby::
+
+    partition 0      the lobby: of every report a part without rows
+    1 … n-1          the rows of the groups whose id, modulo n - 1, says so
+
+The lobby tells everyone who is there, so that all know the same members, and hear
+themselves; it costs a header for each report.  All parts have the same sequence and
+name the partitions of all of them, so a reader knows which of those that it reads are
+still to come, joins them, and hands on one report.  A part that does not come within
+`PATIENCE_S` was lost: its rows then say nothing, and come again with a later report.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from headgate.agent.errors import BusUnavailable
+from headgate.coordinator.report import Grants, Report, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.int64]
+
+Columns = TypeVar("Columns", Rows, Grants)
+
+LOBBY = 0
+"""Carries a part of every report, and is read by all."""
+
+MAX_PARTITIONS = 1_024
+"""Of a topic that is cut by group; each part costs its sender 60 bytes."""
+
+PATIENCE_S = 0.1
+"""Parts of one report are a few milliseconds apart; a quarter of the time in which a
+change of demand is followed is spent on one that was lost."""
+
+MAX_INCOMPLETE = 1_024
+"""Reports that wait for a part; the oldest are handed on as they are."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which partition carries which group.
+
+    Attributes:
+        partitions: How many there are; 1 means that nothing is cut.
+    """
+
+    partitions: int = 1
+
+    @property
+    def all(self) -> frozenset[int]:
+        """All partitions, or none to speak of where nothing is cut."""
+        return frozenset(range(self.partitions))
+
+    def of(self, group_ids: Numbers) -> frozenset[int]:
+        """Return the lobby and the partitions of these groups, ``int64[N]``.
+
+        >>> sorted(Plan(4).of(np.array([3, 6, 7])))
+        [0, 1, 2]
+        """
+        return frozenset({LOBBY, *np.unique(self.places(group_ids)).tolist()})
+
+    def places(self, group_ids: Numbers) -> Numbers:
+        """Return the partition of each group, ``int64[N]``."""
+        if self.partitions == 1:
+            return np.zeros_like(group_ids)
+        places: Numbers = 1 + group_ids % (self.partitions - 1)
+        return places
+
+
+def checked_partitions(value: object) -> int:
+    """Return how many partitions a section of settings asks for.
+
+    Raises:
+        BusUnavailable: It is no such number.
+    """
+    if type(value) is int and 1 <= value <= MAX_PARTITIONS:
+        return value
+    raise BusUnavailable(
+        f"report_partitions: expected 1 to {MAX_PARTITIONS}, got {value!r}"
+    )
+
+
+def cut(
+    report: Report, plan: Plan, written: frozenset[int], *, hello: bool = False
+) -> Iterator[tuple[int | None, Report]]:
+    """Yield the parts of a report and where each belongs.
+
+    Args:
+        report: The whole.
+        plan: Where groups belong; a single partition takes the report as it is.
+        written: Partitions of the groups that the sender uses: those without a row
+            in this report get none of it, the lobby tells that the sender lives.
+        hello: Ask for everyone's rows, whatever the report says.
+    """
+    if hello:
+        report = replace(report, hello=True)
+    if plan.partitions == 1:
+        yield None, report
+        return
+    touched = {LOBBY}
+    for ids in [r.group_ids for r in report.rows] + [
+        g.group_ids for g in report.grants
+    ]:
+        touched.update(np.unique(plan.places(ids)).tolist())
+    if report.hello or report.leave or report.keyframe:
+        touched |= written
+    parts = tuple(sorted(touched))
+    for partition in parts:
+        yield (
+            partition,
+            replace(
+                report,
+                part=partition,
+                parts=parts,
+                rows=_picked(report.rows, plan, partition, _rows_at),
+                grants=_picked(report.grants, plan, partition, _grants_at),
+            ),
+        )
+
+
+class Joiner:
+    """Puts parts together; used by one thread.
+
+    Args:
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._open: dict[tuple[str, int, int], _Open] = {}
+        self._done: list[tuple[Report, float]] = []
+
+    def put(self, report: Report, received_wall_s: float, read: frozenset[int]) -> None:
+        """Take a part, or a report that was never cut."""
+        if not report.parts:
+            self._done.append((report, received_wall_s))
+            return
+        key = (report.agent, report.incarnation, report.sequence)
+        began = self._open.get(key)
+        if began is None:
+            missing = set(report.parts) & read
+            began = _Open(self._clock(), received_wall_s, missing, [])
+            self._open[key] = began
+        if report.part not in began.missing:
+            return  # doubled, or of a partition that is read no longer
+        began.missing.remove(report.part)
+        began.parts.append(report)
+        if not began.missing:
+            self._hand_on(key)
+        while len(self._open) > MAX_INCOMPLETE:
+            self._hand_on(next(iter(self._open)))
+
+    def take(self) -> list[tuple[Report, float]]:
+        """Return what is whole, and what waited long enough."""
+        now = self._clock()
+        late = [k for k, o in self._open.items() if now - o.began_s >= PATIENCE_S]
+        for key in late:
+            self._hand_on(key)
+        done, self._done = self._done, []
+        return done
+
+    def wait_s(self, timeout_s: float) -> float:
+        """Return how long may be waited for messages, at most `timeout_s`."""
+        if not self._open:
+            return timeout_s
+        oldest_s = next(iter(self._open.values())).began_s
+        return min(timeout_s, max(oldest_s + PATIENCE_S - self._clock(), 0.0))
+
+    def _hand_on(self, key: tuple[str, int, int]) -> None:
+        """Hand on a report as far as it came."""
+        began = self._open.pop(key)
+        if began.parts:
+            report = _joined(began.parts, whole=not began.missing)
+            self._done.append((report, began.received_wall_s))
+
+
+@dataclass(slots=True)
+class _Open:
+    """A report of which parts are to come."""
+
+    began_s: float
+    received_wall_s: float
+    missing: set[int]
+    parts: list[Report]
+
+
+def _joined(parts: list[Report], *, whole: bool) -> Report:
+    """Return one report; what is missing of a part is not at rest."""
+    first = parts[0]
+    return replace(
+        first,
+        keyframe=first.keyframe and whole,
+        rows=_merged([rows for part in parts for rows in part.rows], _rows_joined),
+        grants=_merged([g for part in parts for g in part.grants], _grants_joined),
+        part=0,
+        parts=(),
+    )
+
+
+def _picked(
+    columns: tuple[Columns, ...],
+    plan: Plan,
+    partition: int,
+    at: Callable[[Columns, Numbers], Columns],
+) -> tuple[Columns, ...]:
+    """Return what of each dimension belongs to a partition."""
+    picked: list[Columns] = []
+    for one in columns:
+        where = np.flatnonzero(plan.places(one.group_ids) == partition)
+        if len(where):
+            picked.append(at(one, where))
+    return tuple(picked)
+
+
+def _rows_at(rows: Rows, where: Numbers) -> Rows:
+    """Return the rows at these places."""
+    return replace(
+        rows,
+        group_ids=rows.group_ids[where],
+        refused=rows.refused[where],
+        admitted=rows.admitted[where],
+        demand=rows.demand[where],
+        held=rows.held[where],
+        level=None if rows.level is None else rows.level[where],
+        subjects=None if rows.subjects is None else rows.subjects[where],
+    )
+
+
+def _grants_at(grants: Grants, where: Numbers) -> Grants:
+    """Return the grants at these places."""
+    return replace(
+        grants,
+        group_ids=grants.group_ids[where],
+        receivers=_chosen(grants.receivers, where),
+        given=grants.given[where],
+    )
+
+
+def _chosen(names: Sequence[str], where: Numbers) -> tuple[str, ...]:
+    """Return the names at these places."""
+    places: list[int] = where.tolist()
+    return tuple(names[place] for place in places)
+
+
+def _merged(
+    columns: list[Columns], join: Callable[[list[Columns]], Columns]
+) -> tuple[Columns, ...]:
+    """Return one entry for each dimension."""
+    of: dict[str, list[Columns]] = {}
+    for one in columns:
+        of.setdefault(one.dimension, []).append(one)
+    merged: list[Columns] = []
+    for many in of.values():
+        merged.append(join(many) if len(many) > 1 else many[0])
+    return tuple(merged)
+
+
+def _rows_joined(many: list[Rows]) -> Rows:
+    """Return the rows of several parts, by group id."""
+    ids = np.concatenate([rows.group_ids for rows in many])
+    order = np.argsort(ids, kind="stable")
+    levels = [rows.level for rows in many if rows.level is not None]
+    subjects = [rows.subjects for rows in many if rows.subjects is not None]
+    return replace(
+        many[0],
+        group_ids=ids[order],
+        refused=np.concatenate([rows.refused for rows in many])[order],
+        admitted=np.concatenate([rows.admitted for rows in many])[order],
+        demand=np.concatenate([rows.demand for rows in many])[order],
+        held=np.concatenate([rows.held for rows in many])[order],
+        level=np.concatenate(levels)[order] if len(levels) == len(many) else None,
+        subjects=(
+            np.concatenate(subjects)[order] if len(subjects) == len(many) else None
+        ),
+    )
+
+
+def _grants_joined(many: list[Grants]) -> Grants:
+    """Return the grants of several parts, by group id."""
+    ids = np.concatenate([grants.group_ids for grants in many])
+    order = np.argsort(ids, kind="stable")
+    receivers = [name for grants in many for name in grants.receivers]
+    return replace(
+        many[0],
+        group_ids=ids[order],
+        receivers=_chosen(receivers, order),
+        given=np.concatenate([grants.given for grants in many])[order],
+    )
