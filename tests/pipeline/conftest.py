@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pipeline.small import SMALL
 
 from headgate.pipeline.session import local_session
 
@@ -17,19 +18,6 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A small session that starts quickly."""
-    session = local_session(
-        cores=2,
-        memory="768m",
-        more={
-            "spark.sql.shuffle.partitions": "2",
-            # A few rows a query: planning again and compiling costs more than running.
-            "spark.sql.adaptive.enabled": "false",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.driver.extraJavaOptions": (
-                "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-            ),
-        },
-    )
+    session = local_session(cores=2, memory="768m", more=SMALL)
     yield session
     session.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -71,8 +72,9 @@ _COLUMNS: dict[str, pa.DataType] = {
 SCHEMA = pa.schema(_COLUMNS)
 
 
+@cache
 def simulated() -> Run:
-    """Run the cluster; a few seconds."""
+    """Run the cluster; a few seconds, once."""
     scenario = parse_scenario(DOCUMENT, name="recorded")
     return Engine(
         scenario, seed=1, strategy="headgate", make_brain=brain_of("headgate")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from headgate.agent.bus_parts import Plan, cut
 from headgate.coordinator.report import Report, Rows
 from headgate.pipeline.clock import Stamp, event_time_us, reference_us
 from headgate.pipeline.incarnation import Incarnation, Outcome, Times, conclude
@@ -307,3 +308,54 @@ def test_one_fast_clock_neither_moves_nor_holds_the_watermark() -> None:
     assert reference_us(0, [*heard, EPOCH + 3600 * SECOND]) == EPOCH
     assert reference_us(0, [*heard, EPOCH - 3600 * SECOND]) == EPOCH
     assert reference_us(EPOCH + 5, heard) == EPOCH + 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reports_that_are_cut_by_group_count_like_whole_ones(seed: int) -> None:
+    random, plan = Random(seed), Plan(4)
+    whole, life = Incarnation("a", 1), Incarnation("a", 1)
+    totals: dict[int, tuple[int, int]] = {}
+    waiting: list[Report] = []
+    for sequence in range(1, 40):
+        for group in random.sample(range(1, 20), 6):
+            refused, total = totals.get(group, (0, 0))
+            totals[group] = refused + random.randrange(5), total + random.randrange(50)
+        report = report_of(sequence, totals, at_us=EPOCH + sequence * SECOND)
+        absorb(whole, report)
+        parts = [part for _, part in cut(report, plan, frozenset())]
+        assert len(parts) > 2
+        # Some overtake others, some come twice, and a batch may end between two.
+        waiting += parts + random.choices(parts, k=1)
+        random.shuffle(waiting)
+        late = waiting[:2] if sequence < 39 else []
+        for part in waiting[len(late) :]:
+            absorb(life, part)
+        waiting = late
+        if sequence % 5 == 0:
+            for counters in life.counters.values():
+                counters.settle()
+            life = unpack(pack(life))
+    assert used(life) == used(whole)
+
+
+def used(life: Incarnation) -> dict[int, tuple[float, float]]:
+    """Units by group, refused and admitted; none of them displaced."""
+    units: dict[int, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    for part in closed({1: life}, replace(TIMES, watermark_us=FOREVER)):
+        assert not part.displaced
+        for group, refused, total in zip(
+            part.group_ids.tolist(), part.refused, part.admitted, strict=True
+        ):
+            before = units[group]
+            units[group] = before[0] + float(refused), before[1] + float(total)
+    return units
+
+
+def test_a_group_that_comes_in_turn_after_a_late_beginning_has_no_false_peak() -> None:
+    life = Incarnation("a", 1)
+    absorb(life, report_of(500, {7: (0, 10**6)}, at_us=EPOCH + SECOND))
+    absorb(life, report_of(503, {8: (0, 10**6)}, at_us=EPOCH + 2 * SECOND))
+    absorb(life, report_of(600, {9: (0, 10)}, at_us=EPOCH + 99 * SECOND))
+    parts = closed({1: life}, replace(TIMES, watermark_us=FOREVER))
+    assert sum(p.admitted.sum() for p in parts if not p.displaced) == 10
+    assert admitted(parts) == 2 * 10**6 + 10

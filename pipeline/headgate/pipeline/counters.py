@@ -71,14 +71,12 @@ class Span:
         revision: Of the configuration that the sender went by.
         floor_us: Start of the oldest window that is still open.
         window_us: Length of a window.
-        displaced: The whole difference lies before the first report heard.
     """
 
     at_us: int
     revision: int
     floor_us: int
     window_us: int
-    displaced: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -129,7 +127,7 @@ class Counters:
             rows: Of this dimension.
             span: Of the report.
             since_us: Event time of the sender's previous report: a group that
-                is new was at zero then.
+                is new was at zero then.  0 if it may have been used long before.
 
         Returns:
             Number of rows whose counters fell, which no honest agent's do; they
@@ -230,9 +228,9 @@ class Counters:
         at_us = max(span.at_us, span.floor_us)
         last_us = at_us // span.window_us * span.window_us
         oldest_us = int(start_us.min(initial=at_us))
-        if span.displaced or at_us - oldest_us > LONGEST_GAP_US:
-            far = start_us < at_us - LONGEST_GAP_US if not span.displaced else None
-            if far is None or far.all():
+        if at_us - oldest_us > LONGEST_GAP_US:
+            far = start_us < at_us - LONGEST_GAP_US
+            if far.all():
                 self._add((last_us, True), index, refused, admitted, span.revision)
                 return
             self._add(

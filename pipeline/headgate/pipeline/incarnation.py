@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 OPENING = 10
 """A sequence up to this begins an incarnation: its counters started within the
 last keyframe interval.  One that is first heard later has a past of unknown
-length; what it used then is counted and marked *displaced*."""
+length; what it used then is counted and marked *displaced*, also of groups that are
+first heard of within as many reports more: rows come in turns."""
+
+WHOLE = -1
+"""Stands for the partition of a report that was not cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +55,13 @@ class Incarnation:
     Attributes:
         agent: Id.
         number: The incarnation.
-        sequence: Of the last report taken in.
-        began_us: Event time of the first report taken in.
+        sequence: Highest of the reports taken in.
+        told: Highest sequence by partition, where reports are cut by group; of
+            whole ones by `WHOLE`.
+        first: Sequence of the first report taken in; 0 before it.
+        began_us: Event time of that report.
         heard_us: Event time of the last; 0 before the first.
+        before_us: Event time of the one before, all parts of the last aside.
         least_delay_us: See `clock.event_time_us`.
         revision: Of the configuration at the last report.
         left: The agent said goodbye.
@@ -67,8 +75,11 @@ class Incarnation:
     agent: str
     number: int
     sequence: int = 0
+    told: dict[int, int] = field(default_factory=dict[int, int])
+    first: int = 0
     began_us: int = 0
     heard_us: int = 0
+    before_us: int = 0
     least_delay_us: int = UNKNOWN_US
     revision: int = 0
     left: bool = False
@@ -79,38 +90,52 @@ class Incarnation:
     counters: dict[str, Counters] = field(default_factory=dict[str, Counters])
 
     def absorb(self, report: Report, stamp: Stamp, times: Times) -> int:
-        """Take a report in; an old or doubled one changes nothing.
+        """Take a report or a part of one in; an old or doubled one changes nothing.
 
         Returns:
             Number of rows whose counters fell.
         """
-        if report.sequence <= self.sequence:
+        if not self._is_new(report):
             return 0
-        first = self.sequence == 0
         at_us, self.least_delay_us = event_time_us(stamp, self.least_delay_us)
         at_us = max(at_us, self.heard_us)
+        if not self.first:
+            self.first, self.began_us, self.heard_us = report.sequence, at_us, at_us
+        if report.sequence > self.sequence:
+            self.before_us, self.heard_us = self.heard_us, at_us
+            self.sequence, self.revision = report.sequence, report.revision
         span = Span(
             at_us=at_us,
             revision=report.revision,
             floor_us=times.floor_us,
             window_us=times.window_us,
-            displaced=first and report.sequence > OPENING,
         )
         fallen = 0
+        since_us = 0 if self._past_is_unknown(report.sequence) else self.before_us
         for rows in report.rows:
             if len(rows.group_ids):
                 counters = self.counters.setdefault(rows.dimension, Counters.empty())
-                since_us = at_us if first else self.heard_us
                 fallen += counters.absorb(rows, span, since_us=since_us)
-        if first:
-            self.began_us = at_us
-        self.sequence, self.heard_us = report.sequence, at_us
-        self.revision = report.revision
         self.left = self.left or report.leave
         self.returned = self.returned or self.listed
         self.listed = False
         self.heard_now = True
         return fallen
+
+    def _is_new(self, report: Report) -> bool:
+        """Whether it says more than what was told of its groups; notes that it did."""
+        place = report.part if report.parts else WHOLE
+        last = max(self.told.get(place, 0), self.told.get(WHOLE, 0))
+        if place == WHOLE:
+            last = self.sequence
+        if report.sequence <= last:
+            return False
+        self.told[place] = report.sequence
+        return True
+
+    def _past_is_unknown(self, sequence: int) -> bool:
+        """Whether a group that is new in a report may have been used long before."""
+        return self.first > OPENING and sequence <= self.first + OPENING
 
     def over(self, times: Times) -> bool:
         """Whether this life has ended, as far as one can tell from outside."""

@@ -19,7 +19,7 @@ from headgate.pipeline.incarnation import Incarnation
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FORMAT = 1
+FORMAT = 2
 """Of these bytes; a state of another format is refused."""
 
 
@@ -59,8 +59,11 @@ def pack(life: Incarnation) -> bytes:
         "agent": life.agent,
         "number": life.number,
         "sequence": life.sequence,
+        "told": sorted(life.told.items()),
+        "first": life.first,
         "began_us": life.began_us,
         "heard_us": life.heard_us,
+        "before_us": life.before_us,
         "least_delay_us": life.least_delay_us,
         "revision": life.revision,
         "left": life.left,
@@ -84,7 +87,7 @@ def unpack(payload: bytes) -> Incarnation:
     if header.pop("format") != FORMAT:
         raise StateUnreadable(f"state: expected format {FORMAT}")
     dimensions = header.pop("dimensions")
-    life = Incarnation(**header)
+    life = Incarnation(**header | {"told": dict(header["told"])})
     reader = _Reader(payload, end + 1)
     for dimension, size, heads in dimensions:
         counters = Counters(

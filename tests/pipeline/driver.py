@@ -1,0 +1,44 @@
+"""A driver to be killed: it starts Spark, waits for a word, then runs the stream.
+
+``python -m tests.pipeline.driver OUT BOOTSTRAP TOPIC``: says ``ready``, reads a line
+from stdin, reads all that is in the topic, says ``done``.  The next driver can start
+while this one works, so that ten kills don't cost ten starts one after the other.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.pipeline.small import SMALL
+
+from headgate.pipeline.run import Run
+from headgate.pipeline.session import local_session
+from headgate.pipeline.settings import Settings
+
+
+def settings_of(out: Path, bootstrap: str, topic: str) -> Settings:
+    """Return settings that make a good dozen batches of the recording."""
+    return Settings(
+        out=out,
+        bootstrap=bootstrap,
+        topic=topic,
+        partitions=2,
+        max_messages=25,
+        lateness_s=10.0,
+        silence_s=8.0,
+    )
+
+
+def main(out: str, bootstrap: str, topic: str) -> None:
+    """Run once."""
+    session = local_session(cores=2, memory="512m", more=SMALL)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+    Run(session, settings_of(Path(out), bootstrap, topic)).until_caught_up()
+    sys.stdout.write("done\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
