@@ -1,0 +1,229 @@
+"""Agents that share a topic cut by group read what they use, and no more."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol, cast
+
+import kafka  # type: ignore[import-untyped, unused-ignore]  # has no types
+import numpy as np
+import pytest
+from tests.integration.agent.rigs import Api
+from tests.integration.bus.rigs import connected, until
+
+from headgate.agent import Agent, HeadgateError, connect
+from headgate.agent.bus import BusSettings
+from headgate.agent.bus_parts import LOBBY, Plan
+from headgate.agent.codec import decode
+from headgate.agent.kafka_topic import TopicShape, ensure_topic
+from headgate.agent.snapshot import Snapshot
+from headgate.coordinator import Attachment, Configuration, Group, Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tools.kafka_broker import Broker
+
+PARTITIONS = 5
+GOLD, SILVER = 1, 2
+PLAN = Plan(PARTITIONS)
+
+
+class Records(Protocol):
+    """What is used of ``kafka.KafkaConsumer`` here."""
+
+    def poll(self, timeout_ms: int) -> Mapping[Placed, Iterable[Written]]: ...
+
+    def close(self) -> None: ...
+
+
+class Placed(Protocol):
+    """kafka-python's name of a partition."""
+
+    partition: int
+
+
+class Written(Protocol):
+    """kafka-python's record."""
+
+    value: bytes
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """What a test opens."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def settings(broker: Broker) -> BusSettings:
+    """A topic that is cut by group."""
+    settings = BusSettings(
+        kind="kafka",
+        bootstrap=broker.bootstrap,
+        topic="cut-by-group",
+        options={"report_partitions": PARTITIONS},
+    )
+    ensure_topic(settings, TopicShape(partitions=PARTITIONS, retention_s=600.0))
+    return settings
+
+
+def configured(settings: BusSettings, *, revision: int, acme: int) -> Snapshot:
+    """Return two groups; acme is attached to the group `acme`, blue to silver."""
+    limit = Limit(dimension="requests", rate=1000.0, burst=1000.0)
+    names = {GOLD: "gold", SILVER: "silver"}
+    return Snapshot(
+        configuration=Configuration(
+            revision=revision,
+            groups=tuple(
+                Group(id=group, name=name, limits=(limit,))
+                for group, name in names.items()
+            ),
+            attachments=(
+                Attachment((("tenant", "acme"),), acme),
+                Attachment((("tenant", "blue"),), SILVER),
+            ),
+        ),
+        bus=settings,
+    )
+
+
+def place(group: int) -> int:
+    """Return the partition of a group."""
+    return int(PLAN.places(np.array([group]))[0])
+
+
+def sharers(agent: Agent, group: str) -> set[str]:
+    """Return whose rows of a group an agent has."""
+    try:
+        return {row.agent for row in agent.explain(group, "requests").agents}
+    except HeadgateError:
+        return set()
+
+
+def test_an_agent_reads_the_partitions_of_its_groups_and_follows_attachments(
+    settings: BusSettings, stack: ExitStack
+) -> None:
+    api = Api(configured(settings, revision=1, acme=GOLD))
+    stack.callback(api.stop)
+
+    def join(name: str, tenant: str) -> Agent:
+        agent = connect(api.url, agent=name, keep_snapshot=False)
+        stack.callback(agent.close)
+        limiters.append(agent.limiter(tenant=tenant))
+        return agent
+
+    limiters: list[object] = []
+    first, second = join("first", "acme"), join("second", "acme")
+    other = join("other", "blue")
+
+    def work() -> bool:
+        for limiter in limiters:
+            limiter.try_acquire(requests=1)  # type: ignore[attr-defined]
+        return True
+
+    everyone = {"first", "second", "other"}
+    until(
+        lambda: (
+            work()
+            and all(
+                {m.agent for m in agent.status().members} == everyone
+                for agent in (first, second, other)
+            )
+        ),
+        "all to meet in the lobby",
+    )
+    gold, silver = (LOBBY, place(GOLD)), (LOBBY, place(SILVER))
+    until(
+        lambda: (
+            work()
+            and (first.status().reads, second.status().reads) == (gold, gold)
+            and other.status().reads == silver
+            and sharers(first, "gold") == sharers(second, "gold") == {"first", "second"}
+            and sharers(other, "silver") == {"other"}
+        ),
+        "each to read what it uses",
+    )
+    api.set(configured(settings, revision=2, acme=SILVER))
+    until(
+        lambda: (
+            work()
+            and place(SILVER) in first.status().reads
+            and all(
+                sharers(agent, "silver") == everyone for agent in (first, second, other)
+            )
+        ),
+        "all to share the other group",
+    )
+    assert all(
+        agent.metrics().get("agent_failed_turns", 0) == 0
+        for agent in (first, second, other)
+    )
+    assert_rows_are_at_their_place(settings)
+
+
+def assert_rows_are_at_their_place(settings: BusSettings) -> None:
+    """Read the whole topic: a group's rows stand in one partition, not the lobby."""
+    reader = cast(
+        "Records",
+        kafka.KafkaConsumer(
+            settings.topic,
+            bootstrap_servers=settings.bootstrap,
+            auto_offset_reset="earliest",
+            group_id=None,
+        ),
+    )
+    seen: set[tuple[int, int]] = set()
+
+    def enough() -> bool:
+        for partition, records in reader.poll(timeout_ms=500).items():
+            for record in records:
+                for rows in decode(record.value).rows:
+                    seen.update((partition.partition, g) for g in rows.group_ids)
+        return {group for _, group in seen} == {GOLD, SILVER}
+
+    until(enough, "rows of both groups")
+    reader.close()
+    assert seen == {(place(GOLD), GOLD), (place(SILVER), SILVER)}
+
+
+def test_a_bus_goes_over_to_other_partitions_and_misses_nothing_of_those_it_keeps(
+    settings: BusSettings, stack: ExitStack
+) -> None:
+    sender, reader = connected(settings), connected(settings)
+    stack.callback(sender.close)
+    stack.callback(reader.close)
+    for read in ({0, 1}, {0, 2}, {0}):
+        reader.read(frozenset(read))
+
+        def followed(read: set[int] = read) -> bool:
+            return {
+                n for n in range(PARTITIONS) if reader.reads(frozenset({n}))
+            } == read
+
+        until(followed, f"{read} to be read")
+        for number in range(3):
+            sender.publish(f"to {number} while {read}".encode(), number)
+        left = {f"to {number} while {read}".encode() for number in read}
+
+        def complete(read: set[int] = read, left: set[bytes] = left) -> bool:
+            heard = {message.payload for message in reader.receive(0.1)}
+            assert all(int(payload[3:4]) in read for payload in heard)
+            left -= heard
+            return not left
+
+        until(complete, "what was sent to the partitions that are read")
+
+
+def test_a_topic_with_too_few_partitions_is_refused_by_name(
+    settings: BusSettings, stack: ExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = replace(settings, options={"report_partitions": PARTITIONS + 1})
+    api = Api(configured(wrong, revision=1, acme=GOLD))
+    stack.callback(api.stop)
+    agent = connect(api.url, agent="hopeful", keep_snapshot=False)
+    stack.callback(agent.close)
+    until(lambda: agent.metrics().get("bus_read_failures", 0) > 1, "the refusal")
+    assert f"cut-by-group has {PARTITIONS} partitions, expected" in caplog.text
