@@ -54,11 +54,12 @@ class Columns:
             _integers(local.group.id for local in self.locals),
         )
         count = len(self.locals)
-        self._refused = np.zeros(count)
-        self._admitted = np.zeros(count)
-        self._sampled = np.zeros(count)
-        self._sampled_units = np.zeros(count)
-        self._cost = np.full(count, FIRST_COST)
+        self._group_ids = [local.group.id for local in self.locals]
+        self._refused = [0.0] * count
+        self._admitted = [0.0] * count
+        self._sampled = [0] * count
+        self._sampled_units = [0.0] * count
+        self._cost = [FIRST_COST] * count
         if before is not None:
             self._carry_over(before)
 
@@ -69,30 +70,35 @@ class Columns:
             now: Seconds on the enforcer's clock.
             uses: Number of limiters by group id.
         """
-        buckets = self.buckets
-        # A charge that is given back lowers a counter; the others must never see
-        # it fall, so it stands still until new charges have caught up.
-        admitted = np.maximum(self._admitted, _floats(b.admitted for b in buckets))
-        refused = np.maximum(self._refused, _floats(b.refused for b in buckets))
-        sampled = _floats(b.sampled for b in buckets)
-        sampled_units = _floats(b.sampled_units for b in buckets)
-        units, made = sampled_units - self._sampled_units, sampled - self._sampled
-        fresh = (made > 0.0) & (units > 0.0)
-        mean = np.divide(units, made, out=self._cost.copy(), where=fresh)
-        cost = np.where(fresh, self._cost + COST_WEIGHT * (mean - self._cost), mean)
-        first = fresh & (self._sampled == 0.0)
-        cost[first] = mean[first]
-        self._admitted, self._refused = admitted, refused
-        self._sampled, self._sampled_units = sampled, sampled_units
-        self._cost = cost
+        admitted, refused = self._admitted, self._refused
+        held: list[float] = []
+        for i, bucket in enumerate(self.buckets):
+            # A charge that is given back lowers a counter; the others must never see
+            # it fall, so it stands still until new charges have caught up.
+            admitted[i] = max(admitted[i], bucket.admitted)
+            refused[i] = max(refused[i], bucket.refused)
+            if bucket.sampled != self._sampled[i]:
+                self._sample(i, bucket)
+            held.append(bucket.held_at(now))
         return Counted(
             keys=self.keys,
-            refused=refused,
-            admitted=admitted,
-            held=_floats(b.held_at(now) for b in buckets),
-            cost=cost,
-            subjects=_integers(uses.get(x.group.id, 0) for x in self.locals),
+            refused=np.array(refused, dtype=np.float64),
+            admitted=np.array(admitted, dtype=np.float64),
+            held=np.array(held, dtype=np.float64),
+            cost=np.array(self._cost, dtype=np.float64),
+            subjects=_integers([uses.get(group_id, 0) for group_id in self._group_ids]),
         )
+
+    def _sample(self, i: int, bucket: Bucket) -> None:
+        """Bring the mean cost of one bucket's requests up to date."""
+        sampled, sampled_units = bucket.sampled, bucket.sampled_units
+        units, made = sampled_units - self._sampled_units[i], sampled - self._sampled[i]
+        if made > 0 and units > 0.0:
+            mean = units / made
+            cost = self._cost[i]
+            first = self._sampled[i] == 0
+            self._cost[i] = mean if first else cost + COST_WEIGHT * (mean - cost)
+        self._sampled[i], self._sampled_units[i] = sampled, sampled_units
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Set what the coordinator decided, where the limit still has a rate."""
@@ -117,22 +123,14 @@ class Columns:
 
     def _carry_over(self, before: Columns) -> None:
         old = {id(bucket): index for index, bucket in enumerate(before.buckets)}
-        pairs = [
-            (index, old[id(bucket)])
-            for index, bucket in enumerate(self.buckets)
-            if id(bucket) in old
-        ]
-        to = _integers(pair[0] for pair in pairs)
-        source = _integers(pair[1] for pair in pairs)
-        self._refused[to] = before._refused[source]
-        self._admitted[to] = before._admitted[source]
-        self._sampled[to] = before._sampled[source]
-        self._sampled_units[to] = before._sampled_units[source]
-        self._cost[to] = before._cost[source]
-
-
-def _floats(values: Iterable[float]) -> NDArray[np.float64]:
-    return np.array(list(values), dtype=np.float64)
+        for to, bucket in enumerate(self.buckets):
+            place = old.get(id(bucket))
+            if place is not None:
+                self._refused[to] = before._refused[place]
+                self._admitted[to] = before._admitted[place]
+                self._sampled[to] = before._sampled[place]
+                self._sampled_units[to] = before._sampled_units[place]
+                self._cost[to] = before._cost[place]
 
 
 def _integers(values: Iterable[int]) -> NDArray[np.int64]:

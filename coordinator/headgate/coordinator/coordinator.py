@@ -25,6 +25,7 @@ from headgate.coordinator.explain import Stand, explained, ledger_view, member_v
 from headgate.coordinator.ledger import charge_own, wake
 from headgate.coordinator.reporting import CONFIRM_S
 from headgate.coordinator.rights import holder_of
+from headgate.coordinator.single import enter_few
 from headgate.coordinator.speaking import Speaking
 from headgate.coordinator.tracking import Tracking
 
@@ -245,6 +246,9 @@ class Coordinator:
         own.confirm_at[reset] = now + CONFIRM_S
         refresh = self._calculation.refresh_s()
         for place in own.places:
+            if place.few:
+                enter_few(own, place, now, moved=moved, reset=reset, refresh_s=refresh)
+                continue
             shelf, slots, rows = place.shelf, place.slots, place.rows
             if moved:
                 wake(shelf, slots, now)

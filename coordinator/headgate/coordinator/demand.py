@@ -59,6 +59,9 @@ WINDOWS = np.array([2, 4, 8, 16])
 DEPTH = 17
 """Samples kept: the longest window and the newest."""
 
+AGO = (np.arange(DEPTH)[:, None] - WINDOWS) % DEPTH
+"""Of the newest sample's place, the places of those one window before it."""
+
 SILENCE = 12.5
 """Requests that should have come; e^−12.5 is five sigma."""
 
@@ -86,7 +89,7 @@ class Demand:
 
     def busy(self, now: float) -> bool:
         """Say whether a look without new requests would still change anything."""
-        return now - self._active_at < SETTLED_S or bool(self.rate.any())
+        return now - self._active_at < SETTLED_S or bool(np.count_nonzero(self.rate))
 
     def rest(self, now: float) -> None:
         """Let time pass in which nothing was attempted, and cost nothing."""
@@ -131,20 +134,20 @@ class Demand:
         self._totals[here] = totals
         self._times[here] = now
         self._grew_at[grown > 0.0] = now
-        if grown.any():
+        if np.count_nonzero(grown):
             self._active_at = now
 
         tau = np.maximum(before, 1e-9)
         np.divide(LEAST_REQUESTS * cost, tau, out=tau)
-        np.clip(tau, TAU_S, LONGEST_TAU_S, out=tau)
+        np.minimum(np.maximum(tau, TAU_S, out=tau), LONGEST_TAU_S, out=tau)
         reset = self._surprised(now, totals, cost)
         self.age_s = np.minimum(self.age_s + elapsed, tau)
         gain = np.minimum(elapsed / self.age_s, 1.0)
         self.rate = before + gain * (grown / elapsed - before)
-        if reset.any():
+        if np.count_nonzero(reset):
             self._reset(now, totals, reset)
         silent = (now - self._grew_at) * self.rate > SILENCE * cost
-        if silent.any():
+        if np.count_nonzero(silent):
             self.rate[silent] = 0.0
             self.age_s[silent] = np.minimum(self.age_s[silent], elapsed)
             reset |= silent
@@ -157,7 +160,7 @@ class Demand:
         return noise
 
     def _surprised(self, now: float, totals: Floats, cost: Floats) -> NDArray[np.bool_]:
-        at = (self._seen - WINDOWS) % DEPTH
+        at = AGO[self._seen % DEPTH]
         spans = (now - self._times[at])[:, None]
         came = (totals - self._totals[at]) / cost
         # By the average from before the window: the newest has swallowed part of it.
@@ -165,7 +168,7 @@ class Demand:
         before = self.age_s - spans
         candidates = (before > 0.999 * spans) & (np.abs(came - due) > LEAST_SURPRISE)
         self._firing = None
-        if not candidates.any():
+        if not np.count_nonzero(candidates):
             return np.zeros(len(totals), dtype=np.bool_)
         deviance = 2.0 * (came * np.log((came + 1e-12) / (due + 1e-12)) - (came - due))
         # That average is noisy as well, the more the younger it is.

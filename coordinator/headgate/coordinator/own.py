@@ -13,6 +13,7 @@ import numpy as np
 from headgate.coordinator.blocking import Blocking
 from headgate.coordinator.demand import Demand
 from headgate.coordinator.events import SetCeilings
+from headgate.coordinator.table import FEW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,6 +128,7 @@ class Own:
         self.used = np.zeros(n, dtype=np.bool_)
         self.positions: Ints = np.arange(n, dtype=np.int64)
         self.by_dimension = self._grouped()
+        self._few = n <= FEW and not pairs
 
     def _grouped(self) -> list[tuple[str, Ints, Ints]]:
         """Return for each dimension (name, positions by group id, group ids)."""
@@ -169,6 +171,8 @@ class Own:
         A counter that fell is a bucket that was made anew (it starts at 0), or a
         charge that was given back; neither makes the published counter fall.
         """
+        if self._few and self._none_fell(event):
+            return self._count_few(event)
         n = self.told_size
         grown = event.admitted - self._raw_admitted[:n]
         turned_away = event.refused - self._raw_refused[:n]
@@ -194,6 +198,36 @@ class Own:
                 self._sum_up()
         return moved
 
+    def _none_fell(self, event: Counted) -> bool:
+        return all(
+            event.admitted.item(i) >= self._raw_admitted.item(i)
+            and event.refused.item(i) >= self._raw_refused.item(i)
+            for i in range(self.told_size)
+        )
+
+    def _count_few(self, event: Counted) -> bool:
+        """Do what `count` does where no counter fell, on plain floats."""
+        grown: list[float] = []
+        for i in range(self.told_size):
+            self.held[i] = event.held.item(i)
+            admitted = event.admitted.item(i) - self._raw_admitted.item(i)
+            refused = event.refused.item(i) - self._raw_refused.item(i)
+            grown.append(admitted + refused)
+            if grown[-1] > 0.0:
+                self._own_admitted[i] += admitted
+                self._own_refused[i] += refused
+                self._raw_admitted[i] += admitted
+                self._raw_refused[i] += refused
+                self.admitted[i] = self._own_admitted.item(i)
+                self.refused[i] = self._own_refused.item(i)
+        if not any(grown):
+            return False
+        for i, units in enumerate(grown):
+            self.used[i] = units > 0.0
+            self.cost[i] = event.cost.item(i)
+            self.subjects[i] = event.subjects.item(i)
+        return True
+
     def look(self, now: float) -> NDArray[np.bool_]:
         """Bring the estimates to `now`; return ``bool[N]``: which were reset."""
         reset = self.demand.look(now, self.admitted + self.refused, self.cost)
@@ -211,6 +245,8 @@ class Own:
             now: Monotonic seconds.
             lease_s: How long a ceiling is good for.
         """
+        if len(rows) == 1 and self._is_near(int(rows[0]), new, now, lease_s):
+            return None
         near = _near(new.ceiling, self.ceiling[rows], CHANGED_PART)
         near &= _near(new.capacity, self.capacity[rows], CHANGED_CAPACITY)
         near &= np.abs(new.probability - self.probability[rows]) <= CHANGED_CHANCE
@@ -234,6 +270,22 @@ class Own:
             deadline_s=self.deadline[at],
             reserve=new.reserve[far],
         )
+
+    def _is_near(self, i: int, new: Ceilings, now: float, lease_s: float) -> bool:
+        """Tell of one bucket whether what came out is what it has."""
+        if i >= self.told_size:
+            return True
+        ceiling, old = new.ceiling.item(0), self.ceiling.item(i)
+        capacity, held = new.capacity.item(0), self.capacity.item(i)
+        # Holds for infinite = infinite, and never for what was not set yet (NaN).
+        if not old * (1.0 - CHANGED_PART) <= ceiling <= old * (1.0 + CHANGED_PART):
+            return False
+        least, most = held * (1.0 - CHANGED_CAPACITY), held * (1.0 + CHANGED_CAPACITY)
+        if not least <= capacity <= most:
+            return False
+        apart = abs(new.probability.item(0) - self.probability.item(i))
+        left_s = self.deadline.item(i) - now
+        return bool(apart <= CHANGED_CHANCE and left_s > 0.5 * lease_s)
 
     def _sum_up(self) -> None:
         n = self.told_size

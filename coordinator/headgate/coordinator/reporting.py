@@ -20,7 +20,7 @@ for is an implicit question: receivers answer with their own row of that group.
 
 from __future__ import annotations
 
-from math import ceil, log
+from math import ceil, log, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,10 +103,39 @@ class Reporting:
             or self.hello
             or self.answer
             or self.urgent
-            or bool(own.used.any())
-            or bool(own.wanted.any())
-            or bool(own.demand.rate.any())
+            or bool(np.count_nonzero(own.used))
+            or bool(np.count_nonzero(own.wanted))
+            or bool(np.count_nonzero(own.demand.rate))
         )
+
+    def is_quiet(
+        self, own: Own, now: float, *, theta: float, quota: float, eager: bool
+    ) -> bool:
+        """Say of the only bucket that `choose` would find nothing to report of it.
+
+        Args:
+            own: The buckets, just one.
+            now: Monotonic seconds.
+            theta: w·θ.
+            quota: Q/n, units/s; infinite where unlimited.
+            eager: Each admission is told at once.
+        """
+        if now >= self._next_beat or self.hello or self.answer or self.urgent:
+            return False
+        told = own.sent_demand.item(0)
+        if told < 0.0 or own.wanted.item(0) or own.confirm_at.item(0) <= now:
+            return False
+        if eager and own.admitted.item(0) > own.sent_admitted.item(0):
+            return False
+        most = USABLE * theta
+        told = min(told, most)
+        moved = abs(min(own.usable.item(0), most) - told)
+        if not (moved > 0.1 * told and moved > 0.1 * quota):
+            return True
+        age_s = own.demand.age_s.item(0)
+        sigmas = FRESH_SIGMAS if age_s < FRESH_S else URGENT_SIGMAS
+        sigma = sqrt(own.demand.rate.item(0) * own.cost.item(0) / age_s)
+        return not moved > sigmas * sigma
 
     def choose(
         self,

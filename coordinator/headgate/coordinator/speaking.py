@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ class Speaking:
 
     def report(self, own: Own, now: float, wall_s: float) -> list[Effect]:
         """Return the report that is due now, if one is."""
-        if not self._core.reporting.may_speak(now, own):
+        if not self._core.reporting.may_speak(now, own) or self._is_quiet(own, now):
             return []
         size = len(own.names)
         off, burn, quota, theta = np.zeros((4, size))
@@ -62,6 +63,22 @@ class Speaking:
             shelf.told_demand[slots] = np.maximum(own.sent_demand[place.rows], 0.0)
             shelf.dirty[slots] |= sent
         return [Publish(report)]
+
+    def _is_quiet(self, own: Own, now: float) -> bool:
+        """Say of a lone bucket that there is nothing to report: a cheap second look."""
+        if len(own.names) != 1 or not own.places:
+            return False
+        place = own.places[0]
+        shelf, slot = place.shelf, place.few[0][2]
+        free = bool(shelf.unlimited.item(slot))
+        rate = inf if free else shelf.rate.item(slot)
+        return self._core.reporting.is_quiet(
+            own,
+            now,
+            theta=shelf.theta.item(slot) * self._core.settings.weight,
+            quota=rate / shelf.agents.item(slot),
+            eager=bool(shelf.small.item(slot)) and not free,
+        )
 
     def _publish(
         self,

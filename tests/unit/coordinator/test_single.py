@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from copy import deepcopy
 from math import inf, nan
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+import headgate.coordinator.own as own_module
+from headgate.coordinator.balance import Ceilings
+from headgate.coordinator.events import Counted, Keys
 from headgate.coordinator.ledger import (
     charge_own,
     hear,
@@ -16,10 +20,16 @@ from headgate.coordinator.ledger import (
     settle_many,
     wake,
 )
+from headgate.coordinator.own import Own
 from headgate.coordinator.report import Rows
+from headgate.coordinator.reporting import Reporting
+from headgate.coordinator.settings import Settings
 from headgate.coordinator.shelf import COLUMNS, LINES, Shelf
 from headgate.coordinator.single import charge_one, wake_one
 from headgate.coordinator.table import Place, place_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SEEDS = range(60)
 OTHERS = ("member", "subjects", "dirty", "full")
@@ -31,8 +41,8 @@ def shelf_of(random: np.random.Generator) -> Shelf:
     for _ in range(3):
         shelf.take_slot()
     for name in (*LINES, *COLUMNS):
-        column = getattr(shelf, name)
-        column[...] = random.lognormal(2.0, 2.0, column.shape).round(3)
+        column: NDArray[np.float64] = getattr(shelf, name)
+        column[...] = np.round(random.lognormal(2.0, 2.0, column.shape), 3)
     shelf.at[...] = random.uniform(9.0, 10.0, shelf.at.shape)
     shelf.told_at[...] = random.uniform(5.0, 10.0, shelf.told_at.shape)
     shelf.held[...] *= random.choice([-1.0, 1.0], shelf.held.shape)
@@ -118,3 +128,110 @@ def test_rows_on_different_lines_are_no_run_even_if_the_ends_fit() -> None:
     assert np.arange(32 * shelf.capacity)[place.cells].tolist() == [24, 97, 26]
     place = place_of(shelf, np.arange(3), np.array([0, 5, 2]))
     assert np.arange(8)[place.slots].tolist() == [0, 5, 2]
+
+
+def keys_of(count: int) -> Keys:
+    ids = np.arange(1, count + 1)
+    return Keys(("requests",), np.zeros(count, dtype=np.int64), ids)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_few_buckets_are_counted_as_columns_are(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(seed)
+    count = int(random.integers(1, 4))
+    few = Own(keys_of(count), {}, {}, 0.0)
+    monkeypatch.setattr(own_module, "FEW", 0)
+    many = Own(few.keys, {}, {}, 0.0)
+    counters = np.zeros((2, count))
+    for _ in range(30):
+        counters += random.poisson(0.5, (2, count)) * 0.1
+        if random.random() < 0.1:
+            counters *= random.choice([0.0, 0.9], (2, count))
+        event = Counted(
+            few.keys,
+            counters[0].copy(),
+            counters[1].copy(),
+            random.normal(0.0, 5.0, count),
+            random.lognormal(0.0, 1.0, count),
+            random.integers(1, 5, count),
+        )
+        assert few.count(event) == many.count(event)
+        for name in ("admitted", "refused", "held", "cost", "used", "subjects"):
+            assert getattr(few, name).tobytes() == getattr(many, name).tobytes(), name
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_ceiling_that_moved_little_is_left_alone_by_one_as_by_many(
+    seed: int,
+) -> None:
+    random = np.random.default_rng(seed)
+    lone, pair = Own(keys_of(1), {}, {}, 0.0), Own(keys_of(2), {}, {}, 0.0)
+    both = np.arange(2)
+    column = np.array([100.0])
+    for tick in range(200):
+        column = column * random.choice([1.0, 0.996, 1.006, 0.9, 1.11])
+        chance = np.array([0.5 + 0.03 * random.random()])
+        new = Ceilings(column, 10.0 * column, chance, column, column)
+        # Of the second bucket the same comes out, so it changes when the first does.
+        columns = (new.ceiling, new.capacity, chance, column, column)
+        twice = Ceilings(*(np.repeat(each, 2) for each in columns))
+        one = lone.change(both[:1], new, now=0.1 * tick, lease_s=3.0)
+        two = pair.change(both, twice, now=0.1 * tick, lease_s=3.0)
+        assert (one is None) == (two is None)
+
+
+def choose(
+    reporting: Reporting,
+    own: Own,
+    now: float,
+    *,
+    theta: float,
+    quota: float,
+    eager: bool,
+) -> NDArray[np.bool_] | None:
+    """Choose rows as for many buckets."""
+    return reporting.choose(
+        own,
+        now,
+        off=np.zeros(1),
+        theta=np.array([theta]),
+        quota=np.array([quota]),
+        burn=np.ones(1),
+        eager=np.array([eager]),
+        loss=0.0,
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_quiet_bucket_would_not_have_been_reported(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    own = Own(keys_of(1), {}, {}, 0.0)
+    own.numbers[0] = 0
+    reporting = Reporting(Settings(), phase=0.5, now=0.0)
+    reporting.hello = False
+    # The first beat sets the phase: the next comes after half an interval.
+    assert choose(reporting, own, 0.0, theta=inf, quota=inf, eager=False) is not None
+    reporting.answer = False
+    first = Settings().interval_s
+    found = 0
+    for _ in range(200):
+        own.sent_demand[0] = random.choice([-1.0, 0.0, 100.0], p=[0.05, 0.15, 0.8])
+        own.usable[0] = own.demand.rate[0] = random.choice([100.0, 112.0, 150.0])
+        own.demand.age_s[0] = random.choice([0.1, 1.0])
+        own.wanted[0] = random.random() < 0.1
+        own.confirm_at[0] = random.choice([inf, 0.5 * first], p=[0.9, 0.1])
+        own.admitted[0] = random.choice([0.0, 1.0])
+        theta = float(random.choice([50.0, 95.0, inf]))
+        quota = float(random.choice([10.0, 200.0, inf]))
+        eager = bool(random.random() < 0.2)
+        quiet = reporting.is_quiet(
+            own, 0.4 * first, theta=theta, quota=quota, eager=eager
+        )
+        chosen = choose(
+            reporting, own, 0.4 * first, theta=theta, quota=quota, eager=eager
+        )
+        assert quiet == (chosen is None)
+        found += quiet
+    assert 0 < found < 200
