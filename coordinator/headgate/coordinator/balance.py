@@ -144,10 +144,22 @@ def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) ->
     shelf.available[slots] = available
     shelf.theta[slots] = theta
     shelf.slack[slots] = slack
+    expected = share
+    joining = shelf.joining_until[slots] > on.now
+    if joining.any():
+        # Either all are new and spend the floor, or the others will tell the level.
+        # Were they charged a share meanwhile, E would be clamped at B as if that had
+        # been spent, and what was not would be credit for ever (see decision 13).
+        expected = np.where(joining, np.minimum(share, _floor(rate, agents)), share)
     # A silent member goes on at its reserve, not at a share.
-    shelf.burn[:, slots] = np.where(weight > 0.0, share, shelf.burn[:, slots])
+    shelf.burn[:, slots] = np.where(weight > 0.0, expected, shelf.burn[:, slots])
     most = weight[0] * np.minimum(theta, HIGH)
     shelf.share[slots] = np.minimum(own_demand, most)
+
+
+def _floor(rate: Floats, agents: Floats) -> Floats:
+    floor: Floats = FLOOR_PART * rate / np.maximum(agents, FEWEST_AT_FIRST)
+    return floor
 
 
 def margin_of(rate: Floats, burst: Floats, cost: Floats, on: Conditions) -> Floats:
@@ -200,8 +212,7 @@ def own_ceilings(
         ceiling = np.where(np.isinf(reserve), np.inf, ceiling)
     joining = shelf.joining_until[slots] > on.now
     if joining.any():
-        floor = FLOOR_PART * rate / np.maximum(agents, FEWEST_AT_FIRST)
-        ceiling = np.where(joining, np.minimum(ceiling, floor), ceiling)
+        ceiling = np.where(joining, np.minimum(ceiling, _floor(rate, agents)), ceiling)
 
     seconds = np.minimum(settings.local_s, LOCAL_BURST * burst / np.maximum(rate, 1e-9))
     spare = np.maximum(belief, 0.0) / agents
@@ -258,6 +269,20 @@ def _unlimited(shelf: Shelf, slots: Index, new: Ceilings) -> Ceilings:
 def _ceiling(demand: Floats, most: Floats, cost: Floats, slack: Floats) -> Floats:
     noisy: Floats = demand + np.sqrt(2.0 * demand * cost)
     return np.minimum(most, noisy) + slack
+
+
+def allocated_of(shelf: Shelf, slot: int) -> Floats:
+    """Return the shares, ``float64[A]``, as told demands give them.
+
+    Of a silent member its reserve.  Not always what it is expected to spend:
+    whoever still asks for the level spends a floor.
+    """
+    weight = shelf.weight[:, slot]
+    demand = shelf.demand[:, slot].copy()
+    demand[0] = shelf.told_demand[slot]
+    demand = np.minimum(demand, shelf.demand_cap[slot])
+    share = shares_at(shelf.theta[slot : slot + 1], demand, weight)
+    return np.where(weight > 0.0, share, shelf.burn[:, slot])
 
 
 def ceilings_of(shelf: Shelf, slot: int, settings: Settings) -> Floats:

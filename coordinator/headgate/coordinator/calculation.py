@@ -54,7 +54,7 @@ class Calculation:
             # Else all are new and began at the margin.  What they spent meanwhile is
             # charged already: to begin anew now would give it back, to each a
             # different amount.
-            shelf.joining_until[slot] = 0.0
+            shelf.joining_until[slot] = now
             shelf.dirty[slot] = True
 
     def settle(self, shelf: Shelf, slots: NDArray[np.int64], now: float) -> None:

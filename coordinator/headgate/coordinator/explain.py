@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.balance import ceilings_of, own_ceilings
+from headgate.coordinator.balance import allocated_of, ceilings_of, own_ceilings
 from headgate.coordinator.isolation import CLOSED, ISOLATIONS, OPEN
 from headgate.coordinator.views import AgentRow, Explanation, LedgerView, MemberView
 
@@ -110,6 +110,7 @@ def _rows(
 ) -> tuple[AgentRow, ...]:
     now = stand.on.now
     ceilings = ceilings_of(shelf, slot, settings)
+    shares = allocated_of(shelf, slot)
     unlimited = bool(shelf.unlimited[slot])
     rows: list[AgentRow] = []
     for line in np.flatnonzero(shelf.member[:, slot] >= 0).tolist():
@@ -123,14 +124,13 @@ def _rows(
             member = stand.members.by_number[number]
             agent, state = member.agent, state_of(member, now)
             told_at = float(shelf.told_at[line, slot])
-        share = float(shelf.burn[line, slot])
         # Of this agent too what the others know: the shares sum to Q'.
         demand = shelf.demand[line, slot] if line else shelf.told_demand[slot]
         rows.append(
             AgentRow(
                 agent=agent,
                 demand=float(min(demand, shelf.demand_cap[slot])),
-                share=inf if unlimited else share,
+                share=inf if unlimited else float(shares[line]),
                 ceiling=inf if unlimited else float(ceilings[line]),
                 refused=float(shelf.refused[line, slot]),
                 admitted=float(np.nan_to_num(shelf.admitted[line, slot])),
@@ -154,7 +154,7 @@ def explained(
     predicted = float(shelf.ahead[1:, slot].sum())
     held = float(shelf.held[:, slot].sum())
     demand = float(min(shelf.told_demand[slot], shelf.demand_cap[slot]))
-    share = inf if shelf.unlimited[slot] else float(shelf.burn[0, slot])
+    share = inf if shelf.unlimited[slot] else float(allocated_of(shelf, slot)[0])
     values = {
         "Q": view.rate,
         "E": view.level,

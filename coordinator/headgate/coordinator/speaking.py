@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from headgate.coordinator.core import Core
     from headgate.coordinator.own import Own
 
+UNSURE_LAGS = 4.0
+"""After its own round, for so many lags, an agent tells no level: rows on their way
+tell of the time when all spent the floor, and are extrapolated at a share."""
+
 
 class Speaking:
     """The sender's side: from ledgers to reports."""
@@ -91,7 +95,8 @@ class Speaking:
         joined = True
         for place in own.places:
             level[place.rows] = place.shelf.belief[place.slots]
-            asking = place.shelf.joining_until[place.slots] > now
+            unsure_s = UNSURE_LAGS * self._core.members.lag_s
+            asking = place.shelf.joining_until[place.slots] > now - unsure_s
             joined = joined and not bool((asking & rows[place.rows]).any())
         report = self._core.reporting.publish(
             own,
