@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,7 @@ from headgate.cli.attachments import (
 )
 from headgate.cli.audit import AUDIT_EPILOG, ROLLBACK_EPILOG, audit, rollback
 from headgate.cli.bus import bus
+from headgate.cli.completion import COMPLETION_EPILOG, completion
 from headgate.cli.demo.command import DEMO_EPILOG, demo
 from headgate.cli.explain import EXPLAIN_EPILOG, explain
 from headgate.cli.failure import FAILED, INTERRUPTED, OK, Failure, one_line
@@ -28,6 +30,7 @@ from headgate.cli.settings import setting
 from headgate.cli.status import STATUS_EPILOG, status
 from headgate.cli.tenants import namespace, tenant
 from headgate.cli.token import token
+from headgate.cli.top.command import TOP_EPILOG, top
 from headgate.cli.up import UP_EPILOG, up
 
 if TYPE_CHECKING:
@@ -59,30 +62,46 @@ app = typer.Typer(
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("up", epilog=UP_EPILOG)(up)
-app.command("demo", epilog=DEMO_EPILOG)(demo)
-app.add_typer(group, name="group", help="Make, look at, change and delete groups.")
-app.add_typer(token, name="token", help="Make bearer tokens.")
-app.command("attach", epilog=ATTACH_EPILOG)(attach)
-app.command("detach", epilog=DETACH_EPILOG)(detach)
-app.command("attachments", epilog=LIST_EPILOG)(list_attachments)
-app.add_typer(tenant, name="tenant", help="Make, list and delete tenants.")
-app.add_typer(namespace, name="namespace", help="Make, list and delete namespaces.")
-app.add_typer(policy, name="policy", help="Rates of topics, at three levels.")
-app.add_typer(setting, name="setting", help="The dynamic configuration.")
-app.add_typer(override, name="override", help="Other limits for a while.")
-app.command("apply", epilog=APPLY_EPILOG)(apply)
-app.command("explain", epilog=EXPLAIN_EPILOG)(explain)
-app.command("audit", epilog=AUDIT_EPILOG)(audit)
-app.command("rollback", epilog=ROLLBACK_EPILOG)(rollback)
-app.command("status", epilog=STATUS_EPILOG)(status)
-app.add_typer(bus, name="bus", help="Run a bus of your own, or listen to one.")
+_SERVERS, _LIMITS = "Servers", "Who may use how much"
+_WATCHING, _CHANGES, _OFFLINE = "Watching", "Changes", "Without a server"
+"""Headings of the help."""
+
+app.command("up", epilog=UP_EPILOG, rich_help_panel=_SERVERS)(up)
+app.command("demo", epilog=DEMO_EPILOG, rich_help_panel=_SERVERS)(demo)
+_add = partial(app.add_typer, rich_help_panel=_SERVERS)
+_add(bus, name="bus", help="Run a bus of your own, or listen to one.")
+_add(token, name="token", help="Make, list and delete bearer tokens.")
+_add(setting, name="setting", help="Look at and set the dynamic configuration.")
+
+_add = partial(app.add_typer, rich_help_panel=_LIMITS)
+_add(group, name="group", help="Make, look at, change and delete groups.")
+_add(tenant, name="tenant", help="Make, list and delete tenants.")
+_add(namespace, name="namespace", help="Make, list and delete namespaces.")
+_command = partial(app.command, rich_help_panel=_LIMITS)
+_command("attach", epilog=ATTACH_EPILOG)(attach)
+_command("detach", epilog=DETACH_EPILOG)(detach)
+_command("attachments", epilog=LIST_EPILOG)(list_attachments)
+_add(policy, name="policy", help="Set rates of topics: broker, namespace, topic.")
+_add(override, name="override", help="Set other limits for a while.")
+
+_command = partial(app.command, rich_help_panel=_CHANGES)
+_command("apply", epilog=APPLY_EPILOG)(apply)
+_command("audit", epilog=AUDIT_EPILOG)(audit)
+_command("rollback", epilog=ROLLBACK_EPILOG)(rollback)
+
+_command = partial(app.command, rich_help_panel=_WATCHING)
+_command("top", epilog=TOP_EPILOG)(top)
+_command("status", epilog=STATUS_EPILOG)(status)
+_command("explain", epilog=EXPLAIN_EPILOG)(explain)
+
+_command = partial(app.command, rich_help_panel=_OFFLINE)
+_command("completion", epilog=COMPLETION_EPILOG)(completion)
 
 _PASS_ON = {"ignore_unknown_options": True, "help_option_names": ["--no-such-help"]}
 """Everything behind the command's name is the simulation's to understand."""
 
 
-@app.command("simulate", context_settings={**_PASS_ON, "allow_extra_args": True})
+@_command("simulate", context_settings={**_PASS_ON, "allow_extra_args": True})
 def simulate(context: typer.Context) -> None:
     """Run scenarios on a simulated cluster: faults, clock and network from a seed."""
     from headgate.simulation.command import simulate as command
@@ -96,7 +115,7 @@ def simulate(context: typer.Context) -> None:
     raise typer.Exit(code if isinstance(code, int) else OK)
 
 
-@app.command(
+@_command(
     "pipeline",
     context_settings={**_PASS_ON, "allow_extra_args": True},
     add_help_option=False,

@@ -6,6 +6,7 @@ from typing import Annotated, cast
 import typer
 
 from headgate.cli.failure import Misused
+from headgate.cli.names import GroupName
 from headgate.cli.options import Api, AsJson, DryRun
 from headgate.cli.output import print_json, print_line, print_table
 from headgate.cli.plan import APPLY, print_plan
@@ -80,7 +81,7 @@ headgate attachments --group gold --json"""
 
 @spread
 def attach(
-    group: Annotated[str, typer.Argument(help="The group.", show_default=False)],
+    group: GroupName,
     subject: Subject,
     api: Api,
     dry_run: DryRun = False,

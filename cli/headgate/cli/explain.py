@@ -9,6 +9,7 @@ import typer
 
 from headgate.cli.failure import Failure
 from headgate.cli.groups import group_path
+from headgate.cli.names import GroupName
 from headgate.cli.options import Api, AsJson
 from headgate.cli.output import print_json, print_line, print_table
 from headgate.cli.spread import spread
@@ -42,7 +43,7 @@ UNLIMITED = "∞"
 
 @spread
 def explain(
-    group: Annotated[str, typer.Argument(help="The group.", show_default=False)],
+    group: GroupName,
     api: Api,
     dimension: Annotated[
         str | None,

@@ -7,6 +7,7 @@ import typer
 from headgate.cli.failure import Misused
 from headgate.cli.group_settings import GroupSettings
 from headgate.cli.limits import LimitJson, parse_key, show_limit
+from headgate.cli.names import GroupName
 from headgate.cli.options import Api, AsJson, DryRun
 from headgate.cli.output import print_json, print_line, print_table
 from headgate.cli.preview import changed_group, print_preview
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 PATH = "/api/v1/groups"
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-
-Name = Annotated[str, typer.Argument(help="Name of the group.", show_default=False)]
 
 _CREATE_EPILOG = """[bold]Examples[/bold]
 
@@ -41,7 +40,7 @@ headgate group update gold --remove-limit publish_bytes --isolation hold"""
 @group.command("create", epilog=_CREATE_EPILOG)
 @spread
 def create_group(
-    name: Name,
+    name: GroupName,
     settings: GroupSettings,
     api: Api,
     dry_run: DryRun = False,
@@ -83,7 +82,7 @@ def list_groups(api: Api, as_json: AsJson = False) -> None:
 
 @group.command("show")
 @spread
-def show_group(name: Name, api: Api, as_json: AsJson = False) -> None:
+def show_group(name: GroupName, api: Api, as_json: AsJson = False) -> None:
     """Show one group with all its settings."""
     with api.connect() as rest:
         _show(rest.call("GET", group_path(name)), as_json, "")
@@ -92,7 +91,7 @@ def show_group(name: Name, api: Api, as_json: AsJson = False) -> None:
 @group.command("update", epilog=_UPDATE_EPILOG)
 @spread
 def update_group(
-    name: Name,
+    name: GroupName,
     settings: GroupSettings,
     api: Api,
     remove_limit: Annotated[
@@ -125,7 +124,7 @@ def update_group(
 
 @group.command("delete")
 @spread
-def delete_group(name: Name, api: Api, as_json: AsJson = False) -> None:
+def delete_group(name: GroupName, api: Api, as_json: AsJson = False) -> None:
     """Delete a group; refused while something is attached to it."""
     with api.connect() as rest:
         rest.call("DELETE", group_path(name))

@@ -10,6 +10,7 @@ import typer
 from headgate.cli.failure import Misused
 from headgate.cli.groups import group_path
 from headgate.cli.limits import parse_period, parse_quantity, show_quantity
+from headgate.cli.names import GroupName
 from headgate.cli.options import Api, AsJson, DryRun
 from headgate.cli.output import print_json, print_line, print_table
 from headgate.cli.preview import print_preview
@@ -24,7 +25,6 @@ PATH = "/api/v1/overrides"
 
 override = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-Group = Annotated[str, typer.Argument(help="The group.", show_default=False)]
 Dimension = Annotated[
     str | None,
     typer.Option(help="Only this one; else all of the group.", show_default=False),
@@ -47,7 +47,7 @@ dimension takes the place of the first."""
 @override.command("create", epilog=_CREATE_EPILOG)
 @spread
 def create_override(
-    group: Group,
+    group: GroupName,
     api: Api,
     factor: Annotated[
         float | None,
@@ -130,7 +130,7 @@ def list_overrides(api: Api, as_json: AsJson = False) -> None:
 @override.command("remove")
 @spread
 def remove_override(
-    group: Group, api: Api, dimension: Dimension = None, as_json: AsJson = False
+    group: GroupName, api: Api, dimension: Dimension = None, as_json: AsJson = False
 ) -> None:
     """End an override before its time."""
     query = {"group": group}

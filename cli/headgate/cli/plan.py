@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, TypedDict, cast
+
+import typer
 
 from headgate.cli.failure import Failure
 from headgate.cli.limits import LimitJson, show_limit, show_quantity
@@ -67,44 +70,35 @@ def print_plan(plan: JsonObject, as_json: bool) -> None:
 def carry_out(
     ask: Callable[[bool], JsonObject], *, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Show the plan, then do it; where a person sits, only after a yes.
+    """Do what `ask` asks for; where a person sits, show the plan first and wait.
 
     Args:
         ask: Given whether it is a dry run, asks the API and returns its answer.
         dry_run: Show the plan and end.
-        yes: Do not ask.
-        as_json: Print one JSON document, and ask nobody.
+        yes: Do not wait for a yes.
+        as_json: Print one JSON document, and wait for nobody.
 
     Raises:
         Failure: It was refused, by the API or by the person.
     """
-    if as_json:
-        print_json(ask(dry_run))
+    is_person = sys.stdin.isatty() and sys.stdout.isatty()
+    if dry_run or yes or as_json or not is_person:
+        print_plan(ask(dry_run), as_json)
         return
     plan = ask(True)
-    if dry_run or not changes_of(plan):
-        print_plan(plan, as_json=False)
+    if not changes_of(plan):
+        print_line(NOTHING)
         return
     for line in lines_of(changes_of(plan)):
         print_line(line)
-    _confirm(summary(changes_of(plan)), yes)
+    if not typer.confirm(f"{summary(changes_of(plan))}. Go on?"):
+        raise Failure("nothing was changed")
     done = ask(False)
     if changes_of(done) == changes_of(plan):
         print_line(_done(done))
     else:
         print_line("others made changes meanwhile; this is what was done:")
         print_plan(done, as_json=False)
-
-
-def _confirm(what: str, yes: bool) -> None:
-    import sys
-
-    import typer
-
-    if yes or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return
-    if not typer.confirm(f"{what}. Go on?"):
-        raise Failure("nothing was changed")
 
 
 def _done(plan: JsonObject) -> str:

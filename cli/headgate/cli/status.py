@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headgate.cli.names import group_names
 from headgate.cli.options import Api, AsJson
 from headgate.cli.output import console, print_json, print_line
 from headgate.cli.spread import spread
@@ -27,7 +28,13 @@ headgate status --json --once    (for programs)"""
 def status(
     api: Api,
     group: Annotated[
-        str | None, typer.Argument(help="Only this group.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="GROUP",
+            help="Only this group.",
+            show_default=False,
+            autocompletion=group_names,
+        ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
     every: Annotated[

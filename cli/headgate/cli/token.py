@@ -1,27 +1,40 @@
-"""`headgate token`: bearer tokens, made on the database itself."""
+"""`headgate token`: bearer tokens, made on the database itself or looked at by REST."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import typer
 
 from headgate.cli.failure import Failure
-from headgate.cli.output import print_line
+from headgate.cli.options import Api, AsJson
+from headgate.cli.output import print_json, print_line, print_table
+from headgate.cli.spread import spread
+from headgate.cli.times import show_time
+
+PATH = "/api/v1/tokens"
 
 DAY_S = 86_400.0
 
-token = typer.Typer(no_args_is_help=True)
+token = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+_CREATE_EPILOG = """[bold]Examples[/bold]
+
+headgate token create ops --role admin                    (the first of all)
+
+headgate token create ci --role operator --tenant acme --days 90
+
+headgate token create broker-1 --role agent --database postgresql+psycopg://…"""
 
 
 @token.callback()
 def tokens() -> None:
-    """Make bearer tokens for a server that asks for them (`headgate up --rights`)."""
+    """Bearer tokens for a server that asks for them (`headgate up --rights`)."""
 
 
-@token.command("create")
+@token.command("create", epilog=_CREATE_EPILOG)
 def create(
-    name: Annotated[str, typer.Argument(help="For whom; the audit says so.")],
+    name: Annotated[
+        str, typer.Argument(help="For whom; the audit says so.", show_default=False)
+    ],
     role: Annotated[
         Literal["admin", "operator", "viewer", "agent"],
         typer.Option(help="What it is for."),
@@ -56,3 +69,48 @@ def create(
         )
     except CannotStart as error:
         raise Failure(str(error)) from error
+
+
+@token.command("list")
+@spread
+def list_tokens(api: Api, as_json: AsJson = False) -> None:
+    """List whose tokens there are; never what would let anyone use them."""
+    with api.connect() as rest:
+        items = list(rest.pages(PATH))
+    if as_json:
+        print_json(items)
+        return
+    rows = [
+        [
+            str(one["id"]),
+            str(one["name"]),
+            str(one["role"]),
+            ", ".join(cast("list[str]", one["tenants"] or ["all"])),
+            show_time(cast("float", one["made_at_s"])),
+            _end(cast("float | None", one["ends_at_s"])),
+        ]
+        for one in items
+    ]
+    print_table(["id>", "name", "role", "tenants", "made", "ends"], rows)
+
+
+@token.command("delete")
+@spread
+def delete_token(
+    number: Annotated[
+        int, typer.Argument(metavar="ID", help="As the list tells it.", min=0)
+    ],
+    api: Api,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token no longer good, at once."""
+    with api.connect() as rest:
+        rest.call("DELETE", f"{PATH}/{number}")
+    if as_json:
+        print_json({"deleted": number})
+    else:
+        print_line(f"token {number} deleted")
+
+
+def _end(ends_at_s: float | None) -> str:
+    return "never" if ends_at_s is None else show_time(ends_at_s)

@@ -1,16 +1,21 @@
 """`headgate up`: the REST API with its database, and the embedded bus."""
 
-from __future__ import annotations
-
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from math import isnan
-from pathlib import Path  # noqa: TC003 - typer reads the annotation
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headgate.cli.bus_address import EMBEDDED, parse_bus, shown_bus
 from headgate.cli.failure import Failure
 from headgate.cli.output import print_line
+from headgate.cli.spread import spread
+
+if TYPE_CHECKING:
+    from headgate.api import Addresses, ServerSettings
 
 MIN_INTERVAL_S = 0.05
 """Twenty reports a second of each agent; a share can't move faster than that."""
@@ -32,21 +37,29 @@ headgate up --bus kafka://kafka-1:9092,kafka-2:9092/headgate-usage
 Agents learn the bus from the API: they need the API's URL and nothing else."""
 
 
-def up(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where the server listens, and what it keeps.
+
+    Attributes:
+        port: Of the API; 0 for a free one, None for 8080 or a free one.
+        bus_ports: Of the embedded bus, as text; None for 7410,7411 or free ones.
+    """
+
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
     port: Annotated[
         int | None,
         typer.Option(
             help="Port of the API; 0 for a free one. By default 8080, or a free one "
             "when that is taken.",
             min=0,
-            max=65535,
+            max=MAX_PORT,
             show_default=False,
         ),
-    ] = None,
+    ] = None
     database: Annotated[
         str, typer.Option(help="A file of SQLite, or a URL of SQLAlchemy.")
-    ] = "headgate.db",
+    ] = "headgate.db"
     bus: Annotated[
         str,
         typer.Option(
@@ -54,7 +67,7 @@ def up(
             help="What carries the agents' reports: zeromq (embedded), "
             "zeromq://HOST:PORT/PORT or kafka://HOST:PORT/TOPIC.",
         ),
-    ] = EMBEDDED,
+    ] = EMBEDDED
     bus_ports: Annotated[
         str | None,
         typer.Option(
@@ -63,13 +76,13 @@ def up(
             "those are taken.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     cluster: Annotated[
         str | None,
         typer.Option(
             help="Name of the cluster, for a new database.", show_default=False
         ),
-    ] = None,
+    ] = None
     interval: Annotated[
         float,
         typer.Option(
@@ -77,7 +90,13 @@ def up(
             min=MIN_INTERVAL_S,
             max=MAX_INTERVAL_S,
         ),
-    ] = 1.0,
+    ] = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guarding:
+    """Whom the server serves, and how it shows who it is."""
+
     rights: Annotated[
         bool,
         typer.Option(
@@ -85,33 +104,39 @@ def up(
             help="Ask for a bearer token; make one with `headgate token create`.",
             envvar="HEADGATE_RIGHTS",
         ),
-    ] = False,
+    ] = False
     key_set: Annotated[
         str | None,
         typer.Option(
             help="File or URL of a JWKS whose keys sign good tokens.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     issuer: Annotated[
         str | None, typer.Option(help="Of good JWTs.", show_default=False)
-    ] = None,
+    ] = None
     audience: Annotated[
         str | None, typer.Option(help="Of good JWTs.", show_default=False)
-    ] = None,
+    ] = None
     trust_network: Annotated[
         bool,
         typer.Option(
             "--trust-network",
             help="Serve other machines although no token is asked for.",
         ),
-    ] = False,
+    ] = False
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM file, with --tls-key.", show_default=False)
-    ] = None,
+    ] = None
     tls_key: Annotated[
         Path | None, typer.Option(help="PEM file.", show_default=False)
-    ] = None,
+    ] = None
+
+
+@spread
+def up(
+    listening: Listening,
+    guarding: Guarding,
     ready_file: Annotated[
         Path | None,
         typer.Option(
@@ -128,53 +153,72 @@ def up(
     from headgate.cli.processes import hold_to_parent
 
     hold_to_parent()
-    settings_bus, ports = parse_bus(bus), _ports(bus_ports)
-    if isnan(interval):  # which compares with no bound
-        raise typer.BadParameter("nan: expected seconds", param_hint="--interval")
+    with _telling_what_is_missing():
+        from headgate.api import CannotStart, run
+
+        settings = _settings(listening, guarding, ready_file)
+        try:
+            run(settings, _tell)
+        except CannotStart as error:
+            raise Failure(str(error)) from error
+
+
+@contextmanager
+def _telling_what_is_missing() -> Generator[None]:
+    """Name the package that is not installed, and how it comes.
+
+    Raises:
+        Failure: There is one.
+    """
     try:
-        from headgate.api import (
-            Addresses,
-            CannotStart,
-            RightsSettings,
-            ServerSettings,
-            run,
-        )
+        yield
     except ModuleNotFoundError as missing:
         raise Failure(
             f"`headgate up` needs {missing.name}: pip install 'headgate[server]'"
         ) from missing
 
-    def tell(addresses: Addresses) -> None:
-        print_line(f"API   {addresses.api}")
-        print_line(f"docs  {addresses.docs}")
-        print_line(f"bus   {shown_bus(addresses.bus)}")
-        if not addresses.rights:
-            print_line("rights are off: whoever reaches the API may change everything")
-        print_line("Ctrl-C stops both.")
 
-    settings = ServerSettings(
-        host=host,
-        port=port,
-        database=database,
-        cluster=cluster,
-        bus=settings_bus,
+def _settings(
+    listening: Listening, guarding: Guarding, ready_file: Path | None
+) -> "ServerSettings":
+    """Return what was said, checked, as the server wants it.
+
+    Raises:
+        Misused: It can't be meant.
+    """
+    bus, ports = parse_bus(listening.bus), _ports(listening.bus_ports)
+    if isnan(listening.interval):  # which compares with no bound
+        raise typer.BadParameter("nan: expected seconds", param_hint="--interval")
+    from headgate.api import RightsSettings, ServerSettings
+
+    return ServerSettings(
+        host=listening.host,
+        port=listening.port,
+        database=listening.database,
+        cluster=listening.cluster,
+        bus=bus,
         bus_ports=ports,
-        report_interval_s=interval,
+        report_interval_s=listening.interval,
         rights=RightsSettings(
-            required=rights,
-            key_set=key_set,
-            issuer=issuer,
-            audience=audience,
-            trust_network=trust_network,
+            required=guarding.rights,
+            key_set=guarding.key_set,
+            issuer=guarding.issuer,
+            audience=guarding.audience,
+            trust_network=guarding.trust_network,
         ),
-        tls_certificate=tls_certificate,
-        tls_key=tls_key,
+        tls_certificate=guarding.tls_certificate,
+        tls_key=guarding.tls_key,
         ready_file=ready_file,
     )
-    try:
-        run(settings, tell)
-    except CannotStart as error:
-        raise Failure(str(error)) from error
+
+
+def _tell(addresses: "Addresses") -> None:
+    print_line(f"API   {addresses.api}")
+    print_line(f"docs  {addresses.docs}")
+    print_line(f"bus   {shown_bus(addresses.bus)}")
+    if not addresses.rights:
+        print_line("rights are off: whoever reaches the API may change everything")
+    print_line("Ctrl-C stops both.")
 
 
 def _ports(text: str | None) -> tuple[int, int] | None:

@@ -1,0 +1,150 @@
+"""`headgate top`: groups by use against limit, live; q quits."""
+
+import sys
+import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from headgate.cli.live import OVERVIEW
+from headgate.cli.options import Api, AsJson
+from headgate.cli.output import console, print_json, print_table
+from headgate.cli.spread import spread
+from headgate.cli.top.feed import Answer, Feed, Question
+from headgate.cli.top.screen import Screen, Seen, Sort, Standing, fitted, pressed
+
+if TYPE_CHECKING:
+    from headgate.cli.rest import Rest
+    from headgate.cli.top.terminal import Terminal
+
+AGENTS = "/api/v1/agents"
+
+MAX_ROWS = 500
+"""Rows that the API tells at once."""
+
+LOOK_S = 1.0
+"""Between two pictures when nothing happens: ages go on."""
+
+TOP_EPILOG = """[bold]Examples[/bold]
+
+headgate top                           (q quits, ? tells the keys)
+
+headgate top --sort refused --search orders
+
+headgate top --show over --once        (one table: for a file, a script, a mail)"""
+
+
+@spread
+def top(
+    api: Api,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one table and end.")
+    ] = False,
+    sort: Annotated[
+        Sort, typer.Option(help="standing: who is over or near first.")
+    ] = "standing",
+    show: Annotated[Standing, typer.Option(help="Only those that stand so.")] = "all",
+    search: Annotated[
+        str, typer.Option(help="Part of a group's name or dimension.")
+    ] = "",
+    rows: Annotated[
+        int, typer.Option(help="Of the one table.", min=1, max=MAX_ROWS)
+    ] = 40,
+    every: Annotated[
+        float, typer.Option(help="Seconds between two looks.", min=0.1, max=60.0)
+    ] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Show groups by use against limit as it changes, and who uses them."""
+    screen = Screen(sort=sort, standing=show, search=search)
+    with api.connect() as rest:
+        if once or as_json or not _is_person():
+            _print_once(rest, screen, rows, as_json)
+        else:
+            _watch(rest, screen, every, api.url)
+
+
+def question_of(screen: Screen, rows: int) -> Question:
+    """Return what to ask the API to show `rows` rows of what is looked at."""
+    from headgate.cli.groups import group_path
+
+    if screen.view == "group":
+        return Question(f"{group_path(screen.group)}/use")
+    if screen.view == "agents":
+        return Question(AGENTS)
+    query: dict[str, str | int | float] = {
+        "sort": screen.sort,
+        "search": screen.search,
+        "offset": screen.first,
+        "limit": max(1, min(rows, MAX_ROWS)),
+    }
+    if screen.standing != "all":
+        query["standing"] = screen.standing
+    return Question(OVERVIEW, query)
+
+
+def _is_person() -> bool:
+    """Tell whether there is a terminal that can be drawn on, and one to read from."""
+    if find_spec("termios") is None:  # Windows
+        return False
+    return sys.stdin.isatty() and sys.stdout.isatty() and not console().is_dumb_terminal
+
+
+def _print_once(rest: "Rest", screen: Screen, rows: int, as_json: bool) -> None:
+    from headgate.cli.top.drawing import sheet_of
+
+    question = question_of(screen, rows)
+    document = rest.call("GET", question.path, query=question.query)
+    if as_json:
+        print_json(document)
+        return
+    answer = Answer(question, document, at_s=time.monotonic())
+    sheet = sheet_of(screen, answer, 200)
+    names = [f"{column.name}{'>' * column.right}" for column in sheet.columns]
+    print_table(names, sheet.rows)
+
+
+def _watch(rest: "Rest", screen: Screen, every_s: float, url: str) -> None:
+    from headgate.cli.processes import termination_as_interrupt
+    from headgate.cli.top.terminal import Terminal
+
+    rest.call("GET", OVERVIEW, query={"limit": 1})  # refused or away: say so, and end
+    with termination_as_interrupt(), Terminal(console()) as terminal:
+        rows = _height(terminal)
+        question = question_of(screen, rows)
+        with Feed(rest, question, every_s=every_s, tell=terminal.wake) as feed:
+            _run(terminal, feed, screen, url)
+
+
+def _run(terminal: "Terminal", feed: Feed, screen: Screen, url: str) -> None:
+    """Show, wait, and do what keys say, until the end."""
+    from headgate.cli.top.drawing import picture, sheet_of
+
+    while not screen.ended:
+        size, height = terminal.size(), _height(terminal)
+        answer = feed.newest
+        sheet = sheet_of(screen, answer, size[0])
+        seen = Seen(_names(answer), sheet.first, sheet.total, height)
+        if sheet.columns:
+            screen = fitted(screen, seen)
+        now_s = time.monotonic()
+        terminal.show(picture(screen, answer, sheet, size=size, url=url, now_s=now_s))
+        feed.ask(question_of(screen, height), paused=screen.paused)
+        keys = terminal.keys(LOOK_S)
+        if keys is None:
+            return
+        for key in keys:
+            screen = pressed(screen, key, seen)
+
+
+def _height(terminal: "Terminal") -> int:
+    """Return how many rows fit."""
+    from headgate.cli.top.drawing import FOOTER, HEADING
+
+    return max(1, terminal.size()[1] - HEADING - FOOTER)
+
+
+def _names(answer: Answer) -> tuple[str, ...]:
+    rows = cast("list[dict[str, object]]", answer.document.get("rows", []))
+    return tuple(str(row["group"]) for row in rows)

@@ -1,0 +1,375 @@
+"""Pictures of what is looked at: a heading, rows, and a line of keys.
+
+Each is as wide as the terminal, and readable without colours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict, cast
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from headgate.cli.limits import show_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.cli.rest import JsonObject
+    from headgate.cli.top.feed import Answer
+    from headgate.cli.top.screen import Screen
+
+HEADING = 4
+"""Lines above the rows: two of state, one empty, the columns' names."""
+
+FOOTER = 1
+"""Lines below the rows."""
+
+BAR = 12
+"""Characters of a bar between its brackets."""
+
+_OTHERS = 114
+"""Columns that a row needs beside the group's name."""
+
+_STYLES = {"over": "bold red", "near": "yellow", "calm": "green", "idle": "dim"}
+
+_NOTHING = {
+    "groups": "no limit matches",
+    "group": "nobody uses it now",
+    "agents": "no agent has been heard",
+}
+"""What a page says that has no rows."""
+
+HELP = """
+  up, down, k, j       select           page up, page down, home, end
+  enter, right         the agents of the selected group
+  escape, left         back to the groups
+  s                    sort by standing, use, refused, name
+  f                    only those over, near, calm, idle; then all again
+  /                    search in names and dimensions; escape ends it
+  a  g                 all agents; all groups
+  p                    pause; p again goes on
+  q                    quit
+
+  A bar is what is admitted against the limit. over: it refuses; near: at the
+  soft threshold, or at 80 % of the rate; idle: nobody uses it. The level is
+  what is left in the group's bucket; below zero it is a debt.
+"""
+
+
+class GroupRow(TypedDict):
+    """A limit at a glance, as the API tells it."""
+
+    group: str
+    dimension: str
+    scope: str
+    rate: float | str
+    period_s: float
+    standing: str
+    admitted: float | None
+    demand: float | None
+    refused: float | None
+    level: float | None
+    agents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name, its width, and whether it stands at the right."""
+
+    name: str
+    width: int
+    right: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """Rows of figures under their columns.
+
+    Attributes:
+        columns: In order; the last ones are left out where it is narrow.
+        rows: Cells of each row, as many as columns.
+        styles: Of each row.
+        total: Rows in all, also beyond those here.
+        first: Number of the first row here.
+    """
+
+    columns: tuple[Column, ...]
+    rows: list[tuple[str, ...]]
+    styles: list[str]
+    total: int
+    first: int = 0
+
+
+_AGENT_COLUMNS = (
+    Column("agent", 24, right=False),
+    Column("dimension", 16, right=False),
+    Column("demand/s", 10),
+    Column("share/s", 10),
+    Column("admitted/s", 10),
+    Column("refused/s", 10),
+    Column("held", 8),
+    Column("ceiling/s", 10),
+    Column("age", 7),
+    Column("", 11, right=False),
+)
+
+_MEMBER_COLUMNS = (
+    Column("agent", 24, right=False),
+    Column("", 11, right=False),
+    Column("age", 8),
+    Column("lag", 8),
+    Column("loss", 7),
+    Column("limits", 7),
+    Column("revision", 9),
+)
+
+
+def sheet_of(screen: Screen, answer: Answer, width: int) -> Sheet:
+    """Return the rows of what is looked at; none while its answer is not there."""
+    document = answer.document
+    if screen.view == "groups" and "rows" in document:
+        return _groups(document, width)
+    if screen.view == "group" and "uses" in document:
+        return _window(_agents_of_group(document), screen)
+    if screen.view == "agents" and "bus_open" in document:
+        return _window(_members(document), screen)
+    return Sheet((), [], [], 0)
+
+
+def picture(
+    screen: Screen,
+    answer: Answer,
+    sheet: Sheet,
+    *,
+    size: tuple[int, int],
+    url: str,
+    now_s: float,
+) -> Text:
+    """Return the whole picture, a line for each row of the terminal.
+
+    Args:
+        screen: What is looked at.
+        answer: The newest that is known.
+        sheet: Its rows, by `sheet_of`.
+        size: Columns and rows of the terminal.
+        url: Of the API.
+        now_s: On the monotonic clock.
+    """
+    width, height = size
+    lines = [*_heading(screen, answer, url, now_s)]
+    if screen.view == "help":
+        lines += [Text(line) for line in HELP.splitlines()]
+    else:
+        lines += _lines(sheet, screen, width)
+    room = max(0, height - FOOTER)
+    lines = lines[:room] + [Text()] * (room - len(lines))
+    lines.append(_footer(screen, sheet))
+    for line in lines:
+        line.truncate(max(1, width), overflow="crop")
+    return Text("\n").join(lines[-height:])
+
+
+def _heading(screen: Screen, answer: Answer, url: str, now_s: float) -> list[Text]:
+    document = answer.document
+    first = Text("headgate top", style="bold").append(f"  {url}", style="not bold")
+    first.append(f"  revision {document.get('revision', '-')}", style="not bold")
+    second = Text(_state(screen, document))
+    if answer.failure:
+        told = (
+            answer.failure if not answer.is_away else f"asking again: {answer.failure}"
+        )
+        if document:
+            told = f"figures are {now_s - answer.at_s:.0f} s old; {told}"
+        second = Text(told, style="bold reverse")
+    elif screen.paused:
+        second.append("  PAUSED", style="bold reverse")
+    return [first, second, Text()]
+
+
+def _state(screen: Screen, document: JsonObject) -> str:
+    """Return what the page is about, in a line."""
+    if screen.view == "group":
+        return f"group {screen.group}: who uses it now"
+    if screen.view == "agents":
+        bus = "open" if document.get("bus_open") else "closed"
+        return f"{document.get('total', 0)} agents; the bus is {bus}"
+    standings = cast("dict[str, int]", document.get("standings", {}))
+    counts = ", ".join(f"{count:,} {name}" for name, count in standings.items())
+    return (
+        f"{document.get('total', 0):,} limits: {counts}; agents: "
+        f"{document.get('agents', 0)} present, {document.get('silent', 0)} silent"
+    )
+
+
+def _lines(sheet: Sheet, screen: Screen, width: int) -> list[Text]:
+    """Return the columns' names and the rows, the selected one marked."""
+    columns = _that_fit(sheet.columns, width - 2)
+    names = "  ".join(_cell(column.name, column) for column in columns)
+    lines = [Text(f"  {names}".ljust(width), style="reverse")]
+    for index, (row, style) in enumerate(zip(sheet.rows, sheet.styles, strict=True)):
+        cells = zip(row, columns, strict=False)
+        told = "  ".join(_cell(cell, column) for cell, column in cells)
+        if sheet.first + index == screen.selected:
+            line = Text(f"> {told}".ljust(width), style=f"{style} reverse")
+        else:
+            line = Text(f"  {told}", style=style)
+        lines.append(line)
+    if not sheet.columns:
+        return [Text("  asking ...")]
+    if not sheet.rows:
+        lines.append(Text(f"  {_NOTHING.get(screen.view, '')}"))
+    return lines
+
+
+def _footer(screen: Screen, sheet: Sheet) -> Text:
+    """Return the keys that matter here; the rarer ones last, where it is narrow."""
+    if screen.typing:
+        return Text(f"search: {screen.search}_   enter keeps it, escape ends it")
+    if screen.view == "help":
+        return Text("escape back  q quit")
+    number = f"{min(screen.selected + 1, sheet.total):,} of {sheet.total:,}"
+    if screen.view != "groups":
+        return Text(f"{number}  q quit  ? help  escape back  p pause")
+    search = f": {screen.search}" if screen.search else ""
+    return Text(
+        f"{number}  q quit  ? help  enter who  s sort: {screen.sort}  "
+        f"f show: {screen.standing}  / search{search}  a agents"
+    )
+
+
+def _groups(document: JsonObject, width: int) -> Sheet:
+    rows = cast("list[GroupRow]", document["rows"])
+    name = max(12, min(32, width - _OTHERS))
+    columns = (
+        Column("group", name, right=False),
+        Column("dimension", 16, right=False),
+        Column("use of the limit", BAR + 8, right=False),
+        Column("admitted/s", 10),
+        Column("limit/s", 10),
+        Column("refused/s", 9),
+        Column("demand/s", 10),
+        Column("level", 9),
+        Column("agents", 6),
+        Column("", 6, right=False),
+    )
+    return Sheet(
+        columns=columns,
+        rows=[_group(row) for row in rows],
+        styles=[_STYLES.get(row["standing"], "") for row in rows],
+        total=cast("int", document.get("matching", len(rows))),
+        first=cast("int", document.get("offset", 0)),
+    )
+
+
+def _group(row: GroupRow) -> tuple[str, ...]:
+    rate = row["rate"]
+    limit = rate if isinstance(rate, str) else rate / row["period_s"]
+    node = " /node" if row["scope"] == "node" else ""
+    return (
+        row["group"],
+        f"{row['dimension'] or '(no limit)'}{node}",
+        bar(row["admitted"], limit),
+        _figure(row["admitted"]),
+        show_quantity(limit) if isinstance(limit, str) else _figure(limit),
+        _figure(row["refused"]),
+        _figure(row["demand"]),
+        _figure(row["level"]),
+        str(row["agents"] or ""),
+        row["standing"],
+    )
+
+
+def bar(admitted: float | None, limit: float | str) -> str:
+    """Return a bar of what is admitted against a limit, both in units/s.
+
+    >>> bar(500.0, 1000.0)
+    '[||||||      ]  50 %'
+    >>> bar(None, 1000.0), bar(5.0, "unlimited"), bar(5.0, 0.0)
+    ('', '', '')
+    """
+    if admitted is None or isinstance(limit, str) or limit <= 0:
+        return ""
+    part = admitted / limit
+    filled = round(min(1.0, part) * BAR)
+    percent = f"{min(999, round(part * 100)):>3} %"
+    return f"[{'|' * filled}{' ' * (BAR - filled)}] {percent}"
+
+
+def _agents_of_group(document: JsonObject) -> Sheet:
+    rows: list[tuple[str, ...]] = []
+    styles: list[str] = []
+    for use in cast("list[JsonObject]", document["uses"]):
+        dimension = str(use["dimension"])
+        for agent in cast("list[JsonObject]", use["agents"]):
+            known = {k: cast("float | None", v) for k, v in agent.items()}
+            figures = ("demand", "share", "admitted", "refused", "held", "ceiling")
+            state = str(agent["state"])
+            rows.append(
+                (
+                    str(agent["agent"]),
+                    dimension,
+                    *(_figure(known[name]) for name in figures),
+                    _seconds(known["age_s"]),
+                    "" if state == "present" else state,
+                )
+            )
+            styles.append("" if state == "present" else "yellow")
+    return Sheet(_AGENT_COLUMNS, rows, styles, len(rows))
+
+
+def _members(document: JsonObject) -> Sheet:
+    agents = cast("list[JsonObject]", document["agents"])
+    rows: list[tuple[str, ...]] = [
+        (
+            str(agent["agent"]),
+            str(agent["state"]),
+            _seconds(cast("float", agent["age_s"])),
+            f"{1000 * cast('float', agent['lag_s']):.0f} ms",
+            f"{100 * cast('float', agent['loss']):.1f} %",
+            str(agent["limits"]),
+            str(agent["revision"]),
+        )
+        for agent in agents
+    ]
+    styles = ["" if agent["state"] == "present" else "yellow" for agent in agents]
+    return Sheet(_MEMBER_COLUMNS, rows, styles, len(rows))
+
+
+def _window(sheet: Sheet, screen: Screen) -> Sheet:
+    """Return the rows from the first one that is shown on."""
+    first = min(screen.first, max(0, sheet.total - 1))
+    return Sheet(
+        sheet.columns, sheet.rows[first:], sheet.styles[first:], sheet.total, first
+    )
+
+
+def _that_fit(columns: Sequence[Column], width: int) -> list[Column]:
+    fitting: list[Column] = []
+    for column in columns:
+        width -= column.width + (2 if fitting else 0)
+        if width < 0 and fitting:
+            break
+        fitting.append(column)
+    return fitting
+
+
+def _cell(text: str, column: Column) -> str:
+    if cell_len(text) > column.width:
+        text = set_cell_size(text, column.width - 1) + "~"
+    room = " " * (column.width - cell_len(text))
+    return room + text if column.right else text + room
+
+
+def _figure(value: float | None) -> str:
+    """Return a number that fits its column."""
+    if value is None:
+        return "-"
+    if abs(value) >= 1e7:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"
