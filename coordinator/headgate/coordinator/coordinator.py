@@ -126,7 +126,7 @@ class Coordinator:
                 self._tracking.configure(now, event)
             case Vouched():
                 self._core.attendance.vouch(event)
-                self._core.strict.vouch(event.agent, now, alive=bool(event.alive))
+                self._core.strict.vouch(event.agent, now, alive=event.alive)
             case Restored():
                 self._tracking.restore(now, event)
             case Stopping():
@@ -237,7 +237,7 @@ class Coordinator:
 
     def _enter_own(self, own: Own, event: Counted, now: float) -> bool:
         moved = own.count(event)
-        if not moved and not own.demand.busy(now):
+        if not moved and not own.demand.due(now):
             own.demand.rest(now)
             for place in own.places:
                 place.shelf.held[0, place.slots] = own.held[place.rows]
@@ -261,7 +261,7 @@ class Coordinator:
                 soon = np.minimum(shelf.due[slots], shelf.at[slots] + refresh)
                 shelf.due[slots] = np.where(own.used[rows], soon, shelf.due[slots])
             shelf.dirty[slots] |= reset[rows]
-        return True
+        return own.demand.busy(now)
 
     def _next_at(self, now: float, *, busy: bool) -> float:
         settings = self._core.settings

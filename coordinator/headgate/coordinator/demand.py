@@ -68,6 +68,13 @@ SILENCE = 12.5
 SETTLED_S = 0.6
 """After the last request, time until all windows are empty: then looks may rest."""
 
+FADE_S = 0.2
+"""Between two looks at an average that only fades: it needs no more."""
+
+FAINT_PER_S = 1e-3
+"""Requests/s below which an average that only fades ends: its caller is gone, and
+an agent that was asked once must not look at it for ever."""
+
 
 class Demand:
     """Estimates for N buckets in the order of their keys.
@@ -85,15 +92,27 @@ class Demand:
         self._times = np.full(DEPTH, now)
         self._seen = 0
         self._grew_at = np.full(size, now)
-        self._active_at = now
+        self._active_at = self._idle_at = now
 
     def busy(self, now: float) -> bool:
-        """Say whether a look without new requests would still change anything."""
-        return now - self._active_at < SETTLED_S or bool(np.count_nonzero(self.rate))
+        """Say whether requests came so lately that each tick needs a look."""
+        return now - self._active_at < SETTLED_S
+
+    def due(self, now: float) -> bool:
+        """Say whether a look without new requests would change anything by now."""
+        if self.busy(now):
+            return True
+        looked_at = self._times[self._seen % DEPTH]
+        return bool(now - looked_at >= FADE_S and np.count_nonzero(self.rate))
 
     def rest(self, now: float) -> None:
-        """Let time pass in which nothing was attempted, and cost nothing."""
-        self._times += now - self._times[self._seen % DEPTH]
+        """Let time pass in which nothing was attempted, and cost nothing.
+
+        An average that is not 0 fades by that time at the next look.
+        """
+        self._idle_at = now
+        if not np.count_nonzero(self.rate):
+            self._times += now - self._times[self._seen % DEPTH]
 
     def start_from(self, totals: Floats, now: float) -> None:
         """Take counters as the base line, as of `now`."""
@@ -128,6 +147,10 @@ class Demand:
         if elapsed <= 0.0:
             return np.zeros(len(totals), dtype=np.bool_)
         grown = totals - self._totals[last]
+        if self._idle_at > self._times[last] and np.count_nonzero(grown):
+            # What came now came after the last tick, not evenly since the last look.
+            faded = self.look(self._idle_at, self._totals[last].copy(), cost)
+            return faded | self.look(now, totals, cost)
         before = self.rate
         self._seen += 1
         here = self._seen % DEPTH
@@ -151,6 +174,8 @@ class Demand:
             self.rate[silent] = 0.0
             self.age_s[silent] = np.minimum(self.age_s[silent], elapsed)
             reset |= silent
+        if now - self._active_at > LONGEST_TAU_S:
+            self.rate[self.rate < FAINT_PER_S * cost] = 0.0
         self._rates[here] = self.rate
         return reset
 

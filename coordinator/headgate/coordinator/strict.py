@@ -133,12 +133,15 @@ class Strict:
                     transfers.learn(*pair, given)
         return sound
 
-    def vouch(self, agent: str, now: float, *, alive: bool) -> None:
-        """Note that the API says a process is gone, or lives."""
-        if alive:
-            self._gone.pop(agent, None)
-        else:
+    def vouch(self, agent: str, now: float, *, alive: bool | None) -> None:
+        """Note that the API says a process is gone, or lives, or can't be asked.
+
+        Only the word that it is gone proves anything; None takes that back.
+        """
+        if alive is False:
             self._gone[agent] = now
+        else:
+            self._gone.pop(agent, None)
 
     def step(self, now: float, agent: str, *, heard_own: bool) -> bool:
         """Mint, inherit and give; return whether anything was given."""

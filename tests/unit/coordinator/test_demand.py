@@ -57,7 +57,7 @@ def test_demand_after_a_long_rest_is_seen_at_once() -> None:
     demand, now, total = Demand(1, 0.0), 0.0, 0.0
     for _ in range(400):
         now += TICK_S
-        if demand.busy(now):
+        if demand.due(now):
             demand.look(now, np.array([total]), COST)
         else:
             demand.rest(now)
@@ -65,6 +65,41 @@ def test_demand_after_a_long_rest_is_seen_at_once() -> None:
         now += TICK_S
         total += float(random.poisson(800 * TICK_S))
         demand.look(now, np.array([total]), COST)
+    assert demand.rate[0] == pytest.approx(800, rel=0.35)
+
+
+def rest_for(demand: Demand, since: float, seconds: float, total: float) -> int:
+    """Tick without a request; return how many looks that took."""
+    looks = 0
+    for i in range(round(seconds / TICK_S)):
+        now = since + (i + 1) * TICK_S
+        if demand.due(now):
+            demand.look(now, np.array([total]), COST)
+            looks += 1
+        else:
+            demand.rest(now)
+    return looks
+
+
+def test_a_single_request_is_forgotten_with_few_looks() -> None:
+    demand = Demand(1, 0.0)
+    demand.look(TICK_S, np.ones(1), COST)
+    assert rest_for(demand, TICK_S, 5.0, 1.0) < 60
+    assert 0.0 < demand.rate[0] < 0.5
+    assert rest_for(demand, 5.0 + TICK_S, 40.0, 1.0) < 200
+    assert demand.rate[0] == 0.0
+    assert rest_for(demand, 45.0 + TICK_S, 40.0, 1.0) == 0
+
+
+def test_demand_is_seen_at_once_while_an_earlier_one_fades() -> None:
+    random = np.random.default_rng(3)
+    demand, total = Demand(1, 0.0), 3.0
+    demand.look(TICK_S, np.array([total]), COST)
+    rest_for(demand, TICK_S, 3.0, total)
+    assert demand.rate[0] > 0.0
+    for i in range(3):
+        total += float(random.poisson(800 * TICK_S))
+        demand.look(3.0 + (i + 2) * TICK_S, np.array([total]), COST)
     assert demand.rate[0] == pytest.approx(800, rel=0.35)
 
 
