@@ -197,3 +197,59 @@ def test_yaml_holds_no_surprises(
     with unchanged():
         answer = rest.post("/apply", content=text.encode(), headers=headers)
     assert answer.status_code == status, answer.text
+
+
+def test_a_thousand_things_are_made_moved_and_pruned_as_a_few_are(
+    rest: httpx.Client,
+) -> None:
+    number = 600  # more than one query names
+    limits = [{"dimension": "requests", "rate": 5}]
+    wanted: dict[str, Any] = {
+        "tenants": {f"t{n}": None for n in range(number)},
+        "groups": {f"g{n}": {"limits": limits} for n in range(number)},
+        "attachments": [
+            {"subject": {"tenant": f"t{n}"}, "group": f"g{n}"} for n in range(number)
+        ],
+    }
+    assert len(apply(rest, wanted)["changes"]) == 3 * number
+    assert apply(rest, wanted)["changes"] == []
+    for n in range(0, number, 2):
+        wanted["attachments"][n]["group"] = "g1"
+        wanted["groups"][f"g{n}"] = {"limits": limits, "parent": "g1"}
+    assert len(apply(rest, wanted)["changes"]) == number
+    told = snapshot(rest)
+    of = {item["subject"]["tenant"]: item["group"] for item in told["attachments"]}
+    ids = {group["name"]: group["id"] for group in told["groups"]}
+    assert of == {f"t{n}": ids[f"g{n if n % 2 else 1}"] for n in range(number)}
+    apply(rest, {"groups": {"g1": None}, "prune": True})
+    assert [group["name"] for group in snapshot(rest)["groups"]] == ["g1"]
+    assert snapshot(rest)["attachments"] == []
+    assert rest.post("/revisions/2/rollback").is_success
+    names = {group["id"]: group["name"] for group in snapshot(rest)["groups"]}
+    assert {
+        item["subject"]["tenant"]: names[item["group"]]
+        for item in snapshot(rest)["attachments"]
+    } == {f"t{n}": f"g{n if n % 2 else 1}" for n in range(number)}
+
+
+@pytest.mark.parametrize(
+    ("parents", "status", "detail"),
+    [
+        ({"a": "b", "b": "c", "c": "a"}, 409, "is itself part of"),
+        ({f"g{n}": f"g{n + 1}" for n in range(20)} | {"g20": None}, 422, "16 levels"),
+        ({"a": "nowhere"}, 404, "group 'nowhere' does not exist"),
+        ({"a": "a"}, 409, "is itself part of"),
+    ],
+)
+def test_a_tree_that_can_not_be_is_refused(
+    rest: httpx.Client,
+    unchanged: Any,
+    parents: dict[str, str | None],
+    status: int,
+    detail: str,
+) -> None:
+    groups = {name: {"parent": parent} for name, parent in parents.items()}
+    with unchanged():
+        answer = rest.post("/apply", json={"groups": groups})
+    assert answer.status_code == status, answer.text
+    assert detail in answer.json()["detail"]

@@ -7,14 +7,11 @@ alone.
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from sqlalchemy.orm import Session
-
 from headgate.api.attachments import service as attachments
-from headgate.api.attachments.subjects import checked_subject, subject_of_key
 from headgate.api.errors import Invalid, NotFound
 from headgate.api.groups import service as groups
 from headgate.api.groups.schemas import GroupBody
@@ -29,17 +26,21 @@ Target = Mapping[tuple[str, str], Document]
 """(kind, key) → wanted document, None for what shall not be there."""
 
 
+Documents = Mapping[str, Mapping[str, object]]
+"""Key → wanted document, of things of one kind."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """How one kind of thing is put into a wanted state.
 
     Attributes:
-        write: Make or replace the thing of that key.
-        delete: Delete it; nothing happens when it is not there.
+        write: Make or replace the things of these keys.
+        delete: Delete them; nothing happens to what is not there.
     """
 
-    write: Callable[[Change, str, Mapping[str, object]], None]
-    delete: Callable[[Change, str], None]
+    write: Callable[[Change, Documents], None]
+    delete: Callable[[Change, Collection[str]], None]
 
 
 def put_in_place(change: Change, target: Target) -> None:
@@ -52,62 +53,54 @@ def put_in_place(change: Change, target: Target) -> None:
     unknown = next((kind for kind, _ in target if kind not in KINDS), None)
     if unknown is not None:
         raise Invalid(unknown, f"expected one of {', '.join(KINDS)}")
-    _part_from_parents(change, target)
     for name, kind in KINDS.items():
         wanted = {
             key: found
             for (other, key), found in target.items()
             if other == name and found is not None
         }
-        if name == "attachment":
-            _write_attachments(change, wanted)
-            continue
-        for key, found in wanted.items():
-            kind.write(change, key, found)
+        if wanted:
+            kind.write(change, wanted)
     for name, kind in reversed(tuple(KINDS.items())):
-        for (other, key), document in target.items():
-            if other == name and document is None:
-                kind.delete(change, key)
+        unwanted = [
+            key
+            for (other, key), found in target.items()
+            if other == name and found is None
+        ]
+        if unwanted:
+            kind.delete(change, unwanted)
 
 
-def _part_from_parents(change: Change, target: Target) -> None:
-    """Make all groups of `target` roots first, so that no order makes a circle."""
-    documents = {key: found for (kind, key), found in target.items() if kind == "group"}
-    parents = {found.get("parent") for found in documents.values() if found}
-    for key, document in documents.items():
-        present = _present_group(change.session, key)
-        if present is not None and present.parent is not None:
-            groups.put_group(change, key, present.model_copy(update={"parent": None}))
-        elif present is None and document is not None and key in parents:
-            groups.put_group(change, key, _group_body({**document, "parent": None}))
+def _each(
+    write: Callable[[Change, str, Mapping[str, object]], None],
+) -> Callable[[Change, Documents], None]:
+    """Return what writes one document after the other."""
+
+    def write_all(change: Change, documents: Documents) -> None:
+        for key, document in documents.items():
+            write(change, key, document)
+
+    return write_all
 
 
-def _present_group(session: Session, name: str) -> GroupBody | None:
-    found = groups.find_or_none(session, name)
-    return None if found is None else groups.body_of(found)
+def _each_of(
+    delete: Callable[[Change, str], None],
+) -> Callable[[Change, Collection[str]], None]:
+    """Return what deletes one thing after the other."""
+
+    def delete_all(change: Change, keys: Collection[str]) -> None:
+        for key in keys:
+            delete(change, key)
+
+    return delete_all
 
 
-def _group_body(document: Mapping[str, object]) -> GroupBody:
-    return GroupBody.model_validate(document)
+def _write_groups(change: Change, documents: Documents) -> None:
+    bodies = {key: GroupBody.model_validate(found) for key, found in documents.items()}
+    groups.put_groups(change, bodies)
 
 
-def _write_group(change: Change, key: str, document: Mapping[str, object]) -> None:
-    groups.put_group(change, key, _group_body(document))
-
-
-def _delete_group(change: Change, key: str) -> None:
-    if _present_group(change.session, key) is not None:
-        groups.delete_group(change, key)
-
-
-def _write_attachment(change: Change, key: str, document: Mapping[str, object]) -> None:
-    _write_attachments(change, {key: document})
-
-
-def _write_attachments(
-    change: Change, documents: Mapping[str, Mapping[str, object]]
-) -> None:
-    """Write all in a few queries: there may be a hundred thousand."""
+def _write_attachments(change: Change, documents: Documents) -> None:
     wanted: dict[str, str] = {}
     for key, document in documents.items():
         group = document.get("group")
@@ -117,18 +110,9 @@ def _write_attachments(
     attachments.put_attachments(change, wanted)
 
 
-def _delete_attachment(change: Change, key: str) -> None:
-    attachments.delete_attachment(change, checked_subject(subject_of_key(key)))
-
-
-def _write_tenant(change: Change, key: str, document: Mapping[str, object]) -> None:
-    body = TenantPut.model_validate(document)
-    tenants.put_tenant(
-        change,
-        key,
-        admin_roles=body.admin_roles,
-        allowed_clusters=body.allowed_clusters,
-    )
+def _write_tenants(change: Change, documents: Documents) -> None:
+    bodies = {key: TenantPut.model_validate(found) for key, found in documents.items()}
+    tenants.put_tenants(change, bodies)
 
 
 def _delete_tenant(change: Change, key: str) -> None:
@@ -180,12 +164,12 @@ def _delete_override(change: Change, key: str) -> None:
 
 
 KINDS: Mapping[str, Kind] = {
-    "tenant": Kind(_write_tenant, _delete_tenant),
-    "namespace": Kind(_write_namespace, _delete_namespace),
-    "group": Kind(_write_group, _delete_group),
-    "attachment": Kind(_write_attachment, _delete_attachment),
-    "policy": Kind(_write_policy, _delete_policy),
-    "setting": Kind(_write_setting, _delete_setting),
-    "override": Kind(_write_override, _delete_override),
+    "tenant": Kind(_write_tenants, _each_of(_delete_tenant)),
+    "namespace": Kind(_each(_write_namespace), _each_of(_delete_namespace)),
+    "group": Kind(_write_groups, groups.delete_groups),
+    "attachment": Kind(_write_attachments, attachments.delete_attachments),
+    "policy": Kind(_each(_write_policy), _each_of(_delete_policy)),
+    "setting": Kind(_each(_write_setting), _each_of(_delete_setting)),
+    "override": Kind(_each(_write_override), _each_of(_delete_override)),
 }
 """Name → kind, in the order in which things depend on earlier ones."""

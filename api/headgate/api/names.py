@@ -41,6 +41,8 @@ def checked_path_name(name: str, field: str, *, longest: int = MAX_PATH_NAME) ->
         raise Invalid(field, f"expected at most {longest} characters, got {len(name)}")
     if name in {".", ".."}:
         raise Invalid(field, "expected a name other than . and ..")
+    if name.isprintable() and "\ufffd" not in name:
+        return name
     for character in name:
         if unicodedata.category(character) in _UNUSABLE or character == "\ufffd":
             raise Invalid(field, f"expected printable characters, got {character!a}")

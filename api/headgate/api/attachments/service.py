@@ -1,8 +1,8 @@
 """What can be done with attachments, inside one transaction."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from headgate.api.attachments.schemas import AttachmentPage, AttachmentShown
@@ -112,26 +112,44 @@ def put_attachments(change: Change, wanted: Mapping[str, str]) -> None:
     session = change.session
     ids = {row.name: row.id for row in session.execute(_GROUP_NAMES)}
     names = {number: name for name, number in ids.items()}
-    query = select(AttachmentRow)
-    if len(wanted) <= MAX_NAMED:
-        query = query.where(AttachmentRow.subject.in_(wanted))
-    present = {row.subject: row for row in session.scalars(query)}
+    present = _present(session, wanted)
+    new: list[dict[str, object]] = []
+    moved: list[dict[str, object]] = []
     for key, group in wanted.items():
-        subject = checked_subject(subject_of_key(key))
-        require_subject(session, subject)
         if group not in ids:
             raise NotFound("group", group)
-        row = present.get(key)
-        before = None if row is None else {"group": names[row.group_id]}
-        if not change.record("attachment", key, before=before, after={"group": group}):
+        number, before = present.get(key, (0, None))
+        if before == ids[group]:
             continue
-        if row is None:
-            kind = subject_kind(subject)
-            row = AttachmentRow(subject=key, kind=kind, name=subject[0][1])
-            session.add(row)
-        row.group_id = ids[group]
-        row.revision = change.revision
+        there = None if before is None else {"group": names[before]}
+        change.record("attachment", key, before=there, after={"group": group})
+        values = {"group_id": ids[group], "revision": change.revision}
+        if before is not None:
+            moved.append({"id": number, **values})
+        else:
+            subject = tuple(subject_of_key(key).items())
+            kind, name = subject_kind(subject), subject[0][1]
+            new.append({"subject": key, "kind": kind, "name": name, **values})
+    _require_subjects(session, new)
     session.flush()
+    if new:
+        session.execute(insert(AttachmentRow), new)
+    if moved:
+        session.execute(update(AttachmentRow), moved)
+
+
+def delete_attachments(change: Change, keys: Collection[str]) -> None:
+    """Detach many at once, by the store's keys of their subjects."""
+    names = {row.id: row.name for row in change.session.execute(_GROUP_NAMES)}
+    gone: list[int] = []
+    for key, (number, group) in _present(change.session, set(keys)).items():
+        before = {"group": names[group]}
+        change.record("attachment", key, before=before, after=None)
+        gone.append(number)
+    change.session.flush()
+    for start in range(0, len(gone), MAX_NAMED):
+        some = AttachmentRow.id.in_(gone[start : start + MAX_NAMED])
+        change.session.execute(delete(AttachmentRow).where(some))
 
 
 def delete_attachment(
@@ -175,6 +193,26 @@ def require_subject(session: Session, subject: Subject) -> None:
         raise NotFound("tenant", name)
     if kind == "namespace" and session.get(NamespaceRow, _parts(name)) is None:
         raise NotFound("namespace", name)
+
+
+def _present(session: Session, keys: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Return the ids and groups' ids of the attachments of `keys` that are there."""
+    query = select(AttachmentRow.subject, AttachmentRow.id, AttachmentRow.group_id)
+    if len(keys) <= MAX_NAMED:
+        query = query.where(AttachmentRow.subject.in_(keys))
+    found = session.execute(query)
+    return {key: (number, group) for key, number, group in found if key in keys}
+
+
+def _require_subjects(session: Session, new: Sequence[Mapping[str, object]]) -> None:
+    """As `require_subject`, of many."""
+    for kind, column in (
+        ("tenant", select(TenantRow.name)),
+        ("namespace", select(NamespaceRow.tenant + "/" + NamespaceRow.name)),
+    ):
+        named = {str(row["name"]) for row in new if row["kind"] == kind and row["name"]}
+        if named and (missing := named.difference(session.scalars(column))):
+            raise NotFound(kind, min(missing))
 
 
 def _parts(namespace: str) -> tuple[str, str]:

@@ -1,35 +1,33 @@
 """What can be done with groups, inside one transaction."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import cast
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from headgate.api.errors import AlreadyExists, Conflict, InUse, Invalid, NotFound
+from headgate.api.groups.limits import checked_limits, merged_limits
 from headgate.api.groups.schemas import (
-    MAX_LIMITS,
     GroupBody,
     GroupPage,
     GroupPatch,
     GroupShown,
-    LimitBody,
-    LimitPatch,
     LimitShown,
 )
-from headgate.api.names import checked_dimension, checked_name
+from headgate.api.names import checked_name
 from headgate.api.overrides.service import delete_overrides_of
 from headgate.api.preconditions import ANYTHING, Precondition
 from headgate.api.quantities import restored, stored
 from headgate.api.store import Change
-from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow
-from headgate.coordinator.configuration import (
-    UNLIMITED,
-    InvalidConfiguration,
-    Limit,
-)
+from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow, OverrideRow
+from headgate.coordinator.configuration import Limit
 
 MAX_DEPTH = 16
 """Levels of a tree of groups; each costs an agent a bucket per request."""
+
+MAX_NAMED = 500
+"""Groups that one query names; of more, all groups are read."""
 
 _OWN_FIELDS = (
     "weight",
@@ -98,6 +96,49 @@ def put_group(
     return _write(change, row, name, body), row is None
 
 
+def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
+    """Make or replace many groups, whose parents may be among them, in few queries.
+
+    Raises:
+        NotFound: A parent is neither there nor among them.
+        Conflict: The parents make a circle.
+        Invalid: A field can't be accepted.
+    """
+    session = change.session
+    parents = {body.parent for body in bodies.values() if body.parent is not None}
+    rows = _rows(session, {*bodies, *parents})
+    present = shown_groups(session, [rows[name] for name in bodies if name in rows])
+    before = {group.name: document(group) for group in present}
+    wanted = {
+        name: body
+        for name, body in bodies.items()
+        if name not in before or before[name] != _document_of(body)
+    }
+    for name, body in wanted.items():
+        checked_name(name, "name")
+        row = rows.get(name)
+        if row is None:
+            row = rows[name] = GroupRow(name=name, revision=change.revision)
+            session.add(row)
+        row.parent_id = None
+        for field in _OWN_FIELDS:
+            setattr(row, field, getattr(body, field))
+        _write_limits(row, checked_limits(body.limits))
+    session.flush()
+    for name, body in wanted.items():
+        if body.parent is not None:
+            if body.parent not in rows:
+                raise NotFound("group", body.parent)
+            rows[name].parent_id = rows[body.parent].id
+    session.flush()
+    _check_tree(session, wanted)
+    for group in shown_groups(session, [rows[name] for name in wanted]):
+        name = group.name
+        if change.record("group", name, before=before.get(name), after=document(group)):
+            rows[name].revision = change.revision
+    session.flush()
+
+
 def patch_group(
     change: Change,
     name: str,
@@ -112,7 +153,7 @@ def patch_group(
     for field, value in given.items():
         if value is None and field not in {"parent", "soft_threshold"}:
             raise Invalid(field, "expected a value; leave it out to keep the present")
-    limits = _merged_limits(present.limits, patch.limits or [])
+    limits = merged_limits(present.limits, patch.limits or [])
     return _write(
         change, row, name, present.model_copy(update={**given, "limits": limits})
     )
@@ -144,6 +185,39 @@ def delete_group(
     change.record("group", name, before=before, after=None, number=row.id)
 
 
+def delete_groups(change: Change, names: Collection[str]) -> None:
+    """Delete those of many groups that are there, children and parents together.
+
+    Raises:
+        InUse: An attachment or another child depends on one of them.
+    """
+    session = change.session
+    rows = _rows(session, set(names))
+    ids = {row.id: name for name, row in rows.items()}
+    before = shown_groups(session, list(rows.values()))
+    attached = session.scalars(select(AttachmentRow.group_id).distinct())
+    children = session.execute(
+        select(GroupRow.id, GroupRow.parent_id).where(GroupRow.parent_id.is_not(None))
+    )
+    for word, used in (
+        ("an attachment", set(attached)),
+        ("a child group", {row.parent_id for row in children if row.id not in ids}),
+    ):
+        if found := sorted(name for number, name in ids.items() if number in used):
+            raise InUse(f"group {found[0]!r}", word)
+    overridden = set(session.scalars(select(OverrideRow.group).distinct()))
+    for name in overridden & rows.keys():
+        delete_overrides_of(change, name)
+    for row in rows.values():
+        row.parent_id = None  # they may go in any order
+    session.flush()
+    for row in rows.values():
+        session.delete(row)
+    session.flush()
+    for group in before:
+        change.record("group", group.name, before=document(group), after=None)
+
+
 def shown_groups(session: Session, rows: Sequence[GroupRow]) -> list[GroupShown]:
     """Return `rows` as responses say them, parents by name."""
     parents = {row.parent_id for row in rows if row.parent_id is not None}
@@ -163,6 +237,43 @@ def document(group: GroupShown) -> dict[str, object]:
 
 def _row_or_none(session: Session, name: str) -> GroupRow | None:
     return session.scalars(select(GroupRow).where(GroupRow.name == name)).one_or_none()
+
+
+def _rows(session: Session, names: Collection[str]) -> dict[str, GroupRow]:
+    query = select(GroupRow)
+    if len(names) <= MAX_NAMED:
+        query = query.where(GroupRow.name.in_(names))
+    return {row.name: row for row in session.scalars(query) if row.name in names}
+
+
+def _document_of(body: GroupBody) -> dict[str, object]:
+    """Return the document of the group that `body` would make."""
+    found: dict[str, object] = body.model_dump(mode="json")
+    limits = [
+        {**limit, "burst": limit["rate"] if limit["burst"] is None else limit["burst"]}
+        for limit in cast("list[dict[str, object]]", found["limits"])
+    ]
+    limits.sort(key=lambda limit: (limit["dimension"], limit["scope"]))
+    return {**found, "limits": limits}
+
+
+def _check_tree(session: Session, names: Collection[str]) -> None:
+    """Refuse circles and trees too deep, of the groups `names` and all below them."""
+    if not names:
+        return
+    query = select(GroupRow.id, GroupRow.name, GroupRow.parent_id)
+    found = {row.id: row for row in session.execute(query)}
+    for row in found.values():
+        above, levels = row.parent_id, 1
+        while above is not None:
+            levels += 1
+            if above == row.id:
+                raise Conflict(f"parent: group {row.name!r} is itself part of itself")
+            if levels > MAX_DEPTH:
+                raise Invalid(
+                    "parent", f"expected a tree of at most {MAX_DEPTH} levels"
+                )
+            above = found[above].parent_id
 
 
 def _names(session: Session, ids: set[int]) -> dict[int, str]:
@@ -204,7 +315,7 @@ def _write(
 ) -> GroupShown:
     """Store `body` as the group `name`, in `row` when it is there already."""
     session = change.session
-    limits = _checked_limits(body.limits)
+    limits = checked_limits(body.limits)
     parent = _checked_parent(session, row, name, body.parent)
     before = None if row is None else shown_groups(session, [row])[0]
     if row is None:
@@ -241,28 +352,6 @@ def _write_limits(row: GroupRow, limits: Sequence[Limit]) -> None:
     row.limits = wanted
 
 
-def _checked_limits(bodies: Sequence[LimitBody]) -> list[Limit]:
-    if len(bodies) > MAX_LIMITS:
-        raise Invalid("limits", f"expected at most {MAX_LIMITS}")
-    limits: list[Limit] = []
-    seen: set[tuple[str, str]] = set()
-    for index, body in enumerate(bodies):
-        at = f"limits[{index}]"
-        checked_dimension(body.dimension, f"{at}.dimension")
-        if (body.dimension, body.scope) in seen:
-            raise Invalid(at, "expected at most one per dimension and scope")
-        seen.add((body.dimension, body.scope))
-        if body.minimum == UNLIMITED:
-            raise Invalid(f"{at}.minimum", "expected a finite number")
-        values = body.model_dump(mode="python")
-        values["burst"] = body.rate if body.burst is None else body.burst
-        try:
-            limits.append(Limit(**values))
-        except InvalidConfiguration as error:
-            raise Invalid(f"{at}.{error.field}", error.reason) from error
-    return limits
-
-
 def _checked_parent(
     session: Session, row: GroupRow | None, name: str, parent: str | None
 ) -> GroupRow | None:
@@ -295,25 +384,3 @@ def _height(session: Session, row: GroupRow) -> int:
         query = select(GroupRow.id).where(GroupRow.parent_id.in_(parents))
         parents = list(session.scalars(query))
     return levels
-
-
-def _merged_limits(
-    present: Sequence[LimitBody], patches: Sequence[LimitPatch]
-) -> list[LimitBody]:
-    limits = {(limit.dimension, limit.scope): limit for limit in present}
-    for index, patch in enumerate(patches):
-        key = (patch.dimension, patch.scope)
-        if "rate" in patch.model_fields_set and patch.rate is None:
-            limits.pop(key, None)
-            continue
-        given = patch.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-        old = limits.get(key)
-        if old is None and patch.rate is None:
-            raise Invalid(f"limits[{index}].rate", "expected a rate for a new limit")
-        if old is not None:
-            kept = old.model_dump(mode="json")
-            if old.burst == old.rate or patch.rate == 0:
-                kept["burst"] = None  # the default follows the rate; 0 means nothing
-            given = {**kept, **given}
-        limits[key] = LimitBody.model_validate(given)
-    return list(limits.values())

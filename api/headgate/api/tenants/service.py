@@ -18,6 +18,7 @@ from headgate.api.tenants.schemas import (
     NamespacePage,
     NamespaceShown,
     TenantPage,
+    TenantPut,
     TenantShown,
 )
 
@@ -70,6 +71,24 @@ def put_tenant(
         row.revision = change.revision
     change.session.flush()
     return shown_tenant(row), is_new
+
+
+def put_tenants(change: Change, bodies: Mapping[str, TenantPut]) -> None:
+    """Make or replace many tenants in few queries."""
+    present = {row.name: row for row in change.session.scalars(select(TenantRow))}
+    for name, body in bodies.items():
+        checked_name(name, "tenant")
+        row = present.get(name)
+        before = None if row is None else _document(row)
+        after = body.model_dump(mode="json")
+        if not change.record("tenant", name, before=before, after=after):
+            continue
+        if row is None:
+            row = TenantRow(name=name)
+            change.session.add(row)
+        row.admin_roles, row.allowed_clusters = body.admin_roles, body.allowed_clusters
+        row.revision = change.revision
+    change.session.flush()
 
 
 def delete_tenant(change: Change, name: str) -> None:

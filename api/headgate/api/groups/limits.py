@@ -1,0 +1,66 @@
+"""The limits of one group: checked, and merged with a change."""
+
+from collections.abc import Sequence
+
+from headgate.api.errors import Invalid
+from headgate.api.groups.schemas import MAX_LIMITS, LimitBody, LimitPatch
+from headgate.api.names import checked_dimension
+from headgate.coordinator.configuration import (
+    UNLIMITED,
+    InvalidConfiguration,
+    Limit,
+)
+
+
+def checked_limits(bodies: Sequence[LimitBody]) -> list[Limit]:
+    """Return the limits that `bodies` ask for.
+
+    Raises:
+        Invalid: One can't be accepted, or is there twice.
+    """
+    if len(bodies) > MAX_LIMITS:
+        raise Invalid("limits", f"expected at most {MAX_LIMITS}")
+    limits: list[Limit] = []
+    seen: set[tuple[str, str]] = set()
+    for index, body in enumerate(bodies):
+        at = f"limits[{index}]"
+        checked_dimension(body.dimension, f"{at}.dimension")
+        if (body.dimension, body.scope) in seen:
+            raise Invalid(at, "expected at most one per dimension and scope")
+        seen.add((body.dimension, body.scope))
+        if body.minimum == UNLIMITED:
+            raise Invalid(f"{at}.minimum", "expected a finite number")
+        values = body.model_dump(mode="python")
+        values["burst"] = body.rate if body.burst is None else body.burst
+        try:
+            limits.append(Limit(**values))
+        except InvalidConfiguration as error:
+            raise Invalid(f"{at}.{error.field}", error.reason) from error
+    return limits
+
+
+def merged_limits(
+    present: Sequence[LimitBody], patches: Sequence[LimitPatch]
+) -> list[LimitBody]:
+    """Return `present` with `patches`; a rate of null removes a limit.
+
+    Raises:
+        Invalid: A patch of a limit that there is not has no rate.
+    """
+    limits = {(limit.dimension, limit.scope): limit for limit in present}
+    for index, patch in enumerate(patches):
+        key = (patch.dimension, patch.scope)
+        if "rate" in patch.model_fields_set and patch.rate is None:
+            limits.pop(key, None)
+            continue
+        given = patch.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        old = limits.get(key)
+        if old is None and patch.rate is None:
+            raise Invalid(f"limits[{index}].rate", "expected a rate for a new limit")
+        if old is not None:
+            kept = old.model_dump(mode="json")
+            if old.burst == old.rate or patch.rate == 0:
+                kept["burst"] = None  # the default follows the rate; 0 means nothing
+            given = {**kept, **given}
+        limits[key] = LimitBody.model_validate(given)
+    return list(limits.values())
