@@ -57,6 +57,7 @@ real: $(READY) ## Kafka, ZeroMQ, HTTP, processes
 	@sh tools/require_java.sh
 	@sh tools/require_postgresql.sh
 	@sh tools/require_browser.sh
+	@sh tools/require_go.sh
 	@$(BIN)/pytest -q $(REAL)
 
 accuracy: $(READY) ## docs/accuracy.md from ten seeds of each scenario

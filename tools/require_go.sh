@@ -1,0 +1,24 @@
+#!/bin/sh
+# Sees to Go 1.19+, in which a test writes and reads reports as another language would:
+# installs it where it may (root on Debian or Ubuntu), else says the one command.
+set -eu
+
+say() { printf 'headgate: %s\n' "$1" >&2; }
+
+go_is_new_enough() {
+    command -v go >/dev/null 2>&1 || return 1
+    minor=$(go version | sed -n 's/.*go1\.\([0-9]*\).*/\1/p')
+    [ "${minor:-0}" -ge 19 ]
+}
+
+go_is_new_enough && exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    say "installing golang"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        golang-go ca-certificates >/dev/null
+    go_is_new_enough && exit 0
+fi
+say "Go 1.19+ is needed here; run: sudo apt-get install golang-go"
+exit 1
