@@ -54,7 +54,7 @@ def _headgate(*, headers: bool) -> FastAPI:
     app.add_middleware(
         LimitMiddleware,
         source=enforcer,
-        subject=lambda _: {"tenant": "a"},
+        subject=lambda _: "a",
         headers=headers,
     )
     return app

@@ -27,23 +27,33 @@ class Link:
         local: The limit as configured now, and what is counted of its refusals.
         group_id: Of the limit's group.
         mode: What a refusal by it means to this caller.
+        lenient: The mode admits what it would refuse.
         hopeless_above: Cost above which it refuses for ever.
         refusal: The last one by the short way; told again for a lull, so that a
             retry may be told to wait that much longer than it must.
         refusal_since_s: When it was made.
         refusal_until_s: When another is made.
+        label: Its name as a header's field, once it was told.
+        told: The standing that integrations told last, as headers.
+        told_since_s: When it was made.
+        told_until_s: When another is made.
     """
 
     __slots__ = (
         "bucket",
         "group_id",
         "hopeless_above",
+        "label",
+        "lenient",
         "limit",
         "local",
         "mode",
         "refusal",
         "refusal_since_s",
         "refusal_until_s",
+        "told",
+        "told_since_s",
+        "told_until_s",
     )
 
     def __init__(
@@ -61,19 +71,29 @@ class Link:
         self.local = local
         self.group_id: int = local.group.id
         self.mode: str = chosen or local.group.refusal
+        self.lenient: bool = self.mode in ("shadow", "delay")
         self.hopeless_above: float = local.hopeless_above
         self.refusal: Decision = ADMITTED
         self.refusal_since_s: float = 0.0
         self.refusal_until_s: float = -inf
+        self.label: bytes = b""
+        self.told: list[tuple[bytes, bytes]] = []
+        self.told_since_s: float = 0.0
+        self.told_until_s: float = -inf
 
     def refuse_again(self, now: float, cost: float) -> Decision:
         """Refuse what a bucket that is still in debt refuses: the short way."""
         bucket = self.bucket
         bucket.refused += cost if cost < bucket.most_counted else bucket.most_counted
+        return self.refuse(now, bucket.ready_s - now)
+
+    def refuse(self, now: float, delay_s: float) -> Decision:
+        """Return a refusal by a bucket that is in debt, whatever the cost."""
         if not self.refusal_since_s <= now < self.refusal_until_s:
-            self.refusal = Refusal(bucket.ready_s - now, False, self.limit)
+            self.refusal = Refusal(delay_s, False, self.limit)
             self.refusal_since_s = now
-            self.refusal_until_s = now + LULL_S
+            # One that is shorter than a lull is told as it is each time.
+            self.refusal_until_s = now + LULL_S if delay_s > LULL_S else now
         refusal = self.refusal
         self.local.throttle_s += refusal.delay_s
         return refusal

@@ -24,9 +24,10 @@ class Gate:
         dimension: What is counted.
         chain: The limits that apply; None while they must be resolved, or a lock
             be held.
+        clock: Seconds, monotonic.
     """
 
-    __slots__ = ("_clock", "chain", "dimension", "limiter")
+    __slots__ = ("chain", "clock", "dimension", "limiter")
 
     def __init__(
         self, limiter: Limiter, dimension: str, clock: Callable[[], float]
@@ -35,11 +36,11 @@ class Gate:
         self.limiter = limiter
         self.dimension = dimension
         self.chain: Chain | None = None
-        self._clock = clock
+        self.clock = clock
 
     def try_acquire(self, cost: float = 1.0) -> Decision:
         """Do what `Limiter.try_acquire` does with a cost of this dimension."""
-        now = self._clock()
+        now = self.clock()
         chain = self.chain
         try:
             if chain is None or not 0.0 < cost <= MOST_COST:

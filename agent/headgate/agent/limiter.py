@@ -26,13 +26,13 @@ from headgate.agent.errors import InvalidCost, InvalidDimension
 from headgate.agent.gate import Gate
 from headgate.agent.refusing import RECONSIDERED_S, settle_refusal
 from headgate.agent.reservation import MOST_OPEN_S, Estimate, Reservation
-from headgate.agent.standing import Standing, tightest
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
     from threading import Lock
 
     from headgate.agent.bucket import Bucket
+    from headgate.agent.chain import Link
     from headgate.agent.home import Home
     from headgate.agent.subject import Subject
     from headgate.coordinator.configuration import Refusal as RefusalMode
@@ -49,16 +49,17 @@ class Limiter:
     Attributes:
         subject: Who asks.
         refusal: What a refusal means to this caller; None for what each group says.
+        clock: Seconds, monotonic; read once per attempt.
     """
 
     __slots__ = (
         "__weakref__",
         "_chains",
-        "_clock",
         "_gates",
         "_home",
         "_lock",
         "_requests",
+        "clock",
         "refusal",
         "subject",
     )
@@ -82,7 +83,7 @@ class Limiter:
         self.subject = subject
         self.refusal: RefusalMode | None = refusal
         self._home = home
-        self._clock = home.clock
+        self.clock = home.clock
         self._lock = lock
         self._chains: dict[str, Chain] = {}
         self._gates: dict[str, Gate] = {}
@@ -105,7 +106,7 @@ class Limiter:
             InvalidCost: A cost is negative, above 2**53 or not a number.
             InvalidDimension: A dimension is not an identifier.
         """
-        now = self._clock()
+        now = self.clock()
         chain = self._requests
         try:
             if chain is None or costs or not 0.0 < requests <= MOST_COST:
@@ -113,15 +114,24 @@ class Limiter:
                     costs["requests"] = requests
                 return self.attempt(now, costs)
             only = chain.only
-            if only is not None and only.bucket.since_s <= now < only.bucket.ready_s:
-                return only.refuse_again(now, requests)
-            stopped = charge_chain_at(chain.buckets, now, requests)
-            if stopped is None:
-                return chain.admitted
+            if only is not None:
+                alone = only.bucket
+                if now < alone.look_s and alone.spent <= alone.free:
+                    alone.spent += requests
+                    return chain.admitted
+                if alone.since_s <= now < alone.ready_s:
+                    return only.refuse_again(now, requests)
+            # As in `Gate.try_acquire`: a call would be a fifth of the whole cost.
+            for bucket in chain.buckets:
+                if now < bucket.look_s and bucket.spent <= bucket.free:
+                    bucket.spent += requests
+                elif bucket.try_acquire_at(now, requests) > 0.0:
+                    give_back_before(chain.buckets, bucket, requests)
+                    costs["requests"] = requests
+                    return settle_refusal({"requests": chain}, now, costs, bucket)
         except NOT_A_NUMBER as error:
             raise explained(error, {**costs, "requests": requests}) from None
-        give_back_before(chain.buckets, stopped, requests)
-        return self._stopped({"requests": chain}, now, {"requests": requests}, stopped)
+        return chain.admitted
 
     def try_acquire_at(self, now: float, **costs: float) -> Decision:
         """Do what `try_acquire` does at a given time of the limiter's clock."""
@@ -134,7 +144,7 @@ class Limiter:
             each: Units of one item: whole items are admitted.
             costs: Units of the whole batch, of one dimension.
         """
-        now = self._clock()
+        now = self.clock()
         checked_costs({"each": each})
         if len(costs) != 1 or not 0.0 < each <= MOST_COST:
             raise InvalidCost("expected one dimension and a finite size `each` > 0")
@@ -157,11 +167,11 @@ class Limiter:
 
         KIP-599: a request with *validate only* costs nothing.
         """
-        return self.foresee(self._clock(), costs)
+        return self.foresee(self.clock(), costs)
 
     def charge(self, **costs: float) -> None:
         """Charge what has happened already, whatever is there: it is owed."""
-        now = self._clock()
+        now = self.clock()
         for dimension, cost in checked_costs(costs).items():
             chain = self.chain(dimension)
             with self._lock or nullcontext():
@@ -170,7 +180,7 @@ class Limiter:
 
     def count_refused(self, **costs: float) -> None:
         """Count an attempt that was not made, where it would have been refused."""
-        now = self._clock()
+        now = self.clock()
         for dimension, cost in checked_costs(costs).items():
             for bucket in self.chain(dimension).buckets:
                 if bucket.delay_at(now, cost) > 0.0:
@@ -198,7 +208,7 @@ class Limiter:
         """
         if estimate is not None:
             costs[estimate.dimension] = estimate.units
-        now = self._clock()
+        now = self.clock()
         costs = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
         chains = {dimension: self.chain(dimension) for dimension in costs}
         decision = self.attempt(now, costs)
@@ -206,7 +216,7 @@ class Limiter:
             decision,
             costs,
             {dimension: chain.buckets for dimension, chain in chains.items()},
-            clock=self._clock,
+            clock=self.clock,
             lock=self._lock,
             due_s=now + timeout_s,
             estimate=estimate,
@@ -252,19 +262,15 @@ class Limiter:
             [self.chain(dimension).waits for dimension in costs]
         )  # a list is faster than a generator
 
-    def tightest(self, costs: Mapping[str, float]) -> Standing | None:
-        """Return how near the subject is to the tightest limit of some costs."""
-        if len(costs) == 1:
-            (dimension,) = costs
-            return tightest(self.chain(dimension).links, self._clock())
-        links = [link for d in costs for link in self.chain(d).links]
-        return tightest(links, self._clock())
+    def links(self, costs: Mapping[str, float]) -> list[Link]:
+        """Return the limits that apply to some costs."""
+        return [link for dimension in costs for link in self.chain(dimension).links]
 
     def gate(self, dimension: str = "requests") -> Gate:
         """Return a handle of one dimension, the fastest way to attempt."""
         gate = self._gates.get(dimension)
         if gate is None:
-            gate = Gate(self, dimension, self._clock)
+            gate = Gate(self, dimension, self.clock)
             self.set_chain(dimension, self.chain(dimension), gate)
         return gate
 
@@ -304,8 +310,11 @@ class Limiter:
 
     def attempt(self, now: float, costs: Mapping[str, float]) -> Decision:
         """Admit and charge, or refuse; raises as `try_acquire` does."""
-        with self._lock or nullcontext():
+        if self._lock is None:  # a context costs as much as a charge
             decision = self._charge(self._chains, now, costs)
+        else:
+            with self._lock:
+                decision = self._charge(self._chains, now, costs)
         if decision is not None:
             return decision
         # Something is odd or not resolved yet: look closely, then try again.
@@ -361,19 +370,10 @@ class Limiter:
             if stopped is not None:
                 give_back_before(chain.buckets, stopped, cost)
                 _give_back(chains, costs, dimension)
-                return self._stopped(chains, now, costs, stopped)
+                return settle_refusal(chains, now, checked_costs(costs), stopped)
             if chain.admitted is not ADMITTED:
                 answer = chain.admitted
         return answer
-
-    def _stopped(
-        self,
-        chains: Mapping[str, Chain],
-        now: float,
-        costs: Mapping[str, float],
-        stopped: Bucket,
-    ) -> Decision:
-        return settle_refusal(chains, now, checked_costs(costs), stopped)
 
     def _fitting(self, now: float, dimension: str, cost: float, each: float) -> float:
         """Return how much of `cost` every limit admits now, in whole items."""

@@ -30,7 +30,7 @@ RECONSIDERED_S = 1.0
 is not 0: shares are dealt anew with each report, once a second by default."""
 
 
-def settle_refusal(
+def settle_refusal(  # noqa: C901  # a call for each limit would be a third of it
     chains: Mapping[str, Chain],
     now: float,
     costs: Mapping[str, float],
@@ -50,41 +50,51 @@ def settle_refusal(
     """
     worst: Link | None = None
     worst_s = -1.0
-    lenient: dict[int, float] = {}
     admitting: list[tuple[Link, float]] = []
-    groups: set[int] = set()
+    lenient: dict[int, float] = {}
     for dimension, cost in costs.items():
         for link in chains.get(dimension, NO_LIMITS).links:
             bucket = link.bucket
-            if now < bucket.look_s and bucket.spent <= bucket.free:
+            if bucket.since_s <= now < bucket.ready_s:  # still in the debt of before
+                delay_s = bucket.ready_s - now
+                if bucket is not stopped:
+                    most = bucket.most_counted
+                    bucket.refused += cost if cost < most else most
+            elif now < bucket.look_s and bucket.spent <= bucket.free:
                 admitting.append((link, cost))  # the same test as on the way in
                 continue
-            delay_s = _delay_s(bucket, now, cost, stopped)
-            if delay_s <= 0.0:
-                admitting.append((link, cost))
-                continue
-            groups.add(link.group_id)
-            never = cost > link.hopeless_above
-            delay_s = inf if never else delay_s
-            mode = link.mode
+            else:
+                delay_s = _delay_s(bucket, now, cost, stopped)
+                if delay_s <= 0.0:
+                    admitting.append((link, cost))
+                    continue
+            if cost > link.hopeless_above:
+                delay_s = inf
             # Debt that can never be paid is no matter for a delay.
-            if mode == "shadow" or (mode == "delay" and not never):
-                lenient[id(bucket)] = -1.0 if mode == "shadow" else delay_s
+            if link.lenient and (link.mode == "shadow" or delay_s < inf):
+                lenient[id(bucket)] = -1.0 if link.mode == "shadow" else delay_s
             elif delay_s > worst_s:
                 worst, worst_s = link, delay_s
-    if worst is not None:
+    if worst is None:
+        return _admit(chains, now, costs, lenient)
+    if admitting:
+        passed = {id(link) for link, _ in admitting}
+        groups = {
+            link.group_id
+            for dimension in costs
+            for link in chains.get(dimension, NO_LIMITS).links
+            if id(link) not in passed
+        }
         for link, cost in admitting:
             if link.group_id in groups:
                 link.bucket.count_refused(cost)
-        return _refuse(worst, worst_s)
-    return _admit(chains, now, costs, lenient)
-
-
-def _refuse(worst: Link, delay_s: float) -> Refusal:
-    never = delay_s == inf
-    if not never:
-        worst.local.throttle_s += delay_s
-    return Refusal(delay_s, never, worst.limit)
+    bucket = worst.bucket
+    if bucket.since_s <= now < bucket.ready_s and worst_s < inf:
+        return worst.refuse(now, worst_s)
+    # The delay depends on the cost, or on chance.
+    if worst_s < inf:
+        worst.local.throttle_s += worst_s
+    return Refusal(worst_s, worst_s == inf, worst.limit)
 
 
 def _delay_s(bucket: Bucket, now: float, cost: float, stopped: Bucket) -> float:

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from tests.integration.limiter.making import configure, make, node_limit, served
 
-from headgate.agent.integrations.asgi import LimitMiddleware, Scope, header
+from headgate.agent.integrations.asgi import LimitMiddleware, Scope, Send, header
 from headgate.agent.integrations.http_client import (
     AsyncRetryThrottled,
     RetryThrottled,
@@ -46,7 +46,7 @@ def test_fastapi_answers_429_with_exact_retry_after_and_ratelimit_headers() -> N
     with served(fastapi(source=enforcer)) as url, httpx.Client() as client:
         answers = [client.get(url, headers=ACME) for _ in range(6)]
         assert [a.status_code for a in answers] == [200] * 4 + [429] * 2
-        assert answers[0].headers["ratelimit-policy"] == '"gold.requests";q=0;w=1'
+        assert answers[0].headers["ratelimit-policy"] == '"gold.requests";q=1;w=2'
         assert answers[0].headers["ratelimit"] == '"gold.requests";r=2;t=2'
         refused = answers[-1]
         assert refused.headers["content-type"] == "application/problem+json"
@@ -104,6 +104,44 @@ def test_the_mode_is_followed_live() -> None:
         configure(enforcer, node_limit("requests", 1, 1), refusal="shadow")
         codes = [client.get(url, headers=ACME).status_code for _ in range(5)]
         assert codes == [200] * 5
+
+
+def test_a_subject_may_be_a_tenants_name_and_shares_its_quota() -> None:
+    enforcer = make(node_limit("requests", 1e-9, 3))
+    by_name = FastAPI(
+        middleware=[
+            Middleware(
+                LimitMiddleware,
+                source=enforcer,
+                subject=lambda scope: header(scope, b"x-tenant"),
+            )
+        ]
+    )
+    with served(by_name) as one, served(fastapi(source=enforcer)) as two:
+        with httpx.Client(headers=ACME) as client:
+            codes = [client.get(url).status_code for url in (one, two) * 3]
+            assert codes == [404, 200, 404, 200, 429, 429]
+            assert client.get(one, headers={"x-tenant": "other"}).status_code == 404
+
+
+def test_the_applications_own_headers_are_not_changed() -> None:
+    own = [(b"content-length", b"0"), (b"x-app", b"1")]
+
+    async def app(scope: Scope, _: object, send: Send) -> None:
+        assert scope["type"] == "http"
+        start = {"type": "http.response.start", "status": 200, "headers": own}
+        await send(start)
+        await send({"type": "http.response.body"})
+
+    enforcer = make(node_limit("requests", 1, 5_000))
+    limited = LimitMiddleware(app, source=enforcer, subject=who)
+    with served(limited) as url, httpx.Client(headers=ACME) as client:
+        answers = [client.get(url) for _ in range(5)]
+    left = [int(a.headers["ratelimit"].split("r=")[1].split(";")[0]) for a in answers]
+    assert left == sorted(left, reverse=True)
+    assert left[-1] < 5_000
+    assert all(answer.headers["x-app"] == "1" for answer in answers)
+    assert len(own) == 2
 
 
 def test_costs_are_what_the_application_says() -> None:

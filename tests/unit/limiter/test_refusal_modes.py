@@ -192,3 +192,16 @@ def test_a_reservation_is_settled_for_more_for_less_or_cancelled() -> None:
     limiter.reserve(tokens=100).cancel()
     assert held() == 216.0
     assert enforcer.usage(clock.now)[0].admitted == 784.0
+
+
+def test_two_costs_within_a_millisecond_are_told_two_delays() -> None:
+    enforcer, _ = make(
+        group(
+            Limit(dimension="requests", rate=1, burst=100, scope="node"), may_owe=False
+        ),
+        acme=1,
+    )
+    limiter = enforcer.limiter(tenant="acme")
+    limiter.try_acquire(requests=100)
+    delays = [limiter.try_acquire(requests=cost).delay_s for cost in (1, 40, 2)]
+    assert delays == pytest.approx([1.0, 40.0, 2.0])

@@ -8,7 +8,7 @@ double the cost of a request.
     app.add_middleware(
         LimitMiddleware,
         source=agent,
-        subject=lambda scope: {"tenant": header(scope, b"x-tenant")},
+        subject=lambda scope: header(scope, b"x-tenant"),
     )
 
 Headers follow draft-ietf-httpapi-ratelimit-headers: ``RateLimit-Policy`` says the
@@ -20,23 +20,27 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from functools import lru_cache
-from math import ceil, inf
-from typing import TYPE_CHECKING
+from math import ceil
+from typing import TYPE_CHECKING, cast
 
-from headgate.agent.integrations.sources import LimiterCache
+from headgate.agent.decision import ADMITTED
+from headgate.agent.integrations.sources import MOST_LIMITERS, SubjectCache
+from headgate.agent.limiter import Limiter
+from headgate.agent.standing import Header, standing_headers
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headgate.agent.chain import Link
     from headgate.agent.decision import Decision
+    from headgate.agent.gate import Gate
     from headgate.agent.integrations.sources import LimiterSource
-    from headgate.agent.limiter import Limiter
 
 Scope = MutableMapping[str, object]
 Message = MutableMapping[str, object]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Header = tuple[bytes, bytes]
 
 TOO_MANY_REQUESTS = 429
 
@@ -76,7 +80,7 @@ class LimitMiddleware:
         app: App,
         *,
         source: LimiterSource,
-        subject: Callable[[Scope], Mapping[str, str | None] | None],
+        subject: Callable[[Scope], Mapping[str, str | None] | str | None],
         costs: Callable[[Scope], Mapping[str, float]] | None = None,
         longest_wait_s: float = LONGEST_WAIT_S,
         headers: bool = True,
@@ -86,14 +90,16 @@ class LimitMiddleware:
         Args:
             app: What is protected.
             source: The agent.
-            subject: Who asks, such as ``{"tenant": "acme"}``; None lets the request
-                pass without a limit (health checks).
+            subject: Who asks: a tenant's name, or any subject such as
+                ``{"tenant": "acme", "user": "alice"}``; None lets the request pass
+                without a limit (health checks).
             costs: Units by dimension; one of ``requests`` by default.
             longest_wait_s: Longest wait for tokens where the group says ``wait``.
             headers: Say RateLimit and RateLimit-Policy with every response.
         """
         self.app = app
-        self._limiters = LimiterCache(source)
+        self._gates = SubjectCache(source, Limiter.gate)
+        self._of_tenant: dict[str, Gate] = {}
         self._subject = subject
         self._costs = costs
         self._longest_wait_s = longest_wait_s
@@ -102,82 +108,112 @@ class LimitMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         kind = scope["type"]
-        subject = self._subject(scope) if kind in ("http", "websocket") else None
+        subject = (
+            self._subject(scope)
+            if kind == "http" or kind == "websocket"  # cheaper than `in`
+            else None
+        )
         if subject is None:
             await self.app(scope, receive, send)
             return
-        limiter = self._limiters.get(subject)
+        # What follows is written for the smallest request: no call that it can do
+        # without, and a subject that is a text needs no key of its own.
+        if type(subject) is str:
+            gate = self._of_tenant.get(subject) or self._add_tenant(subject)
+        else:
+            gate = self._gates.get(cast("Mapping[str, str | None]", subject))
+        now = gate.clock()
+        chain = gate.chain
+        if chain is None or chain.waits or self._costs is not None:
+            await self._serve(gate.limiter, scope, receive, send)
+            return
+        only = chain.only
+        if (
+            only is not None
+            and now < only.bucket.look_s
+            and only.bucket.spent <= only.bucket.free
+        ):
+            only.bucket.spent += 1.0  # as in `Gate.try_acquire`, without the call
+            decision = chain.admitted
+        else:
+            decision = gate.try_acquire()
+        if decision is not ADMITTED:
+            await self._answer(decision, chain.links, now, scope, receive, send)
+            return
+        if self._headers and kind == "http":
+            if only is not None and only.told_since_s <= now < only.told_until_s:
+                send = _marked(send, only.told)
+            else:
+                send = _marked(send, standing_headers(chain.links, now))
+        await self.app(scope, receive, send)
+
+    def _add_tenant(self, tenant: str) -> Gate:
+        if len(self._of_tenant) >= MOST_LIMITERS:
+            self._of_tenant.clear()  # they are made again as they come
+        gate = self._gates.get({"tenant": tenant})
+        self._of_tenant[tenant] = gate
+        return gate
+
+    async def _serve(
+        self, limiter: Limiter, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve a connection with any costs, in any mode."""
         costs = ONE_REQUEST if self._costs is None else self._costs(scope)
         if limiter.waits(costs):
             decision = await limiter.wait_async(timeout_s=self._longest_wait_s, **costs)
         else:
             decision = limiter.try_acquire(**costs)
+        links, now = limiter.links(costs), limiter.clock()
+        await self._answer(decision, links, now, scope, receive, send)
+
+    async def _answer(
+        self,
+        decision: Decision,
+        links: Sequence[Link],
+        now: float,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Refuse, or pass the connection on and mute it afterwards."""
+        kind = scope["type"]
+        marks = standing_headers(links, now)
+        if decision.delay_s > 0.0:
+            marks = [*marks, _retry_after(decision)]
         if not decision:
-            await _refuse(kind, decision, limiter, costs, send)
+            await _refuse(kind, decision, marks, send)
             return
         if self._headers and kind == "http":
-            send = _with_headers(send, limiter, costs, decision)
+            send = _marked(send, marks)
         await self.app(scope, receive, send)
         if decision.delay_s > 0.0:  # admitted, and muted: no next request so long
             await asyncio.sleep(min(decision.delay_s, LONGEST_MUTE_S))
 
 
-def _with_headers(
-    send: Send, limiter: Limiter, costs: Mapping[str, float], decision: Decision
-) -> Send:
-    async def wrapped(message: Message) -> None:
+def _marked(send: Send, marks: list[Header]) -> Send:
+    """Return `send` with further headers on the response."""
+
+    # No coroutine of its own: a response has two messages or more.
+    def marked(message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
-            headers = message.get("headers")
-            have: list[Header] = list(headers) if isinstance(headers, list) else []  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]  # ASGI: pairs of bytes
-            message["headers"] = have + rate_limit_headers(limiter, costs, decision)
-        await send(message)
+            have = message.get("headers")
+            if type(have) is list:
+                message["headers"] = have + marks  # not the application's own list
+            else:
+                message["headers"] = [*cast("Iterable[Header]", have or ()), *marks]
+        return send(message)
 
-    return wrapped
-
-
-def rate_limit_headers(
-    limiter: Limiter, costs: Mapping[str, float], decision: Decision
-) -> list[Header]:
-    """Return RateLimit, RateLimit-Policy and, where there is a delay, Retry-After."""
-    headers: list[Header] = []
-    standing = limiter.tightest(costs)
-    if standing is not None:
-        name, policy = _policy(standing.name, standing.quota, standing.window_s)
-        reset_s = 0 if standing.full_in_s == inf else ceil(standing.full_in_s)
-        remaining = _whole(standing.remaining)
-        headers.append((b"ratelimit-policy", policy))
-        headers.append((b"ratelimit", b"%s;r=%d;t=%d" % (name, remaining, reset_s)))
-    if decision.delay_s > 0.0:
-        headers.append((b"retry-after", str(_retry_after(decision)).encode()))
-    return headers
+    return marked
 
 
-@lru_cache(maxsize=1_024)
-def _policy(name: str, quota: float, window_s: float) -> tuple[bytes, bytes]:
-    """Return a limit's name as a structured field, and its RateLimit-Policy."""
-    quoted = f'"{_quoted(name)}"'.encode()
-    return quoted, b"%s;q=%d;w=%d" % (quoted, _whole(quota), ceil(window_s))
-
-
-def _quoted(name: str) -> str:
-    """Return a name as the inside of a structured field's string (RFC 9651)."""
-    plain = "".join(c if " " <= c <= "~" else "?" for c in name)
-    return plain.replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _whole(units: float) -> int:
-    return max(0, min(int(units), 999_999_999_999_999))  # RFC 9651's integers
-
-
-def _retry_after(decision: Decision) -> int:
-    return ceil(min(decision.delay_s, LONGEST_RETRY_S))
+def _retry_after(decision: Decision) -> Header:
+    return b"retry-after", b"%d" % ceil(min(decision.delay_s, LONGEST_RETRY_S))
 
 
 async def _refuse(
     kind: object,
     decision: Decision,
-    limiter: Limiter,
-    costs: Mapping[str, float],
+    marks: list[Header],
     send: Send,
 ) -> None:
     if kind == "websocket":  # before it is accepted: the server answers 403
@@ -196,7 +232,7 @@ async def _refuse(
     headers = [
         (b"content-type", b"application/problem+json"),
         (b"content-length", str(len(body)).encode()),
-        *rate_limit_headers(limiter, costs, decision),
+        *marks,
     ]
     await send(
         {

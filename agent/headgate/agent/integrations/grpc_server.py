@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from headgate.agent.integrations.sources import LimiterCache
+from headgate.agent.integrations.sources import limiter_cache
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -78,7 +78,7 @@ class _Rules:
         costs: Callable[[Call], Mapping[str, float]] | None,
         longest_wait_s: float,
     ) -> None:
-        self._limiters = LimiterCache(source)
+        self._limiters = limiter_cache(source)
         self._subject = subject
         self._costs = costs
         self.longest_wait_s = longest_wait_s

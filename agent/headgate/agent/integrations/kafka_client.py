@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.agent.errors import Throttled
-from headgate.agent.integrations.sources import LimiterCache
+from headgate.agent.integrations.sources import limiter_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -129,7 +129,7 @@ class ThrottledProducer:
         """
         self.throttle_s = 0.0
         self._producer = producer
-        self._limiters = LimiterCache(source)
+        self._limiters = limiter_cache(source)
         self._subject = subject
         self._block_s = block_s
         self._clock = clock
@@ -203,7 +203,7 @@ class ThrottledConsumer:
         """
         self.throttle_s = 0.0
         self._consumer = consumer
-        self._limiters = LimiterCache(source)
+        self._limiters = limiter_cache(source)
         self._subject = subject
         self._messages_of = messages_of
         self._without_backlog = without_backlog
