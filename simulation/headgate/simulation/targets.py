@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.simulation.simulate import Result
+    from collections.abc import Mapping
 
 Bounds = dict[str, tuple[float, float]]
 """Least and most of each figure, by its name in the result."""
@@ -23,21 +23,26 @@ class Target:
     Attributes:
         scenario: Name in the library.
         bounds: Least and most of each figure.
+        mostly: The same, on nine seeds of ten.
     """
 
     scenario: str
     bounds: Bounds
+    mostly: Bounds = field(default_factory=dict[str, tuple[float, float]])
 
-    def missed(self, result: Result) -> list[str]:
-        """Return the figures that are out of bounds, in words."""
-        values = result.as_json()
-        told: list[str] = []
+    def missed(self, values: Mapping[str, object]) -> dict[str, str]:
+        """Return the figures that are out of bounds, in words by name.
+
+        Args:
+            values: Of one run, as `Result.as_json` has them.
+        """
+        told: dict[str, str] = {}
         for name, (least, most) in self.bounds.items():
             value = values[name]
             if not isinstance(value, float):
                 continue
             if not least <= value <= most:
-                told.append(f"{name} {value:g}, expected {shown(least, most)}")
+                told[name] = f"{name} {value:g}, expected {shown(least, most)}"
         return told
 
 
@@ -81,7 +86,11 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target("zipf-loss", _bounds(EXACT, 0.025, worst_agent=(0.93, inf))),
     Target("zipf-crash", _bounds(EXACT, 0.025)),
-    Target("swap", _bounds(EXACT, 0.02, settle_seconds=(-inf, 0.6))),
+    Target(
+        "swap",
+        _bounds(EXACT, 0.02, settle_seconds=(-inf, 0.6)),
+        {"settle_seconds": (-inf, 0.4)},
+    ),
     Target("mover", _bounds((0.998, inf), 0.005, falsely_refused=(-inf, 0.002))),
     Target("wave", _bounds(EXACT, 0.02, reports_per_agent_second=(-inf, 3.0))),
     Target("small-burst", _bounds((0.99, inf), 0.025)),
