@@ -11,17 +11,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from headgate.agent.observer import AgentUse as ObservedPart
 from headgate.agent.observer import LimitUse, Observer, Sight
-from headgate.agent.snapshot import Snapshot, snapshot_from_json
+from headgate.agent.snapshot import (
+    Snapshot,
+    snapshot_from_changes,
+    snapshot_from_json,
+)
 from headgate.agent.stored_levels import restored
 from headgate.api.levels.service import load, save
 from headgate.api.live.observing import Observing
 from headgate.api.live.picture import AgentSeen, AgentUse, Picture, Use
-from headgate.api.snapshot.service import group_documents
+from headgate.api.snapshot.service import changes_document, group_documents
 from headgate.api.store import Store
 from headgate.api.store.tables import StateRow
+from headgate.api.store.transactions import current_revision
 from headgate.coordinator.views import MemberView
 
 INTERVAL_S = 1.0
@@ -49,19 +55,28 @@ class GroupsOnly:
     def __call__(self) -> Snapshot:
         """Return it, the same object while the revision is the same."""
         with self._store.reading() as session:
-            state = session.scalars(select(StateRow)).one()
-            newest = self._newest
-            if newest and newest.configuration.revision == state.revision:
+            newest, revision = self._newest, current_revision(session)
+            if newest and newest.configuration.revision == revision:
                 return newest
-            document: dict[str, object] = {
-                "revision": state.revision,
-                "cluster": state.cluster,
-                "groups": group_documents(session),
-                "attachments": [],
-                **self._fixed,
-            }
-        self._newest = snapshot_from_json(document)
+            changed = newest and changes_document(
+                session, newest.configuration.revision
+            )
+            if newest and changed:
+                changed.update(self._fixed, attachments=[], detached=[])
+                self._newest = snapshot_from_changes(newest, changed)
+            else:
+                self._newest = snapshot_from_json(self._whole(session))
         return self._newest
+
+    def _whole(self, session: Session) -> dict[str, object]:
+        state = session.scalars(select(StateRow)).one()
+        return {
+            "revision": state.revision,
+            "cluster": state.cluster,
+            "groups": group_documents(session),
+            "attachments": [],
+            **self._fixed,
+        }
 
 
 class Painter:
