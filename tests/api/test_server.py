@@ -25,6 +25,7 @@ from headgate.api import (
     run,
     running,
 )
+from headgate.api.server import bound
 
 START_S = 30.0
 """Longest start of a process on a busy machine."""
@@ -131,6 +132,38 @@ def test_a_given_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
             run(ServerSettings(database=database, port=port))
         with pytest.raises(CannotStart, match="bus: zeromq"):
             run(ServerSettings(database=database, port=0, bus_ports=(port, 0)))
+
+
+def test_a_usual_port_that_is_bound_but_not_yet_listened_on_is_left_alone() -> None:
+    # Two processes that start at the same moment: the first is between its two calls.
+    first = bound("127.0.0.1", 0)
+    port: int = first.getsockname()[1]
+    with first, pytest.raises(OSError, match="in use"):
+        bound("127.0.0.1", port).close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"host": ""}, "host: expected an address"),
+        ({"database": ""}, "database: expected a file"),
+        ({"cluster": ""}, "cluster: expected a name"),
+        ({"cluster": "x" * 257}, "cluster: expected at most 256 characters, got 257"),
+    ],
+)
+def test_a_setting_that_can_not_be_is_an_error_that_names_it(
+    tmp_path: Path, settings: dict[str, str], message: str
+) -> None:
+    given = {"database": str(tmp_path / "x.db"), **settings}
+    with pytest.raises(CannotStart, match=message):
+        run(ServerSettings(**given, port=0, bus_ports=(0, 0)))  # type: ignore[arg-type]
+
+
+def test_the_password_of_a_database_is_not_told() -> None:
+    database = "postgresql+psycopg://me:s3cret@127.0.0.1:1/x"
+    with pytest.raises(CannotStart, match=r"me:\*\*\*@127") as caught:
+        run(ServerSettings(database=database, port=0, bus_ports=(0, 0)))
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

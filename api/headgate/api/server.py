@@ -183,6 +183,8 @@ def _opened_bus(settings: ServerSettings) -> Generator[BusSettings]:
 
 def _check_rights(settings: ServerSettings) -> None:
     """Refuse to serve a network to which everybody may change everything."""
+    if not settings.host:
+        raise CannotStart("host: expected an address such as 127.0.0.1")
     if settings.rights.required:
         return
     if not _is_loopback(settings.host):
@@ -240,15 +242,16 @@ def _listening_socket(settings: ServerSettings) -> socket.socket:
     """Bind the API's port; a taken usual one gives way to a free one."""
     wanted = USUAL_PORT if settings.port is None else settings.port
     try:
-        return _bind(settings.host, wanted)
+        return bound(settings.host, wanted)
     except OSError as error:
         if settings.port is None:
-            return _bind(settings.host, ANY_PORT)
+            return bound(settings.host, ANY_PORT)
         where = f"{settings.host}:{wanted}"
         raise CannotStart(f"can't listen on {where}: {error.strerror}") from error
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; raises OSError where that can't be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only where the protocol is named: without
     # it each answer waits 40 ms for a delayed acknowledgement.
@@ -257,6 +260,8 @@ def _bind(host: str, port: int) -> socket.socket:
         if sys.platform != "win32":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        # At once: two sockets may be bound to a port as long as neither listens.
+        listening.listen(BACKLOG)
     except OSError:
         listening.close()
         raise

@@ -6,7 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
+from headgate.api.errors import Invalid
+from headgate.api.names import checked_name
 from headgate.api.settings import CannotStart, ServerSettings
 from headgate.api.store.transactions import Store
 
@@ -17,11 +20,27 @@ def opened_store(settings: ServerSettings) -> Store:
     Raises:
         CannotStart: It can't be opened.
     """
+    if not settings.database:
+        raise CannotStart("database: expected a file of SQLite or a URL")
     try:
+        if settings.cluster is not None:  # it travels in each report
+            checked_name(settings.cluster, "cluster")
         return Store(settings.database_url, cluster=settings.cluster)
+    except Invalid as error:
+        raise CannotStart(str(error)) from error
     except Exception as error:  # SQLAlchemy's, the driver's, the file system's
-        message = f"database {settings.database}: {error}"
+        message = f"database {_without_password(settings.database)}: {error}"
         raise CannotStart(message.splitlines()[0]) from error
+
+
+def _without_password(database: str) -> str:
+    """Return `database` as a log may show it."""
+    if "://" not in database:
+        return database
+    try:
+        return make_url(database).render_as_string(hide_password=True)
+    except ArgumentError:
+        return database.partition("://")[0] + "://…"
 
 
 @contextmanager
