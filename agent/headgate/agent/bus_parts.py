@@ -181,7 +181,7 @@ class Joiner:
         """Hand on a report as far as it came."""
         began = self._open.pop(key)
         if began.parts:
-            report = _joined(began.parts, whole=not began.missing)
+            report = join(began.parts, whole=not began.missing)
             self._done.append((report, began.received_wall_s))
 
 
@@ -195,8 +195,13 @@ class _Open:
     parts: list[Report]
 
 
-def _joined(parts: list[Report], *, whole: bool) -> Report:
-    """Return one report; what is missing of a part is not at rest."""
+def join(parts: list[Report], *, whole: bool) -> Report:
+    """Return one report of different parts; see the module.
+
+    Args:
+        parts: At least one, each once.
+        whole: All that the reader reads are there: what is missing is at rest.
+    """
     first = parts[0]
     return replace(
         first,

@@ -37,8 +37,9 @@ class TopicShape:
     """How the topic is made.
 
     Attributes:
-        partitions: One is enough for hundreds of agents; more don't split what
-            an agent reads, they spread the brokers' work.
+        partitions: One is enough for hundreds of agents.  More split what an
+            agent reads where the option ``report_partitions`` says so; else they
+            only spread the brokers' work.
         replication: Copies; reports need none, a dying broker's clients do.
         retention_s: How long records stay, seconds, at least.
     """

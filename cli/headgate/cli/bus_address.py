@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from headgate.cli.failure import Misused
+from headgate.cli.failure import Failure, Misused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headgate.agent.bus import BusSettings
+    from headgate.agent.json_place import Json
 
 EMBEDDED = "zeromq"
 """The bus inside `headgate up`."""
 
 EXPECTED = (
     "zeromq, zeromq://HOST:REPORTS_PORT/SUBSCRIBE_PORT or "
-    "kafka://HOST:PORT[,HOST:PORT…][/TOPIC]"
+    "kafka://HOST:PORT[,HOST:PORT…][/TOPIC] or a file with the section as JSON"
 )
 
 _ZEROMQ = re.compile(r"zeromq://([^/:]+|\[[0-9a-f:]+\]):(\d+)/(\d+)")
@@ -51,7 +54,41 @@ def parse_bus(address: str) -> BusSettings | None:
         if topic is None:
             return BusSettings(kind="kafka", bootstrap=bootstrap)
         return BusSettings(kind="kafka", bootstrap=bootstrap, topic=topic)
+    if address.endswith(".json"):
+        return _from_file(Path(address))
     raise Misused(f"bus {address!r}: expected {EXPECTED}")
+
+
+def read_json(path: Path) -> dict[str, Json]:
+    """Return the object that a file holds.
+
+    Raises:
+        Failure: It can't be read, or holds something else.
+    """
+    try:
+        read = cast("Json", json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise Failure(f"{path}: {error}") from None
+    if not isinstance(read, dict):
+        raise Failure(f"{path}: expected an object")
+    return read
+
+
+def _from_file(path: Path) -> BusSettings | None:
+    """Return the settings that a file holds, as the section `bus` of a snapshot."""
+    from headgate.agent.errors import MalformedSnapshot
+    from headgate.agent.snapshot import snapshot_from_json
+
+    rest: dict[str, Json] = {
+        "revision": 0,
+        "cluster": "any",
+        "groups": [],
+        "attachments": [],
+    }
+    try:
+        return snapshot_from_json({**rest, "bus": read_json(path)}).bus
+    except MalformedSnapshot as error:
+        raise Failure(f"{path}: {error}") from None
 
 
 def shown_bus(settings: Mapping[str, object]) -> str:

@@ -10,11 +10,13 @@ after the sum over the window.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as f
 
+from headgate.agent.bus_parts import join
 from headgate.agent.codec import decode
 from headgate.agent.errors import MalformedReport
 from headgate.pipeline.clock import Stamp
@@ -201,7 +203,7 @@ class _Step:
                 readable.append((report, message))
                 self._tally.rows += sum(len(r.group_ids) for r in report.rows)
         readable.sort(key=lambda r: (r[0].incarnation, r[0].sequence, r[1].offset))
-        return readable
+        return list(_whole(readable))
 
 
 def _sort_out(
@@ -225,6 +227,24 @@ def _sort_out(
         )
         tally.saw(message.topic, message.partition, message.offset)
         messages.setdefault(row["agent"], []).append(message)
+
+
+def _whole(
+    readable: list[tuple[Report, _Message]],
+) -> Iterator[tuple[Report, _Message]]:
+    """Join the parts of reports that were cut by group; others stay as they are."""
+
+    def one(read: tuple[Report, _Message]) -> tuple[int, int, bool]:
+        return read[0].incarnation, read[0].sequence, bool(read[0].parts)
+
+    for (_, _, is_cut), several in groupby(readable, key=one):
+        if not is_cut:
+            yield from several
+            continue
+        of = {report.part: (report, message) for report, message in several}
+        parts, messages = zip(*of.values(), strict=True)
+        whole = of.keys() >= set(parts[0].parts)
+        yield join(list(parts), whole=whole), messages[-1]
 
 
 def _life_of(report: Report, lives: dict[int, Incarnation]) -> Incarnation | None:

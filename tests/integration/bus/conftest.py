@@ -19,6 +19,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that asks for SCRAM over TLS and knows access control lists."""
+    directory = tmp_path_factory.mktemp("guarded")
+    with Broker(directory, auth="scram", tls=True) as broker:
+        yield broker
+
+
 @pytest.fixture(params=["memory", "zeromq", "kafka"])
 def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     """Each kind of bus, on real parts."""

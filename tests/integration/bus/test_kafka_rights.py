@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.bus.rigs import PATIENCE_S, connected, hear, until
-from tools.kafka_broker import PASSWORDS, Broker
+from tools.kafka_broker import PASSWORDS
 
 from headgate.agent.bus import BusSettings, open_bus
 from headgate.agent.errors import BusUnavailable
@@ -19,15 +19,9 @@ from headgate.agent.kafka_topic import ensure_topic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tools.kafka_broker import Broker
+
     from headgate.agent.bus import Bus
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that asks for SCRAM over TLS and knows access control lists."""
-    directory = tmp_path_factory.mktemp("guarded")
-    with Broker(directory, auth="scram", tls=True) as broker:
-        yield broker
 
 
 def settings_of(
