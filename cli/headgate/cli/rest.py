@@ -118,7 +118,9 @@ class Rest(Closing):
             raise Unreachable(_no_answer(self._url, error, changes)) from error
         if response.is_error:
             raise _refusal(response)
-        return {} if not response.content else self._document(response)
+        if verb != "GET" and not response.content:
+            return {}
+        return self._document(response)
 
     def pages(self, path: str, query: Query | None = None) -> Iterator[JsonObject]:
         """Yield the items of a list, however many pages it has.

@@ -1,0 +1,197 @@
+"""`headgate top` and `explain` before a real API; top in a real terminal."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.e2e.screen_reader import ScreenReader
+
+from headgate.agent import connect
+from headgate.cli import main
+from headgate.cli.processes import Child, Children
+from headgate.cli.rest import Rest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+START_S = 60.0
+WIDE = (160, 16)
+TOP = [sys.executable, "-m", "headgate.cli", "top", "--every", "0.2"]
+
+
+class Api:
+    """An API process with thirty groups; it may be killed and started again."""
+
+    def __init__(self, children: Children, home: Path) -> None:
+        self._children = children
+        self._home = home
+        self._port = "0"
+        self._child: Child | None = None
+        self.url = ""
+        self.start()
+        limits = [{"dimension": "requests", "rate": 20.0}]
+        groups = {f"group-{n:02}": {"limits": limits} for n in range(30)}
+        body: dict[str, object] = {
+            "groups": groups,
+            "tenants": {"acme": {}},
+            "attachments": [{"subject": {"tenant": "acme"}, "group": "group-07"}],
+        }
+        with Rest(self.url) as rest:
+            rest.call("POST", "/api/v1/apply", body=body)
+
+    def start(self) -> None:
+        ready = self._home / "ready.json"
+        ready.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "headgate.cli", "up", "--port", self._port]
+        command += ["--database", str(self._home / "headgate.db"), "--bus-ports", "0,0"]
+        command += ["--ready-file", str(ready)]
+        log = self._home / "api.log"
+        self._child = self._children.start("api", command, log=log, talks=False)
+        self.url = json.loads(self._child.file(ready, START_S))["api"]
+        self._port = self.url.rpartition(":")[2]
+
+    def kill(self) -> None:
+        assert self._child is not None
+        self._children.forget(self._child)
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    with Children() as children:
+        yield Api(children, tmp_path_factory.mktemp("top"))
+
+
+@pytest.fixture
+def top(api: Api) -> Iterator[ScreenReader]:
+    env = {"HEADGATE_URL": api.url}
+    with ScreenReader(TOP, env=env, size=WIDE) as screen:
+        screen.until(lambda shown: "group-00" in shown)
+        yield screen
+
+
+@pytest.fixture
+def busy(api: Api) -> Iterator[None]:
+    """An agent whose callers attempt much more than group-07 allows."""
+    ended = threading.Event()
+
+    def attempt() -> None:
+        with connect(api.url, agent="eager", keep_snapshot=False) as agent:
+            limiter = agent.limiter(tenant="acme")
+            while not ended.wait(0.005):
+                limiter.try_acquire(requests=1)
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
+@pytest.mark.usefixtures("busy")
+def test_who_is_over_comes_first_and_enter_tells_who_it_is(top: ScreenReader) -> None:
+    top.until(lambda shown: any(_is_over(line) for line in shown.split("\n")))
+    top.type("\r")
+    shown = top.until(lambda shown: "eager" in shown)
+    assert "group group-07: who uses it now" in shown
+    top.type("\x1b")
+    top.until(lambda shown: "group-00" in shown)
+    top.type("a")
+    top.until(lambda shown: "1 agents; the bus is open" in shown and "eager" in shown)
+
+
+def _is_over(line: str) -> bool:
+    return line.startswith("> group-07") and "[||||||" in line and line.endswith("over")
+
+
+def test_rows_are_reached_by_keys_in_any_size(top: ScreenReader) -> None:
+    top.type("\x1b[F")  # end
+    assert "group-00" not in top.until(lambda shown: "> group-29" in shown)
+    top.resize(60, 40)
+    shown = top.until(lambda shown: "group-00" in shown and "> group-29" in shown)
+    assert max(len(line) for line in shown.split("\n")) <= 60
+    top.resize(120, 9)
+    top.until(lambda shown: "group-00" not in shown and "> group-29" in shown)
+    top.type("\x1b[H/07")
+    top.until(lambda shown: "search: 07_" in shown and "group-29" not in shown)
+    top.type("\x1b")
+    top.type("sss")
+    top.until(lambda shown: "s sort: name" in shown and "1 of 30" in shown)
+
+
+@pytest.mark.parametrize(("end", "code"), [("q", 0), ("\x03", 130), ("SIGTERM", 130)])
+def test_it_leaves_the_terminal_as_it_was(
+    top: ScreenReader, end: str, code: int
+) -> None:
+    if end == "SIGTERM":
+        top.child.send_signal(signal.SIGTERM)
+    else:
+        top.type(end)
+    assert top.ended() == code
+    assert top.is_as_before()
+    assert top.bytes.count(b"\x1b[?1049l") == 1  # the screen of its own is left
+    assert top.bytes.rstrip().endswith((b"\x1b[?1049l", b"\x1b[?25h"))
+
+
+def test_it_outlives_the_api_and_says_how_old_its_figures_are(
+    api: Api, top: ScreenReader
+) -> None:
+    api.kill()
+    top.until(lambda shown: "figures are " in shown and "asking again" in shown)
+    top.type("\r")  # keys go on meanwhile
+    top.until(lambda shown: "asking ..." in shown)
+    top.type("\x1b")
+    api.start()
+    top.until(lambda shown: "group-00" in shown and "asking" not in shown)
+    top.type("q")
+    assert top.ended() == 0
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_share_is_explained_with_its_inputs(
+    api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def explain(*arguments: str) -> tuple[int, str, str]:
+        code = main(["explain", *arguments, "--url", api.url])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    assert explain("group-01") == (0, "nobody uses group-01 now\n", "")
+    deadline = time.monotonic() + START_S
+    while "eager" not in (said := explain("group-07")[1]):
+        assert time.monotonic() < deadline, said
+    for part in ("E  = L − P − h = ", "Q' = max(0, Q + (E − m)/H − r)", "θ"):
+        assert part in said
+    said = explain("group-07", "--agent", "eager")[1]
+    assert "eager: share = min(λ, w·θ) = min(" in said
+    told = json.loads(explain("group-07", "--json")[1])
+    assert [agent["agent"] for agent in told[0]["agents"]] == ["eager"]
+    for wrong in (("--agent", "two"), ("--dimension", "tokens")):
+        code, _, error = explain("group-07", *wrong)
+        assert (code, error.count("\n")) == (1, 1)
+
+
+def test_into_a_pipe_it_is_one_table(api: Api) -> None:
+    command = [*TOP, "--url", api.url, "--search", "group-07"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True
+    )
+    lines = [line for line in done.stdout.splitlines() if "group-" in line]
+    assert [line.split()[:2] for line in lines] == [["group-07", "requests"]]
+    assert "\x1b" not in done.stdout
+
+
+def test_without_an_api_it_does_not_begin() -> None:
+    env = {"HEADGATE_URL": "http://127.0.0.1:1"}
+    with ScreenReader(TOP, env=env, size=WIDE) as screen:
+        assert screen.ended() == 1
+        screen.read()
+        assert b"headgate: no API answers at http://127.0.0.1:1" in screen.bytes
+        assert b"\x1b[?1049h" not in screen.bytes
