@@ -48,7 +48,6 @@ class _Finder:
 sys.meta_path.insert(0, _Finder)
 '''
 COMPILE = os.environ.get("HEADGATE_COMPILE") == "mypyc"
-# Not the limiter: mypyc 2.4 fails on a method with a default before **keywords.
 HOT = tuple(
     f"agent/headgate/agent/{name}.py"
     for name in (
@@ -59,6 +58,8 @@ HOT = tuple(
         "chain",
         "gate",
         "keyed",
+        "refusing",
+        "limiter",
     )
 )
 

@@ -19,7 +19,6 @@ from headgate.agent.counting import KEYS_KEPT, Columns
 from headgate.agent.decision import LimitName
 from headgate.agent.dispatch import Dispatcher, MessagesPerEntry
 from headgate.agent.errors import InvalidSetting
-from headgate.agent.limiter import Limiter
 from headgate.agent.policies import NO_POLICIES
 from headgate.agent.policy_buckets import PolicyBuckets
 from headgate.agent.registry import LocalBucket, Registry, unconfigured
@@ -27,13 +26,14 @@ from headgate.agent.reservation import OpenReservations
 from headgate.agent.resolution import Resolution
 from headgate.agent.subject import Subject, resolve_subject
 from headgate.agent.usage import Usage, warn_above_soft_thresholds
-from headgate.agent.users import Users
+from headgate.agent.users import HeldLimiter, Users
 from headgate.agent.waiting import MOST_WAITERS, FairQueue
 from headgate.coordinator.configuration import Refusal as RefusalMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headgate.agent.limiter import Limiter
     from headgate.agent.policies import Policies
     from headgate.agent.reservation import Reservation
     from headgate.agent.settings import WithoutConfiguration
@@ -293,7 +293,7 @@ class Enforcer:
         with self._lock:
             limiter = self._users.find(key)
             if limiter is None:
-                limiter = Limiter(
+                limiter = HeldLimiter(
                     subject, self, lock=self._attempt_lock, refusal=refusal
                 )
                 groups = self._prepare(subject, self.clock())

@@ -20,6 +20,7 @@ from headgate.agent.chain import (
     charge_chain_at,
     give_back_before,
 )
+from headgate.agent.compiled import mypyc_attr
 from headgate.agent.costs import MOST_COST, NOT_A_NUMBER, checked_costs, explained
 from headgate.agent.decision import ADMITTED, Decision, Partial, Refusal
 from headgate.agent.errors import InvalidCost, InvalidDimension
@@ -37,10 +38,15 @@ if TYPE_CHECKING:
     from headgate.agent.subject import Subject
     from headgate.coordinator.configuration import Refusal as RefusalMode
 
+Units = float | int
+"""A number that may be left out: mypyc 2.4 fails on a float's default before
+``**costs``, not on this."""
+
 MOST_DIMENSIONS = 64
 """Different dimensions of one limiter; more is a mistake such as a name per user."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Limiter:
     """Admits or refuses what one subject attempts.
 
@@ -53,7 +59,6 @@ class Limiter:
     """
 
     __slots__ = (
-        "__weakref__",
         "_chains",
         "_gates",
         "_home",
@@ -91,7 +96,7 @@ class Limiter:
         # while it must be resolved, or a lock be held.
         self._requests: Chain | None = None
 
-    def try_acquire(self, *, requests: float = 0.0, **costs: float) -> Decision:
+    def try_acquire(self, *, requests: Units = 0.0, **costs: float) -> Decision:
         """Admit and charge the costs by dimension, or refuse; never waits.
 
         Args:
@@ -109,25 +114,26 @@ class Limiter:
         now = self.clock()
         chain = self._requests
         try:
-            if chain is None or costs or not 0.0 < requests <= MOST_COST:
-                if requests != 0.0:
+            cost: float = requests + 0.0
+            if chain is None or costs or not 0.0 < cost <= MOST_COST:
+                if cost != 0.0:
                     costs["requests"] = requests
                 return self.attempt(now, costs)
             only = chain.only
             if only is not None:
                 alone = only.bucket
                 if now < alone.look_s and alone.spent <= alone.free:
-                    alone.spent += requests
+                    alone.spent += cost
                     return chain.admitted
                 if alone.since_s <= now < alone.ready_s:
-                    return only.refuse_again(now, requests)
+                    return only.refuse_again(now, cost)
             # As in `Gate.try_acquire`: a call would be a fifth of the whole cost.
             for bucket in chain.buckets:
                 if now < bucket.look_s and bucket.spent <= bucket.free:
-                    bucket.spent += requests
-                elif bucket.try_acquire_at(now, requests) > 0.0:
-                    give_back_before(chain.buckets, bucket, requests)
-                    costs["requests"] = requests
+                    bucket.spent += cost
+                elif bucket.try_acquire_at(now, cost) > 0.0:
+                    give_back_before(chain.buckets, bucket, cost)
+                    costs["requests"] = cost
                     return settle_refusal({"requests": chain}, now, costs, bucket)
         except NOT_A_NUMBER as error:
             raise explained(error, {**costs, "requests": requests}) from None
@@ -137,7 +143,7 @@ class Limiter:
         """Do what `try_acquire` does at a given time of the limiter's clock."""
         return self.attempt(now, costs)
 
-    def try_acquire_some(self, *, each: float = 1.0, **costs: float) -> Partial:
+    def try_acquire_some(self, *, each: Units = 1.0, **costs: float) -> Partial:
         """Admit the part of a batch that fits (KIP-599).
 
         Args:
@@ -190,7 +196,7 @@ class Limiter:
         self,
         *,
         estimate: Estimate | None = None,
-        timeout_s: float = MOST_OPEN_S,
+        timeout_s: Units = MOST_OPEN_S,
         **costs: float,
     ) -> Reservation:
         """Charge a cost that is known only afterwards; settle the actual one.
@@ -225,7 +231,7 @@ class Limiter:
             self._home.keep_open(reservation)
         return reservation
 
-    def wait(self, *, timeout_s: float = inf, **costs: float) -> Decision:
+    def wait(self, *, timeout_s: Units = inf, **costs: float) -> Decision:
         """Wait in the fair queue until the costs are admitted; blocks the thread.
 
         FIFO within a tenant, round robin between tenants.
@@ -240,7 +246,7 @@ class Limiter:
         return self._home.waiting.wait(self, checked_costs(costs), timeout_s)
 
     def wait_async(
-        self, *, timeout_s: float = inf, **costs: float
+        self, *, timeout_s: Units = inf, **costs: float
     ) -> Coroutine[object, None, Decision]:
         """Do what `wait` does, without blocking the event loop; to be awaited.
 
@@ -258,9 +264,7 @@ class Limiter:
 
     def waits(self, costs: Mapping[str, float]) -> bool:
         """Whether a caller with these costs is to wait rather than be refused."""
-        return any(
-            [self.chain(dimension).waits for dimension in costs]
-        )  # a list is faster than a generator
+        return any([self.chain(d).waits for d in costs])  # faster than a generator
 
     def links(self, costs: Mapping[str, float]) -> list[Link]:
         """Return the limits that apply to some costs."""

@@ -9,12 +9,23 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary, ref
 
+from headgate.agent.limiter import Limiter
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headgate.agent.limiter import Limiter
     from headgate.agent.subject import Subject
     from headgate.coordinator.configuration import Refusal
+
+
+class HeldLimiter(Limiter):
+    """A limiter that is known here for as long as somebody holds it.
+
+    A class of its own, for a compiled one can't be referred to weakly.
+    """
+
+    __slots__ = ("__weakref__",)
+
 
 LimiterKey = tuple["Subject", "Refusal | None"]
 

@@ -117,11 +117,14 @@ def test_a_subject_may_be_a_tenants_name_and_shares_its_quota() -> None:
             )
         ]
     )
-    with served(by_name) as one, served(fastapi(source=enforcer)) as two:
-        with httpx.Client(headers=ACME) as client:
-            codes = [client.get(url).status_code for url in (one, two) * 3]
-            assert codes == [404, 200, 404, 200, 429, 429]
-            assert client.get(one, headers={"x-tenant": "other"}).status_code == 404
+    with (
+        served(by_name) as one,
+        served(fastapi(source=enforcer)) as two,
+        httpx.Client(headers=ACME) as client,
+    ):
+        codes = [client.get(url).status_code for url in (one, two) * 3]
+        assert codes == [404, 200, 404, 200, 429, 429]
+        assert client.get(one, headers={"x-tenant": "other"}).status_code == 404
 
 
 def test_the_applications_own_headers_are_not_changed() -> None:
