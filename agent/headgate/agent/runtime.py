@@ -271,7 +271,7 @@ class Runtime:
             self._step(self._vouched.popleft())
         if self._reopen_at is not None and self._clock() >= self._reopen_at:
             self._open_bus()
-        if self._coordinator is not None and self._clock() >= self._wake_at:
+        if self._clock() >= self._wake_at:  # also before there is a coordinator
             now = self._clock()
             self._wake_at = now + MAX_POLL_S
             counted = self._hands.counts(now)

@@ -229,7 +229,7 @@ class Watch:
             log.warning(
                 "no configuration from %s, going on with %s: %s: %s",
                 self._address,
-                "the last one" if self.source != "none" else "what is on disk",
+                "the last one" if self.source != "none" else "what is on disk, if any",
                 type(error).__name__,
                 error,
             )

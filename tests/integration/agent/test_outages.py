@@ -88,6 +88,7 @@ def test_without_api_and_disk_all_is_admitted_and_said(
         assert all(limiter.try_acquire(requests=1e6) for _ in range(100))
         assert agent.status().source == "none"
         assert agent.metrics()["attempts_without_configuration"] > 0
+        until(lambda: "every attempt is admitted" in caplog.text, "the policy")
     assert any("no configuration from" in r.getMessage() for r in caplog.records)
 
 
