@@ -19,6 +19,7 @@ split is a fixed point, so a starved agent stays starved.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,9 +37,16 @@ def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
         demand: ``float64[A, G]`` λ ≥ 0.
         weight: ``float64[A, G]``; 0 keeps an agent out.
         available: ``float64[G]`` Q' ≥ 0.
+
+    Of one ledger the lines may be given as ``float64[A]``, and a number comes back.
     """
+    if demand.ndim == 1:
+        return np.float64(_level_of_one(demand, weight, float(available)))  # type: ignore[return-value]
+    if len(available) == 1:
+        level = _level_of_one(demand[:, 0], weight[:, 0], float(available[0]))
+        return np.array([level])
     wanted = np.where(weight > 0.0, demand, 0.0)
-    theta = np.full(available.shape, np.inf)
+    theta = np.full(available.shape, inf)
     short = np.flatnonzero(wanted.sum(axis=0) > available)
     if len(short) == 0:
         return theta
@@ -47,6 +55,24 @@ def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
         available = available[short]
     theta[short] = _climb(wanted, weight, available)
     return theta
+
+
+def _level_of_one(demand: Floats, weight: Floats, available: float) -> float:
+    """Return θ of one ledger: the same steps, with one number where there is one."""
+    wanted = np.where(weight > 0.0, demand, 0.0)
+    if not float(np.add.reduce(wanted)) > available:
+        return inf
+    level = available / float(np.add.reduce(weight))
+    while True:
+        hungry = wanted > weight * level
+        rest = available - float(np.add.reduce(np.where(hungry, 0.0, wanted)))
+        open_weight = float(np.add.reduce(np.where(hungry, weight, 0.0)))
+        if not open_weight > 0.0:
+            return level
+        higher = rest / max(open_weight, 1e-300)
+        if not higher > level:
+            return level
+        level = higher
 
 
 def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
@@ -66,6 +92,11 @@ def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
 
 def shares_at(theta: Floats, demand: Floats, weight: Floats) -> Floats:
     """Return min(λ, w·θ), ``float64[A, G]``; 0 where the weight is 0."""
+    if np.size(theta) == 1:
+        level = theta.item()
+        if level < inf:
+            return np.minimum(demand, np.where(weight > 0.0, weight * level, 0.0))
+        return np.minimum(demand, np.where(weight > 0.0, inf, 0.0))
     with np.errstate(invalid="ignore"):
         bound = np.where(weight > 0.0, weight * theta, 0.0)
     return np.minimum(demand, bound)

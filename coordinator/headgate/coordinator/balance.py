@@ -30,12 +30,14 @@ ceiling/λ while E covers it, and each admission is told at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headgate.coordinator.allocation import shares_at, water_level
 from headgate.coordinator.isolation import alone_of
+from headgate.coordinator.ops import Ops, many, ops_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -116,56 +118,60 @@ def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) ->
         on: Lag and ages.
         settings: Parameters.
     """
-    rate, burst = shelf.rate[slots], shelf.burst[slots]
-    weight = shelf.weight[:, slots]
-    agents = np.maximum(np.count_nonzero(weight, axis=0), 1)
-    cost = shelf.cost[slots]
-    margin = margin_of(rate, burst, cost, on)
+    at, ops = ops_of(slots)
+    rate, burst = shelf.rate[at], shelf.burst[at]
+    weight = shelf.weight[:, at]
+    agents = ops.count(weight)
+    cost = shelf.cost[at]
+    margin = margin_of(rate, burst, cost, on, ops)
     horizon = max(settings.horizon_s, LAGS_PER_HORIZON * on.lag_s)
-    available = rate + (shelf.belief[slots] - margin) / horizon
-    available = np.where(shelf.strict[slots], rate, available)
-    np.minimum(available, shelf.part[slots], out=available)
-    available -= shelf.reserved[slots]
-    np.maximum(available, 0.0, out=available)
-    available[rate <= 0.0] = 0.0
+    available = rate + (shelf.belief[at] - margin) / horizon
+    available = ops.where(shelf.strict[at], rate, available)
+    available = ops.minimum(available, shelf.part[at]) - shelf.reserved[at]
+    available = ops.where(rate > 0.0, ops.maximum(available, 0.0), 0.0)
 
-    demand = np.minimum(shelf.demand[:, slots], shelf.demand_cap[slots])
+    demand = np.minimum(shelf.demand[:, at], shelf.demand_cap[at])
     # The others know this agent's demand as it told them: with the newest in its
     # place no two agents would predict the same.
     own_demand = demand[0].copy()
-    demand[0] = np.minimum(shelf.told_demand[slots], shelf.demand_cap[slots])
+    demand[0] = ops.minimum(shelf.told_demand[at], shelf.demand_cap[at])
     theta = water_level(demand, weight, available)
     share = shares_at(theta, demand, weight)
-    slack = np.where(np.isinf(theta), available - share.sum(axis=0), 0.0)
-    shelf.small[slots] = np.minimum(rate * settings.interval_s, burst) < agents * cost
-    shelf.agents[slots] = agents
-    shelf.margin[slots] = margin
-    shelf.horizon[slots] = horizon
-    shelf.available[slots] = available
-    shelf.theta[slots] = theta
-    shelf.slack[slots] = slack
+    rest = available - np.add.reduce(share, axis=0)
+    slack = ops.where(theta == inf, rest, 0.0)
+    shelf.small[at] = ops.minimum(rate * settings.interval_s, burst) < agents * cost
+    shelf.agents[at] = agents
+    shelf.margin[at] = margin
+    shelf.horizon[at] = horizon
+    shelf.available[at] = available
+    shelf.theta[at] = theta
+    shelf.slack[at] = slack
     expected = share
-    joining = shelf.joining_until[slots] > on.now
-    if joining.any():
+    joining = shelf.joining_until[at] > on.now
+    if ops.any(joining):
         # Either all are new and spend the floor, or the others will tell the level.
         # Were they charged a share meanwhile, E would be clamped at B as if that had
         # been spent, and what was not would be credit for ever (see decision 13).
-        expected = np.where(joining, np.minimum(share, _floor(rate, agents)), share)
+        expected = np.where(
+            joining, np.minimum(share, _floor(rate, agents, ops)), share
+        )
     # A silent member goes on at its reserve, not at a share.
-    shelf.burn[:, slots] = np.where(weight > 0.0, expected, shelf.burn[:, slots])
-    most = weight[0] * np.minimum(theta, HIGH)
-    shelf.share[slots] = np.minimum(own_demand, most)
+    shelf.burn[:, at] = np.where(weight > 0.0, expected, shelf.burn[:, at])
+    most = weight[0] * ops.minimum(theta, HIGH)
+    shelf.share[at] = ops.minimum(own_demand, most)
 
 
-def _floor(rate: Floats, agents: Floats) -> Floats:
-    floor: Floats = FLOOR_PART * rate / np.maximum(agents, FEWEST_AT_FIRST)
+def _floor(rate: Floats, agents: Floats, ops: Ops) -> Floats:
+    floor: Floats = FLOOR_PART * rate / ops.maximum(agents, FEWEST_AT_FIRST)
     return floor
 
 
-def margin_of(rate: Floats, burst: Floats, cost: Floats, on: Conditions) -> Floats:
+def margin_of(
+    rate: Floats, burst: Floats, cost: Floats, on: Conditions, ops: Ops = many
+) -> Floats:
     """Return m, ``float64[K]``."""
-    margin: Floats = MARGIN_SIGMAS * np.sqrt(cost * rate * on.unseen_s)
-    return np.minimum(margin, MARGIN_BURST * burst)
+    margin: Floats = MARGIN_SIGMAS * ops.sqrt(cost * rate * on.unseen_s)
+    return ops.minimum(margin, MARGIN_BURST * burst)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,84 +197,98 @@ def own_ceilings(
     shelf: Shelf, slots: Index, on: Conditions, settings: Settings
 ) -> Ceilings:
     """Return the ceilings of this agent in ledgers just shared out."""
-    rate, burst = shelf.rate[slots], shelf.burst[slots]
-    cost, theta = shelf.cost[slots], shelf.theta[slots]
-    demand = np.minimum(shelf.demand[0, slots], shelf.demand_cap[slots])
-    weight = shelf.weight[0, slots]
-    share, belief = shelf.share[slots], shelf.belief[slots]
-    agents = shelf.agents[slots]
+    at, ops = ops_of(slots)
+    rate, burst = shelf.rate[at], shelf.burst[at]
+    cost, theta = shelf.cost[at], shelf.theta[at]
+    demand = ops.minimum(shelf.demand[0, at], shelf.demand_cap[at])
+    weight = shelf.weight[0, at]
+    share, belief = shelf.share[at], shelf.belief[at]
+    agents = shelf.agents[at]
 
     ceiling = _ceiling(
         demand,
-        weight * np.minimum(theta, HIGH),
+        weight * ops.minimum(theta, HIGH),
         cost,
-        shelf.slack[slots] * np.maximum(1.0 / agents, settings.slack_part),
+        shelf.slack[at] * ops.maximum(1.0 / agents, settings.slack_part),
+        ops,
     )
-    ceiling = np.maximum(ceiling, TRICKLE_PART * rate / agents)
-    reserve, most = alone_of(shelf, slots, quorate=on.quorate, adrift=on.adrift)
-    ceiling = np.minimum(ceiling, most)
+    ceiling = ops.maximum(ceiling, TRICKLE_PART * rate / agents)
+    reserve, most = alone_of(shelf, at, ops, quorate=on.quorate, adrift=on.adrift)
+    ceiling = ops.minimum(ceiling, most)
     if on.mute:
-        ceiling = np.minimum(ceiling, reserve)
-        ceiling = np.where(np.isinf(reserve), np.inf, ceiling)
-    joining = shelf.joining_until[slots] > on.now
-    if joining.any():
-        ceiling = np.where(joining, np.minimum(ceiling, _floor(rate, agents)), ceiling)
-
-    seconds = np.minimum(settings.local_s, LOCAL_BURST * burst / np.maximum(rate, 1e-9))
-    spare = np.maximum(belief, 0.0) / agents
-    capacity = np.maximum(
-        ceiling * seconds, np.minimum(np.sqrt(0.5 * share * cost), spare)
-    )
-    capacity = np.where(rate > 0.0, np.maximum(capacity, LEAST_CAPACITY * cost), 0.0)
-    probability = np.ones(len(rate))
-    small = shelf.small[slots]
-    if small.any():
-        chance = np.minimum(1.0, ceiling / np.maximum(demand, 1e-9))
-        chance = np.where(belief >= np.minimum(cost, FULL_PART * burst), chance, 0.0)
-        probability = np.where(small, chance, probability)
-        capacity = np.where(small, 0.0, capacity)
-    if shelf.strict[slots].any():
-        return _strictly(
-            shelf, slots, most, Ceilings(ceiling, capacity, probability, share, reserve)
+        ceiling = ops.minimum(ceiling, reserve)
+        ceiling = ops.where(reserve == inf, inf, ceiling)
+    joining = shelf.joining_until[at] > on.now
+    if ops.any(joining):
+        ceiling = ops.where(
+            joining, ops.minimum(ceiling, _floor(rate, agents, ops)), ceiling
         )
-    return _unlimited(
-        shelf, slots, Ceilings(ceiling, capacity, probability, share, reserve)
+
+    seconds = ops.minimum(
+        LOCAL_BURST * burst / ops.maximum(rate, 1e-9), settings.local_s
     )
+    spare = ops.maximum(belief, 0.0) / agents
+    capacity = ops.maximum(
+        ceiling * seconds, ops.minimum(ops.sqrt(0.5 * share * cost), spare)
+    )
+    capacity = ops.where(rate > 0.0, ops.maximum(capacity, LEAST_CAPACITY * cost), 0.0)
+    probability = ops.where(rate >= 0.0, 1.0, 0.0)
+    small = shelf.small[at]
+    if ops.any(small):
+        chance = ops.minimum(ceiling / ops.maximum(demand, 1e-9), 1.0)
+        chance = ops.where(belief >= ops.minimum(cost, FULL_PART * burst), chance, 0.0)
+        probability = ops.where(small, chance, probability)
+        capacity = ops.where(small, 0.0, capacity)
+    new = Ceilings(ceiling, capacity, probability, share, reserve)
+    if ops.any(shelf.strict[at]):
+        new = _strictly(shelf, at, most, new, ops)
+    return _columns(_unlimited(shelf, at, new, ops))
 
 
-def _strictly(shelf: Shelf, slots: Index, most: Floats, new: Ceilings) -> Ceilings:
+def _columns(new: Ceilings) -> Ceilings:
+    """Return columns, of length 1 where there were numbers."""
+    if np.ndim(new.ceiling):
+        return new
+    numbers = (new.ceiling, new.capacity, new.probability, new.share, new.reserve)
+    return Ceilings(*np.array(numbers, dtype=np.float64).reshape(5, 1))
+
+
+def _strictly(
+    shelf: Shelf, at: Index, most: Floats, new: Ceilings, ops: Ops
+) -> Ceilings:
     """Put rights in the place of shares, where groups are strict."""
-    strict, rate, cost = shelf.strict[slots], shelf.rate[slots], shelf.cost[slots]
-    right = shelf.right[slots]
-    held_back = COSTS_HELD_BACK * shelf.agents[slots] * cost
-    tokens = shelf.burst_right[slots] * np.maximum(shelf.burst[slots] - held_back, 0.0)
-    owned = np.maximum(tokens, LEAST_CAPACITY * cost)
-    strictly = Ceilings(
-        np.where(strict, np.minimum(right * rate, most), new.ceiling),
-        np.where(strict, np.where(right > 0.0, owned, 0.0), new.capacity),
-        np.where(strict, 1.0, new.probability),
-        np.where(strict, right * rate, new.share),
-        np.where(strict, 0.0, new.reserve),
+    strict, rate, cost = shelf.strict[at], shelf.rate[at], shelf.cost[at]
+    right = shelf.right[at]
+    held_back = COSTS_HELD_BACK * shelf.agents[at] * cost
+    tokens = shelf.burst_right[at] * ops.maximum(shelf.burst[at] - held_back, 0.0)
+    owned = ops.maximum(tokens, LEAST_CAPACITY * cost)
+    return Ceilings(
+        ops.where(strict, ops.minimum(right * rate, most), new.ceiling),
+        ops.where(strict, ops.where(right > 0.0, owned, 0.0), new.capacity),
+        ops.where(strict, 1.0, new.probability),
+        ops.where(strict, right * rate, new.share),
+        ops.where(strict, 0.0, new.reserve),
     )
-    return _unlimited(shelf, slots, strictly)
 
 
-def _unlimited(shelf: Shelf, slots: Index, new: Ceilings) -> Ceilings:
-    unlimited = shelf.unlimited[slots] | np.isinf(new.ceiling)
-    if not unlimited.any():
+def _unlimited(shelf: Shelf, at: Index, new: Ceilings, ops: Ops) -> Ceilings:
+    unlimited = shelf.unlimited[at] | (new.ceiling == inf)
+    if not ops.any(unlimited):
         return new
     return Ceilings(
-        np.where(unlimited, np.inf, new.ceiling),
-        np.where(unlimited, np.inf, new.capacity),
-        np.where(unlimited, 1.0, new.probability),
-        np.where(unlimited, np.inf, new.share),
-        np.where(unlimited, np.inf, new.reserve),
+        ops.where(unlimited, inf, new.ceiling),
+        ops.where(unlimited, inf, new.capacity),
+        ops.where(unlimited, 1.0, new.probability),
+        ops.where(unlimited, inf, new.share),
+        ops.where(unlimited, inf, new.reserve),
     )
 
 
-def _ceiling(demand: Floats, most: Floats, cost: Floats, slack: Floats) -> Floats:
-    noisy: Floats = demand + np.sqrt(2.0 * demand * cost)
-    return np.minimum(most, noisy) + slack
+def _ceiling(
+    demand: Floats, most: Floats, cost: Floats, slack: Floats, ops: Ops = many
+) -> Floats:
+    noisy: Floats = demand + ops.sqrt(2.0 * demand * cost)
+    return ops.minimum(most, noisy) + slack
 
 
 def allocated_of(shelf: Shelf, slot: int) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 from headgate.coordinator.balance import Conditions, own_ceilings, share_out
 from headgate.coordinator.isolation import HOLD, keep_shares, seat
 from headgate.coordinator.ledger import EXTRAPOLATE_SMALL_S, settle
+from headgate.coordinator.ops import ops_of
 from headgate.coordinator.shelf import Shelf, compact
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from headgate.coordinator.core import Core
     from headgate.coordinator.events import Effect
     from headgate.coordinator.own import Own
-    from headgate.coordinator.table import Key
+    from headgate.coordinator.shelf import Index
+    from headgate.coordinator.table import Key, Place
 
 SECONDS_PER_CELL = 2.5e-7
 """Ten times what one cell of the table costs in a calculation: a table so large
@@ -124,15 +126,15 @@ class Calculation:
             )
         settle(shelf, at, now, small_s=on.lag_s + EXTRAPOLATE_SMALL_S)
         stale = shelf.stale[at]
-        if stale.any():
+        if np.count_nonzero(stale):
             roster = self._core.attendance.roster(own, now)
             seat(shelf, slots[stale], roster)
         share_out(shelf, at, on, self._core.settings)
         shelf.dirty[at] = False
         # Without demand and with a full bucket nothing changes until someone asks.
-        busy = ~shelf.full[at]
-        busy |= np.logical_or.reduce(shelf.demand[:, at], axis=0)
-        shelf.due[at] = np.where(busy, now + self.refresh_s(), np.inf)
+        at, ops = ops_of(at)
+        busy = ~shelf.full[at] | np.logical_or.reduce(shelf.demand[:, at], axis=0)
+        shelf.due[at] = ops.where(busy, now + self.refresh_s(), np.inf)
 
     def set_ceilings(
         self,
@@ -148,8 +150,9 @@ class Calculation:
             for shelf, chosen in computed:
                 if shelf is not place.shelf:
                     continue
-                rows = own.positions[place.rows][chosen[place.slots]]
-                slots = compact(shelf.slots[place.slots][chosen[place.slots]])
+                rows, slots = _picked(own, place, chosen)
+                if not len(rows):
+                    continue
                 new = own_ceilings(shelf, slots, on, self._core.settings)
                 change = own.change(rows, new, now=now, lease_s=lease_s)
                 if change is not None:
@@ -163,3 +166,14 @@ class Calculation:
         shelf.copy_slot(slot, copy, to)
         self.calculate_shelf(copy, np.array([to]), now)
         return copy, to
+
+
+def _picked(
+    own: Own, place: Place, chosen: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], Index]:
+    """Return rows and slots of the own buckets of a place that are chosen."""
+    here = chosen[place.slots]
+    rows = own.positions[place.rows]
+    if here.all():
+        return rows, place.slots
+    return rows[here], compact(place.shelf.slots[place.slots][here])

@@ -28,9 +28,12 @@ and yet lives: `Explanation.bound` says it.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from headgate.coordinator.ops import Ops, many
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,7 +96,7 @@ def keep_shares(
 
 
 def alone_of(
-    shelf: Shelf, slots: Index, *, quorate: bool, adrift: bool
+    shelf: Shelf, slots: Index, ops: Ops = many, *, quorate: bool, adrift: bool
 ) -> tuple[Floats, Floats]:
     """Return (reserve, most) in units/s, ``float64[K]`` each.
 
@@ -101,12 +104,12 @@ def alone_of(
     spend at all while it does not hear a majority.
     """
     policy = shelf.isolation[slots]
-    whole = np.maximum(shelf.whole_weight[slots], 1e-9)
-    part = np.minimum(shelf.weight[0, slots] / whole, 1.0)
+    whole = ops.maximum(shelf.whole_weight[slots], 1e-9)
+    part = ops.minimum(shelf.weight[0, slots] / whole, 1.0)
     reserve: Floats = shelf.rate[slots] * part
-    reserve = np.where(policy == HOLD, shelf.kept[0, slots], reserve)
-    reserve = np.where(policy == CLOSED, 0.0, reserve)
+    reserve = ops.where(policy == HOLD, shelf.kept[0, slots], reserve)
+    reserve = ops.where(policy == CLOSED, 0.0, reserve)
     if adrift:
-        reserve = np.where(policy == OPEN, np.inf, reserve)
-    most = np.where((policy == CLOSED) & (not quorate), 0.0, np.inf)
+        reserve = ops.where(policy == OPEN, inf, reserve)
+    most = ops.where((policy == CLOSED) & (not quorate), 0.0, inf)
     return reserve, most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import fields
 from math import inf, nan
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 import headgate.coordinator.own as own_module
-from headgate.coordinator.balance import Ceilings
+from headgate.coordinator.allocation import shares_at, water_level
+from headgate.coordinator.balance import Ceilings, Conditions, own_ceilings, share_out
 from headgate.coordinator.events import Counted, Keys
 from headgate.coordinator.ledger import (
     charge_own,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEEDS = range(60)
-OTHERS = ("member", "subjects", "dirty", "full")
+OTHERS = ("member", "subjects", "dirty", "full", "small")
 
 
 def shelf_of(random: np.random.Generator) -> Shelf:
@@ -76,6 +78,48 @@ def test_one_ledger_is_settled_as_columns_are(seed: int) -> None:
     belief = settle(one, at, now, small_s=small_s)
     assert belief.tobytes() == settle_many(many, at, now, small_s).tobytes()
     same(one, many)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_ledger_is_shared_out_as_columns_are(seed: int) -> None:
+    random, one, many = twins(seed)
+    for name in ("strict", "unlimited"):
+        flags = random.random(4) < 0.2
+        for shelf in (one, many):
+            getattr(shelf, name)[:] = flags
+    policies, until = random.integers(0, 4, 4), random.choice([0.0, inf], 4)
+    for shelf in (one, many):
+        shelf.isolation[:] = policies
+        shelf.joining_until[:] = until
+        shelf.weight[:] = np.where(shelf.weight < 5.0, 0.0, 1.0)
+        shelf.weight[0] = 1.0
+    lag_s, unseen_s = random.random(2).tolist()
+    mute, adrift, quorate = (random.random(3) < 0.3).tolist()
+    on = Conditions(10.0, lag_s, unseen_s, mute, adrift=adrift, quorate=quorate)
+    share_out(one, slice(1, 2), on, Settings())
+    share_out(many, np.array([1]), on, Settings())
+    same(one, many)
+    lone = own_ceilings(one, slice(1, 2), on, Settings())
+    column = own_ceilings(many, np.array([1]), on, Settings())
+    for each in fields(Ceilings):
+        values = getattr(lone, each.name), getattr(column, each.name)
+        assert values[0].tobytes() == values[1].tobytes(), each.name
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_water_level_is_that_of_its_column(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    count = int(random.integers(1, 40))
+    demand = random.lognormal(3.0, 2.0, count)
+    weight = random.choice([0.0, 1.0, 2.0], count, p=[0.2, 0.6, 0.2])
+    available = random.random() * float((demand * (weight > 0)).sum()) * 1.2
+    level = water_level(demand, weight, np.array(available))
+    columns = np.repeat(demand[:, None], 2, 1), np.repeat(weight[:, None], 2, 1)
+    levels = water_level(*columns, np.full(2, available))
+    # Columns are summed in another order.
+    assert levels == pytest.approx(float(level), rel=1e-12)
+    shares = shares_at(level, demand, weight)
+    assert shares_at(levels, *columns)[:, 1] == pytest.approx(shares, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
