@@ -285,6 +285,7 @@ class Agent:
             restore=runtime.vouch,
         )
         self._runtime, self._watch = runtime, watch
+        self._enforcer.use_of = self._use_of
         inherited = self._parents[-1][0].snapshot if self._parents else None
         if inherited is not None:
             runtime.follow(inherited)
@@ -292,6 +293,14 @@ class Agent:
         watch.start()
         if watch.decided.wait(options.wait_s) and watch.source != "none":
             runtime.following.wait(options.wait_s)
+
+    def _use_of(self, group_id: int, dimension: str) -> float | None:
+        """Return what all agents attempt of a limit, units/s; None when unknown."""
+        try:
+            ledger = self._runtime.table(group_id, dimension)
+        except KeyError:
+            return None
+        return sum(row.demand for row in ledger.agents)
 
     def _check_open(self) -> None:
         """Refuse work after the end."""

@@ -25,7 +25,7 @@ from headgate.agent.registry import LocalBucket, Registry, unconfigured
 from headgate.agent.reservation import OpenReservations
 from headgate.agent.resolution import Resolution
 from headgate.agent.subject import Subject, resolve_subject
-from headgate.agent.usage import Usage, warn_above_soft_thresholds
+from headgate.agent.usage import Usage, UseOf, warn_above_soft_thresholds
 from headgate.agent.users import HeldLimiter, Users
 from headgate.agent.waiting import MOST_WAITERS, FairQueue
 from headgate.coordinator.configuration import Refusal as RefusalMode
@@ -53,6 +53,8 @@ class Enforcer:
     Attributes:
         clock: Seconds, monotonic.
         waiting: Where callers wait for tokens.
+        use_of: Returns the units/s that the whole cluster attempts of a limit, for
+            soft thresholds; without it an agent sees only its own.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Enforcer:
         self._seed = seed
         self._most_waiters = most_waiters
         self._on_first_use: Callable[[], None] | None = None
+        self.use_of: UseOf | None = None
 
     def limiter(
         self,
@@ -193,7 +196,9 @@ class Enforcer:
                 self._columns = [columns, *self._columns[: KEYS_KEPT - 1]]
             self._policies.tick(now)
             counted = self._columns[0].counted(now, self._users.of_group)
-            warn_above_soft_thresholds(self._registry, self._users.all(), now)
+            warn_above_soft_thresholds(
+                self._registry, self._users.all(), now, self.use_of
+            )
         self._say_once()
         return counted
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import nsmallest
+from math import inf
 from typing import TYPE_CHECKING
 
 from headgate.agent.decision import ADMITTED, Decision
@@ -10,6 +13,7 @@ from headgate.agent.decision import ADMITTED, Decision
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headgate.agent.chain import Chain
     from headgate.agent.limiter import Limiter
     from headgate.agent.registry import LocalBucket
     from headgate.coordinator.configuration import Scope
@@ -17,6 +21,15 @@ if TYPE_CHECKING:
 LEAST_WATCH_S = 0.2
 """Shortest time over which a rate is measured: urgent reports tick each 50 ms, and
 so short a look would call every burst a high rate."""
+
+CLUSTER_WATCH_S = 1.0
+"""How often the use of a whole group is looked at: as often as it is reported."""
+
+MOST_LOOKS = 5
+"""Groups looked at in one tick, 0.1 ms each; where more are due they take turns."""
+
+UseOf = Callable[[int, str], float | None]
+"""From group id and dimension to the units/s that the cluster attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,35 +77,57 @@ class Watch:
 
 
 def warn_above_soft_thresholds(
-    registry: Iterable[LocalBucket], limiters: list[Limiter], now: float
+    registry: Iterable[LocalBucket],
+    limiters: list[Limiter],
+    now: float,
+    use_of: UseOf | None = None,
 ) -> None:
     """Let limiters say a warning with each admission while use is high.
 
-    What is compared is the rate attempted here with what may be spent here, so a
-    warning costs the request path nothing.
+    A limit of the cluster is looked at as the ledger knows it: what all agents
+    attempt, beside the group's rate.  What stands for itself is compared with what
+    is attempted here.  Neither costs the request path anything.
+
+    Args:
+        registry: All local buckets.
+        limiters: All that are held.
+        now: Seconds on the enforcer's clock.
+        use_of: Returns what the cluster attempts, or None where nobody knows.
     """
     changed = False
+    due: list[LocalBucket] = []
     for local in registry:
-        if local.group.soft_threshold is not None:
+        if local.group.soft_threshold is None:
+            if local.watch is not None:
+                changed |= local.watch.above
+                local.watch = None
+        elif use_of is None or local.limit.scope == "node" or local.watch is None:
             changed |= _look(local, local.group.soft_threshold, now)
-        elif local.watch is not None:
-            changed |= local.watch.above
-            local.watch = None
+        elif now - local.watch.since_s >= CLUSTER_WATCH_S:
+            due.append(local)
+    for local in nsmallest(MOST_LOOKS, due, key=_looked_at_s) if due else ():
+        changed |= _look(local, local.group.soft_threshold or 1.0, now, use_of)
     if changed:
         for limiter in limiters:
             for chain in limiter.chains().values():
-                warning = next(
-                    (
-                        Decision(limit=link.limit, warning=True)
-                        for link in chain.links
-                        if link.local.watch is not None and link.local.watch.above
-                    ),
-                    ADMITTED,
-                )
-                chain.admitted = warning
+                chain.admitted = _answer(chain)
 
 
-def _look(local: LocalBucket, threshold: float, now: float) -> bool:
+def _answer(chain: Chain) -> Decision:
+    """Return what an admitted caller is told."""
+    for link in chain.links:
+        if link.local.watch is not None and link.local.watch.above:
+            return Decision(limit=link.limit, warning=True)
+    return ADMITTED
+
+
+def _looked_at_s(local: LocalBucket) -> float:
+    return -inf if local.watch is None else local.watch.since_s
+
+
+def _look(
+    local: LocalBucket, threshold: float, now: float, use_of: UseOf | None = None
+) -> bool:
     bucket = local.bucket
     attempted = bucket.admitted + bucket.refused
     watch = local.watch
@@ -102,8 +137,12 @@ def _look(local: LocalBucket, threshold: float, now: float) -> bool:
     elapsed = now - watch.since_s
     if elapsed < LEAST_WATCH_S:
         return False
-    rate = (attempted - watch.attempted) / elapsed
-    above = rate >= threshold * local.spendable
+    used = None if use_of is None else use_of(local.group.id, local.limit.dimension)
+    if used is None:
+        used, most = (attempted - watch.attempted) / elapsed, local.spendable
+    else:
+        most = local.limit.rate_per_s
+    above = used >= threshold * most
     changed = above != watch.above
     local.watch = Watch(now, attempted, above)
     return changed
