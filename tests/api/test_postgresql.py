@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ import pytest
 from sqlalchemy import inspect, select
 from tests.api.conftest import NOT_WOKEN_S, TIMEOUT_S, until_watched
 
-from headgate.api import Addresses, ServerSettings, running
+from headgate.agent.bus import BusSettings
+from headgate.api import Addresses, CannotStart, ServerSettings, run, running
 from headgate.api.groups.schemas import GroupBody, GroupPatch
 from headgate.api.groups.service import create_group, get_group, patch_group
 from headgate.api.store import Author, Store
@@ -104,10 +106,15 @@ def url(cluster: str, request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def servers(url: str) -> Iterator[list[Addresses]]:
     """Two servers of the API on one database, as two hosts would be."""
-    settings = ServerSettings(database=url, port=0, bus_ports=(0, 0))
+    settings = ServerSettings(database=url, port=0, bus=COMMON_BUS)
     with running(settings) as one, running(settings) as two:
         yield [one, two]
 
+
+COMMON_BUS = BusSettings(
+    kind="zeromq", publish=("tcp://127.0.0.1:1",), subscribe=("tcp://127.0.0.1:2",)
+)
+"""A bus that exists elsewhere, though nobody listens there."""
 
 ANNA = Author(name="anna")
 
@@ -218,8 +225,24 @@ def test_odd_input_is_refused_here_as_on_sqlite(servers: list[Addresses]) -> Non
         assert client.put("/api/v1/attachments", json=subject).status_code == 422
 
 
+def test_a_second_server_with_a_bus_of_its_own_is_refused(url: str) -> None:
+    own = ServerSettings(database=url, port=0, bus_ports=(0, 0))
+    common = ServerSettings(database=url, port=0, bus=COMMON_BUS)
+    with running(own):
+        for second in (own, common):
+            with pytest.raises(CannotStart, match=r"give both one bus"):
+                run(second)
+    another = pytest.raises(CannotStart, match=r"another server is running on it")
+    with running(common), running(common), another:
+        run(own)
+    secret = url.replace("headgate@", "headgate:secret@")
+    with running(own), pytest.raises(CannotStart) as refusal:
+        run(replace(own, database=secret))
+    assert "secret" not in str(refusal.value)
+
+
 def test_a_database_that_restarts_is_heard_again(url: str, cluster: str) -> None:
-    settings = ServerSettings(database=url, port=0, bus_ports=(0, 0))
+    settings = ServerSettings(database=url, port=0, bus=COMMON_BUS)
     kill = (
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"

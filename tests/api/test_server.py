@@ -177,6 +177,13 @@ def test_a_database_that_can_not_be_opened_is_an_error_of_one_line(
     assert "\n" not in str(caught.value)
 
 
+def test_a_password_of_the_database_is_not_told() -> None:
+    database = "postgresql://me:sesame@127.0.0.1:1/x"
+    with pytest.raises(CannotStart, match=r"me:\*\*\*@127") as caught:
+        run(ServerSettings(database=database, port=0, bus_ports=(0, 0)))
+    assert "sesame" not in str(caught.value)
+
+
 def test_a_second_server_of_one_file_with_a_bus_of_its_own_is_refused(
     tmp_path: Path,
 ) -> None:

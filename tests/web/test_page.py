@@ -33,6 +33,23 @@ def test_the_page_asks_no_other_host_and_breaks_no_policy(
     assert "unsafe" not in policy
 
 
+def test_the_documentation_is_served_from_here_alone(
+    page: Page, server: Server
+) -> None:
+    asked: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.goto(f"{server.url}/docs")
+    operation = page.locator(".opblock", has_text="List attachments")
+    expect(page.get_by_text("attachments", exact=True).first).to_be_visible()
+    page.locator(".opblock-tag", has_text="attachments").first.click()
+    expect(operation).to_be_visible()
+    outside = [url for url in asked if not url.startswith((server.url, "data:"))]
+    assert outside == []
+    assert complaints == []
+
+
 def test_a_group_is_made_with_the_keyboard_alone(
     page: Page, server: Server, rest: httpx.Client
 ) -> None:

@@ -94,6 +94,8 @@ def make_app(service: Service, rights: RightsSettings | None = None) -> FastAPI:
         description=_DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,  # from a host of others; `mount` serves it from here
+        redoc_url=None,
     )
     app.state.service = service
     app.state.observing = observing

@@ -4,9 +4,7 @@ import re
 
 from headgate.api.rights.principal import Principal
 
-OPEN = frozenset(
-    {"/", "/healthz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"}
-)
+OPEN = frozenset({"/", "/healthz", "/docs", "/openapi.json"})
 """Paths without a secret: the page asks for a token before it shows anything."""
 
 OPEN_FOLDER = "/static/"

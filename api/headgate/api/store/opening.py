@@ -2,9 +2,10 @@
 
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psycopg
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -12,6 +13,12 @@ from headgate.api.errors import Invalid
 from headgate.api.names import checked_name
 from headgate.api.settings import CannotStart, ServerSettings
 from headgate.api.store.transactions import Store
+
+BUS_LOCK = 0x67617465
+"""Key of PostgreSQL's advisory lock that keeps two buses of one database apart."""
+
+_KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5"
+"""Of the lock's session: a host that lost its power gives it back within a minute."""
 
 
 def opened_store(settings: ServerSettings) -> Store:
@@ -45,19 +52,30 @@ def _without_password(database: str) -> str:
 
 @contextmanager
 def one_bus_for(settings: ServerSettings) -> Generator[None]:
-    """Keep servers of one SQLite file from having two buses, to the block's end.
+    """Keep servers of one database from having two buses, to the block's end.
 
     Agents of two servers with an embedded bus each would never hear of one another,
     and admit the limit twice.  Servers of one bus that exists may be many.  The
-    kernel gives the lock back however the process ends; its file stays.
+    kernel, or PostgreSQL, gives the lock back however the process ends; what breaks
+    the connection to PostgreSQL does so too, and then a second server can start.
 
     Raises:
-        CannotStart: Another server has the file already.
+        CannotStart: Another server has the database already.
     """
+    if make_url(settings.database_url).get_backend_name() == "postgresql":
+        with _locked_database(settings):
+            yield
+        return
     file = _sqlite_file(settings)
     if file is None or sys.platform == "win32":
         yield
         return
+    with _locked_file(settings, file):
+        yield
+
+
+@contextmanager
+def _locked_file(settings: ServerSettings, file: Path) -> Generator[None]:
     import fcntl
 
     # Beside the database, for closing the database's own file would drop its locks.
@@ -66,12 +84,28 @@ def one_bus_for(settings: ServerSettings) -> Generator[None]:
         try:
             fcntl.flock(lock, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise CannotStart(
-                f"database {settings.database}: another server is running on it, and "
-                "the agents of the two would not hear each other: stop it, or give "
-                "both one bus, --bus zeromq://… or --bus kafka://…"
-            ) from error
+            raise _second_bus(settings) from error
         yield
+
+
+@contextmanager
+def _locked_database(settings: ServerSettings) -> Generator[None]:
+    url = make_url(settings.database_url).set(drivername="postgresql")
+    dsn = url.render_as_string(hide_password=False)
+    shared = "" if settings.bus is None else "_shared"
+    query = f"SELECT pg_try_advisory_lock{shared}({BUS_LOCK})"
+    with closing(psycopg.connect(dsn, autocommit=True, options=_KEEPALIVE)) as session:
+        if session.execute(query.encode()).fetchone() != (True,):
+            raise _second_bus(settings)
+        yield
+
+
+def _second_bus(settings: ServerSettings) -> CannotStart:
+    name = _without_password(settings.database)
+    return CannotStart(
+        f"database {name}: another server is running on it, and the agents of the two "
+        "would not hear each other: stop it, or give both one bus, --bus zeromq://… or --bus kafka://…"
+    )
 
 
 def _sqlite_file(settings: ServerSettings) -> Path | None:

@@ -4,6 +4,7 @@ The page is an ordinary client of `/api/v1`: what it may do, its token says.  Th
 files themselves hold no secret and are served to anyone.
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -14,13 +15,14 @@ from starlette.types import Scope
 STATIC = Path(__file__).parent / "static"
 """Where the files lie, inside the installed package too."""
 
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""No inline script or style, no other host, no frame around the page."""
+
 SECURITY_HEADERS = {
-    # No inline script or style, no other host, no frame around the page.
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
-    ),
+    "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -28,6 +30,17 @@ SECURITY_HEADERS = {
     "Cache-Control": "no-cache",
 }
 """Headers of every file."""
+
+
+DOCS_HEADERS = {
+    **SECURITY_HEADERS,
+    # Swagger UI writes styles into its elements and has icons inside its style sheet.
+    "Content-Security-Policy": _POLICY.replace(
+        "style-src 'self'; img-src 'self'",
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data:",
+    ),
+}
+"""Headers of the documentation."""
 
 
 class _Files(StaticFiles):
@@ -41,10 +54,23 @@ class _Files(StaticFiles):
 
 
 def mount(app: FastAPI) -> None:
-    """Let `app` answer `/` and `/static/…`."""
+    """Let `app` answer `/`, `/docs` and `/static/…`."""
 
     def index() -> Response:
         return FileResponse(STATIC / "index.html", headers=SECURITY_HEADERS)
 
+    def docs() -> Response:
+        return FileResponse(STATIC / "docs.html", headers=DOCS_HEADERS)
+
     app.add_api_route("/", index, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/docs", docs, methods=["GET"], include_in_schema=False)
+    app.mount("/static/swagger", _Files(directory=_swagger()), name="swagger")
     app.mount("/static", _Files(directory=STATIC), name="static")
+
+
+def _swagger() -> Path:
+    """Return the folder of Swagger UI's files, which a package of their own has."""
+    found = find_spec("fastapi_offline")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent / "static"
