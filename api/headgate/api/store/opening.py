@@ -104,7 +104,8 @@ def _second_bus(settings: ServerSettings) -> CannotStart:
     name = _without_password(settings.database)
     return CannotStart(
         f"database {name}: another server is running on it, and the agents of the two "
-        "would not hear each other: stop it, or give both one bus, --bus zeromq://… or --bus kafka://…"
+        "would not hear each other: stop it, or give both one bus, --bus zeromq://… "
+        "or --bus kafka://…"
     )
 
 
