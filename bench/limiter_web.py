@@ -1,4 +1,8 @@
-"""What a middleware adds to a FastAPI request, called in process, without a network."""
+"""What a middleware adds to a FastAPI request, called in process, without a network.
+
+slowapi and fastapi-limiter bring their own integration.  The other peers have none:
+they stand in the least middleware that there is, which asks them for one key.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from limiter_peers import PEERS, Peer
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from headgate.agent.enforcer import Enforcer
@@ -24,8 +29,8 @@ from headgate.coordinator.configuration import (
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-ROUNDS = 15
-REQUESTS = 150
+ROUNDS = 40
+REQUESTS = 100
 Module = Any
 
 
@@ -68,6 +73,40 @@ def _slowapi() -> FastAPI:
         key_func=lambda: "key", default_limits=["1000000000/second"]
     )
     app.add_middleware(middleware.SlowAPIASGIMiddleware)
+    return app
+
+
+def _fastapi_limiter() -> FastAPI:
+    pyrate: Module = import_module("pyrate_limiter")
+    depends: Module = import_module("fastapi_limiter.depends")
+
+    async def identifier(_: object) -> str:
+        return "key"
+
+    limiter = pyrate.Limiter(pyrate.Rate(10**9, pyrate.Duration.SECOND))
+    limited = depends.RateLimiter(limiter=limiter, identifier=identifier)
+    app = FastAPI()
+
+    @app.get("/", dependencies=[Depends(limited)])
+    async def root() -> dict[str, str]:
+        return {"hello": "world"}
+
+    return app
+
+
+def _least(peer: Peer) -> FastAPI:
+    attempt = peer.make(10**9, 10**9)
+
+    class Least:
+        def __init__(self, app: Module) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Module, receive: Module, send: Module) -> None:
+            if attempt("key"):
+                await self.app(scope, receive, send)
+
+    app = _app()
+    app.add_middleware(Least)
     return app
 
 
@@ -114,7 +153,10 @@ def web_table() -> str:
         "an empty BaseHTTPMiddleware": _base(),
     }
     if find_spec("slowapi"):
-        apps["slowapi"] = _slowapi()
+        apps["slowapi (limits)"] = _slowapi()
+    if find_spec("fastapi_limiter"):
+        apps["fastapi-limiter (pyrate-limiter)"] = _fastapi_limiter()
+    apps |= {peer.name: _least(peer) for peer in PEERS if peer.version}
 
     async def measure() -> dict[str, list[float]]:
         rounds: dict[str, list[float]] = {name: [] for name in apps}
@@ -129,12 +171,13 @@ def web_table() -> str:
     rounds = asyncio.run(measure())
     plain = rounds["no middleware"]
     rows = [
-        "| FastAPI request, in process | CPU µs | above none |",
-        "|---|---|---|",
+        "| FastAPI request, in process | CPU µs | requests/CPU s | above none |",
+        "|---|---|---|---|",
     ]
     for name, times in rounds.items():
         ratio = statistics.median(t / p for t, p in zip(times, plain, strict=True))
+        used = statistics.median(times)
         rows.append(
-            f"| {name} | {statistics.median(times) / 1e3:,.0f} | {ratio - 1:+.1%} |"
+            f"| {name} | {used / 1e3:,.0f} | {1e9 / used:,.0f} | {ratio - 1:+.1%} |"
         )
     return "\n".join(rows)
