@@ -258,6 +258,7 @@ class Enforcer:
                 "limiters": len(self._users),
                 "buckets": len(self._registry),
                 "policy_buckets": len(self._policies),
+                "limiters_in_no_group": self._users.in_no_group() if known else 0,
                 "groups_in_use": len(self._users.of_group),
                 "revision": known.configuration.revision if known else 0,
                 "attempts_without_configuration": self._unconfigured.bucket.sampled,

@@ -30,6 +30,9 @@ LONGEST_AGENT = 200
 LONGEST_TOKEN = 4_096
 """Characters; servers refuse longer headers."""
 
+MAX_PORT = 65_535
+"""The largest that TCP has."""
+
 LONGEST_SHOWN = 60
 """Characters of a wrong value in a message."""
 
@@ -43,8 +46,11 @@ def check_url(url: object) -> None:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, ValueError) as error:
         raise _wrong("url", f"{expected} ({error})", url) from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    host, port = parsed.host, parsed.port or 80
+    if parsed.scheme not in ("http", "https") or not host or "%" in host:
         raise _wrong("url", expected, url)
+    if port > MAX_PORT:
+        raise _wrong("url", f"{expected}, a port of at most {MAX_PORT}", url)
     if parsed.query or parsed.fragment:
         raise _wrong("url", f"{expected}, without a query", url)
 

@@ -48,6 +48,10 @@ class Users:
         """Return how many limiters are alive."""
         return len(self._limiters)
 
+    def in_no_group(self) -> int:
+        """Return how many limiters no group applies to: nothing limits them."""
+        return sum(not ids for _, ids in self._groups.copy().values())
+
     def find(self, key: LimiterKey) -> Limiter | None:
         """Return the limiter of a subject and mode, if somebody holds it."""
         return self._limiters.get(key)

@@ -33,6 +33,8 @@ GOOD: dict[str, Any] = {
         b"http://a",
         "http://",
         "http://\ud800",
+        "http://a:99999",
+        "http://a b",
     ],
 )
 def test_what_is_no_address_is_one_clear_error_at_connect(url: Any) -> None:

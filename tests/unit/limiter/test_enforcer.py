@@ -344,6 +344,18 @@ def test_an_attachment_to_a_group_that_is_unknown_limits_nothing_and_is_said(
     assert "a group that is not in the configuration" in caplog.text
 
 
+def test_a_subject_in_no_group_is_limited_by_nothing_and_counted() -> None:
+    enforcer, clock = make(Group(id=1, name="a", limits=(NODE,)), acme=1)
+    attached, free = enforcer.limiter(tenant="acme"), enforcer.limiter(tenant="free")
+    assert free.try_acquire(requests=1e6)
+    assert enforcer.metrics()["limiters_in_no_group"] == 1
+    del free
+    gc.collect()
+    enforcer.counts(clock.now)
+    assert enforcer.metrics()["limiters_in_no_group"] == 0
+    assert attached
+
+
 def test_kip599_the_part_of_a_batch_that_fits_is_accepted() -> None:
     limit = Limit(dimension="mutations", rate=5, burst=500, scope="node")
     enforcer, _ = make(Group(id=1, name="a", limits=(limit,)), acme=1)
