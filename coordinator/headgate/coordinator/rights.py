@@ -38,6 +38,7 @@ list that all agree on, and stops every minority).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -56,12 +57,18 @@ TRANSFERS_MAX = 20_000
 DUST = 1e-9
 """A part below this is rounding."""
 
+NAMES_KEPT = 4096
+"""Names of holders and transfers that are remembered as they were read: the same ones
+come in every report, and each tick looks at all holders."""
 
+
+@lru_cache(maxsize=NAMES_KEPT)
 def holder_of(agent: str, incarnation: int) -> str:
     """Return the name under which one life of an agent owns parts."""
     return f"{agent}@{incarnation}"
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def agent_of(holder: str) -> str:
     """Return the id of a holder's agent."""
     return holder.rpartition("@")[0]
@@ -79,6 +86,7 @@ class Transfers:
         self._given: dict[tuple[str, str], float] = {}
         self._balance: dict[str, float] = {}
         self._changed_at: dict[tuple[str, str], float] = {}
+        self._holders: list[str] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._given)
@@ -98,8 +106,11 @@ class Transfers:
         return max(0.0, self._balance.get(holder, 0.0))
 
     def holders(self) -> list[str]:
-        """Return all holders that have something left, by name."""
-        return sorted(h for h, b in self._balance.items() if h and b > DUST)
+        """Return all holders that have something left, by name; not to be changed."""
+        if self._holders is None:
+            left = (h for h, b in self._balance.items() if h and b > DUST)
+            self._holders = sorted(left)
+        return self._holders
 
     def give(self, giver: str, receiver: str, part: float, now: float) -> None:
         """Raise one counter: `giver` hands over, before the division."""
@@ -120,6 +131,7 @@ class Transfers:
     def _raise(self, key: tuple[str, str], given: float) -> None:
         growth = given - self._given.get(key, 0.0)
         self._given[key] = given
+        self._holders = None
         giver, receiver = key
         self._balance[giver] = self._balance.get(giver, 0.0) - growth
         self._balance[receiver] = self._balance.get(receiver, 0.0) + growth
@@ -146,6 +158,7 @@ def name_transfer(giver: str, receiver: str, sender: str) -> str:
     return receiver if giver == sender else f"{giver}{ARROW}{receiver}"
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def parse_transfer(name: str, sender: str) -> tuple[str, str] | None:
     """Return (giver, receiver) of a row's name; None where it is malformed."""
     giver, arrow, receiver = name.rpartition(ARROW)

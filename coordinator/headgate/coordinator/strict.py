@@ -254,18 +254,21 @@ class Strict:
     def _inherit(self, transfers: Transfers, now: float, agent: str) -> bool:
         """Take the parts of lives that are proven to have ended."""
         took = False
+        quarantine = 2.0 * self._members.lease_of(None)
         for holder in transfers.holders():
-            if holder in self._mine or not self._is_heir(holder, now, agent):
+            if holder in self._mine:
+                continue
+            if now - self._seen.get(holder, -np.inf) < quarantine:
+                continue
+            if not self._is_heir(holder, now, agent, quarantine):
                 continue
             transfers.give(holder, self._mine[-1], transfers.balance(holder), now)
             self._estates.add(holder)
             took = True
         return took
 
-    def _is_heir(self, holder: str, now: float, agent: str) -> bool:
-        quarantine = 2.0 * self._members.lease_of(None)
-        if now - self._seen.get(holder, -np.inf) < quarantine:
-            return False
+    def _is_heir(self, holder: str, now: float, agent: str, quarantine: float) -> bool:
+        """Tell whether a life that was not seen for a quarantine is over for good."""
         dead, own = agent_of(holder), self._mine[-1]
         if dead == agent_of(own):
             since = min(self._opened_at.values(), default=now)
@@ -293,15 +296,18 @@ class Strict:
         owned = sum(transfers.balance(holder) for holder in self._mine)
         if owned < least:
             return False
-        names = [self._name(int(n), agent) for n in shelf.member[lines, slot]]
+        names = [self._name(n, agent) for n in shelf.member[lines, slot].tolist()]
         target = targets(shelf, slot, lines, names, even=even) * transfers.minted
         wanted: dict[str, float] = {}
         surplus = owned
+        own, balance_of = self._mine[-1], transfers.balance
         for name, part in zip(names, target.tolist(), strict=True):
-            if name == self._mine[-1]:
+            if name == own:
                 surplus -= part
-            elif part > transfers.balance(name) + 0.5 * least:
-                wanted[name] = part - transfers.balance(name)
+            else:
+                balance = balance_of(name)
+                if part > balance + 0.5 * least:
+                    wanted[name] = part - balance
         given = gifts(surplus=surplus, wanted=wanted, least=least)
         for name, part in given.items():
             transfers.give(self._mine[-1], name, part, now)
