@@ -155,14 +155,16 @@ class Rest(Closing):
 def segment(name: str) -> str:
     """Return `name` as one segment of a path.
 
-    >>> segment("acme/orders")
-    'acme%2Forders'
+    >>> segment("50 % off")
+    '50%20%25%20off'
 
     Raises:
         Misused: No path can hold it.
     """
     if name in {"", ".", ".."}:
         raise Misused(f"{name!r}: expected a name; it is empty, . or ..")
+    if "/" in name:  # a server takes %2F for one
+        raise Misused(f"{name!r}: expected a name without a slash")
     try:
         return quote(name, safe="")
     except UnicodeEncodeError as error:  # bytes of the shell that are no UTF-8
