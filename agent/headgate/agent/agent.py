@@ -26,6 +26,7 @@ from headgate.agent.vouching import Vouching
 from headgate.agent.watch import Source, Watch
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
@@ -50,6 +51,7 @@ class Options:
         url: Of the API.
         agent: Id, unique in the cluster.
         token: Of the role *agent*, when the API asks for one.
+        trust: Which authorities are believed; None for the usual ones.
         without_configuration: What attempts meet before the first configuration.
         snapshot_path: Where the last snapshot is kept, None for nowhere.
         weight: Of this agent among all, > 0.
@@ -60,6 +62,7 @@ class Options:
     url: str
     agent: str
     token: str | None = None
+    trust: ssl.SSLContext | None = None
     without_configuration: WithoutConfiguration = "admit"
     snapshot_path: Path | None = None
     weight: float = 1.0
@@ -281,6 +284,7 @@ class Agent:
             runtime.follow,
             path=options.snapshot_path,
             headers=_headers(options),
+            trust=options.trust,
             vouching=Vouching(runtime.identity, runtime.vouch),
             restore=runtime.vouch,
         )

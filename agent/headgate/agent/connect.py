@@ -19,6 +19,7 @@ from weakref import WeakSet
 from headgate.agent import snapshot_file
 from headgate.agent.agent import FIRST_CONFIGURATION_S, Agent, Options
 from headgate.agent.settings import check_settings, check_url, checked_path
+from headgate.agent.trust import trusting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -32,6 +33,7 @@ def connect(
     *,
     agent: str | None = None,
     token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
     without_configuration: WithoutConfiguration = "admit",
     snapshot_path: str | os.PathLike[str] | None = None,
     keep_snapshot: bool = True,
@@ -47,6 +49,8 @@ def connect(
             default.  An id that stays the same over restarts lets the others
             recognise the agent.
         token: Bearer token of the role *agent*, when the API asks for one.
+        ca_file: PEM file of the authorities to believe when the API speaks TLS; the
+            usual ones by default.
         without_configuration: ``admit`` or ``refuse`` all until the first
             configuration comes, when API and disk have none.
         snapshot_path: File of the last snapshot; in the user's cache by default.
@@ -76,6 +80,7 @@ def connect(
             url=url,
             agent=agent,
             token=token,
+            trust=None if ca_file is None else trusting(ca_file),
             without_configuration=without_configuration,
             snapshot_path=path if keep_snapshot else None,
             weight=weight,
@@ -94,6 +99,7 @@ async def connect_async(
     *,
     agent: str | None = None,
     token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
     without_configuration: WithoutConfiguration = "admit",
     snapshot_path: str | os.PathLike[str] | None = None,
     keep_snapshot: bool = True,
@@ -107,6 +113,7 @@ async def connect_async(
         url,
         agent=agent,
         token=token,
+        ca_file=ca_file,
         without_configuration=without_configuration,
         snapshot_path=snapshot_path,
         keep_snapshot=keep_snapshot,

@@ -29,6 +29,7 @@ from headgate.agent.snapshot_file import MAX_SNAPSHOT_BYTES
 from headgate.agent.stored_levels import levels_of
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
@@ -72,6 +73,7 @@ class Watch:
         deliver: Takes a snapshot, in the thread of the watch.
         path: Where the last snapshot is kept, or None.
         headers: Of every request: token, agent.
+        trust: Which authorities are believed; None for the usual ones.
         vouching: Takes the API's word on which agents live.
         restore: Takes levels that were stored before all agents stopped.
     """
@@ -83,6 +85,7 @@ class Watch:
         *,
         path: Path | None,
         headers: Mapping[str, str],
+        trust: ssl.SSLContext | None = None,
         vouching: Vouching,
         restore: Callable[[Restored], None],
     ) -> None:
@@ -90,6 +93,7 @@ class Watch:
         self._deliver = deliver
         self._path = path
         self._headers = dict(headers)
+        self._trust = trust
         self._vouching = vouching
         self._restore = restore
         self._closing = threading.Event()
@@ -130,7 +134,9 @@ class Watch:
             try:
                 # Made here: a proxy or certificates named by the environment may
                 # be wrong, which the thread must outlive.
-                client = client or httpx.Client(headers=self._headers)
+                client = client or httpx.Client(
+                    headers=self._headers, verify=self._trust or True
+                )
                 self._ask(client)
                 pause_s = FIRST_PAUSE_S
             except Exception as error:  # HTTP, JSON, disk: the thread goes on

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -139,6 +140,7 @@ def _prepared(
     """Open everything that a server needs; close it in reverse order."""
     with ExitStack() as stack:
         _check_rights(settings)
+        _check_tls(settings)
         listening = stack.enter_context(_listening_socket(settings))
         store = opened_store(settings)
         stack.callback(store.close)
@@ -197,6 +199,21 @@ def _check_rights(settings: ServerSettings) -> None:
             "rights are off: everybody who reaches %s may change everything",
             settings.host,
         )
+
+
+def _check_tls(settings: ServerSettings) -> None:
+    """Refuse a certificate that no agent could believe, before anything is opened."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None and key is None:
+        return
+    if certificate is None or key is None:
+        raise CannotStart("TLS: expected a certificate and its key together")
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key, password="")  # nobody is asked
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CannotStart(f"TLS: {certificate} and {key}: {reason}") from error
 
 
 def _check_ready_file(settings: ServerSettings) -> None:
