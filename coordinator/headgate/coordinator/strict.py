@@ -26,6 +26,8 @@ from headgate.coordinator.rights import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from headgate.coordinator.attendance import Attendance
@@ -296,10 +298,17 @@ class Strict:
         owned = sum(transfers.balance(holder) for holder in self._mine)
         if owned < least:
             return False
-        names = [self._name(n, agent) for n in shelf.member[lines, slot].tolist()]
-        target = targets(shelf, slot, lines, names, even=even) * transfers.minted
+        members: list[int] = shelf.member[lines, slot].tolist()
+
+        def names_of() -> list[str]:
+            return [self._name(number, agent) for number in members]
+
+        target = targets(shelf, slot, lines, names_of, even=even) * transfers.minted
+        # Line 0 is this agent's.
+        if owned - float(target[0]) < least:
+            return False
         wanted: dict[str, float] = {}
-        surplus = owned
+        surplus, names = owned, names_of()
         own, balance_of = self._mine[-1], transfers.balance
         for name, part in zip(names, target.tolist(), strict=True):
             if name == own:
@@ -323,7 +332,7 @@ def targets(
     shelf: Shelf,
     slot: int,
     lines: NDArray[np.int64],
-    names: list[str],
+    names_of: Callable[[], list[str]],
     *,
     even: bool,
 ) -> Floats:
@@ -333,7 +342,7 @@ def targets(
         shelf: Of the ledger.
         slot: Of the ledger.
         lines: ``int64[K]`` of the agents that take part.
-        names: Their holders.
+        names_of: Returns their holders, which is asked only where they matter.
         even: By weight alone, whatever they want.
     """
     rate = max(float(shelf.rate[slot]), 1e-12)
@@ -343,6 +352,7 @@ def targets(
     most = max(1, int(shelf.burst[slot] / (TOKENS_PER_HOLDER * cost)))
     if len(lines) > most:
         # Too few tokens for all: those with most demand own parts, ties by name.
+        names = names_of()
         order = sorted(range(len(names)), key=lambda i: (-demand[i], names[i]))
         weight = weight.copy()
         weight[order[most:]] = 0.0
