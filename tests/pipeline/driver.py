@@ -18,13 +18,13 @@ from headgate.pipeline.settings import Settings
 
 
 def settings_of(out: Path, bootstrap: str, topic: str) -> Settings:
-    """Return settings that make a good dozen batches of the recording."""
+    """Return settings that make half a dozen batches of the recording."""
     return Settings(
         out=out,
         bootstrap=bootstrap,
         topic=topic,
         partitions=2,
-        max_messages=25,
+        max_messages=55,
         lateness_s=10.0,
         silence_s=8.0,
     )

@@ -1,75 +1,53 @@
-"""The pipeline on a real broker: real agents, kill -9, lost messages, alerts."""
+"""The pipeline on a real broker: real agents, restarts, lost messages, alerts."""
 
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
+import queue
 import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.structs import TopicPartition
 from tests.pipeline import recording as rec
+from tests.pipeline.brokers import Stamped, bus, produce, produce_recorded
 from tools.kafka_broker import Broker
 
-from headgate.agent.bus import BusSettings
+from headgate.agent.codec import decode
 from headgate.agent.kafka_topic import TopicShape, ensure_topic
-from headgate.agent.snapshot import Snapshot, configuration_to_json
-from headgate.agent.snapshot_file import store
-from headgate.coordinator.configuration import Attachment, Configuration, Group, Limit
-from headgate.pipeline.bill import differences
+from headgate.agent.snapshot import configuration_to_json
+from headgate.api import ServerSettings, running
+from headgate.coordinator.configuration import Configuration, Group, Limit
+from headgate.pipeline.bill import differences, unhealed
+from headgate.pipeline.history import History
 from headgate.pipeline.run import Run, StreamFailed
 from headgate.pipeline.settings import Settings, WrongSettings
+from headgate.pipeline.snapshots import Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from pyspark.sql import SparkSession
 
+    from headgate.pipeline.journal import Summary
     from headgate.pipeline.stream import Engine
 
-KILLS = int(os.environ.get("HEADGATE_KILLS", "2"))
-"""How often the driver is killed; ten when there is time."""
-
-TABLES = ("usage_10s", "usage_1m", "unfairness", "starved", "noisy", "gaps")
-
 PATIENCE_S = 120.0
-"""For a driver to start and get to its next batch on a busy machine."""
-
-
-class Stamped(TopicShape):
-    """A topic that keeps the time which its writer gives."""
-
-    def options(self) -> dict[str, str]:
-        kept = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
-        return super().options() | kept
+"""For a process to start, or a broker to come back, on a busy machine."""
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("kafka")) as running:
         yield running
-
-
-def bus(broker: Broker, topic: str) -> BusSettings:
-    return BusSettings(kind="kafka", bootstrap=broker.bootstrap, topic=topic)
-
-
-def produce(broker: Broker, topic: str, messages: list[rec.Message]) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-    for message in messages:
-        when_ms = round(message.second * 1e3)
-        producer.send(topic, message.value, timestamp_ms=when_ms)
-    producer.flush(timeout=30)
-    producer.close()
 
 
 def settings_for(broker: Broker, topic: str, out: Path, **more: object) -> Settings:
@@ -84,135 +62,177 @@ def settings_for(broker: Broker, topic: str, out: Path, **more: object) -> Setti
     return Settings(out=out, **(fixed | more))  # type: ignore[arg-type]  # Settings checks
 
 
-def rows(engine: Engine, name: str) -> list[str]:
-    return sorted(map(str, engine.tables.read(name).collect()))
-
-
 @pytest.fixture(scope="module")
 def recorded(broker: Broker) -> str:
     """A topic that holds a simulated cluster's reports."""
-    ensure_topic(bus(broker, "recorded"), Stamped())
-    run = rec.simulated()
-    found = rec.messages_of(run, lost=0.1, doubled=0.05, stale=0.05, skew_s=0.0)
-    produce(broker, "recorded", found)
+    produce_recorded(broker, "recorded")
     return "recorded"
 
 
-@pytest.fixture(scope="module")
-def undisturbed(
-    spark: SparkSession,
-    broker: Broker,
-    recorded: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Engine:
-    out = tmp_path_factory.mktemp("undisturbed")
-    run = Run(spark, settings_for(broker, recorded, out))
-    assert run.until_caught_up() is not None
-    return run.engine
+class Operator:
+    """Decides things through the API."""
+
+    def __init__(self, url: str) -> None:
+        self._url = f"{url}/api/v1"
+
+    def put(self, path: str, **body: object) -> int:
+        """Return the revision that this made."""
+        answer = httpx.put(f"{self._url}{path}", json=body, timeout=PATIENCE_S)
+        assert answer.is_success, answer.text
+        return int(answer.headers["Headgate-Revision"])
+
+    def limit(self, rate: int) -> int:
+        limit = {"dimension": "requests", "rate": rate, "burst": rate}
+        return self.put("/groups/gold", limits=[limit])
 
 
-CONFIGURATION = Configuration(
-    revision=1,
-    groups=(
-        Group(
-            id=1,
-            name="gold",
-            limits=(Limit(dimension="requests", rate=200, burst=200),),
-        ),
-    ),
-    attachments=(Attachment((("tenant", "acme"),), 1),),
-)
-
-
-def test_real_agents_are_billed_what_their_callers_were_told(
-    spark: SparkSession, broker: Broker, tmp_path: Path
-) -> None:
-    topic = "real"
-    ensure_topic(bus(broker, topic), TopicShape(retention_s=3600.0))
-    callers: dict[str, subprocess.Popen[bytes]] = {}
+@contextmanager
+def callers(folder: Path, url: str) -> Generator[dict[str, subprocess.Popen[bytes]]]:
+    """Three processes that call until their standard input is closed."""
+    running: dict[str, subprocess.Popen[bytes]] = {}
     for name in ("a", "b", "c"):
-        snapshot = Snapshot(configuration=CONFIGURATION, bus=bus(broker, topic))
-        store(tmp_path / f"{name}.json", snapshot)
-        command = [sys.executable, str(Path(__file__).with_name("caller.py")), name]
-        command += [str(tmp_path / f"{name}.json"), str(tmp_path / f"{name}.log"), "14"]
-        callers[name] = subprocess.Popen(command)
-    time.sleep(7)
-    callers["c"].kill()
-    for process in callers.values():
-        process.wait(60)
-    history = tmp_path / "history.jsonl"
-    history.write_text(json.dumps(configuration_to_json(CONFIGURATION)) + "\n")
-    settings = settings_for(
-        broker, topic, tmp_path / "out", history=history, lateness_s=0.5, silence_s=2.0,
-        max_messages=15,
-    )  # fmt: skip
-    run = Run(spark, settings)
-    run.until_caught_up()
-    usage = run.engine.tables.read("usage_10s")
-    assert {row["group"] for row in usage.collect()} == {"gold"}
-    assert {row["tenant"] for row in usage.collect()} == {"acme"}
+        command = [sys.executable, str(Path(__file__).with_name("caller.py")), url]
+        command += [name, str(folder / f"{name}.json"), str(folder / f"{name}.log")]
+        running[name] = subprocess.Popen(command, stdin=subprocess.PIPE)
+    try:
+        yield running
+    finally:
+        for process in running.values():
+            process.kill()
+            process.communicate()
+
+
+class Listener:
+    """Reads the topic on its own, to know what has been written to it."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self._broker, self._topic = broker, topic
+        self.sequences: dict[str, int] = {}
+
+    def until_reports(self, *agents: str, more: int = 2) -> None:
+        """Wait for some more reports of each agent than this knows of."""
+        wanted = {agent: self.sequences.get(agent, 0) + more for agent in agents}
+        end_s = time.monotonic() + PATIENCE_S
+        consumer = KafkaConsumer(
+            bootstrap_servers=self._broker.bootstrap, consumer_timeout_ms=500
+        )
+        consumer.assign([TopicPartition(self._topic, 0)])
+        consumer.seek_to_beginning()
+        while any(self.sequences.get(agent, 0) < wanted[agent] for agent in agents):
+            assert time.monotonic() < end_s, (self.sequences, wanted)
+            for record in consumer:
+                report = decode(record.value)
+                self.sequences[report.agent] = report.sequence
+        consumer.close()
+
+
+class Live:
+    """The pipeline at work, on a thread, with the API asked before each batch."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._batches: queue.SimpleQueue[Summary] = queue.SimpleQueue()
+        recorder = Recorder(settings.api, settings.recorded)
+        self.run = Run(
+            spark, settings, before=lambda: _ignore(recorder.look()),
+            after=self._batches.put,
+        )  # fmt: skip
+        self._thread = threading.Thread(target=self.run.forever)
+        self._thread.start()
+
+    def until_offset(self, offset: int) -> None:
+        """Wait until messages up to `offset` are in the tables."""
+        while self._batches.get(timeout=PATIENCE_S).offsets["live/0"] < offset:
+            pass
+
+    def stop(self) -> None:
+        self.run.stop()
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+
+
+def _ignore(_: object) -> None:
+    """Take a value and do nothing."""
+
+
+def end_of(broker: Broker, topic: str) -> int:
+    """Return the offset after the last message."""
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap)
+    place = TopicPartition(topic, 0)
+    offset: int = consumer.end_offsets([place])[place]
+    consumer.close()
+    return offset
+
+
+def test_a_broker_that_restarts_costs_the_bill_of_real_agents_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker(tmp_path / "kafka"))
+        shape = TopicShape(retention_s=3600.0)
+        ensure_topic(bus(broker, "live"), shape)
+        api = stack.enter_context(
+            running(
+                ServerSettings(
+                    database=str(tmp_path / "api.db"), port=0, bus=bus(broker, "live")
+                )
+            )
+        )
+        operator = Operator(api.api)
+        operator.limit(200)
+        operator.put("/tenants/acme")
+        operator.put("/attachments", subject={"tenant": "acme"}, group="gold")
+        agents = stack.enter_context(callers(tmp_path, api.api))
+        listener = Listener(broker, "live")
+        listener.until_reports("a", "b", "c")
+        settings = settings_for(
+            broker, "live", tmp_path / "out", api=api.api, trigger_s=0.0,
+            lateness_s=0.5, silence_s=2.0, max_messages=1000,
+        )  # fmt: skip
+        live = Live(spark, settings)
+        stack.callback(live.stop)
+        live.until_offset(end_of(broker, "live"))
+        broker.stop(kill=True)
+        operator.limit(300)
+        newest = operator.limit(150)
+        broker.start()
+        listener.until_reports("a", "b", "c")
+        live.until_offset(end_of(broker, "live"))
+        agents["c"].kill()
+        agents["c"].wait(PATIENCE_S)
+        # Six heartbeats: longer than it takes to presume an agent dead.
+        listener.until_reports("a", "b", more=6)
+        for name in "ab":
+            agents[name].communicate(timeout=PATIENCE_S)  # closes its input
+        live.stop()
+        last = Run(spark, settings)
+        last.until_caught_up()
+    assert [c.revision for c in History(settings.recorded).read()][-2:] == [
+        newest - 1,
+        newest,
+    ]
+    billed_as_told(last.engine, tmp_path)
+
+
+def billed_as_told(engine: Engine, folder: Path) -> None:
+    """Compare with the callers' own logs; c was killed, its gap is bounded."""
+    usage = engine.tables.read("usage_10s")
+    names = usage.select("group", "tenant").distinct().collect()
+    assert [tuple(row) for row in names] == [("gold", "acme")]
     sums = usage.groupBy("agent").sum("admitted", "refused").collect()
     found = {row["agent"]: (row[1], row[2]) for row in sums}
-    truth = {name: told(tmp_path / f"{name}.log") for name in callers}
+    truth = {name: told(folder / f"{name}.log") for name in "abc"}
     assert {name: found[name] for name in "ab"} == {name: truth[name] for name in "ab"}
     missing = truth["c"][0] - found["c"][0]
     assert missing >= 0
-    gaps = run.engine.tables.read("gaps").where("not healed and agent = 'c'").collect()
+    gaps = unhealed(engine.tables.read("gaps")).where("agent = 'c'").collect()
     assert [gap["bound"] >= missing for gap in gaps] == [True]
-    assert differences(usage, run.engine.counters()).count() == 0
+    assert differences(usage, engine.counters()).count() == 0
 
 
 def told(log: Path) -> tuple[float, float]:
     """Return admitted and refused as the last whole line of a caller's log says."""
     _, admitted, refused = log.read_text().splitlines()[-1].split()
     return float(admitted), float(refused)
-
-
-def test_a_driver_killed_in_the_middle_of_batches_changes_no_row(
-    spark: SparkSession,
-    broker: Broker,
-    recorded: str,
-    tmp_path: Path,
-    undisturbed: Engine,
-) -> None:
-    out = tmp_path / "killed"
-    command = [sys.executable, "-m", "headgate.pipeline.command", "run", "--once"]
-    command += ["--bootstrap", broker.bootstrap, "--topic", recorded, "--out", str(out)]
-    command += ["--max-messages", "60", "--lateness-s", "10", "--memory", "512m"]
-    chance = random.Random(3)
-    kills = 0
-    while kills < KILLS:
-        driver = subprocess.Popen(
-            command, start_new_session=True, stdout=-1, stderr=subprocess.STDOUT
-        )
-        reached = has_begun(out, driver)
-        time.sleep(chance.uniform(0.0, 1.5) if reached else 0.0)
-        if driver.poll() is not None:
-            break  # it was faster than we
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.communicate()
-        kills += 1
-    assert kills > 0
-    settings = settings_for(broker, recorded, out, silence_s=30.0)
-    run = Run(spark, settings)
-    run.until_caught_up()
-    for name in TABLES[:-1]:
-        assert rows(run.engine, name) == rows(undisturbed, name), name
-
-
-def has_begun(out: Path, driver: subprocess.Popen[bytes]) -> bool:
-    """Wait until a batch has been planned that was not before."""
-    offsets = out / "checkpoint" / "offsets"
-    before = len(list(offsets.glob("[0-9]*")))
-    done = len(list((out / "checkpoint" / "commits").glob("[0-9]*")))
-    end_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end_s and driver.poll() is None:
-        planned = len(list(offsets.glob("[0-9]*")))
-        committed = len(list((out / "checkpoint" / "commits").glob("[0-9]*")))
-        if planned > before or committed > done:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_an_empty_topic_is_no_failure(

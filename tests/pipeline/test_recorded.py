@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +16,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 from tests.pipeline import recording as rec
+from tests.pipeline.small import SMALL
 
 from headgate.coordinator import Limit
 from headgate.pipeline.bill import bill, differences, unhealed
 from headgate.pipeline.jobs import run_bill, run_recommend, summary_of, what_if_of
 from headgate.pipeline.page import print_summary, write_page
 from headgate.pipeline.run import Run, open_tables
+from headgate.pipeline.session import SUBMIT
 from headgate.pipeline.settings import Settings
 from headgate.pipeline.stream import Engine
 
@@ -261,3 +266,38 @@ def test_the_report_of_a_recorded_cluster_is_a_page(
         since_s=30,
     )
     assert len(effect) == 6
+
+
+def test_spark_submit_runs_the_stream_in_the_session_that_it_was_given(
+    source: Path, tmp_path: Path, undisturbed: Engine
+) -> None:
+    out, events = tmp_path / "out", tmp_path / "events"
+    events.mkdir()
+    submit = Path(sys.executable).with_name("spark-submit")
+    options = SMALL | {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    command = [str(submit), "--master", "local[1]", "--driver-memory", "512m"]
+    for name, value in options.items():
+        command += ["--conf", f"{name}={value}"]
+    command += [str(SUBMIT), "run", "usage", "bill", "--once"]
+    command += ["--files", str(source), "--out", str(out)]
+    told = subprocess.run(
+        command,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert told.returncode == 0, told.stderr
+    assert "equal to the agents' own counters" in told.stdout
+    log = "".join(p.read_text() for p in events.glob("**/*") if p.is_file())
+    assert '"spark.master":"local[1]"' in log
+    usage = undisturbed.tables.read("usage_10s")
+    session = usage.sparkSession
+    mine = session.read.parquet(str(out / "tables" / "usage_10s"))
+    assert by_agent(mine) == by_agent(usage)

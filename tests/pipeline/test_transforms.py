@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from headgate.coordinator.configuration import (
@@ -19,10 +20,11 @@ from headgate.coordinator.configuration import (
 )
 from headgate.pipeline.bill import bill, differences, unhealed
 from headgate.pipeline.configured import limits_frame, named
-from headgate.pipeline.fairness import fair_amounts, starved, unfairness
+from headgate.pipeline.fairness import division, judged, starved, unfairness
 from headgate.pipeline.noisy import noisy
 from headgate.pipeline.recommend import limit_refusing, recommend, season
 from headgate.pipeline.schema import COUNTERS, GAPS, USAGE
+from headgate.pipeline.segments import sorted_rows
 from headgate.pipeline.usage import rolled_up
 from headgate.pipeline.violations import violations
 
@@ -149,7 +151,24 @@ def max_min(
     return given
 
 
-def test_fair_amounts_are_those_of_progressive_filling(spark: SparkSession) -> None:
+def batch_of(rows: list[tuple[int, str, float, float]]) -> pa.RecordBatch:
+    """The rows of one task, as `sorted_rows` takes them."""
+    columns: dict[str, list[object]] = {
+        "window_start": [START + second for second, *_ in rows],
+        "group_id": [1] * len(rows),
+        "group": ["gold"] * len(rows),
+        "tenant": ["acme"] * len(rows),
+        "dimension": ["requests"] * len(rows),
+        "agent": [row[1] for row in rows],
+        "attempted": [row[2] for row in rows],
+        "admitted": [row[3] for row in rows],
+        "refused": [row[2] - row[3] for row in rows],
+        "revision_last": [1] * len(rows),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_fair_amounts_are_those_of_progressive_filling() -> None:
     random = Random(1)
     agents = [f"agent-{k}" for k in range(9)]
     weight = {a: float(random.choice([1, 1, 2, 5])) for a in agents}
@@ -157,39 +176,43 @@ def test_fair_amounts_are_those_of_progressive_filling(spark: SparkSession) -> N
         second: {a: float(random.randrange(1, 400)) for a in agents}
         for second in range(0, 100, 10)
     }
-    rows = [
+    table = [
         (second, a, d, float(int(d * random.uniform(0.2, 0.9))))
         for second, wanted in demand.items()
         for a, d in wanted.items()
     ]
-    weights = spark.createDataFrame(list(weight.items()), "agent string, weight double")
-    fair = rows_of(fair_amounts(usage(spark, *rows), weights))
-    assert len(fair) == len(rows)
+    random.shuffle(table)
+    rows = sorted_rows([batch_of(table[:40]), batch_of(table[40:])])
+    assert rows is not None
+    names = rows.agents[rows.agent]
+    fair = division(rows, np.array([weight[name] for name in names]))
+    assert len(fair.row) == len(table)
+    moments = rows.names.column("window_start").to_numpy()
+    total = {s: sum(row[3] for row in table if row[0] == s) for s in demand}
+    found: dict[int, dict[str, float]] = {second: {} for second in demand}
+    for place, units in zip(fair.row.tolist(), fair.fair.tolist(), strict=True):
+        second = int(moments[place]) - START
+        found[second][str(names[place])] = units
     for second, wanted in demand.items():
-        at = datetime.fromtimestamp(START + second, UTC).timestamp()
-        mine = {r["agent"]: r for r in fair if r["window_start"].timestamp() == at}
-        total = sum(row["admitted"] for row in mine.values())
-        expected = max_min(total, wanted, weight)
-        for agent, row in mine.items():
-            assert row["fair"] == pytest.approx(expected[agent])
+        expected = max_min(total[second], wanted, weight)
+        assert found[second] == pytest.approx(expected)
 
 
 def test_the_starved_agent_is_named_and_the_division_measured(
     spark: SparkSession,
 ) -> None:
     frame = usage(spark, (0, "a", 100, 80), (0, "b", 100, 20), (10, "a", 50, 50))
-    fair = fair_amounts(frame)
-    (row,) = rows_of(unfairness(fair, 10))
+    uncontended = usage(spark, (0, "a", 80, 80), (0, "b", 20, 20), group_id=2)
+    late = usage(spark, (0, "c", 900, 1), group_id=1, displaced=True)
+    found = judged(frame.unionByName(uncontended).unionByName(late), 10).persist()
+    (row,) = rows_of(unfairness(found))
     assert row["distance"] == pytest.approx(0.3)
     parts = [80 / 50, 20 / 50]
     assert row["jain"] == pytest.approx(sum(parts) ** 2 / 2 / sum(p * p for p in parts))
-    (victim,) = rows_of(starved(fair, 10))
+    assert (row["group"], row["agents"], row["admitted"]) == ("gold", 2, 100)
+    assert row["window_start"].timestamp() == START
+    (victim,) = rows_of(starved(found))
     assert (victim["agent"], victim["lacking"]) == ("b", 30)
-
-
-def test_a_group_without_refusals_is_not_contended(spark: SparkSession) -> None:
-    frame = usage(spark, (0, "a", 80, 80), (0, "b", 20, 20))
-    assert not rows_of(fair_amounts(frame))
 
 
 def test_the_noisy_are_compared_with_their_own_past(spark: SparkSession) -> None:

@@ -9,20 +9,21 @@ import logging
 import re
 import sys
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from headgate.pipeline import options as opt
 from headgate.pipeline.settings import JOBS, Settings, WrongSettings
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-BATCH_JOBS = ("recommend", "bill")
-"""Jobs that are computed from the tables, not on the stream."""
+    from headgate.coordinator import Limit
+    from headgate.pipeline.settings import Store as Kind
 
 FAILED = 1
 """Exit code of what could not be done; the reason stands on stderr."""
@@ -38,64 +39,35 @@ app = typer.Typer(
     help="Spark on the usage topic: who used what, was the quota kept, who suffers.",
 )
 
-Out = Annotated[
-    Path, typer.Option("--out", help="Folder of tables, state and checkpoint.")
-]
-Store = Annotated[str, typer.Option(help="Kind of the tables: parquet or delta.")]
-Cores = Annotated[int, typer.Option(min=1, help="Threads of a Spark of our own.")]
-Memory = Annotated[str, typer.Option(help="Heap of that Spark.")]
-OUT = Path("usage-tables")
-
 
 @app.command("run")
 def run(
-    jobs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help=f"{' '.join((*JOBS, *BATCH_JOBS))}; the stream's by default."
-        ),
-    ] = None,
-    bootstrap: Annotated[str, typer.Option(help="Kafka's servers.")] = "",
-    topic: Annotated[str, typer.Option(help="The usage topic.")] = "headgate-usage",
-    files: Annotated[str, typer.Option(help="Recorded messages, not Kafka.")] = "",
-    out: Out = OUT,
-    store: Store = "parquet",
-    once: Annotated[
-        bool, typer.Option("--once", help="Read what is there, then end.")
-    ] = False,
-    starting: Annotated[
-        str, typer.Option(help="Where the first run begins: earliest or latest.")
-    ] = "earliest",
-    api: Annotated[str, typer.Option(help="Headgate's API, for names, limits.")] = "",
-    token: Annotated[
-        str, typer.Option(envvar="HEADGATE_TOKEN", help="Bearer token for it.")
-    ] = "",
-    history: Annotated[
-        Path | None, typer.Option(help="Recorded snapshots, one a line, instead.")
-    ] = None,
-    cluster: Annotated[str, typer.Option(help="Take reports of this one only.")] = "",
-    trigger_s: Annotated[float, typer.Option(help="Seconds between batches.")] = 10.0,
-    max_messages: Annotated[int, typer.Option(help="Messages of a batch.")] = 10_000,
-    lateness_s: Annotated[float, typer.Option(help="Wait for what is late.")] = 30.0,
-    lost_is: Annotated[
-        str,
-        typer.Option(help="Messages gone before they were read: fatal or continue."),
-    ] = "fatal",
-    alert_topic: Annotated[str, typer.Option(help="Kafka topic for alerts.")] = "",
-    webhook: Annotated[str, typer.Option(help="URL that alerts are posted to.")] = "",
-    kafka_option: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=VALUE for Spark's Kafka source and sink; repeat."),
-    ] = None,
-    cores: Cores = 2,
-    memory: Memory = "1g",
+    jobs: opt.Jobs = None,
+    bootstrap: opt.Bootstrap = "",
+    topic: opt.Topic = "headgate-usage",
+    files: opt.Files = "",
+    out: opt.Out = opt.OUT,
+    store: opt.Store = "parquet",
+    once: opt.Once = False,
+    starting: opt.Starting = "earliest",
+    api: opt.Api = "",
+    token: opt.Token = "",
+    history: opt.Recorded = None,
+    cluster: opt.Cluster = "",
+    trigger_s: opt.Trigger = 10.0,
+    max_messages: opt.MaxMessages = 10_000,
+    lateness_s: opt.Lateness = 30.0,
+    lost_is: opt.LostIs = "fatal",
+    alert_topic: opt.AlertTopic = "",
+    webhook: opt.Webhook = "",
+    kafka_option: opt.KafkaOption = None,
+    cores: opt.Cores = 2,
+    memory: opt.Memory = "1g",
 ) -> None:
     """Run jobs: on the stream until interrupted (or --once), or from the tables."""
-    wanted = tuple(jobs or JOBS)
     with _failures():
-        _known(wanted)
+        wanted = _known(jobs or JOBS)
         streamed = tuple(job for job in JOBS if job in wanted)
-        _one_of("store", store, ("parquet", "delta"))
         _one_of("starting", starting, ("earliest", "latest"))
         _one_of("lost-is", lost_is, ("fatal", "continue"))
         settings = Settings(
@@ -107,7 +79,7 @@ def run(
             starting="latest" if starting == "latest" else "earliest",
             cluster=cluster,
             jobs=streamed,
-            store="delta" if store == "delta" else "parquet",
+            store=_store(store),
             history=history,
             api=api,
             token=token,
@@ -118,86 +90,60 @@ def run(
             alert_topic=alert_topic,
             webhook=webhook,
         )
-        session = _session(cores, memory, kafka=bool(streamed and bootstrap))
-        try:
+        with _session(cores, memory, kafka=bool(streamed and bootstrap)) as session:
             if streamed:
                 _stream(session, settings, once=once)
-            _from_tables(session, settings, [j for j in wanted if j in BATCH_JOBS])
-        finally:
-            session.stop()
+            _from_tables(session, settings, [j for j in wanted if j in opt.BATCH_JOBS])
 
 
 @app.command("report")
 def report(
-    out: Out = OUT,
-    since: Annotated[str, typer.Option(help="How far back: 90s, 5m, 1h, 7d.")] = "1h",
-    store: Store = "parquet",
-    history: Annotated[
-        Path | None, typer.Option(help="Recorded snapshots, one a line.")
-    ] = None,
-    page: Annotated[
-        Path | None, typer.Option(help="Folder for index.html and the PNGs.")
-    ] = None,
-    cores: Cores = 2,
-    memory: Memory = "1g",
+    out: opt.Out = opt.OUT,
+    since: opt.Since = "1h",
+    store: opt.Store = "parquet",
+    history: opt.Recorded = None,
+    page: opt.Page = None,
+    cores: opt.Cores = 2,
+    memory: opt.Memory = "1g",
 ) -> None:
     """Print a summary, and write it as a page with plots."""
     with _failures():
-        since_s = seconds(since)
-        folder = page or out / "report"
-        if not (out / "tables").exists():
-            raise WrongSettings(f"{out}: no tables; run `headgate pipeline run` first")
-        session = _session(cores, memory, kafka=False)
-        try:
+        settings, since_s = _reading(out, store, history), seconds(since)
+        with _session(cores, memory, kafka=False) as session:
             from headgate.pipeline.jobs import summary_of
 
-            settings = _reading(out, store, history)
             summary = summary_of(session, settings, since_s)
-        finally:
-            session.stop()
         from rich.console import Console
 
         from headgate.pipeline.page import print_summary, write_page
 
         print_summary(summary, Console())
-        sys.stdout.write(f"{write_page(summary, folder)}\n")
+        sys.stdout.write(f"{write_page(summary, page or out / 'report')}\n")
 
 
 @app.command("what-if")
 def what_if(
-    group: Annotated[str, typer.Argument(help="Name of the group.")],
-    dimension: Annotated[str, typer.Argument(help="Such as requests.")],
-    rate: Annotated[float, typer.Option(min=0, help="Units a second to try.")],
-    burst: Annotated[
-        float | None, typer.Option(min=0, help="Units; a second's worth by default.")
-    ] = None,
-    since: Annotated[str, typer.Option(help="How far back: 5m, 1h.")] = "1h",
-    out: Out = OUT,
-    store: Store = "parquet",
-    history: Annotated[
-        Path | None, typer.Option(help="Recorded snapshots, one a line.")
-    ] = None,
-    cores: Cores = 2,
-    memory: Memory = "1g",
+    group: opt.GroupName,
+    dimension: opt.Dimension,
+    rate: opt.Rate,
+    burst: opt.Burst = None,
+    since: opt.Since = "1h",
+    out: opt.Out = opt.OUT,
+    store: opt.Store = "parquet",
+    history: opt.Recorded = None,
+    cores: opt.Cores = 2,
+    memory: opt.Memory = "1g",
 ) -> None:
     """Replay recorded demand against another limit, through the real ledgers."""
     with _failures():
-        from headgate.coordinator import InvalidConfiguration, Limit
-
-        try:
-            limit = Limit(dimension=dimension, rate=rate, burst=burst or max(rate, 1.0))
-        except InvalidConfiguration as error:
-            raise WrongSettings(str(error)) from None
+        limit = _limit(dimension, rate, burst)
         settings, since_s = _reading(out, store, history), seconds(since)
-        session = _session(cores, memory, kafka=False)
-        try:
+        with _session(cores, memory, kafka=False) as session:
             from headgate.pipeline.jobs import what_if_of
 
             rows = what_if_of(
                 session, settings, group=group, limit=limit, since_s=since_s
             )
-        finally:
-            session.stop()
         from rich.console import Console
 
         from headgate.pipeline.page import print_effect
@@ -210,10 +156,14 @@ def setup() -> None:
     """Look for Java and fetch the Kafka connector once; later runs are offline."""
     with _failures():
         from headgate.pipeline.jars import connector_jars, require_java
+        from headgate.pipeline.session import SUBMIT
 
         java = require_java()
         jars = connector_jars()
-        sys.stdout.write(f"Java {java}; {len(jars)} jars in {jars[0].parent}\n")
+        sys.stdout.write(
+            f"Java {java}; {len(jars)} jars in {jars[0].parent}\non a cluster:\n"
+            f"  spark-submit --jars {','.join(map(str, jars))} {SUBMIT} run …\n"
+        )
 
 
 def seconds(text: str) -> float:
@@ -228,15 +178,28 @@ def seconds(text: str) -> float:
     return float(found[1]) * _UNITS_S[found[2]]
 
 
+def _limit(dimension: str, rate: float, burst: float | None) -> Limit:
+    """Return the limit to try; its burst is a second's worth by default."""
+    from headgate.coordinator import InvalidConfiguration, Limit
+
+    try:
+        return Limit(dimension=dimension, rate=rate, burst=burst or max(rate, 1.0))
+    except InvalidConfiguration as error:
+        raise WrongSettings(str(error)) from None
+
+
 def _reading(out: Path, store: str, history: Path | None) -> Settings:
-    """Return settings that only say where the tables are."""
-    _one_of("store", store, ("parquet", "delta"))
+    """Return settings that only say where the tables are, which must be there."""
+    if not (out / "tables").exists():
+        raise WrongSettings(f"{out}: no tables; run `headgate pipeline run` first")
     return Settings(
-        out=out.absolute(),
-        files="none",
-        store="delta" if store == "delta" else "parquet",
-        history=history,
+        out=out.absolute(), files="none", store=_store(store), history=history
     )
+
+
+def _store(name: str) -> Kind:
+    _one_of("store", name, ("parquet", "delta"))
+    return "delta" if name == "delta" else "parquet"
 
 
 def _stream(session: SparkSession, settings: Settings, *, once: bool) -> None:
@@ -275,10 +238,15 @@ def _from_tables(
         sys.stdout.write(line + "\n")
 
 
-def _session(cores: int, memory: str, *, kafka: bool) -> SparkSession:
+@contextmanager
+def _session(cores: int, memory: str, *, kafka: bool) -> Generator[SparkSession]:
     from headgate.pipeline.session import local_session
 
-    return local_session(cores=cores, memory=memory, kafka=kafka)
+    session = local_session(cores=cores, memory=memory, kafka=kafka)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 @contextmanager
@@ -306,11 +274,13 @@ def _fail(message: str) -> None:
     raise typer.Exit(FAILED)
 
 
-def _known(jobs: Sequence[str]) -> None:
-    every = (*JOBS, *BATCH_JOBS)
+def _known(jobs: Sequence[str]) -> tuple[str, ...]:
+    """Return `jobs` once it is sure that all are jobs."""
+    every = (*JOBS, *opt.BATCH_JOBS)
     unknown = [job for job in jobs if job not in every]
     if unknown:
         raise WrongSettings(f"{unknown[0]!r} is no job; expected {', '.join(every)}")
+    return tuple(jobs)
 
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
@@ -328,7 +298,3 @@ def _pairs(options: Sequence[str]) -> dict[str, str]:
 
 def _ignore(_: object) -> None:
     """Take a value and do nothing: a callback that returns none."""
-
-
-if __name__ == "__main__":
-    app()

@@ -6,6 +6,7 @@ import fcntl
 import json
 import logging
 import re
+import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
@@ -36,6 +37,11 @@ PAUSE_S = 2.0
 
 POLL_S = 1
 """How often the driver looks whether the stream still runs."""
+
+
+STOP_S = 60.0
+"""How long `stop` waits for the end of the running batch.  One that takes longer is
+broken off, which costs nothing but its time: the next run does it again."""
 
 
 class StreamFailed(RuntimeError):
@@ -75,6 +81,8 @@ class Run:
         self._before = before
         self._after = after
         self._failures = 0
+        self._working = threading.Lock()
+        self._stopped = False
         self.query: StreamingQuery | None = None
         tables = open_tables(session, settings)
         self.engine = Engine(session, settings, tables, after=self._done)
@@ -101,8 +109,14 @@ class Run:
 
     def stop(self) -> None:
         """End the stream after the running batch, and let others into the folder."""
-        if self.query is not None:
-            self.query.stop()
+        free = self._working.acquire(timeout=STOP_S)
+        self._stopped = True
+        try:
+            if self.query is not None:
+                self.query.stop()
+        finally:
+            if free:
+                self._working.release()
         self._lock.close()
 
     def _keep_going(self, *, once: bool) -> None:
@@ -135,8 +149,11 @@ class Run:
         return writer.trigger(processingTime=every).start()
 
     def _batch(self, frame: DataFrame, number: int) -> None:
-        self._before()
-        self.engine.batch(frame, number)
+        with self._working:
+            if self._stopped:  # never return: Spark would take it for done
+                raise StreamFailed("stopped before the batch began")
+            self._before()
+            self.engine.batch(frame, number)
 
     def _done(self, summary: Summary) -> None:
         self._failures = 0

@@ -1,9 +1,10 @@
-"""The Spark session that the pipeline runs in when nobody hands it one."""
+"""The Spark session that the pipeline runs in: its own, or that of spark-submit."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.pipeline.jars import connector_jars, require_java
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
+
+SUBMIT = Path(__file__).with_name("submit") / "headgate_pipeline.py"
+"""The file that spark-submit is given."""
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""In the environment of a driver that spark-submit started."""
 
 ARROW_ROWS = 256
 """Messages in one Arrow batch to Python.  A report may have 100 kB; Spark's
@@ -49,7 +56,9 @@ def local_session(
     kafka: bool = True,
     more: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a session on this machine, or the one that exists.
+    """Return a session on this machine, or that of spark-submit.
+
+    Under spark-submit the cluster, its memory and its jars are those it was given.
 
     Args:
         cores: Threads that Spark may use.
@@ -60,6 +69,8 @@ def local_session(
     Raises:
         SetUpMissing: Java or the connector is missing; says what to do.
     """
+    if SUBMITTED in os.environ:
+        return _submitted()
     require_java()
     jars = connector_jars() if kafka else []
     from pyspark.sql import SparkSession
@@ -83,8 +94,11 @@ def local_session(
     return session
 
 
-def fitted(session: SparkSession) -> SparkSession:
-    """Return a session that was made elsewhere, with what the jobs rely on."""
+def _submitted() -> SparkSession:
+    """Return the session that spark-submit prepared, with what the jobs rely on."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
     for name, value in NEEDED.items():
-        session.conf.set(name, value)
-    return session
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from headgate.pipeline.alerts import alerts, to_kafka, to_webhook
 from headgate.pipeline.clock import reference_us
 from headgate.pipeline.configured import limits_frame
-from headgate.pipeline.fairness import fair_amounts, starved, unfairness
+from headgate.pipeline.fairness import judged, starved, unfairness
 from headgate.pipeline.gaps import final_counters, gaps
 from headgate.pipeline.history import History
 from headgate.pipeline.incarnation import Times
@@ -266,12 +266,12 @@ class Engine:
             found = violations(usage, limits, WINDOW_S)
             self.tables.write("violations", found, number)
         if "unfairness" in jobs or "starved" in jobs:
-            fair = fair_amounts(usage).persist()
+            found = judged(usage, WINDOW_S).persist()
             if "unfairness" in jobs:
-                self.tables.write("unfairness", unfairness(fair, WINDOW_S), number)
+                self.tables.write("unfairness", unfairness(found), number)
             if "starved" in jobs:
-                self.tables.write("starved", starved(fair, WINDOW_S), number)
-            fair.unpersist()
+                self.tables.write("starved", starved(found), number)
+            found.unpersist()
         if number != OPEN_BATCH:
             self._alert(number)
 

@@ -8,9 +8,11 @@ the folder.  `headgate.pipeline.delta` does the same with Delta's transactions.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as f
@@ -19,7 +21,8 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from headgate.pipeline.schema import TABLES, TIME_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +36,8 @@ COMPACT_AT = 24
 is 8,640 folders otherwise."""
 
 _JOURNAL = "_compaction.json"
+
+_LOCK = "_reading"
 
 
 class Tables(Protocol):
@@ -66,7 +71,14 @@ class Tables(Protocol):
         ...
 
     def compact(self, name: str, before: int) -> int:
-        """Merge small files of batches before `before`; return how many went."""
+        """Merge small files of batches before `before`; return how many went.
+
+        Does nothing while somebody is `reading`.
+        """
+        ...
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return a context in which no file is taken away from under a reader."""
         ...
 
 
@@ -124,22 +136,39 @@ class ParquetTables:
         merged = 0
         for day in sorted((self._root / name).glob("date=*")):
             old = [p for p in _batches(day) if 0 <= _number(p) < before]
-            if len(old) >= COMPACT_AT:
-                self._merge(day, old)
+            if len(old) >= COMPACT_AT and self._merge(day, old):
                 merged += len(old)
         return merged
 
-    def _merge(self, day: Path, old: list[Path]) -> None:
-        """Replace the folders `old` of one day by one, named as the last of them."""
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """See `Tables.reading`; good for all processes of one machine."""
+        with (self._root / _LOCK).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            yield
+
+    def _merge(self, day: Path, old: list[Path]) -> bool:
+        """Replace the folders `old` of one day by one, named as the last of them.
+
+        Readers are kept out for as long as folders are exchanged; if there are any,
+        it is put off.
+        """
         scratch = day / "_merging"
         shutil.rmtree(scratch, ignore_errors=True)
         frames = self._session.read.parquet(*map(str, old))
         frames.coalesce(1).write.parquet(str(scratch))
-        # From here on the merge will be finished, by us or by the next start.
-        journal = day.parent / _JOURNAL
-        plan = {"day": day.name, "old": [p.name for p in old], "new": old[-1].name}
-        write_whole(journal, json.dumps(plan))
-        _finish(journal)
+        with (self._root / _LOCK).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                shutil.rmtree(scratch)
+                return False
+            # From here on the merge will be finished, by us or by the next start.
+            journal = day.parent / _JOURNAL
+            plan = {"day": day.name, "old": [p.name for p in old], "new": old[-1].name}
+            write_whole(journal, json.dumps(plan))
+            _finish(journal)
+        return True
 
 
 _PARTITIONS = (StructField("date", StringType()), StructField("batch", IntegerType()))

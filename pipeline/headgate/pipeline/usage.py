@@ -16,6 +16,10 @@ KEYS = ("group_id", "group", "tenant", "dimension")
 """What names a group in one dimension, in every table."""
 
 
+WINDOW = ("window_start", "group_id", "dimension")
+"""What tells a group's window from others; names may change within one."""
+
+
 def usage_of(step: DataFrame, limits: DataFrame) -> DataFrame:
     """Return the usage of the windows that a step closed.
 

@@ -8,7 +8,7 @@ from pyspark.sql import functions as f
 
 from headgate.pipeline.configured import limited
 from headgate.pipeline.schema import VIOLATIONS
-from headgate.pipeline.usage import KEYS
+from headgate.pipeline.usage import WINDOW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,15 +27,12 @@ def violations(usage: DataFrame, limits: DataFrame, window_s: float) -> DataFram
         limits: From `configured.limits_frame`.
         window_s: Length of the windows.
     """
-    taker = f.struct(f.col("agent"), f.col("admitted"))
-    # Sorted by amount, then name, so that equal ones stand in a fixed order.
-    order = f.struct(-f.col("admitted"), f.col("agent"), taker.alias("taker"))
+    # Sums by id alone, without names and agents: few windows are above their limit.
     groups = (
         usage.where(~f.col("displaced") & (f.col("admitted") > 0))
-        .groupBy("window_start", *KEYS)
+        .groupBy(*WINDOW)
         .agg(
             f.sum("admitted").alias("admitted"),
-            f.count_distinct("agent").alias("agents"),
             f.min("revision_first").alias("revision_first"),
             f.max("revision_last").alias("revision_last"),
         )
@@ -44,17 +41,31 @@ def violations(usage: DataFrame, limits: DataFrame, window_s: float) -> DataFram
         limited(groups, limits)
         .withColumn("allowed", f.col("rate_per_s") * window_s + f.col("burst"))
         .where(f.col("admitted") > f.col("allowed"))
-    )
-    takers = (
-        usage.where(~f.col("displaced"))
-        .join(f.broadcast(over.select("window_start", *KEYS)), ["window_start", *KEYS])
-        .groupBy("window_start", *KEYS)
-        .agg(f.slice(f.sort_array(f.collect_list(order)), 1, TAKERS).alias("ordered"))
-        .withColumn("takers", f.col("ordered.taker"))
+        .drop("revision_first", "revision_last")
     )
     return (
-        over.join(takers, ["window_start", *KEYS])
+        over.join(_who(usage, over), [*WINDOW])
         .withColumn("window_s", f.lit(float(window_s)))
         .withColumn("excess", f.col("admitted") - f.col("allowed"))
         .select(*VIOLATIONS.names)
+    )
+
+
+def _who(usage: DataFrame, over: DataFrame) -> DataFrame:
+    """Return names and takers of the groups and windows in `over`."""
+    taker = f.struct(f.col("agent"), f.col("admitted"))
+    # Sorted by amount, then name, so that equal ones stand in a fixed order.
+    order = f.struct(-f.col("admitted"), f.col("agent"), taker.alias("taker"))
+    return (
+        usage.where(~f.col("displaced") & (f.col("admitted") > 0))
+        .join(f.broadcast(over.select(*WINDOW)), [*WINDOW])
+        .groupBy(*WINDOW)
+        .agg(
+            f.max_by("group", "revision_last").alias("group"),
+            f.max_by("tenant", "revision_last").alias("tenant"),
+            f.count_distinct("agent").alias("agents"),
+            f.slice(f.sort_array(f.collect_list(order)), 1, TAKERS).alias("ordered"),
+        )
+        .withColumn("takers", f.col("ordered.taker"))
+        .drop("ordered")
     )

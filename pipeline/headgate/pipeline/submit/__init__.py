@@ -1,0 +1,1 @@
+"""The file that spark-submit is given."""
