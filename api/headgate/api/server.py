@@ -240,7 +240,7 @@ def _check_tokens(settings: ServerSettings, store: Store) -> None:
     if not settings.rights.required or settings.rights.key_set is not None:
         return
     with store.reading() as session:
-        if not list_tokens(session):
+        if not list_tokens(session, limit=1).items:
             raise CannotStart(
                 "rights are on, but there is neither a token nor a key set: make a "
                 "token with `headgate token create NAME --role admin`"

@@ -5,17 +5,26 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from headgate.api.dependencies import AuthorOf, ServiceOf, etag
+from headgate.api.dependencies import (
+    AfterName,
+    AuthorOf,
+    PageSize,
+    PreconditionOf,
+    ServiceOf,
+    etag,
+    tell,
+)
 from headgate.api.errors import NotFound
-from headgate.api.groups.schemas import Body
 from headgate.api.policies import service as policies
 from headgate.api.policies.schemas import (
     EffectivePolicy,
     Kind,
     Level,
-    PolicyList,
+    PolicyPage,
     PolicyPut,
     PolicyShown,
+    SettingPut,
+    SettingShown,
 )
 
 router = APIRouter(tags=["policies"])
@@ -24,22 +33,19 @@ Target = Annotated[str, Query(max_length=1024, description="As in the policy.")]
 Key = Annotated[str, Path(examples=["dispatchThrottlingRateInMsg"])]
 
 
-class SettingPut(Body):
-    """The text that a key of the dynamic configuration is set to."""
-
-    text: str
-
-
 @router.get("/policies", summary="List rate policies")
 def list_policies(
     service: ServiceOf,
     level: Level | None = None,
     target: Annotated[str | None, Query(max_length=1024)] = None,
-) -> PolicyList:
-    """Return the policies of all namespaces and topics, or of some."""
+    after: AfterName = "",
+    limit: PageSize = 100,
+) -> PolicyPage:
+    """Return a page of the policies of all namespaces and topics, or of some."""
     with service.store.reading() as session:
-        items = policies.list_policies(session, level=level, target=target)
-    return PolicyList(items=items)
+        return policies.list_policies(
+            session, after=after, limit=limit, level=level, target=target
+        )
 
 
 @router.get("/policies/effective", summary="Show what applies to a topic")
@@ -51,17 +57,21 @@ def get_effective(service: ServiceOf, topic: Target, kind: Kind) -> EffectivePol
 
 @router.put("/policies", summary="Set a rate policy")
 def put_policy(
-    body: PolicyPut, service: ServiceOf, author: AuthorOf, response: Response
+    body: PolicyPut,
+    service: ServiceOf,
+    author: AuthorOf,
+    precondition: PreconditionOf,
+    response: Response,
 ) -> PolicyShown:
     """Set a policy of a namespace or topic; each topic has its rate to itself."""
     author.require_tenant_of(
         body.level, policies.checked_target(body.level, body.target)
     )
     with service.store.changing(author) as change:
-        policy, is_new = policies.put_policy(change, body)
+        policy, is_new = policies.put_policy(change, body, precondition)
     if is_new:
         response.status_code = HTTPStatus.CREATED
-    response.headers["ETag"] = etag(policy.revision)
+    tell(response, change, of=policy.revision)
     return policy
 
 
@@ -69,13 +79,20 @@ def put_policy(
     "/policies", status_code=HTTPStatus.NO_CONTENT, summary="Delete a rate policy"
 )
 def delete_policy(
-    service: ServiceOf, author: AuthorOf, level: Level, target: Target, kind: Kind
+    service: ServiceOf,
+    author: AuthorOf,
+    precondition: PreconditionOf,
+    response: Response,
+    level: Level,
+    target: Target,
+    kind: Kind,
 ) -> None:
     """Delete a policy; what is wider applies again."""
     author.require_tenant_of(level, policies.checked_target(level, target))
     with service.store.changing(author) as change:
-        if not policies.delete_policy(change, level, target, kind):
+        if not policies.delete_policy(change, level, target, kind, precondition):
             raise NotFound("policy", f"{kind} of {level} {target}")
+    tell(response, change)
 
 
 @router.get("/settings", summary="Show the dynamic configuration")
@@ -85,22 +102,44 @@ def get_settings(service: ServiceOf) -> dict[str, str]:
         return policies.get_settings(session)
 
 
+@router.get("/settings/{key}", summary="Show a setting")
+def get_setting(key: Key, service: ServiceOf, response: Response) -> SettingShown:
+    """Return a key that is set; 404 while it has its default."""
+    with service.store.reading() as session:
+        setting = policies.get_setting(session, key)
+    response.headers["ETag"] = etag(setting.revision)
+    return setting
+
+
 @router.put(
     "/settings/{key}", status_code=HTTPStatus.NO_CONTENT, summary="Set a setting"
 )
 def put_setting(
-    key: Key, body: SettingPut, service: ServiceOf, author: AuthorOf
+    key: Key,
+    body: SettingPut,
+    service: ServiceOf,
+    author: AuthorOf,
+    precondition: PreconditionOf,
+    response: Response,
 ) -> None:
     """Set a key of the dynamic configuration."""
     with service.store.changing(author) as change:
-        policies.put_setting(change, key, body.text)
+        revision = policies.put_setting(change, key, body.text, precondition)
+    tell(response, change, of=revision)
 
 
 @router.delete(
     "/settings/{key}", status_code=HTTPStatus.NO_CONTENT, summary="Unset a setting"
 )
-def delete_setting(key: Key, service: ServiceOf, author: AuthorOf) -> None:
+def delete_setting(
+    key: Key,
+    service: ServiceOf,
+    author: AuthorOf,
+    precondition: PreconditionOf,
+    response: Response,
+) -> None:
     """Let a key of the dynamic configuration have its default again."""
     with service.store.changing(author) as change:
-        if not policies.delete_setting(change, key):
+        if not policies.delete_setting(change, key, precondition):
             raise NotFound("setting", key)
+    tell(response, change)

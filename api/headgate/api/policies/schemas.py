@@ -60,13 +60,30 @@ class PolicyShown(BaseModel):
     target: str
     kind: Kind
     policy: Policy
-    revision: int = Field(description="Revision that last changed it.")
+    revision: int = Field(description="Revision that last changed it; its ETag.")
 
 
-class PolicyList(BaseModel):
+class PolicyPage(BaseModel):
     """Policies in order of level, target and kind."""
 
     items: list[PolicyShown]
+    next: str | None = Field(description="Give it as `after` for the next page.")
+
+
+class SettingPut(Body):
+    """The text that a key of the dynamic configuration is set to."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"text": "1000"}]})
+
+    text: str
+
+
+class SettingShown(BaseModel):
+    """A key of the dynamic configuration that is set."""
+
+    key: str
+    text: str
+    revision: int = Field(description="Revision that last changed it; its ETag.")
 
 
 class EffectivePolicy(BaseModel):

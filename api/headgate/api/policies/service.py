@@ -3,11 +3,12 @@
 import json
 from collections.abc import Iterable
 
-from sqlalchemy import select
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from headgate.api.attachments.subjects import checked_subject
 from headgate.api.errors import Invalid, NotFound
+from headgate.api.places import place_of, place_text
 from headgate.api.policies.broker import (
     broker_policies,
     check_setting,
@@ -18,24 +19,39 @@ from headgate.api.policies.schemas import (
     Kind,
     Level,
     Policy,
+    PolicyPage,
     PolicyPut,
     PolicyShown,
+    SettingShown,
 )
+from headgate.api.preconditions import ANYTHING, Precondition
 from headgate.api.store import Change
 from headgate.api.store.tables import NamespaceRow, PolicyRow, SettingRow
 
 
 def list_policies(
-    session: Session, *, level: Level | None = None, target: str | None = None
-) -> list[PolicyShown]:
-    """Return all policies, or those of a level, of a target."""
+    session: Session,
+    *,
+    after: str,
+    limit: int,
+    level: Level | None = None,
+    target: str | None = None,
+) -> PolicyPage:
+    """Return up to `limit` policies after the place `after`, of a level, a target."""
+    place = (PolicyRow.level, PolicyRow.target, PolicyRow.kind)
     query = select(PolicyRow)
+    if after:
+        query = query.where(tuple_(*place) > tuple_(*place_of(after, parts=3)))
     if level is not None:
         query = query.where(PolicyRow.level == level)
     if target is not None:
         query = query.where(PolicyRow.target == target)
-    ordered = query.order_by(PolicyRow.level, PolicyRow.target, PolicyRow.kind)
-    return [_shown(row) for row in session.scalars(ordered)]
+    rows = session.scalars(query.order_by(*place).limit(limit + 1)).all()
+    last = rows[limit - 1] if len(rows) > limit else None
+    return PolicyPage(
+        items=[_shown(row) for row in rows[:limit]],
+        next=None if last is None else place_text(last.level, last.target, last.kind),
+    )
 
 
 def get_policy(
@@ -62,10 +78,13 @@ def effective_policy(session: Session, topic: str, kind: Kind) -> EffectivePolic
     return EffectivePolicy(level=None, policy=Policy())
 
 
-def put_policy(change: Change, wanted: PolicyPut) -> tuple[PolicyShown, bool]:
+def put_policy(
+    change: Change, wanted: PolicyPut, precondition: Precondition = ANYTHING
+) -> tuple[PolicyShown, bool]:
     """Set a policy; return it and whether there was none.
 
     Raises:
+        Outdated: It is other than `precondition` says.
         NotFound: The namespace is not there.
         Invalid: The target is none.
     """
@@ -75,6 +94,7 @@ def put_policy(change: Change, wanted: PolicyPut) -> tuple[PolicyShown, bool]:
         _refuse_relative(wanted.policy)
     document = wanted.policy.model_dump(mode="json")
     row = change.session.get(PolicyRow, (wanted.level, target, wanted.kind))
+    precondition.check(None if row is None else row.revision)
     is_new = row is None
     before = None if row is None else row.policy
     if row is None:
@@ -93,10 +113,21 @@ def put_policy(change: Change, wanted: PolicyPut) -> tuple[PolicyShown, bool]:
     return _shown(row), is_new
 
 
-def delete_policy(change: Change, level: Level, target: str, kind: Kind) -> bool:
-    """Delete a policy; return whether there was one."""
+def delete_policy(
+    change: Change,
+    level: Level,
+    target: str,
+    kind: Kind,
+    precondition: Precondition = ANYTHING,
+) -> bool:
+    """Delete a policy; return whether there was one.
+
+    Raises:
+        Outdated: It is other than `precondition` says.
+    """
     target = checked_target(level, target)
     row = change.session.get(PolicyRow, (level, target, kind))
+    precondition.check(None if row is None else row.revision)
     if row is None:
         return False
     change.session.delete(row)
@@ -124,16 +155,32 @@ def get_settings(session: Session) -> dict[str, str]:
     return {row.key: row.text for row in rows}
 
 
-def put_setting(change: Change, key: str, text: str) -> None:
-    """Set a key of the dynamic configuration.
+def get_setting(session: Session, key: str) -> SettingShown:
+    """Return one key of the dynamic configuration that is set.
 
     Raises:
+        NotFound: It is not.
+    """
+    row = session.get(SettingRow, key)
+    if row is None:
+        raise NotFound("setting", key)
+    return SettingShown(key=row.key, text=row.text, revision=row.revision)
+
+
+def put_setting(
+    change: Change, key: str, text: str, precondition: Precondition = ANYTHING
+) -> int:
+    """Set a key of the dynamic configuration; return the revision that changed it.
+
+    Raises:
+        Outdated: It is other than `precondition` says.
         NotFound: There is no such key.
         Invalid: The text is no value for it.
     """
     others = get_settings(change.session)
     check_setting(key, text, others)
     row = change.session.get(SettingRow, key)
+    precondition.check(None if row is None else row.revision)
     if row is None:
         row = SettingRow(key=key, revision=change.revision)
         change.session.add(row)
@@ -142,11 +189,19 @@ def put_setting(change: Change, key: str, text: str) -> None:
     if change.record("setting", key, before=before, after={"text": text}):
         row.revision = change.revision
     change.session.flush()
+    return row.revision
 
 
-def delete_setting(change: Change, key: str) -> bool:
-    """Let a key have its default; return whether it was set."""
+def delete_setting(
+    change: Change, key: str, precondition: Precondition = ANYTHING
+) -> bool:
+    """Let a key have its default; return whether it was set.
+
+    Raises:
+        Outdated: It is other than `precondition` says.
+    """
     row = change.session.get(SettingRow, key)
+    precondition.check(None if row is None else row.revision)
     if row is None:
         return False
     change.session.delete(row)

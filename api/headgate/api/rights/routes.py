@@ -5,9 +5,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 
-from headgate.api.dependencies import MAX_ROW_ID, AuthorOf, ServiceOf, principal_of
+from headgate.api.dependencies import (
+    MAX_ROW_ID,
+    AfterId,
+    AuthorOf,
+    PageSize,
+    ServiceOf,
+    principal_of,
+)
 from headgate.api.rights import tokens
-from headgate.api.rights.schemas import TokenList, TokenMade, TokenPost, Whoami
+from headgate.api.rights.schemas import TokenMade, TokenPage, TokenPost, Whoami
 
 router = APIRouter(tags=["rights"])
 
@@ -21,10 +28,12 @@ def whoami(request: Request) -> Whoami:
 
 
 @router.get("/tokens", summary="List tokens")
-def list_tokens(service: ServiceOf) -> TokenList:
-    """Return all opaque tokens, without what would let anyone use them."""
+def list_tokens(
+    service: ServiceOf, after: AfterId = 0, limit: PageSize = 100
+) -> TokenPage:
+    """Return a page of opaque tokens, without what would let anyone use them."""
     with service.store.reading() as session:
-        return TokenList(items=tokens.list_tokens(session))
+        return tokens.list_tokens(session, after=after, limit=limit)
 
 
 @router.post("/tokens", status_code=HTTPStatus.CREATED, summary="Make a token")

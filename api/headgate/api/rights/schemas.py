@@ -45,10 +45,11 @@ class TokenMade(TokenShown):
     token: str = Field(description="Shown this once; only a hash of it is kept.")
 
 
-class TokenList(BaseModel):
-    """All tokens."""
+class TokenPage(BaseModel):
+    """Tokens in the order in which they were made."""
 
     items: list[TokenShown]
+    next: int | None = Field(description="Give it as `after` for the next page.")
 
 
 class Whoami(BaseModel):

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from headgate.api.errors import Invalid, NotFound
 from headgate.api.names import checked_name
 from headgate.api.rights.principal import ROLES, Principal, Role
-from headgate.api.rights.schemas import TokenShown
+from headgate.api.rights.schemas import TokenPage, TokenShown
 from headgate.api.store import Change
 from headgate.api.store.tables import TokenRow
 
@@ -69,9 +69,14 @@ def make_token(
     return f"{PREFIX}_{row.id}_{secret}", shown
 
 
-def list_tokens(session: Session) -> list[TokenShown]:
-    """Return all tokens, without what would let anyone use them."""
-    return [shown_token(row) for row in session.scalars(select(TokenRow))]
+def list_tokens(session: Session, *, after: int = 0, limit: int) -> TokenPage:
+    """Return up to `limit` tokens, without what would let anyone use them."""
+    query = select(TokenRow).where(TokenRow.id > after).order_by(TokenRow.id)
+    rows = session.scalars(query.limit(limit + 1)).all()
+    return TokenPage(
+        items=[shown_token(row) for row in rows[:limit]],
+        next=rows[limit - 1].id if len(rows) > limit else None,
+    )
 
 
 def delete_token(change: Change, number: int) -> None:

@@ -5,7 +5,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from headgate.api.dependencies import AfterName, AuthorOf, PageSize, ServiceOf, tell
+from headgate.api.dependencies import (
+    AfterName,
+    AuthorOf,
+    PageSize,
+    PreconditionOf,
+    ServiceOf,
+    etag,
+    tell,
+)
 from headgate.api.tenants import service as tenants
 from headgate.api.tenants.schemas import (
     NamespacePage,
@@ -33,10 +41,12 @@ def list_tenants(
 
 
 @router.get("/tenants/{tenant}", summary="Show a tenant")
-def get_tenant(tenant: Tenant, service: ServiceOf) -> TenantShown:
+def get_tenant(tenant: Tenant, service: ServiceOf, response: Response) -> TenantShown:
     """Return a tenant."""
     with service.store.reading() as session:
-        return tenants.shown_tenant(tenants.find_tenant(session, tenant))
+        found = tenants.shown_tenant(tenants.find_tenant(session, tenant))
+    response.headers["ETag"] = etag(found.revision)
+    return found
 
 
 @router.put("/tenants/{tenant}", summary="Create or replace a tenant")
@@ -44,6 +54,7 @@ def put_tenant(
     tenant: Tenant,
     service: ServiceOf,
     author: AuthorOf,
+    precondition: PreconditionOf,
     response: Response,
     body: TenantPut | None = None,
 ) -> TenantShown:
@@ -55,6 +66,7 @@ def put_tenant(
             tenant,
             admin_roles=body.admin_roles,
             allowed_clusters=body.allowed_clusters,
+            precondition=precondition,
         )
     if is_new:
         response.status_code = HTTPStatus.CREATED
@@ -66,11 +78,15 @@ def put_tenant(
     "/tenants/{tenant}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a tenant"
 )
 def delete_tenant(
-    tenant: Tenant, service: ServiceOf, author: AuthorOf, response: Response
+    tenant: Tenant,
+    service: ServiceOf,
+    author: AuthorOf,
+    precondition: PreconditionOf,
+    response: Response,
 ) -> None:
     """Delete a tenant and its attachment; 409 while it has namespaces."""
     with service.store.changing(author) as change:
-        tenants.delete_tenant(change, tenant)
+        tenants.delete_tenant(change, tenant, precondition)
     tell(response, change)
 
 
@@ -85,12 +101,14 @@ def list_namespaces(
 
 @router.get("/namespaces/{tenant}/{namespace}", summary="Show a namespace")
 def get_namespace(
-    tenant: Tenant, namespace: Namespace, service: ServiceOf
+    tenant: Tenant, namespace: Namespace, service: ServiceOf, response: Response
 ) -> NamespaceShown:
     """Return a namespace."""
     with service.store.reading() as session:
         row = tenants.find_namespace(session, tenant, namespace)
-        return tenants.shown_namespace(row)
+        found = tenants.shown_namespace(row)
+    response.headers["ETag"] = etag(found.revision)
+    return found
 
 
 @router.put("/namespaces/{tenant}/{namespace}", summary="Create a namespace")
@@ -99,11 +117,14 @@ def put_namespace(
     namespace: Namespace,
     service: ServiceOf,
     author: AuthorOf,
+    precondition: PreconditionOf,
     response: Response,
 ) -> NamespaceShown:
     """Make a namespace of a tenant that exists; again changes nothing."""
     with service.store.changing(author) as change:
-        made, is_new = tenants.put_namespace(change, tenant, namespace)
+        made, is_new = tenants.put_namespace(
+            change, tenant, namespace, precondition=precondition
+        )
     if is_new:
         response.status_code = HTTPStatus.CREATED
     tell(response, change, of=made.revision)
@@ -120,9 +141,10 @@ def delete_namespace(
     namespace: Namespace,
     service: ServiceOf,
     author: AuthorOf,
+    precondition: PreconditionOf,
     response: Response,
 ) -> None:
     """Delete a namespace and its attachment."""
     with service.store.changing(author) as change:
-        tenants.delete_namespace(change, tenant, namespace)
+        tenants.delete_namespace(change, tenant, namespace, precondition)
     tell(response, change)

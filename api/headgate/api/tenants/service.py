@@ -12,6 +12,7 @@ from headgate.api.attachments.service import (
 from headgate.api.errors import AlreadyExists, InUse, NotFound
 from headgate.api.names import checked_name
 from headgate.api.policies.service import delete_policies_under
+from headgate.api.preconditions import ANYTHING, Precondition
 from headgate.api.store import Change
 from headgate.api.store.tables import NamespaceRow, TenantRow
 from headgate.api.tenants.schemas import (
@@ -50,16 +51,19 @@ def put_tenant(
     admin_roles: Sequence[str],
     allowed_clusters: Sequence[str],
     must_be_new: bool = False,
+    precondition: Precondition = ANYTHING,
 ) -> tuple[TenantShown, bool]:
     """Make a tenant or replace it; return it and whether it is new.
 
     Raises:
+        Outdated: It is other than `precondition` says.
         AlreadyExists: It is there and must be new.
     """
     checked_name(name, "tenant")
     row = change.session.get(TenantRow, name)
     if row is not None and must_be_new:
         raise AlreadyExists("tenant", name)
+    precondition.check(None if row is None else row.revision)
     before = None if row is None else _document(row)
     is_new = row is None
     if row is None:
@@ -91,14 +95,18 @@ def put_tenants(change: Change, bodies: Mapping[str, TenantPut]) -> None:
     change.session.flush()
 
 
-def delete_tenant(change: Change, name: str) -> None:
+def delete_tenant(
+    change: Change, name: str, precondition: Precondition = ANYTHING
+) -> None:
     """Delete a tenant without namespaces, and its attachment.
 
     Raises:
         NotFound: There is none.
+        Outdated: It is other than `precondition` says.
         InUse: It has namespaces.
     """
     row = find_tenant(change.session, name)
+    precondition.check(row.revision)
     query = select(func.count()).where(NamespaceRow.tenant == name)
     count = change.session.scalars(query.select_from(NamespaceRow)).one()
     if count:
@@ -144,6 +152,7 @@ def put_namespace(
     *,
     policies: Mapping[str, object] | None = None,
     must_be_new: bool = False,
+    precondition: Precondition = ANYTHING,
 ) -> tuple[NamespaceShown, bool]:
     """Make a namespace unless it is there; return it and whether it is new.
 
@@ -153,8 +162,10 @@ def put_namespace(
         name: Its name within the tenant.
         policies: Pulsar's object, kept as sent; None keeps what is there.
         must_be_new: Refuse when it is there already.
+        precondition: What the caller believes of it.
 
     Raises:
+        Outdated: It is other than that.
         NotFound: The tenant is not there.
         AlreadyExists: It is there and must be new.
     """
@@ -163,6 +174,7 @@ def put_namespace(
     row = change.session.get(NamespaceRow, (tenant, name))
     if row is not None and must_be_new:
         raise AlreadyExists("namespace", f"{tenant}/{name}")
+    precondition.check(None if row is None else row.revision)
     is_new = row is None
     before = None if row is None else {"policies": row.policies}
     if row is None:
@@ -179,13 +191,17 @@ def put_namespace(
     return shown_namespace(row), is_new
 
 
-def delete_namespace(change: Change, tenant: str, name: str) -> None:
+def delete_namespace(
+    change: Change, tenant: str, name: str, precondition: Precondition = ANYTHING
+) -> None:
     """Delete a namespace with its and its topics' attachments and policies.
 
     Raises:
         NotFound: There is none.
+        Outdated: It is other than `precondition` says.
     """
     row = find_namespace(change.session, tenant, name)
+    precondition.check(row.revision)
     delete_attachments_under(change, f"{tenant}/{name}")
     delete_policies_under(change, f"{tenant}/{name}")
     change.session.delete(row)
