@@ -43,13 +43,20 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grants:
-    """Rights to a strict group's rate that the sender gave away, cumulative.
+    """Rights to strict groups that changed hands: grow-only counters of parts.
+
+    See `headgate.coordinator.rights`.  A report carries the sender's own gifts, and
+    those of givers that can't tell them any more.
 
     Attributes:
-        dimension: What is counted.
+        dimension: What is counted; with ``__burst`` behind it these are parts of
+            the burst, without it parts of the rate.
         group_ids: ``int64[N]``; one group may stand in several rows.
-        receivers: ``str`` ids of the agents, N of them.
-        given: ``float64[N]`` units/s given in all to that receiver; grow-only.
+        receivers: N transfers by name: ``agent@life`` is the life of an agent that
+            the sender gave to, ``giver>receiver`` names the giver too; nobody
+            (``>receiver``) gives what is minted.
+        given: ``float64[N]`` handed over in all, ≥ 0, as parts of what was minted
+            first, which is 1.
     """
 
     dimension: str
