@@ -8,11 +8,10 @@ the scenario and the seed.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import replace
 from math import inf, nextafter
 from random import Random
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from headgate.agent.codec import decode, encode
 from headgate.agent.errors import MalformedReport
@@ -23,6 +22,7 @@ from headgate.simulation.network import Bus
 from headgate.simulation.node import Node
 from headgate.simulation.preparation import prepare
 from headgate.simulation.record import Published
+from headgate.simulation.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headgate.simulation.brain import Brain
     from headgate.simulation.record import Run
     from headgate.simulation.scenario import Fault, Scenario
+    from headgate.simulation.timeline import Kind
     from headgate.simulation.witness import Witness
 
 EPOCH_S = 1_700_000_000.0
@@ -45,18 +46,6 @@ LEAST_STEP_S = 1e-4
 
 QUIET_INTERVALS = 12
 """Length of the tail without demand and faults, in T: one keyframe and some."""
-
-Kind = Literal[
-    "edge",
-    "change",
-    "configure",
-    "gone",
-    "vouch",
-    "deliver",
-    "wake",
-    "request",
-    "probe",
-]
 
 
 class Engine:
@@ -89,8 +78,8 @@ class Engine:
         self._progress = progress
         self._faults = FaultState(scenario)
         self._bus = Bus(scenario, seed, self._faults)
-        self._heap: list[tuple[float, int, Kind, int, object]] = []
-        self._pushed = 0
+        self._timeline = Timeline()
+        self._push = self._timeline.push
         self._nodes: dict[int, Node] = {}
         self._births = 0
         self._names = [agent_name(i) for i in range(scenario.agents)]
@@ -146,9 +135,7 @@ class Engine:
         self._loop(self.end_s)
 
     def _loop(self, end_s: float) -> None:
-        heap, pop = self._heap, heapq.heappop
-        while heap and heap[0][0] <= end_s:
-            now, _, kind, index, payload = pop(heap)
+        for now, kind, index, payload in self._timeline.until(end_s):
             if kind == "deliver":
                 self._deliver(now, index, payload)
             elif kind == "wake":
@@ -182,12 +169,6 @@ class Engine:
         for index in range(self._scenario.agents):
             late_s = network.delay_s + network.jitter_s * self._watching.random()
             self._push(now + late_s, kind, index, payload)
-
-    def _push(
-        self, at_s: float, kind: Kind, index: int, payload: object = None
-    ) -> None:
-        self._pushed += 1
-        heapq.heappush(self._heap, (at_s, self._pushed, kind, index, payload))
 
     def _wall(self, now: float, index: int) -> float:
         return EPOCH_S + now + self._faults.clock_jump_s.get(index, 0.0)
