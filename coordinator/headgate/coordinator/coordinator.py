@@ -27,6 +27,7 @@ from headgate.coordinator.reporting import CONFIRM_S
 from headgate.coordinator.rights import holder_of
 from headgate.coordinator.single import enter_few
 from headgate.coordinator.speaking import Speaking
+from headgate.coordinator.strict import ask_for_room
 from headgate.coordinator.tracking import Tracking
 
 if TYPE_CHECKING:
@@ -243,6 +244,8 @@ class Coordinator:
                 place.shelf.held[0, place.slots] = own.held[place.rows]
             return False
         reset = own.look(now)
+        if self._core.strict:
+            ask_for_room(own)
         own.confirm_at[reset] = now + CONFIRM_S
         refresh = self._calculation.refresh_s()
         for place in own.places:
