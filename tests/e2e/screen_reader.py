@@ -9,6 +9,7 @@ import re
 import select
 import struct
 import subprocess
+import sys
 import termios
 import time
 from typing import TYPE_CHECKING, Self
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 60.0
 """For anything to appear, on a machine that may be busy."""
+
+_WITH_A_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Makes stdin the terminal that Ctrl-C and resizing come from, then the command."""
 
 _TOKEN = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\r|\n|([^\x1b\r\n]+)")
 
@@ -32,14 +40,13 @@ class ScreenReader:
         self._set_size(size)
         self._before = termios.tcgetattr(slave)
         self._slave = slave
-        self._env = {**os.environ, "TERM": "xterm", **env}
         self.child = subprocess.Popen(
-            command,
+            [sys.executable, "-c", _WITH_A_TERMINAL, *command],
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env=self._env,
-            preexec_fn=self._own_terminal,
+            env={**os.environ, "TERM": "xterm", **env},
+            start_new_session=True,
         )
         self.bytes = b""
 
@@ -101,10 +108,6 @@ class ScreenReader:
         columns, rows = size
         packed = struct.pack("HHHH", rows, columns, 0, 0)
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, packed)
-
-    def _own_terminal(self) -> None:
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def __enter__(self) -> Self:
         return self

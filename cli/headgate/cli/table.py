@@ -135,4 +135,4 @@ def _sum(values: Sequence[float | None]) -> str:
 def _figure(value: float | None) -> str:
     if value is None:
         return UNKNOWN
-    return "unlimited" if value == float("inf") else f"{value:,.0f}"
+    return "unlimited" if value == float("inf") else f"{round(value):,}"  # never -0

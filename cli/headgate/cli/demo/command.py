@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from headgate.cli.demo.summary import Summary
     from headgate.cli.table import Sheet
 
+LEGEND = "each half second, in requests/s: all together, then each one's got/attempted"
+"""Told once, above the lines that stand for the table where there is no terminal."""
 
 DEMO_EPILOG = """[bold]Examples[/bold]
 
@@ -137,6 +139,7 @@ class _Onlooker:
         self._silent = silent
         self._console = console()
         self._live: Live | None = None
+        self._is_begun = False
 
     def tell(self, line: str) -> None:
         """Print a line; above the table, where there is one."""
@@ -150,6 +153,9 @@ class _Onlooker:
         if self._silent:
             return
         if not self._console.is_terminal:
+            if not self._is_begun:
+                print_line(LEGEND)
+            self._is_begun = True
             print_line(as_line(sheet))
             return
         if self._live is None:

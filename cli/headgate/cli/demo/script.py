@@ -29,21 +29,45 @@ LONGEST_S = 600.0
 DEFAULT_S = 60.0
 """Long enough to watch, short enough to wait for."""
 
-_PHASES: tuple[tuple[str, float, tuple[float, ...]], ...] = (
-    # At 90 % of the quota nothing should be refused, however skewed.
-    ("skewed", 0.00, (600, 150, 80, 40, 30)),
-    # One busy caller takes what the light ones leave, and no more.
-    ("overload", 0.15, (1000, 300, 120, 60, 40)),
-    # The same total, turned round: shares must follow.
-    ("flipped", 0.35, (40, 60, 120, 300, 1000)),
-    # A tenth of the run at rest fills the bucket.
-    ("idle", 0.55, (4, 4, 4, 4, 4)),
-    # One caller wakes up and may have the whole burst at once.
-    ("burst", 0.64, (4, 4, 2500, 4, 4)),
-    # Threefold, everyone wants more than an equal part but one.
-    ("threefold", 0.68, (1200, 700, 500, 450, 150)),
+_PHASES: tuple[tuple[str, float, tuple[float, ...], str], ...] = (
+    (
+        "skewed",
+        0.00,
+        (600, 150, 80, 40, 30),
+        "90 % of the quota, most of it at agent-1: nothing should be refused",
+    ),
+    (
+        "overload",
+        0.15,
+        (1000, 300, 120, 60, 40),
+        "more than there is: agent-1 takes what the light ones leave, and no more",
+    ),
+    (
+        "flipped",
+        0.35,
+        (40, 60, 120, 300, 1000),
+        "the same turned round: the shares must follow",
+    ),
+    (
+        "idle",
+        0.55,
+        (4, 4, 4, 4, 4),
+        "nearly nothing: the bucket fills again",
+    ),
+    (
+        "burst",
+        0.64,
+        (4, 4, 2500, 4, 4),
+        "agent-3 wakes up: it may have the whole burst at once",
+    ),
+    (
+        "threefold",
+        0.68,
+        (1200, 700, 500, 450, 150),
+        "three times the quota: agent-5 gets its little, the others equal parts",
+    ),
 )
-"""(name, begin as a fraction of the run, requests/s of each agent)."""
+"""(name, begin as a fraction of the run, requests/s of each agent, what it is for)."""
 
 FLIP = "flipped"
 """The phase whose beginning the settle time is counted from."""
@@ -64,12 +88,14 @@ class Phase:
         begins_s: Seconds after the start of the run.
         ends_s: Seconds after the start of the run.
         demand_per_s: Requests/s of each of `AGENTS`.
+        story: What it asks for, and what should come of it.
     """
 
     name: str
     begins_s: float
     ends_s: float
     demand_per_s: tuple[float, ...]
+    story: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +144,10 @@ def script(seconds: float) -> Script:
             f"got {seconds:g}"
         )
         raise ValueError(message)
-    begins = [_at(seconds, fraction) for _, fraction, _ in _PHASES]
+    begins = [_at(seconds, fraction) for _, fraction, _, _ in _PHASES]
     phases = tuple(
-        Phase(name, begin, end, demand)
-        for (name, _, demand), (begin, end) in zip(
+        Phase(name, begin, end, demand, story)
+        for (name, _, demand, story), (begin, end) in zip(
             _PHASES, pairwise([*begins, seconds]), strict=True
         )
     )

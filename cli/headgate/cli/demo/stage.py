@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from headgate.cli.demo.script import Phase
     from headgate.cli.processes import Child, Children
 
 GROUP = "gold"
@@ -55,13 +56,11 @@ class Server:
 
     Attributes:
         url: Of the API.
-        docs: Address of the API's own documentation.
         bus: What its agents are told to use, for a person to read.
         child: The process.
     """
 
     url: str
-    docs: str
     bus: str
     child: Child
 
@@ -81,17 +80,19 @@ def play(
         Failure: A part of it could not be started, or ended early.
     """
     server = start_server(children, bus=bus, directory=directory)
-    watcher.tell(f"API docs {server.docs}   bus {server.bus}")
+    watcher.tell(f"API and web page {server.url}   bus {server.bus}")
     configure(server.url)
     watcher.tell(
-        f"group {GROUP}: {QUOTA_PER_S:,.0f} requests/s, burst {BURST_UNITS:,.0f}, "
-        f"shared by tenant {TENANT} and namespace {NAMESPACE}"
+        f"one quota: group {GROUP}, {QUOTA_PER_S:,.0f} requests/s, burst "
+        f"{BURST_UNITS:,.0f}, for tenant {TENANT} and its namespace {NAMESPACE}"
     )
     callers = Callers(children, plan, url=server.url, directory=directory, seed=seed)
     callers.start()
-    watcher.tell(f"{len(AGENTS)} agents, each a process with an embedded limiter")
+    watcher.tell(
+        f"{len(AGENTS)} processes that share it, each with a limiter of its own inside"
+    )
     with LiveView(Rest(server.url)) as live:
-        _follow(children, callers, plan, live, watcher, docs=server.docs)
+        _follow(children, callers, plan, live, watcher, url=server.url)
     callers.await_end()
     return summarise(
         callers.attempts(),
@@ -125,7 +126,7 @@ def start_server(
         "headgate up", command, log=directory / "up.stderr", talks=False
     )
     ready = json.loads(child.file(ready_file, SERVER_TIMEOUT_S))
-    return Server(ready["api"], ready["docs"], shown_bus(ready["bus"]), child)
+    return Server(ready["api"], shown_bus(ready["bus"]), child)
 
 
 def configure(url: str) -> None:
@@ -151,13 +152,19 @@ def _follow(
     live: LiveView,
     watcher: Watcher,
     *,
-    docs: str,
+    url: str,
 ) -> None:
     """Kill and bring back when the script says so; show how it stands meanwhile."""
     cues: list[tuple[float, Callable[[], None], str]] = [
-        (plan.killed_s, callers.kill, f"SIGKILL to {VICTIM}"),
+        *((phase.begins_s, _nothing, _told(phase)) for phase in plan.phases),
+        (
+            plan.killed_s,
+            callers.kill,
+            f"kill -9 of {VICTIM}: the others take over its part",
+        ),
         (plan.returns_s - CONNECT_S, callers.bring_back, f"{VICTIM} returns"),
     ]
+    cues.sort(key=lambda cue: cue[0])
     shown_s, next_s = callers.now_s, REFRESH_S
     callers.counted()
     while (now_s := callers.now_s) < plan.seconds:
@@ -167,11 +174,19 @@ def _follow(
             watcher.tell(f"{now_s:5.1f} s  {line}")
         elif now_s >= next_s:
             children.check()
-            sheet = _sheet(callers, plan, live, now_s, now_s - shown_s, docs)
+            sheet = _sheet(callers, plan, live, now_s, now_s - shown_s, url)
             watcher.show(sheet)
             shown_s, next_s = now_s, next_s + REFRESH_S
         until_s = min(next_s, cues[0][0] if cues else plan.seconds, plan.seconds)
         time.sleep(max(0.0, until_s - callers.now_s))
+
+
+def _told(phase: Phase) -> str:
+    return f"{phase.name}: {phase.story}"
+
+
+def _nothing() -> None:
+    """Do nothing: the callers know their script."""
 
 
 def _sheet(
@@ -180,10 +195,11 @@ def _sheet(
     live: LiveView,
     now_s: float,
     span_s: float,
-    docs: str,
+    url: str,
 ) -> Sheet:
     """Return the table: counts from the callers, share and level from the API."""
     known = live.use(GROUP, "requests")
+    phase = plan.phase(now_s - span_s / 2)  # the one that the figures are from
     rows: list[Row] = []
     for agent, (attempted, admitted) in callers.counted().items():
         told = known.agents.get(agent)
@@ -199,9 +215,9 @@ def _sheet(
             )
         )
     return Sheet(
-        title=f"{now_s:5.1f} of {plan.seconds:.0f} s  {plan.phase(now_s).name:<9}",
+        title=f"{now_s:5.1f} of {plan.seconds:.0f} s  {phase.name:<9}",
         quota_per_s=QUOTA_PER_S,
         rows=tuple(rows),
         level_units=known.level_units,
-        footer=f"API docs {docs}",
+        footer=f"web page {url}",
     )

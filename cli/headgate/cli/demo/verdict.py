@@ -25,40 +25,48 @@ def lines(summary: Summary) -> list[str]:
         else f"{summary.settle_s:.2f} s"
     )
     overshoot_s = summary.debt_units / summary.quota_per_s
+    divided = summary.divided / max(1, summary.central)
     facts = [
         ("attempted", f"{summary.attempted:,}"),
         ("admitted", f"{summary.admitted:,}"),
-        ("one central bucket", f"{summary.central:,} of the same attempts"),
-        ("ratio", f"{summary.ratio:.4f}  (to be within {low} and {high})"),
+        (
+            "one central bucket",
+            f"{summary.central:,} is what one bucket for all admits of the same "
+            "attempts",
+        ),
+        ("ratio", f"{summary.ratio:.4f} of that  (must be from {low} to {high})"),
         (
             "quota divided evenly",
-            f"{summary.divided:,} "
-            f"({summary.divided / max(1, summary.central):.4f} of one bucket): "
-            "what fixed parts would have given",
+            f"{divided:.4f} of that, {summary.divided:,}, is what a fixed part for "
+            "each would have admitted",
         ),
         ("worst window of 1 s", _window(summary, summary.worst_1_s, 1.0)),
         ("worst window of 10 s", _window(summary, summary.worst_10_s, LONG_WINDOW_S)),
         (
             "over quota + burst",
-            f"{summary.debt_units:,.0f} requests in the worst window of any length "
-            f"({overshoot_s:.3f} s of quota)",
+            f"{summary.debt_units:,.0f} requests, in the worst window of any length: "
+            f"{overshoot_s:.3f} s of quota  (told, not judged)",
         ),
-        ("part of max-min", f"{parts}  (to be at least {WORST_PART})"),
-        ("settled after flip", f"{settled}  (gates nothing)"),
+        (
+            "part of fair share",
+            f"{parts}  (each ≥ {WORST_PART})",
+        ),
+        ("settled after flip", f"{settled}  (told, not judged)"),
         (
             "try_acquire",
-            f"p50 {summary.p50_s * 1e6:.1f} µs, p99 {summary.p99_s * 1e6:.1f} µs  "
-            "(gates nothing)",
+            f"{summary.p50_s * 1e6:.1f} µs, 99 of 100 within "
+            f"{summary.p99_s * 1e6:.1f} µs  (told, not judged)",
         ),
     ]
     told = [
         "",
         f"One quota of {summary.quota_per_s:,.0f} requests/s, burst "
         f"{summary.burst_units:,.0f}, over {len(summary.agents)} processes for "
-        f"{summary.seconds:g} s, measured at the callers:",
+        f"{summary.seconds:g} s, as their callers saw it:",
         *(f"  {name:<21} {fact}" for name, fact in facts),
     ]
-    told += [f"FAILED: {fault}" for fault in summary.faults] or ["PASSED"]
+    passed = "PASSED: the quota was held, used up, and shared fairly"
+    told += [f"FAILED: {fault}" for fault in summary.faults] or [passed]
     return told
 
 
@@ -69,5 +77,5 @@ def _window(summary: Summary, count: int, window_s: float) -> str:
     text = f"{count:,} admitted; quota {quota:,.0f} + burst {summary.burst_units:,.0f}"
     text += f": {over:.1%} over"
     if window_s == LONG_WINDOW_S:
-        text += f"  (to be at most {WINDOW_TOLERANCE - 1:.0%})"
+        text += f"  (must be at most {WINDOW_TOLERANCE - 1:.0%})"
     return text
