@@ -75,7 +75,15 @@ class Bucket(Level):
             look_s = now + LULL_S
             self.look_s = look_s if look_s < self.deadline_s else self.deadline_s
             return 0.0
-        # The level stays as it is: a thousand refusals round nothing.
+        if spent > 0.0:
+            # What a full bucket lost within the lull is settled now: a delay that is
+            # told must not grow.  Later refusals find nothing to settle, so that a
+            # thousand of them round nothing.
+            self.free = level
+            self.spent = 0.0
+            self.folded += spent
+            if elapsed > 0.0:
+                self.since_s = now
         self.refused += cost if cost < self.most_counted else self.most_counted
         if elapsed < -RACE_S:
             self.settle(now)

@@ -1,12 +1,28 @@
-"""KIP-599's two formulas: the burst of a quota, and the throttle time of an answer."""
+"""KIP-599's figures: burst of a quota, throttle time and error code of an answer."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.agent.decision import Decision
 
 SAMPLES = 11
 """Kafka's `quota.window.num`: samples that it keeps, the running one included."""
 
 WINDOW_S = 1.0
 """Kafka's `quota.window.size.seconds`."""
+
+NONE = 0
+"""Kafka's error code of what is admitted."""
+
+THROTTLING_QUOTA_EXCEEDED = 89
+"""Kafka's error code of what a quota refuses: each topic of a batch has its own."""
+
+
+def error_code(decision: Decision) -> int:
+    """Return the error code that a broker answers with."""
+    return NONE if decision else THROTTLING_QUOTA_EXCEEDED
 
 
 def burst_units(

@@ -86,7 +86,7 @@ class LocalBucket:
         """Cost above which the limit refuses for ever."""
         if self.limit.rate <= 0.0:
             return -inf
-        return inf if _may_exceed(self.group) else self.limit.burst
+        return _largest_cost(self.group, self.limit)
 
 
 class Registry:
@@ -177,7 +177,7 @@ class Registry:
             capacity=limit.burst if node else limit.burst * FIRST_FLOOR,
             level=inf if node else 0.0,
             may_owe=group.may_owe or not node,
-            maximum_cost=inf if node or _may_exceed(group) else limit.burst,
+            maximum_cost=inf if node else _largest_cost(group, limit),
             seed=self._seed,
         )
         bucket.most_counted = _most_counted(limit)
@@ -202,12 +202,14 @@ def unconfigured(*, admit: bool) -> LocalBucket:
     return LocalBucket(group, limit, bucket, limit.rate)
 
 
-def _may_exceed(group: Group) -> bool:
-    """Return whether a cost above the burst may pass, and be owed.
+def _largest_cost(group: Group, limit: Limit) -> float:
+    """Return the cost above which a limit refuses for ever; infinite where none.
 
-    A strict group keeps to Q·W + B in every window, which one such cost breaks.
+    A cost above the burst may pass and be owed.  A strict group keeps to Q·W + B in
+    every window, which one such cost breaks; who is unlimited has no burst.
     """
-    return group.may_owe and group.mode != "strict"
+    owing = group.may_owe and group.mode != "strict"
+    return inf if owing or limit.rate == inf else limit.burst
 
 
 def first_rate(limit: Limit) -> float:
@@ -239,7 +241,7 @@ def _follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) ->
     node = limit.scope == "node"
     bucket.set_policy(
         may_owe=group.may_owe or not node,
-        maximum_cost=inf if node or _may_exceed(group) else limit.burst,
+        maximum_cost=inf if node else _largest_cost(group, limit),
     )
     bucket.most_counted = _most_counted(limit)
     _suppress(bucket, group, now)

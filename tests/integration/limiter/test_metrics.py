@@ -15,7 +15,7 @@ from headgate.agent.integrations.prometheus import LimitCollector
 from headgate.coordinator.configuration import Attachment, Configuration, Group
 
 
-def test_prometheus_sees_every_figure_of_every_limit() -> None:
+def test_kip599_prometheus_sees_rate_tokens_and_throttle_time() -> None:
     enforcer = make(node_limit("requests", 0.001, 5))
     limiter = enforcer.limiter(tenant="acme")
     for _ in range(8):

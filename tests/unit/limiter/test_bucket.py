@@ -147,6 +147,33 @@ def test_after_a_year_of_uptime_a_billion_a_second_loses_no_charge() -> None:
     assert bucket.admitted == pytest.approx((now - YEAR_S) * 1e9, abs=2_000)
 
 
+def test_fractional_costs_add_up_exactly() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1_000.0)
+    admitted = sum(bucket.try_acquire_at(0.0, 0.125) == 0.0 for _ in range(10_000))
+    assert admitted == 8_001
+    assert bucket.admitted == 1_000.125
+    assert bucket.refused == 1_999 * 0.125
+    assert bucket.level_at(0.0) == -0.125
+
+
+@pytest.mark.parametrize("leap_s", [1.0, 86_400.0, 3e9])
+def test_a_clock_that_leaps_ahead_fills_the_bucket_once(leap_s: float) -> None:
+    bucket = Bucket(0.0, rate=1e9, capacity=100.0)
+    for now in (0.0, leap_s, leap_s):
+        while bucket.try_acquire_at(now, 1.0) == 0.0:
+            pass
+    assert bucket.admitted == 101.0 + 101.0
+
+
+def test_a_delay_that_is_told_is_enough_within_a_lull_too() -> None:
+    bucket = Bucket(0.0, rate=2e6, capacity=1.0)
+    for cost in (1.0, 2.0, 1.0, 3.0):
+        bucket.try_acquire_at(0.0, cost)
+    delay_s = bucket.try_acquire_at(1e-7, 1.0)
+    assert delay_s > 0.0
+    assert bucket.try_acquire_at((1e-7 + delay_s) * (1 + 1e-12), 1.0) == 0.0
+
+
 def test_a_clock_set_back_neither_earns_nor_freezes() -> None:
     bucket = Bucket(1_000.0, rate=10.0, capacity=10.0, level=0.0)
     bucket.try_acquire_at(1_000.0, 1.0)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from kafka.errors import ThrottlingQuotaExceededError
 from tests.unit.limiter.making import Clock, group, make
 
 from headgate.agent.bucket import Bucket
-from headgate.agent.kafka_quota import burst_units, throttle_time_ms
+from headgate.agent.kafka_quota import burst_units, error_code, throttle_time_ms
 from headgate.agent.notices import Notice, NoticeBoard
 from headgate.agent.split import TopicSplit, parts_of
-from headgate.coordinator.configuration import Limit
+from headgate.agent.suppression import AttemptedRate
+from headgate.coordinator.configuration import (
+    Attachment,
+    Configuration,
+    Group,
+    Limit,
+)
 
 if TYPE_CHECKING:
     from headgate.agent.split import How
@@ -27,6 +35,17 @@ def test_kip599_throttle_time_is_the_longer_of_request_and_controller() -> None:
     assert throttle_time_ms(0.5, 12.0) == 12_000
     assert throttle_time_ms(0.5, 12.0, waited_s=11.8) == 500
     assert throttle_time_ms(0.0, 12.0, waited_s=20.0) == 0
+
+
+def test_kip599_the_rest_of_a_batch_is_refused_with_throttling_quota_exceeded() -> None:
+    mutations = Limit(dimension="mutations", rate=5, burst=500, scope="node")
+    enforcer, _ = make(group(mutations), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    # KIP-599: topics of a batch are created until the burst is exhausted.
+    topics = [limiter.try_acquire(mutations=100) for _ in range(8)]
+    codes = [error_code(decision) for decision in topics]
+    assert codes == [0] * 6 + [ThrottlingQuotaExceededError.errno] * 2
+    assert topics[-1].throttle_time_ms == 20_000
 
 
 @pytest.mark.parametrize("dimension", ["subscribes", "unloads", "replication_bytes"])
@@ -45,6 +64,65 @@ def test_pip322_reads_on_demand_are_consistent_within_a_lull() -> None:
     assert bucket.level_at(0.0) == 50.0
     assert bucket.level_at(0.0005) == 50.5
     assert bucket.admitted == 50.0
+
+
+def test_pip82_tenants_and_namespaces_share_the_four_limits_of_their_group() -> None:
+    dimensions = (
+        "publish_messages",
+        "publish_bytes",
+        "dispatch_messages",
+        "dispatch_bytes",
+    )
+    limits = tuple(
+        Limit(dimension=name, rate=1, burst=10 * rank, scope="node")
+        for rank, name in enumerate(dimensions, 1)
+    )
+    gold = Group(id=1, name="gold", limits=limits, may_owe=False)
+    subjects = ((("tenant", "acme"),), (("namespace", "umbrella/orders"),))
+    enforcer, clock = make()
+    enforcer.configure(
+        Configuration(
+            groups=(gold,),
+            attachments=tuple(Attachment(subject, 1) for subject in subjects),
+        ),
+        clock.now,
+    )
+    acme = enforcer.limiter(tenant="acme")
+    umbrella = enforcer.limiter(topic="umbrella/orders/new")
+    for rank, name in enumerate(dimensions, 1):
+        assert acme.try_acquire(**{name: 6.0 * rank})
+        assert not umbrella.try_acquire(**{name: 5.0 * rank})
+        assert umbrella.try_acquire(**{name: 4.0 * rank})
+
+
+def test_pip82_the_topics_that_use_a_group_are_counted() -> None:
+    shared = Limit(dimension="publish_messages", rate=100, burst=100)
+    enforcer, clock = make(group(shared), acme=1)
+    topics = [enforcer.limiter(topic=f"acme/orders/{i}") for i in range(3)]
+    assert enforcer.counts(clock.now).subjects.tolist() == [3]
+    topics.pop()
+    gc.collect()
+    assert enforcer.counts(clock.now).subjects.tolist() == [2]
+
+
+def test_pip322_a_bucket_goes_below_zero_and_is_refilled_when_it_is_asked() -> None:
+    bucket = Bucket(0.0, rate=10.0, capacity=10.0)
+    assert bucket.try_acquire_at(0.0, 35.0) == 0.0
+    assert bucket.level_at(0.0) == -25.0
+    assert bucket.try_acquire_at(1.0, 1.0) == pytest.approx(1.5)
+    assert bucket.try_acquire_at(2.5, 1.0) == 0.0
+    assert bucket.level_at(1e9) == 10.0
+
+
+def test_ably_the_running_part_is_ignored_while_it_is_below_the_mean() -> None:
+    attempted = AttemptedRate(0.0)
+    for tenth in range(10):
+        for step in range(5):
+            attempted.note_at(tenth * 0.1 + step * 0.02, 2.0)
+    # A new part has begun with one attempt: the rate is not taken to fall.
+    assert attempted.note_at(1.001, 2.0) == pytest.approx(100.0)
+    # Above the mean it counts: a surge is seen within the part.
+    assert attempted.note_at(1.002, 58.0) == pytest.approx(150.0)
 
 
 def test_pip82_a_share_is_split_evenly_over_the_topics() -> None:

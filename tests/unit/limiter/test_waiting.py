@@ -90,7 +90,7 @@ def test_a_small_cost_does_not_overtake_a_large_one_of_the_same_tenant() -> None
     asyncio.run(main())
 
 
-def test_tenants_take_turns_however_many_wait_of_one() -> None:
+def test_pip322_tenants_take_turns_however_many_wait_of_one() -> None:
     async def main() -> None:
         clock = Clock()
         enforcer = Enforcer(clock=clock, seed=1)
