@@ -154,7 +154,9 @@ class Calculation:
                 if not len(rows):
                     continue
                 new = own_ceilings(shelf, slots, on, self._core.settings)
-                change = own.change(rows, new, now=now, lease_s=lease_s)
+                # A right that was given must not be used for one look longer.
+                exact = shelf.strict[slots]
+                change = own.change(rows, new, now=now, lease_s=lease_s, exact=exact)
                 if change is not None:
                     effects.append(change)
 

@@ -235,7 +235,13 @@ class Own:
         return reset
 
     def change(
-        self, rows: Ints, new: Ceilings, *, now: float, lease_s: float
+        self,
+        rows: Ints,
+        new: Ceilings,
+        *,
+        now: float,
+        lease_s: float,
+        exact: NDArray[np.bool_],
     ) -> SetCeilings | None:
         """Return what the shell must be told, and remember it.
 
@@ -244,13 +250,21 @@ class Own:
             new: What came out.
             now: Monotonic seconds.
             lease_s: How long a ceiling is good for.
+            exact: ``bool[K]`` every lowering counts, however small.
         """
-        if len(rows) == 1 and self._is_near(int(rows[0]), new, now, lease_s):
+        lower = new.ceiling < self.ceiling[rows]
+        lower = exact & (lower | (new.capacity < self.capacity[rows]))
+        if (
+            len(rows) == 1
+            and not lower[0]
+            and self._is_near(int(rows[0]), new, now, lease_s)
+        ):
             return None
         near = _near(new.ceiling, self.ceiling[rows], CHANGED_PART)
         near &= _near(new.capacity, self.capacity[rows], CHANGED_CAPACITY)
         near &= np.abs(new.probability - self.probability[rows]) <= CHANGED_CHANCE
         near &= self.deadline[rows] - now > 0.5 * lease_s
+        near &= ~lower
         near |= rows >= self.told_size
         if near.all():
             return None

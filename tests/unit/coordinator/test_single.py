@@ -221,9 +221,28 @@ def test_a_ceiling_that_moved_little_is_left_alone_by_one_as_by_many(
         # Of the second bucket the same comes out, so it changes when the first does.
         columns = (new.ceiling, new.capacity, chance, column, column)
         twice = Ceilings(*(np.repeat(each, 2) for each in columns))
-        one = lone.change(both[:1], new, now=0.1 * tick, lease_s=3.0)
-        two = pair.change(both, twice, now=0.1 * tick, lease_s=3.0)
+        exact = np.full(2, seed % 2 == 1)
+        at = 0.1 * tick
+        one = lone.change(both[:1], new, now=at, lease_s=3.0, exact=exact[:1])
+        two = pair.change(both, twice, now=at, lease_s=3.0, exact=exact)
         assert (one is None) == (two is None)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("ceiling", "capacity"), [(0.999, 1.0), (1.0, 0.99)])
+def test_a_right_that_became_a_little_less_is_told(
+    count: int, ceiling: float, capacity: float
+) -> None:
+    own, rows, one = Own(keys_of(count), {}, {}, 0.0), np.arange(count), np.ones(count)
+    before = Ceilings(100.0 * one, 50.0 * one, one, one, one)
+    after = Ceilings(100.0 * ceiling * one, 50.0 * capacity * one, one, one, one)
+    strict, balanced = one > 0.0, one < 0.0
+    own.change(rows, before, now=0.0, lease_s=3.0, exact=strict)
+    assert own.change(rows, after, now=0.1, lease_s=3.0, exact=balanced) is None
+    told = own.change(rows, after, now=0.1, lease_s=3.0, exact=strict)
+    assert told is not None
+    assert told.ceiling.tolist() == after.ceiling.tolist()
+    assert told.capacity.tolist() == after.capacity.tolist()
 
 
 def choose(
