@@ -30,7 +30,7 @@ from headgate.coordinator.report import Grants, Report, Rows
 from headgate.proto import report_pb2 as wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -67,6 +67,9 @@ MAX_SCALE = 1_000_000
 
 EXACT = float(1 << 53)
 """Largest double below which every whole number has its own value."""
+
+NO_IDS = np.zeros(0, dtype=np.int64)
+"""Of a report, or a dimension, without rows."""
 
 _STEPS = 256
 """Demand codes per octave: neighbours are 0.4 % apart, rounding costs half."""
@@ -290,12 +293,12 @@ def _group_ids(deltas: Sequence[int], name: str, *, least: int) -> NDArray[np.in
     """Return the ids that `deltas` add up to; each difference is at least `least`."""
     if len(deltas) > MAX_ROWS:
         raise MalformedReport(f"{name}: {len(deltas)} rows, at most {MAX_ROWS}")
+    if not len(deltas):
+        return NO_IDS
     steps = np.asarray(deltas, dtype=np.uint64)
-    if not len(steps):
-        return np.zeros(0, np.int64)
-    if steps[0] < 1 or steps[1:].min(initial=1) < least:
+    if steps[0] < 1 or np.minimum.reduce(steps) < least:
         raise MalformedReport(f"{name}: expected group ids > 0 in ascending order")
-    if steps.max() > MAX_GROUP_ID:
+    if np.maximum.reduce(steps) > MAX_GROUP_ID:
         raise MalformedReport(f"{name}: expected group ids ≤ {MAX_GROUP_ID}")
     ids: NDArray[np.int64] = steps.view(np.int64).cumsum()
     if ids[-1] > MAX_GROUP_ID:
@@ -310,41 +313,40 @@ def _decode_rows(message: wire.Rows, shared: NDArray[np.int64]) -> Rows:
     ids = _group_ids(message.group_id_deltas, name, least=1) if own else shared
     if not own and not message.admitted:
         ids = ids[:0]
-    for column, values in _columns(message):
-        if len(values) != len(ids):
+    # Each look at a repeated field makes a new wrapper: one is enough.
+    refused, admitted = message.refused, message.admitted
+    demand, held = message.demand, message.held
+    level, subjects = message.level, message.subjects
+    size = len(ids)
+    for column, values in zip(
+        _COLUMNS, (refused, admitted, demand, held, level, subjects), strict=True
+    ):
+        if len(values) != size and (len(values) or column not in _OPTIONAL):
             raise MalformedReport(
-                f"{name}.{column}: {len(values)} entries, {len(ids)} group ids"
+                f"{name}.{column}: {len(values)} entries, {size} group ids"
             )
-    codes = np.asarray(message.demand, dtype=np.uint32)
-    if len(codes) and codes.max() > _MAX_DEMAND_CODE:
+    codes = np.asarray(demand, dtype=np.uint32)
+    if size and np.maximum.reduce(codes) > _MAX_DEMAND_CODE:
         raise MalformedReport(f"{name}.demand: expected codes ≤ {_MAX_DEMAND_CODE}")
     scale = _scale(message.counter_scale, name)
+    held_scale = _scale(message.held_scale, name)
     return Rows(
         dimension=message.dimension,
         group_ids=ids,
-        refused=_units(message.refused, scale),
-        admitted=_units(message.admitted, scale),
+        refused=_units(refused, scale),
+        admitted=_units(admitted, scale),
         demand=_DEMAND.take(codes),
-        held=_units(message.held, _scale(message.held_scale, name)),
-        level=(
-            _units(message.level, _scale(message.level_scale, name))
-            if message.level
-            else None
-        ),
-        subjects=(_subjects(message.subjects, name) if message.subjects else None),
+        held=_units(held, held_scale),
+        level=_units(level, _scale(message.level_scale, name)) if level else None,
+        subjects=_subjects(subjects, name) if subjects else None,
     )
 
 
-def _columns(message: wire.Rows) -> Iterable[tuple[str, Sequence[int]]]:
-    """Yield the columns that must be as long as the ids; absent ones may miss."""
-    yield "refused", message.refused
-    yield "admitted", message.admitted
-    yield "demand", message.demand
-    yield "held", message.held
-    if message.level:
-        yield "level", message.level
-    if message.subjects:
-        yield "subjects", message.subjects
+_COLUMNS = ("refused", "admitted", "demand", "held", "level", "subjects")
+"""Columns that must be as long as the ids."""
+
+_OPTIONAL = ("level", "subjects")
+"""Those of them that may be absent."""
 
 
 def _scale(scale: int, name: str) -> int:
