@@ -146,7 +146,8 @@ class Demand:
         elapsed = now - self._times[last]
         if elapsed <= 0.0:
             return np.zeros(len(totals), dtype=np.bool_)
-        grown = totals - self._totals[last]
+        # A parent's total falls when a child leaves it: nothing was attempted.
+        grown = np.maximum(totals - self._totals[last], 0.0)
         if self._idle_at > self._times[last] and np.count_nonzero(grown):
             # What came now came after the last tick, not evenly since the last look.
             faded = self.look(self._idle_at, self._totals[last].copy(), cost)
@@ -187,7 +188,7 @@ class Demand:
     def _surprised(self, now: float, totals: Floats, cost: Floats) -> NDArray[np.bool_]:
         at = AGO[self._seen % DEPTH]
         spans = (now - self._times[at])[:, None]
-        came = (totals - self._totals[at]) / cost
+        came = np.maximum(totals - self._totals[at], 0.0) / cost
         # By the average from before the window: the newest has swallowed part of it.
         due = self._rates[at] / cost * spans
         before = self.age_s - spans
@@ -210,7 +211,9 @@ class Demand:
         window = np.argmax(firing[:, which], axis=0)
         at = (self._seen - WINDOWS[window] // 2) % DEPTH
         spans = np.maximum(now - self._times[at], 1e-6)
-        self.rate[which] = (totals[which] - self._totals[at, which]) / spans
+        self.rate[which] = (
+            np.maximum(totals[which] - self._totals[at, which], 0.0) / spans
+        )
         self.age_s[which] = spans
 
     _firing: NDArray[np.bool_] | None = None

@@ -50,8 +50,14 @@ class Joining:
         self._waiting[number] = None
 
     def forget(self, number: int) -> None:
-        """Stop asking: the ledger is gone."""
+        """Stop asking: the ledger is gone, and another may get its number."""
         self._waiting.pop(number, None)
+        left = [(at, numbers[numbers != number]) for at, numbers in self._ready]
+        self._ready = [(at, numbers) for at, numbers in left if len(numbers)]
+        self._answers = [
+            (numbers[numbers != number], levels[numbers != number])
+            for numbers, levels in self._answers
+        ]
 
     def asked(self, sequence: int, numbers: Ints) -> None:
         """Note that a report with the own rows of these ledgers has left."""

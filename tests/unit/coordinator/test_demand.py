@@ -122,3 +122,16 @@ def test_a_pause_leaves_no_negative_or_absurd_estimate() -> None:
         demand.look((i + 1) * TICK_S, np.array([10.0 * (i + 1)]), COST)
     demand.look(2.5 + 20.0, np.array([1000.0]), COST)
     assert 0.0 <= demand.rate[0] < 500.0
+
+
+def test_a_total_that_falls_is_no_demand_below_zero() -> None:
+    # A parent group's, when a child that used much is moved to another parent.
+    demand, now = Demand(1, 0.0), 0.0
+    totals = [1000.0 * n for n in range(40)] + [10.0 + n for n in range(80)]
+    with np.errstate(all="raise"):
+        for total in totals:
+            now += TICK_S
+            demand.look(now, np.array([total]), COST)
+            assert demand.rate[0] >= 0.0
+            assert demand.sigma(COST)[0] >= 0.0
+    assert demand.rate[0] == pytest.approx(1 / TICK_S, rel=0.3)
