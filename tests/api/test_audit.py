@@ -164,3 +164,16 @@ def test_a_revision_that_is_not_in_the_past_is_refused(
 ) -> None:
     with unchanged():
         assert rest.post(f"/revisions/{number}/rollback").status_code == 422
+
+
+def test_of_a_bulk_apply_a_list_tells_some_and_a_revision_all(
+    rest: httpx.Client,
+) -> None:
+    groups = {f"g{n:03d}": {} for n in range(150)}
+    assert rest.post("/apply", json={"groups": groups}).is_success
+    (entry,) = rest.get("/audit").json()["items"]
+    assert (len(entry["changes"]), entry["omitted"]) == (100, 50)
+    (asked,) = rest.get("/audit", params={"key": "g149"}).json()["items"]
+    assert asked["changes"][0]["key"] == "g149"
+    whole = rest.get("/revisions/1").json()
+    assert (len(whole["changes"]), whole["omitted"]) == (150, 0)

@@ -26,6 +26,11 @@ class Entry(BaseModel):
     address: str = Field(description="Where the request came from.")
     action: str = Field(description="What was asked, such as PUT /api/v1/groups/gold.")
     changes: list[Changed]
+    omitted: int = Field(
+        default=0,
+        description="Further changes, which a list leaves out: a bulk apply may make "
+        "a hundred thousand. `/revisions/{revision}` tells them all.",
+    )
 
 
 class EntryPage(BaseModel):

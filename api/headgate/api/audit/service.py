@@ -12,6 +12,9 @@ from headgate.api.store.tables import AuditRow, ChangedRow
 BATCH = 200
 """Audit rows held at once while going back."""
 
+MAX_CHANGES = 100
+"""Changes of one revision that a list tells."""
+
 OUTSIDE = frozenset({"token"})
 """Kinds that stay as they are: going back makes no deleted token good again."""
 
@@ -38,7 +41,7 @@ def list_entries(
         query = query.where(AuditRow.revision.in_(touched))
     ordered = query.order_by(AuditRow.revision.desc()).limit(limit + 1)
     rows = session.scalars(ordered).all()
-    items = [_shown(row) for row in rows[:limit]]
+    items = [_shortened(_shown(row), kind, key) for row in rows[:limit]]
     return EntryPage(
         items=items, next=items[-1].revision if len(rows) > limit else None
     )
@@ -81,6 +84,19 @@ def roll_back(change: Change, revision: int) -> list[Changed]:
                 target[changed.kind, changed.key] = changed.before
     put_in_place(change, target)
     return [Changed.model_validate(item) for item in change.recorded]
+
+
+def _shortened(entry: Entry, kind: str | None, key: str | None) -> Entry:
+    """Return `entry` with at most `MAX_CHANGES`, those that were asked for first."""
+    if len(entry.changes) <= MAX_CHANGES:
+        return entry
+
+    def is_other(change: Changed) -> bool:
+        return kind not in (None, change.kind) or key not in (None, change.key)
+
+    changes = sorted(entry.changes, key=is_other)[:MAX_CHANGES]
+    omitted = len(entry.changes) - MAX_CHANGES
+    return entry.model_copy(update={"changes": changes, "omitted": omitted})
 
 
 def _shown(row: AuditRow) -> Entry:

@@ -65,7 +65,7 @@ function auditRow(entry) {
     h("td", { class: "code" }, entry.address),
     h("td", { class: "code" }, entry.action),
     h("td", {}, changeList(entry.changes, (change) => (
-      change.kind === "group" ? h("a", { href: groupHash(change.key) }, change.key) : h("span", {}, keyText(change))))),
+      change.kind === "group" ? h("a", { href: groupHash(change.key) }, change.key) : h("span", {}, keyText(change))), entry.omitted)),
     h("td", {}, h("button", {
       type: "button", class: "small", title: `Make everything as it was at revision ${entry.revision}`,
       onclick: () => rollBack(entry.revision),

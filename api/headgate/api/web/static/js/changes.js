@@ -20,11 +20,16 @@ export function keyText({ kind, key }) {
   }
 }
 
-/** Return an element that lists what an audit entry changed. */
-export function changeList(changes, link) {
-  return h("ul", { class: "changes" }, changes.map((change) => h("li", {},
-    h("span", { class: "soft" }, `${change.kind} `), link(change),
-    h("ul", {}, differences(change).map((line) => h("li", {}, line))))));
+const MOST_SHOWN = 20; // of a bulk apply nobody reads them all here
+
+/** Return an element that lists what an audit entry changed; `omitted` were not told. */
+export function changeList(changes, link, omitted = 0) {
+  const more = Math.max(0, changes.length - MOST_SHOWN) + omitted;
+  return h("ul", { class: "changes" },
+    changes.slice(0, MOST_SHOWN).map((change) => h("li", {},
+      h("span", { class: "soft" }, `${change.kind} `), link(change),
+      h("ul", {}, differences(change).map((line) => h("li", {}, line))))),
+    more ? h("li", { class: "soft" }, `and ${full(more)} more`) : null);
 }
 
 function describe(thing) {
