@@ -169,7 +169,7 @@ def test_a_revision_that_is_not_in_the_past_is_refused(
 def test_of_a_bulk_apply_a_list_tells_some_and_a_revision_all(
     rest: httpx.Client,
 ) -> None:
-    groups = {f"g{n:03d}": {} for n in range(150)}
+    groups: dict[str, Any] = {f"g{n:03d}": {} for n in range(150)}
     assert rest.post("/apply", json={"groups": groups}).is_success
     (entry,) = rest.get("/audit").json()["items"]
     assert (len(entry["changes"]), entry["omitted"]) == (100, 50)
