@@ -18,12 +18,13 @@ from headgate.agent.chain import Chain, Link
 from headgate.agent.counting import KEYS_KEPT, Columns
 from headgate.agent.decision import LimitName
 from headgate.agent.dispatch import Dispatcher, MessagesPerEntry
+from headgate.agent.entity_buckets import EntityBuckets
 from headgate.agent.errors import InvalidSetting
 from headgate.agent.policies import NO_POLICIES
 from headgate.agent.policy_buckets import PolicyBuckets
 from headgate.agent.registry import LocalBucket, Registry, unconfigured
 from headgate.agent.reservation import OpenReservations
-from headgate.agent.resolution import Resolution
+from headgate.agent.resolution import Buckets, Resolution
 from headgate.agent.subject import Subject, resolve_subject
 from headgate.agent.usage import Usage, UseOf, warn_above_soft_thresholds
 from headgate.agent.users import HeldLimiter, Users
@@ -82,6 +83,7 @@ class Enforcer:
         self._attempt_lock = threading.Lock() if _threads_interleave() else None
         self._registry = Registry(seed)
         self._policies = PolicyBuckets()
+        self._entities = EntityBuckets()
         self._entries: WeakValueDictionary[str, MessagesPerEntry] = (
             WeakValueDictionary()
         )
@@ -169,6 +171,7 @@ class Enforcer:
         with self._lock, self._attempt_lock or nullcontext():
             self._resolution = Resolution(configuration)
             self._policies.follow(policies, now)
+            self._entities.follow(self._resolution.groups, now)
             self._registry.follow(self._resolution.groups, now)
             self._users.forget_groups()
             for limiter in self._users.all():
@@ -195,6 +198,7 @@ class Enforcer:
                 )
                 self._columns = [columns, *self._columns[: KEYS_KEPT - 1]]
             self._policies.tick(now)
+            self._entities.tick(now)
             counted = self._columns[0].counted(now, self._users.of_group)
             warn_above_soft_thresholds(
                 self._registry, self._users.all(), now, self.use_of
@@ -227,6 +231,7 @@ class Enforcer:
         self._registry = Registry(self._seed)
         policies, self._policies = self._policies.policies, PolicyBuckets()
         self._policies.follow(policies, self.clock())
+        self._entities = EntityBuckets()
         self._reservations = OpenReservations()
         self._columns = []
         self._stale = True
@@ -258,6 +263,7 @@ class Enforcer:
                 "limiters": len(self._users),
                 "buckets": len(self._registry),
                 "policy_buckets": len(self._policies),
+                "entity_buckets": len(self._entities),
                 "limiters_in_no_group": self._users.in_no_group() if known else 0,
                 "groups_in_use": len(self._users.of_group),
                 "revision": known.configuration.revision if known else 0,
@@ -281,9 +287,8 @@ class Enforcer:
                 name = LimitName("(no configuration)", dimension, "cluster", "node")
                 chain = Chain((Link(name, self._unconfigured),))
             else:
-                chain = known.chain(
-                    limiter, dimension, self._registry, self._policies, self.clock()
-                )
+                held = Buckets(self._registry, self._entities, self._policies)
+                chain = known.chain(limiter, dimension, held, self.clock())
             limiter.set_chain(dimension, chain)
             return chain
 
@@ -292,7 +297,7 @@ class Enforcer:
         self._reservations.add(reservation)
 
     def _all(self) -> list[LocalBucket]:
-        return [*self._registry, *self._policies]
+        return [*self._registry, *self._entities, *self._policies]
 
     def _find_or_make(self, subject: Subject, refusal: RefusalMode | None) -> Limiter:
         key = (subject, refusal)

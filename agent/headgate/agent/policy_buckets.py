@@ -1,10 +1,6 @@
 """The buckets of rate policies: one for each topic, subscription or consumer in use.
 
 Not thread-safe: the enforcer holds its lock around every method.
-
-A bucket lives as long as a limiter's chain holds it, and `RETAIN_S` after it was
-resolved last, longer while it is not full: a limiter that is made per request finds
-its bucket again, and no debt is forgotten.
 """
 
 from __future__ import annotations
@@ -18,6 +14,7 @@ from weakref import WeakValueDictionary
 from headgate.agent.bucket import Bucket
 from headgate.agent.chain import Link
 from headgate.agent.decision import LimitName
+from headgate.agent.kept import Kept
 from headgate.agent.policies import NO_POLICIES, RULES, owner_of
 from headgate.agent.registry import LocalBucket
 from headgate.coordinator.configuration import Group, Limit
@@ -28,9 +25,6 @@ if TYPE_CHECKING:
     from headgate.agent.policies import Kind, Level, Owner, Policies, RatePolicy
     from headgate.agent.subject import Subject
     from headgate.coordinator.configuration import Refusal as RefusalMode
-
-RETAIN_S = 60.0
-"""How long a bucket is kept for the next limiter, as long as a group's."""
 
 MEASURE_S = 1.0
 """How often publish rates are measured: as often as shares are dealt."""
@@ -72,8 +66,7 @@ class PolicyBuckets:
         self.policies: Policies = NO_POLICIES
         self._buckets: WeakValueDictionary[Key, LocalBucket] = WeakValueDictionary()
         self._meters: WeakValueDictionary[MeterKey, Meter] = WeakValueDictionary()
-        # Until when each is kept; the one that was resolved longest ago comes first.
-        self._kept: dict[LocalBucket, float] = {}
+        self._kept = Kept()
         self._measured_s = -inf
         # Ids of groups are the store's; these count on their own side of zero.
         self._ids = count(-1, -1)
@@ -110,7 +103,7 @@ class PolicyBuckets:
         if dimension.startswith("publish_") and subject.topic is not None:
             meter = self._meter(dimension, subject.topic, now)
             if meter is not None:
-                self._keep(meter, now)
+                self._kept.keep(meter, now)
                 name = LimitName(meter.group.name, dimension, "topic", "node")
                 found.append(Link(name, meter, refusal))
         return found
@@ -118,11 +111,10 @@ class PolicyBuckets:
     def follow(self, policies: Policies, now: float) -> None:
         """Go over to other policies; buckets go on with what they hold."""
         self.policies = policies
-        kept = list(self._kept)  # alive, until all is said
-        self._kept.clear()
+        held = self._kept.take_all()  # alive, until all is said
         for meter_key, meter in list(self._meters.items()):
             if self._relative(meter_key[1]):
-                self._keep(meter, now)
+                self._kept.keep(meter, now)
             else:
                 del self._meters[meter_key]
         for key, local in list(self._buckets.items()):
@@ -134,16 +126,12 @@ class PolicyBuckets:
             else:
                 local.limit = limit
                 self._set_rate(key, local, now)
-                self._keep(local, now)
-        kept.clear()
+                self._kept.keep(local, now)
+        held.clear()
 
     def tick(self, now: float) -> None:
         """Forget what nobody uses; measure what is published where that matters."""
-        due = [local for local, until_s in self._kept.items() if until_s <= now]
-        for local in due:
-            del self._kept[local]
-            if local.bucket.level_at(now) < local.bucket.capacity:
-                self._keep(local, now)
+        self._kept.let_go(now)
         if self._meters and not 0.0 <= now - self._measured_s < MEASURE_S:
             self._measured_s = now
             for meter in list(self._meters.values()):
@@ -169,7 +157,7 @@ class PolicyBuckets:
             local = self._buckets[key] = self._make(key, limit, now)
             self._set_rate(key, local, now)
             local.bucket.fill()
-        self._keep(local, now)
+        self._kept.keep(local, now)
         name = LimitName(local.group.name, dimension, found[0], "node")
         link = Link(name, local, refusal)
         if found[1].relative_to_publish_rate:
@@ -240,9 +228,6 @@ class PolicyBuckets:
 
     def _winning(self, kind: Kind, owner: Owner) -> tuple[Level, RatePolicy] | None:
         return self.policies.winning(kind, owner[0] if owner else None)
-
-    def _keep(self, local: LocalBucket, now: float) -> None:
-        self._kept[local] = now + RETAIN_S
 
 
 def _limit(kind: Kind, dimension: str, policy: RatePolicy) -> Limit | None:

@@ -115,10 +115,8 @@ class Registry:
         local = self._buckets.get((group.id, dimension, scope))
         if local is not None:
             return local
-        for limit in group.limits:
-            if limit.dimension == dimension and limit.scope == scope:
-                return self._add(group, limit, now)
-        return None
+        limit = limit_of(group, dimension, scope)
+        return None if limit is None else self._add(group, limit, now)
 
     def use(self, group: Group, limit: Limit, now: float) -> None:
         """Make the bucket of a limit, or keep it from being dropped."""
@@ -143,11 +141,11 @@ class Registry:
         """Go over to a new configuration: rates, refusals, limits that are gone."""
         for key, local in list(self._buckets.items()):
             group = groups.get(key[0])
-            limit = _limit_of(group, key) if group is not None else None
+            limit = limit_of(group, key[1], key[2]) if group is not None else None
             if group is None or limit is None:
                 self._drop(key)
             else:
-                _follow_limit(local, group, limit, now)
+                follow_limit(local, group, limit, now)
         for key in [key for key in self._retired if key[0] not in groups]:
             del self._retired[key]  # ids are never used again
 
@@ -169,23 +167,10 @@ class Registry:
     def _add(self, group: Group, limit: Limit, now: float) -> LocalBucket:
         key = (group.id, limit.dimension, limit.scope)
         self._seed += 1
-        node = limit.scope == "node"
-        rate = limit.rate_per_s
-        bucket = Bucket(
-            now,
-            rate=rate if node else first_rate(limit),
-            capacity=limit.burst if node else limit.burst * FIRST_FLOOR,
-            level=inf if node else 0.0,
-            may_owe=group.may_owe or not node,
-            maximum_cost=inf if node else _largest_cost(group, limit),
-            seed=self._seed,
-        )
-        bucket.most_counted = _most_counted(limit)
-        _suppress(bucket, group, now)
+        local = make_local(group, limit, now, seed=self._seed)
         counted = self._retired.pop(key, None)
         if counted is not None:
-            bucket.folded, bucket.refused = counted
-        local = LocalBucket(group, limit, bucket, rate if node else bucket.rate)
+            local.bucket.folded, local.bucket.refused = counted
         self._buckets[key] = local
         return local
 
@@ -228,14 +213,41 @@ def _suppress(bucket: Bucket, group: Group, now: float) -> None:
         bucket.suppress(AttemptedRate(now) if suppressed else None)
 
 
-def _limit_of(group: Group, key: BucketKey) -> Limit | None:
+def limit_of(group: Group, dimension: str, scope: str) -> Limit | None:
+    """Return a group's limit of a dimension and a scope, if it has one."""
     for limit in group.limits:
-        if (limit.dimension, limit.scope) == key[1:]:
+        if limit.dimension == dimension and limit.scope == scope:
             return limit
     return None
 
 
-def _follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> None:
+def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBucket:
+    """Return the new bucket of a limit: full, or empty where others have a part.
+
+    Args:
+        group: Of the limit.
+        limit: What it enforces.
+        now: Seconds on the enforcer's clock.
+        seed: Of the chances that it draws.
+    """
+    node = limit.scope == "node"
+    rate = limit.rate_per_s
+    bucket = Bucket(
+        now,
+        rate=rate if node else first_rate(limit),
+        capacity=limit.burst if node else limit.burst * FIRST_FLOOR,
+        level=inf if node else 0.0,
+        may_owe=group.may_owe or not node,
+        maximum_cost=inf if node else _largest_cost(group, limit),
+        seed=seed,
+    )
+    bucket.most_counted = _most_counted(limit)
+    _suppress(bucket, group, now)
+    return LocalBucket(group, limit, bucket, rate if node else bucket.rate)
+
+
+def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> None:
+    """Go over to a limit as it is configured now; what is held or owed stays."""
     old = local.limit
     bucket = local.bucket
     node = limit.scope == "node"

@@ -5,19 +5,43 @@ Not thread-safe: the enforcer holds its lock around every method.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.agent.chain import Chain, Link
 from headgate.agent.decision import LimitName
-from headgate.agent.subject import Key, Subject, applying_groups
+from headgate.agent.subject import (
+    Entity,
+    Key,
+    Subject,
+    applying_keys,
+    defaulted_entity,
+    level_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headgate.agent.entity_buckets import EntityBuckets
     from headgate.agent.limiter import Limiter
     from headgate.agent.policy_buckets import PolicyBuckets
     from headgate.agent.registry import LocalBucket, Registry
     from headgate.coordinator.configuration import Configuration, Group
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """All local buckets of one process.
+
+    Attributes:
+        registry: Of groups.
+        entities: Of single users and clients under default quotas.
+        policies: Of single topics under rate policies.
+    """
+
+    registry: Registry
+    entities: EntityBuckets
+    policies: PolicyBuckets
 
 
 class Resolution:
@@ -45,17 +69,19 @@ class Resolution:
         self,
         limiter: Limiter,
         dimension: str,
-        registry: Registry,
-        policies: PolicyBuckets,
+        held: Buckets,
         now: float,
     ) -> Chain:
         """Return the limits of one dimension that apply to a limiter's subject."""
         found: dict[int, Link] = {}
-        for level, group in self._applying(limiter.subject):
-            for local in self._buckets(group, dimension, registry, now):
+        subject = limiter.subject
+        for key, group in self._applying(subject):
+            entity = defaulted_entity(key, subject)
+            level = level_of(key)
+            for local in self._buckets(group, dimension, held, entity, now):
                 name = LimitName(local.group.name, dimension, level, local.limit.scope)
                 found.setdefault(id(local), Link(name, local, limiter.refusal))
-        added = policies.links(limiter.subject, dimension, now, limiter.refusal)
+        added = held.policies.links(subject, dimension, now, limiter.refusal)
         return Chain((*found.values(), *added))
 
     def groups_of(self, subject: Subject) -> list[Group]:
@@ -67,27 +93,41 @@ class Resolution:
         }
         return list(groups.values())
 
-    def _applying(self, subject: Subject) -> list[tuple[str, Group]]:
-        found = applying_groups(subject, self._attachments, self.configuration.cluster)
-        return [(level, self.groups[i]) for level, i in found if i in self.groups]
+    def _applying(self, subject: Subject) -> list[tuple[Key, Group]]:
+        cluster, attached = self.configuration.cluster, self._attachments
+        found = applying_keys(subject, attached, cluster)
+        return [
+            (key, self.groups[attached[key]])
+            for key in found
+            if attached[key] in self.groups
+        ]
 
     def _buckets(
-        self, group: Group, dimension: str, registry: Registry, now: float
+        self,
+        group: Group,
+        dimension: str,
+        held: Buckets,
+        entity: Entity | None,
+        now: float,
     ) -> Iterator[LocalBucket]:
         """Yield the buckets of a group and of its ancestors.
 
         A parent bounds its children's shares in the coordinator, so of the
         cluster-scoped limits only the nearest is enforced here; node-scoped ones
-        are known to nobody else, so all are.
+        are known to nobody else, so all are.  Those of a default quota are the
+        entity's own.
         """
         bounded = False
         for member in self._ancestry(group):
             if not bounded:
-                local = registry.get(member, dimension, "cluster", now)
+                local = held.registry.get(member, dimension, "cluster", now)
                 if local is not None:
                     bounded = True
                     yield local
-            local = registry.get(member, dimension, "node", now)
+            if member is group and entity is not None:
+                local = held.entities.get(group, dimension, entity, now)
+            else:
+                local = held.registry.get(member, dimension, "node", now)
             if local is not None:
                 yield local
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Key = tuple[tuple[str, str | None], ...]
 """A subject as attachments write it: pairs of (kind, name), None for a default."""
 
+Entity = tuple[tuple[str, str], ...]
+"""One of Kafka's entities: pairs of (kind, name)."""
+
 PARTITION = "-partition-"
 """What stands between a topic's name and the number of its partition (Pulsar)."""
 
@@ -128,20 +131,39 @@ def applying_groups(
         attachments: Group id by subject, as attachments write it.
         cluster: Name of the cluster.
     """
+    return [
+        (level_of(key), attachments[key])
+        for key in applying_keys(subject, attachments, cluster)
+    ]
+
+
+def applying_keys(
+    subject: Subject, attachments: Mapping[Key, int], cluster: str
+) -> list[Key]:
+    """Return the attachment of each family that has one; see `applying_groups`."""
     families = (
         _cluster_keys(cluster),
         _resource_keys(subject),
         _subscription_keys(subject),
         _entity_keys(subject),
     )
-    found: list[tuple[str, int]] = []
-    for keys in families:
-        for key in keys:
-            group = attachments.get(key)
-            if group is not None:
-                found.append(("+".join(kind for kind, _ in key), group))
-                break
-    return found
+    found = (
+        next((key for key in keys if key in attachments), None) for keys in families
+    )
+    return [key for key in found if key is not None]
+
+
+def level_of(key: Key) -> str:
+    """Return what a decision calls the level of an attachment."""
+    return "+".join(kind for kind, _ in key)
+
+
+def defaulted_entity(key: Key, subject: Subject) -> Entity | None:
+    """Return whom a default quota of users or clients is applied to; else None."""
+    kinds = [kind for kind, _ in key]
+    if not set(kinds) <= {"user", "client"} or all(name is not None for _, name in key):
+        return None
+    return tuple((kind, str(getattr(subject, kind))) for kind in kinds)
 
 
 def partitioned_topic(topic: str) -> str:

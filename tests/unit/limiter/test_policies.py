@@ -13,8 +13,8 @@ from tests.unit.limiter.making import Clock
 
 from headgate.agent.enforcer import Enforcer
 from headgate.agent.errors import MalformedSnapshot
+from headgate.agent.kept import RETAIN_S
 from headgate.agent.policies import RULES, DispatchOptions, Kind, Policies, RatePolicy
-from headgate.agent.policy_buckets import RETAIN_S
 from headgate.agent.snapshot import Snapshot, snapshot_from_json, snapshot_to_json
 from headgate.agent.subject import partitioned_topic
 from headgate.coordinator.configuration import Configuration
