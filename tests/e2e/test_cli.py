@@ -323,10 +323,10 @@ def test_a_proxy_of_ones_own_says_where_it_is_and_ends_on_sigterm(
 
 
 def test_a_topic_is_of_kafka_and_of_nothing_else(headgate: Headgate) -> None:
-    code, _, error = headgate("bus", "topic", "zeromq://127.0.0.1:1/2")
+    code, _, error = headgate("bus", "init", "zeromq://127.0.0.1:1/2")
     assert (code, "expected kafka://" in error) == (2, True)
     # In a process of its own: kafka-python forgets a socket when nobody answers.
-    command = [sys.executable, "-m", "headgate.cli", "bus", "topic"]
+    command = [sys.executable, "-m", "headgate.cli", "bus", "init"]
     done = subprocess.run(
         [*command, "kafka://127.0.0.1:1/usage"],
         capture_output=True,

@@ -1,16 +1,19 @@
 """`headgate attach`, `detach` and `attachments`: who belongs to which group."""
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from headgate.cli.failure import Misused
 from headgate.cli.names import GroupName
 from headgate.cli.options import Api, AsJson, DryRun
-from headgate.cli.output import print_json, print_line, print_table
+from headgate.cli.output import print_list, print_told
 from headgate.cli.plan import APPLY, print_plan
 from headgate.cli.spread import spread
+
+if TYPE_CHECKING:
+    from headgate.cli.rest import JsonObject
 
 PATH = "/api/v1/attachments"
 
@@ -97,10 +100,7 @@ def attach(
             print_plan(plan, as_json)
             return
         answer = rest.call("PUT", PATH, body=attachment)
-    if as_json:
-        print_json(answer)
-    else:
-        print_line(f"{shown_subject(names)} attached to {group}")
+    print_told(f"{shown_subject(names)} attached to {group}", answer, as_json=as_json)
 
 
 @spread
@@ -110,10 +110,7 @@ def detach(subject: Subject, api: Api, as_json: AsJson = False) -> None:
     query = {kind: name or "" for kind, name in names.items()}
     with api.connect() as rest:
         rest.call("DELETE", PATH, query=query)
-    if as_json:
-        print_json({"detached": names})
-    else:
-        print_line(f"{shown_subject(names)} detached")
+    print_told(f"{shown_subject(names)} detached", {"detached": names}, as_json=as_json)
 
 
 @spread
@@ -127,14 +124,12 @@ def list_attachments(
     """List what is attached to which group."""
     with api.connect() as rest:
         items = list(rest.pages(PATH, {} if group is None else {"group": group}))
-    if as_json:
-        print_json(items)
-        return
-    rows: list[list[str]] = []
-    for item in items:
-        subject = cast("dict[str, str | None]", item.get("subject", {}))
-        rows.append([shown_subject(subject), str(item.get("group"))])
-    print_table(["subject", "group"], rows)
+    print_list(["subject", "group"], items, _row, as_json=as_json)
+
+
+def _row(item: "JsonObject") -> list[str]:
+    subject = cast("dict[str, str | None]", item.get("subject", {}))
+    return [shown_subject(subject), str(item.get("group"))]
 
 
 def shown_subject(names: dict[str, str | None]) -> str:

@@ -9,7 +9,7 @@ from headgate.cli.group_settings import GroupSettings
 from headgate.cli.limits import LimitJson, parse_key, show_limit
 from headgate.cli.names import GroupName
 from headgate.cli.options import Api, AsJson, DryRun
-from headgate.cli.output import print_json, print_line, print_table
+from headgate.cli.output import print_json, print_line, print_list
 from headgate.cli.preview import changed_group, print_preview
 from headgate.cli.spread import spread
 
@@ -62,22 +62,8 @@ def list_groups(api: Api, as_json: AsJson = False) -> None:
     """List all groups in the order of their names."""
     with api.connect() as rest:
         groups = list(rest.pages(PATH))
-    if as_json:
-        print_json(groups)
-        return
-    print_table(
-        ["group", "limits", "mode", "refusal", "parent"],
-        [
-            [
-                str(one["name"]),
-                ", ".join(show_limit(limit) for limit in _limits(one)),
-                str(one.get("mode", "")),
-                str(one.get("refusal", "")),
-                str(one.get("parent") or ""),
-            ]
-            for one in groups
-        ],
-    )
+    headings = ["group", "limits", "mode", "refusal", "parent"]
+    print_list(headings, groups, _row, as_json=as_json)
 
 
 @group.command("show")
@@ -143,6 +129,16 @@ def group_path(name: str) -> str:
     from headgate.cli.rest import segment
 
     return f"{PATH}/{segment(name)}"
+
+
+def _row(one: "JsonObject") -> list[str]:
+    return [
+        str(one["name"]),
+        ", ".join(show_limit(limit) for limit in _limits(one)),
+        str(one.get("mode", "")),
+        str(one.get("refusal", "")),
+        str(one.get("parent") or ""),
+    ]
 
 
 def _show(one: "JsonObject", as_json: bool, what: str) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from rich.console import Console
+
+Item = TypeVar("Item")
 
 PLAIN_WIDTH = 200
 """Columns of a table that goes to a file: nothing is folded."""
@@ -25,6 +27,28 @@ def print_line(text: str) -> None:
     """Print one line, at once also into a pipe."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def print_told(line: str, answer: object, *, as_json: bool) -> None:
+    """Print `line` for a person, or `answer` for a program."""
+    if as_json:
+        print_json(answer)
+    else:
+        print_line(line)
+
+
+def print_list(
+    headings: Sequence[str],
+    items: Sequence[Item],
+    row: Callable[[Item], Sequence[str]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print a table with a row for each item, or all items for a program."""
+    if as_json:
+        print_json(items)
+    else:
+        print_table(headings, [row(item) for item in items])
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -12,7 +12,7 @@ from headgate.cli.groups import group_path
 from headgate.cli.limits import parse_period, parse_quantity, show_quantity
 from headgate.cli.names import GroupName
 from headgate.cli.options import Api, AsJson, DryRun
-from headgate.cli.output import print_json, print_line, print_table
+from headgate.cli.output import print_json, print_line, print_list, print_told
 from headgate.cli.preview import print_preview
 from headgate.cli.spread import spread
 from headgate.cli.times import parse_until, show_span, show_time
@@ -99,10 +99,7 @@ def create_override(
             print_preview(rest, group, whole, as_json)
             return
         made = rest.call("PUT", PATH, body=body)
-    if as_json:
-        print_json(made)
-    else:
-        print_line(f"{_shown(made)} {_shown_end(made)}")
+    print_told(f"{_shown(made)} {_shown_end(made)}", made, as_json=as_json)
 
 
 @override.command("list")
@@ -111,20 +108,8 @@ def list_overrides(api: Api, as_json: AsJson = False) -> None:
     """List the overrides that are in force."""
     with api.connect() as rest:
         items = list(rest.pages(PATH))
-    if as_json:
-        print_json(items)
-        return
-    rows = [
-        [
-            str(one["group"]),
-            str(one["dimension"] or "all"),
-            _shown_change(one),
-            _shown_end(one),
-            str(one["reason"]),
-        ]
-        for one in items
-    ]
-    print_table(["group", "dimension", "change", "ends", "reason"], rows)
+    headings = ["group", "dimension", "change", "ends", "reason"]
+    print_list(headings, items, _row, as_json=as_json)
 
 
 @override.command("remove")
@@ -222,6 +207,16 @@ def _end(*, until: str | None, for_: str | None) -> dict[str, object]:
     if for_ is not None:
         return {"for_s": parse_period(for_)}
     return {"until": parse_until(until or "", datetime.now().astimezone()).isoformat()}
+
+
+def _row(one: "JsonObject") -> list[str]:
+    return [
+        str(one["group"]),
+        str(one["dimension"] or "all"),
+        _shown_change(one),
+        _shown_end(one),
+        str(one["reason"]),
+    ]
 
 
 def _shown(one: "JsonObject") -> str:

@@ -12,7 +12,7 @@ from headgate.cli import broker_settings
 from headgate.cli.failure import Failure, Misused
 from headgate.cli.limits import parse_period, parse_quantity, show_period, show_quantity
 from headgate.cli.options import Api, AsJson, DryRun
-from headgate.cli.output import print_json, print_line, print_table
+from headgate.cli.output import print_json, print_line, print_list, print_told
 from headgate.cli.plan import APPLY, print_plan
 from headgate.cli.spread import spread
 
@@ -173,14 +173,7 @@ def list_policies(place: Place, api: Api, as_json: AsJson = False) -> None:
         if level != "broker":
             query = {"level": level, "target": target} if level else {}
             items += rest.pages(PATH, query)
-    if as_json:
-        print_json(items)
-        return
-    rows = [
-        [str(one["level"]), str(one["target"]), _shown_kind(one), _shown_policy(one)]
-        for one in items
-    ]
-    print_table(["level", "of", "kind", "policy"], rows)
+    print_list(["level", "of", "kind", "policy"], items, _row, as_json=as_json)
 
 
 @policy.command("get", epilog=_GET_EPILOG)
@@ -228,10 +221,8 @@ def set_policy(
             print_plan(rest.call("POST", APPLY, body=body, query=query), as_json)
             return
         answer = rest.call("PUT", PATH, body=one)
-    if as_json:
-        print_json(answer)
-    else:
-        print_line(f"{kind} of {_of(level, target)} set: {_shown_policy(answer)}")
+    line = f"{kind} of {_of(level, target)} set: {_shown_policy(answer)}"
+    print_told(line, answer, as_json=as_json)
 
 
 @policy.command("remove", epilog=_REMOVE_EPILOG)
@@ -246,10 +237,11 @@ def remove_policy(kind: Kind, place: Place, api: Api, as_json: AsJson = False) -
         else:
             query = {"level": level, "target": target, "kind": name}
             rest.call("DELETE", PATH, query=query)
-    if as_json:
-        print_json({"removed": {"level": level, "target": target, "kind": name}})
-    else:
-        print_line(f"{kind} of {_of(level, target)} removed")
+    print_told(
+        f"{kind} of {_of(level, target)} removed",
+        {"removed": {"level": level, "target": target, "kind": name}},
+        as_json=as_json,
+    )
 
 
 def _remove_at_broker(rest: "Rest", kind: str) -> None:
@@ -300,8 +292,9 @@ def _of(level: str, target: str) -> str:
     return "the broker" if level == "broker" else f"{level} {target}"
 
 
-def _shown_kind(one: "JsonObject") -> str:
-    return str(one["kind"]).replace("_", "-")
+def _row(one: "JsonObject") -> list[str]:
+    kind = str(one["kind"]).replace("_", "-")
+    return [str(one["level"]), str(one["target"]), kind, _shown_policy(one)]
 
 
 def _shown_policy(one: "JsonObject") -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headgate.cli.options import Api, AsJson, DryRun
-from headgate.cli.output import print_json, print_line, print_table
+from headgate.cli.output import print_json, print_table, print_told
 from headgate.cli.plan import APPLY, print_plan
 from headgate.cli.policies import SETTINGS
 from headgate.cli.spread import spread
@@ -60,7 +60,5 @@ def unset_setting(key: Key, api: Api, as_json: AsJson = False) -> None:
 
     with api.connect() as rest:
         rest.call("DELETE", f"{SETTINGS}/{segment(key)}")
-    if as_json:
-        print_json({"unset": key})
-    else:
-        print_line(f"setting {key} has its default again")
+    line = f"setting {key} has its default again"
+    print_told(line, {"unset": key}, as_json=as_json)

@@ -6,7 +6,7 @@ import typer
 
 from headgate.cli.failure import Misused
 from headgate.cli.options import Api, AsJson
-from headgate.cli.output import print_json, print_line, print_table
+from headgate.cli.output import print_list, print_told
 from headgate.cli.spread import spread
 
 tenant = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -81,28 +81,19 @@ def _segment(name: str) -> str:
 def _put(path: str, what: str, api: Api, as_json: bool) -> None:
     with api.connect() as rest:
         answer = rest.call("PUT", path, body={})
-    if as_json:
-        print_json(answer)
-    else:
-        print_line(f"{what} is there")
+    print_told(f"{what} is there", answer, as_json=as_json)
 
 
 def _delete(path: str, what: str, api: Api, as_json: bool) -> None:
     with api.connect() as rest:
         rest.call("DELETE", path)
-    if as_json:
-        print_json({"deleted": what})
-    else:
-        print_line(f"{what} deleted")
+    print_told(f"{what} deleted", {"deleted": what}, as_json=as_json)
 
 
 def _list(path: str, what: str, api: Api, as_json: bool) -> None:
     with api.connect() as rest:
         items = list(rest.pages(path))
-    if as_json:
-        print_json(items)
-    else:
-        print_table([what], [[_full_name(item)] for item in items])
+    print_list([what], items, lambda item: [_full_name(item)], as_json=as_json)
 
 
 def _full_name(item: dict[str, object]) -> str:

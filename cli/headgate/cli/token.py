@@ -1,14 +1,17 @@
 """`headgate token`: bearer tokens, made on the database itself or looked at by REST."""
 
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from headgate.cli.failure import Failure
 from headgate.cli.options import Api, AsJson
-from headgate.cli.output import print_json, print_line, print_table
+from headgate.cli.output import print_json, print_line, print_list
 from headgate.cli.spread import spread
 from headgate.cli.times import show_time
+
+if TYPE_CHECKING:
+    from headgate.cli.rest import JsonObject
 
 PATH = "/api/v1/tokens"
 
@@ -77,21 +80,8 @@ def list_tokens(api: Api, as_json: AsJson = False) -> None:
     """List whose tokens there are; never what would let anyone use them."""
     with api.connect() as rest:
         items = list(rest.pages(PATH))
-    if as_json:
-        print_json(items)
-        return
-    rows = [
-        [
-            str(one["id"]),
-            str(one["name"]),
-            str(one["role"]),
-            ", ".join(cast("list[str]", one["tenants"] or ["all"])),
-            show_time(cast("float", one["made_at_s"])),
-            _end(cast("float | None", one["ends_at_s"])),
-        ]
-        for one in items
-    ]
-    print_table(["id>", "name", "role", "tenants", "made", "ends"], rows)
+    headings = ["id>", "name", "role", "tenants", "made", "ends"]
+    print_list(headings, items, _row, as_json=as_json)
 
 
 @token.command("delete")
@@ -110,6 +100,17 @@ def delete_token(
         print_json({"deleted": number})
     else:
         print_line(f"token {number} deleted")
+
+
+def _row(one: "JsonObject") -> list[str]:
+    return [
+        str(one["id"]),
+        str(one["name"]),
+        str(one["role"]),
+        ", ".join(cast("list[str]", one["tenants"] or ["all"])),
+        show_time(cast("float", one["made_at_s"])),
+        _end(cast("float | None", one["ends_at_s"])),
+    ]
 
 
 def _end(ends_at_s: float | None) -> str:
