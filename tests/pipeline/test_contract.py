@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import re
 import stat
 from pathlib import Path
 
 import pytest
+from pyspark.sql import Row
+from rich.console import Console
 from typer.testing import CliRunner
 
 from headgate.pipeline import jars
 from headgate.pipeline.command import app, seconds
-from headgate.pipeline.page import drawn, headline, write_page
+from headgate.pipeline.page import drawn, headline, print_summary, write_page
 from headgate.pipeline.report import Curve, Summary
 from headgate.pipeline.schema import TABLES
 from headgate.pipeline.settings import Settings, WrongSettings
+from headgate.pipeline.wording import COLUMNS, FURTHER, TITLES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -129,3 +133,19 @@ def test_a_page_escapes_names_and_draws_each_group(tmp_path: Path) -> None:
     assert "&lt;b&gt;gold" in page
     assert (tmp_path / "group-01.png").read_bytes() == drawn(curve)
     assert "3 violations" in headline(summary)
+
+
+def test_what_people_read_are_columns_of_the_tables() -> None:
+    for name, columns in COLUMNS.items():
+        shown = (*columns, *FURTHER.get(name, ()))
+        assert set(shown) <= set(TABLES[name].names)
+        assert len(set(shown)) == len(shown)
+    assert set(COLUMNS) == set(TITLES)
+
+
+def test_a_name_in_brackets_is_printed_as_it_is() -> None:
+    row = Row(**dict.fromkeys(TABLES["gaps"].names, "[red]"))
+    summary = Summary(0, 30, 1, 1, 9, 9, [], {"gaps": [row]}, {"gaps": 1})
+    text = io.StringIO()
+    print_summary(summary, Console(file=text, width=200))
+    assert "[red]" in text.getvalue()

@@ -8,35 +8,31 @@ import base64
 import io
 from datetime import UTC, datetime
 from html import escape
-from typing import TYPE_CHECKING, cast
+from math import isfinite
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from headgate.pipeline.wording import (
+    COLUMNS,
+    FURTHER,
+    TITLES,
+    heading,
+    is_text,
+    written,
+)
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import Row
     from rich.console import Console
 
     from headgate.pipeline.report import Curve, Summary
-
-TITLES = {
-    "violations": "Windows above rate · window + burst",
-    "unfairness": "Least fair divisions of contended groups",
-    "starved": "Agents with demand that got less than their share",
-    "noisy": "Top talkers",
-    "recommendations": "Limits and what the demand says of them",
-    "gaps": "Lives that ended without goodbye",
-    "losses": "Messages gone before they were read",
-    "dead_letters": "Messages that could not be used",
-}
-"""Lists in the order of the page."""
-
-HIDDEN = {"group_id", "window_s", "revision_first", "revision_last", "payload"}
-"""Columns that a person doesn't look for."""
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
@@ -48,7 +44,8 @@ img { width: 100%; } .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .85rem;
         font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #dde2ea; }
-th { color: #55607a; font-weight: 600; } td.text, th.text { text-align: left; }
+th, td { white-space: nowrap; } td.text, th.text { text-align: left; }
+th { color: #55607a; font-weight: 600; }
 .none { color: #55607a; }
 """
 
@@ -65,7 +62,9 @@ def write_page(summary: Summary, folder: Path) -> Path:
         figures.append(f'<img alt="{name}" src="data:image/png;base64,{code}">')
     lists = [
         f"<h2>{escape(title)} ({summary.counts.get(name, 0):,})</h2>"
-        + _html_table(summary.lists.get(name, []))
+        + _html_table(
+            summary.lists.get(name, []), (*COLUMNS[name], *FURTHER.get(name, ()))
+        )
         for name, title in TITLES.items()
     ]
     page = folder / "index.html"
@@ -95,6 +94,7 @@ def headline(summary: Summary) -> str:
 
 def print_summary(summary: Summary, console: Console) -> None:
     """Print the headline and the lists that hold something."""
+    from rich.markup import escape as escaped
     from rich.table import Table
 
     console.print(headline(summary))
@@ -103,12 +103,11 @@ def print_summary(summary: Summary, console: Console) -> None:
         if not rows:
             continue
         table = Table(title=f"{title} ({summary.counts[name]:,})", title_justify="left")
-        columns = _columns(rows)
-        for column in columns:
-            left = isinstance(rows[0][column], str)
-            table.add_column(_heading(column), justify="left" if left else "right")
+        for column in COLUMNS[name]:
+            left = is_text(rows[0][column])
+            table.add_column(heading(column), justify="left" if left else "right")
         for row in rows:
-            table.add_row(*(_shown(row[column]) for column in columns))
+            table.add_row(*(escaped(written(c, row[c])) for c in COLUMNS[name]))
         console.print(table)
 
 
@@ -120,9 +119,9 @@ def print_effect(title: str, rows: list[dict[str, object]], console: Console) ->
     table.add_column("agent")
     columns = ("attempted", "admitted", "admitted_then", "refused_then")
     for column in columns:
-        table.add_column(_heading(column), justify="right")
+        table.add_column(heading(column), justify="right")
     for row in rows:
-        table.add_row(str(row["agent"]), *(_shown(row[column]) for column in columns))
+        table.add_row(str(row["agent"]), *(written(c, row[c]) for c in columns))
     console.print(table)
 
 
@@ -151,7 +150,8 @@ def _drawn(curve: Curve) -> bytes:
         limit = [float("nan") if value is None else value for value in curve.limit]
         axes.step(at, limit, where="post", color="#1c2330", lw=1.2, label="limit")
     axes.set_title(f"{curve.group}: {curve.dimension}/s", loc="left", fontsize=10)
-    axes.set_ylim(bottom=0)
+    highest = max(*curve.attempted, *(v for v in curve.limit if v and isfinite(v)), 0)
+    axes.set_ylim(0, 1.2 * highest or 1)  # the legend stands above the curve
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False, ncols=3, loc="upper right")
@@ -160,45 +160,19 @@ def _drawn(curve: Curve) -> bytes:
     return picture.getvalue()
 
 
-def _html_table(rows: list[Row]) -> str:
+def _html_table(rows: list[Row], columns: Sequence[str]) -> str:
     """Return rows as a table, or a word if there are none."""
     if not rows:
         return '<p class="none">None.</p>'
-    columns = _columns(rows)
-    text = {c: ' class="text"' if isinstance(rows[0][c], str) else "" for c in columns}
-    head = "".join(f"<th{text[c]}>{escape(_heading(c))}</th>" for c in columns)
+    text = {c: ' class="text"' if is_text(rows[0][c]) else "" for c in columns}
+    head = "".join(f"<th{text[c]}>{escape(heading(c))}</th>" for c in columns)
     body = "".join(
         "<tr>"
-        + "".join(f"<td{text[c]}>{escape(_shown(row[c]))}</td>" for c in columns)
+        + "".join(f"<td{text[c]}>{escape(written(c, row[c]))}</td>" for c in columns)
         + "</tr>"
         for row in rows
     )
     return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
-
-
-def _columns(rows: list[Row]) -> list[str]:
-    return [name for name in rows[0].asDict() if name not in HIDDEN]
-
-
-def _heading(column: str) -> str:
-    return column.replace("refusing_0_1", "refusing 0.1 %").replace("_", " ")
-
-
-def _shown(value: object) -> str:
-    """Return a value as a person reads it."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, list):
-        return ", ".join(map(_taker, cast("list[Row]", value)))
-    return str(value)
-
-
-def _taker(row: Row) -> str:
-    return f"{row['agent']} {row['admitted']:,.0f}"
 
 
 def _moment(second: float) -> str:
