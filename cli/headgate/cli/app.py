@@ -171,7 +171,10 @@ def run(arguments: Sequence[str] | None) -> int:
         return _fail(said + _help_hint(misuse), misuse.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:  # the reader, such as `head`, has had enough
+    except SystemExit as ending:
+        # The reader, such as `head`, has had enough: typer and rich end with 1 then.
+        if not isinstance(ending.__context__, BrokenPipeError):
+            raise
         _close_stdout()
         return OK
     except OSError as error:
