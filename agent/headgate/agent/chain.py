@@ -13,6 +13,8 @@ from headgate.agent.decision import ADMITTED, Decision, LimitName, Refusal
 from headgate.agent.level import LULL_S
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headgate.agent.bucket import Bucket
     from headgate.agent.registry import LocalBucket
     from headgate.coordinator.configuration import Refusal as RefusalMode
@@ -170,3 +172,19 @@ def give_back_before(
         if bucket is stopped:
             return
         bucket.give_back(cost)
+
+
+def give_back_to(
+    until: str, chains: Mapping[str, Chain], costs: Mapping[str, float]
+) -> None:
+    """Give back what was charged in the dimensions before one.
+
+    Args:
+        until: The dimension whose limits refused.
+        chains: By dimension.
+        costs: Units by dimension, in the order in which they were charged.
+    """
+    for dimension, cost in costs.items():
+        if dimension == until:
+            return
+        give_back_before((chains.get(dimension) or NO_LIMITS).buckets, None, cost)

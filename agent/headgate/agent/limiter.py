@@ -14,12 +14,7 @@ from contextlib import nullcontext
 from math import inf
 from typing import TYPE_CHECKING
 
-from headgate.agent.chain import (
-    NO_LIMITS,
-    Chain,
-    charge_chain_at,
-    give_back_before,
-)
+from headgate.agent.chain import Chain, charge_chain_at, give_back_before, give_back_to
 from headgate.agent.compiled import mypyc_attr
 from headgate.agent.costs import MOST_COST, NOT_A_NUMBER, checked_costs, explained
 from headgate.agent.decision import ADMITTED, Decision, Partial, Refusal
@@ -38,9 +33,10 @@ if TYPE_CHECKING:
     from headgate.agent.subject import Subject
     from headgate.coordinator.configuration import Refusal as RefusalMode
 
+    Charges = list[tuple[Bucket, float]]
+
 Units = float | int
-"""A number that may be left out: mypyc 2.4 fails on a float's default before
-``**costs``, not on this."""
+"""A number: mypyc 2.4 fails on the default of a float before ``**costs``."""
 
 MOST_DIMENSIONS = 64
 """Different dimensions of one limiter; more is a mistake such as a name per user."""
@@ -217,7 +213,7 @@ class Limiter:
         now = self.clock()
         costs = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
         chains = {dimension: self.chain(dimension) for dimension in costs}
-        decision = self.attempt(now, costs)
+        decision = self._charge_all(chains, now, costs)
         reservation = Reservation(
             decision,
             costs,
@@ -324,12 +320,15 @@ class Limiter:
         # Something is odd or not resolved yet: look closely, then try again.
         costs = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
         chains = {dimension: self.chain(dimension) for dimension in costs}
-        with self._lock or nullcontext():
-            decision = self._charge(chains, now, costs)
-        return ADMITTED if decision is None else decision
+        return self._charge_all(chains, now, costs)
 
-    def charge_quietly(self, now: float, costs: Mapping[str, float]) -> Bucket | None:
-        """Charge checked costs, or return who refuses, counting no refusal."""
+    def charge_quietly(
+        self, now: float, costs: Mapping[str, float], charged: Charges | None = None
+    ) -> Bucket | None:
+        """Charge checked costs, or return who refuses, counting no refusal.
+
+        What was charged is added to `charged`.
+        """
         chains = {dimension: self.chain(dimension) for dimension in costs}
         with self._lock or nullcontext():
             for dimension, cost in costs.items():
@@ -338,8 +337,10 @@ class Limiter:
                 if stopped is not None:
                     stopped.uncount_refused(cost)
                     give_back_before(buckets, stopped, cost)
-                    _give_back(chains, costs, dimension)
+                    give_back_to(dimension, chains, costs)
                     return stopped
+        if charged is not None:
+            charged += [(b, costs[d]) for d in costs for b in chains[d].buckets]
         return None
 
     def foresee(self, now: float, costs: Mapping[str, float]) -> Decision:
@@ -356,6 +357,13 @@ class Limiter:
                     worst = Refusal(inf if never else delay_s, never, link.limit)
         return worst
 
+    def _charge_all(
+        self, chains: Mapping[str, Chain], now: float, costs: Mapping[str, float]
+    ) -> Decision:
+        with self._lock or nullcontext():
+            decision = self._charge(chains, now, costs)
+        return ADMITTED if decision is None else decision
+
     def _charge(
         self, chains: Mapping[str, Chain], now: float, costs: Mapping[str, float]
     ) -> Decision | None:
@@ -365,15 +373,15 @@ class Limiter:
             chain = chains.get(dimension)
             try:
                 if chain is None or not 0.0 < cost <= MOST_COST:
-                    _give_back(chains, costs, dimension)
+                    give_back_to(dimension, chains, costs)
                     return None
                 stopped = charge_chain_at(chain.buckets, now, cost)
             except NOT_A_NUMBER as error:
-                _give_back(chains, costs, dimension)
+                give_back_to(dimension, chains, costs)
                 raise explained(error, costs) from None
             if stopped is not None:
                 give_back_before(chain.buckets, stopped, cost)
-                _give_back(chains, costs, dimension)
+                give_back_to(dimension, chains, costs)
                 return settle_refusal(chains, now, checked_costs(costs), stopped)
             if chain.admitted is not ADMITTED:
                 answer = chain.admitted
@@ -388,13 +396,3 @@ class Limiter:
                 # One that may owe admits items while its level is >= 0.
                 fitting = min(fitting, (fits + bucket.may_owe) * each)
         return max(fitting, 0.0)
-
-
-def _give_back(
-    chains: Mapping[str, Chain], costs: Mapping[str, float], until: str
-) -> None:
-    """Give back what was charged in the dimensions before `until`."""
-    for dimension, cost in costs.items():
-        if dimension == until:
-            return
-        give_back_before((chains.get(dimension) or NO_LIMITS).buckets, None, cost)

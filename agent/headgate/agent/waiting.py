@@ -56,6 +56,7 @@ class Waiter:
         deadline_s: When the caller gives up, on the limiter's clock.
         answer: The decision once there is one.
         gone: The caller gave up; the queue skips it.
+        charged: Buckets that were charged when it was admitted.
         counted: Buckets that counted it as refused when it came.
         event: What a thread waits for.
         future: What a task waits for.
@@ -63,6 +64,7 @@ class Waiter:
 
     __slots__ = (
         "answer",
+        "charged",
         "costs",
         "counted",
         "deadline_s",
@@ -81,15 +83,19 @@ class Waiter:
         self.deadline_s = deadline_s
         self.answer: Decision | None = None
         self.gone = False
+        self.charged: list[tuple[Bucket, float]] = []
         self.counted: list[tuple[Bucket, float]] = []
         self.event: threading.Event | None = None
         self.future: asyncio.Future[None] | None = None
 
     def give_back(self) -> None:
-        """Return what was charged: the caller is gone."""
-        for dimension, cost in self.costs.items():
-            for bucket in self.limiter.chain(dimension).buckets:
-                bucket.give_back(cost)
+        """Return what was charged: the caller is gone.
+
+        To the buckets that were charged: the limits may be others since.
+        """
+        for bucket, cost in self.charged:
+            bucket.give_back(cost)
+        self.charged.clear()
 
 
 class FairQueue:
@@ -242,7 +248,8 @@ class FairQueue:
             if not waiters:
                 del self._tenants[tenant]
                 continue
-            stopped = waiters[0].limiter.charge_quietly(now, waiters[0].costs)
+            first = waiters[0]
+            stopped = first.limiter.charge_quietly(now, first.costs, first.charged)
             if stopped is not None:
                 blocked.add(tenant)
                 after_s = stopped.retry_after_at(now, max(waiters[0].costs.values()))

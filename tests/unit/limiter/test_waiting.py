@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.unit.limiter.making import NODE, Clock, group, make
+from tests.unit.limiter.making import NODE, Clock, configuration, group, make
 
 from headgate.agent.enforcer import Enforcer
 from headgate.coordinator.configuration import Attachment, Configuration, Group
@@ -150,6 +150,30 @@ def test_a_cancelled_caller_loses_no_tokens_and_nobodys_place() -> None:
         assert usage.admitted == 4.0
         assert usage.tokens == -1.0
         assert len(enforcer.waiting) == 0
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_caller_gives_back_to_the_limit_that_it_was_charged_by() -> None:
+    async def main() -> None:
+        lead = replace(group(SLOW), id=2, name="lead")
+        enforcer, clock = make(group(SLOW), lead, acme=1, other=2)
+        stepped(enforcer)
+        limiter, other = (enforcer.limiter(tenant=name) for name in ("acme", "other"))
+        line = Line(enforcer, clock)
+        assert limiter.try_acquire(requests=2)
+        assert other.try_acquire(requests=2)
+        await line.join("a", limiter)
+        clock.now += 2.0
+        enforcer.waiting.tick_at(clock.now)  # admitted, but not yet told
+        enforcer.configure(
+            configuration(group(SLOW), lead, acme=2, other=2, revision=2), clock.now
+        )
+        limiter.gate()  # resolves the chain anew: it is lead's now
+        line.tasks["a"].cancel()
+        await asyncio.gather(line.tasks["a"], return_exceptions=True)
+        admitted = {usage.group: usage.admitted for usage in enforcer.usage(clock.now)}
+        assert admitted == {"gold": 2.0, "lead": 2.0}
 
     asyncio.run(main())
 
