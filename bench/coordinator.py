@@ -25,6 +25,7 @@ from headgate.coordinator import (
     Heard,
     Keys,
     Limit,
+    Publish,
     Report,
     Rows,
     Settings,
@@ -57,6 +58,7 @@ class Bench:
         self.used = self._used()
         self.admitted = {j: np.zeros(len(ids)) for j, ids in self.used.items()}
         self.sequence = 0
+        self.said: list[Report] = []
 
     def _used(self) -> dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]]:
         """Return the groups that each agent uses: `users` agents a group."""
@@ -107,6 +109,7 @@ class Bench:
         # Busy ledgers are looked at anyway: what is timed is what the reports cost.
         self.now += T_S
         self.tick()
+        self.echo()
         gc.collect()
         before = thread_time()
         reports = [decode(message) for message in messages]
@@ -117,6 +120,7 @@ class Bench:
         heard = thread_time()
         self.tick()
         shared = thread_time()
+        self.echo()
         self.parts = (heard - decoded) * 1e3, (shared - heard) * 1e3
         size = sum(map(len, messages))
         return (decoded - before) * 1e3, (shared - decoded) * 1e3, size
@@ -132,7 +136,14 @@ class Bench:
             np.ones(self.groups),
             np.ones(self.groups, dtype=np.int64),
         )
-        self.coordinator.step(self.now, counted, wall_s=self.now)
+        effects = self.coordinator.step(self.now, counted, wall_s=self.now)
+        self.said += [each.report for each in effects if isinstance(each, Publish)]
+
+    def echo(self) -> None:
+        """Hear what this agent said: without an echo it would take itself for mute."""
+        for report in self.said:
+            self.coordinator.step(self.now, Heard(report, self.now), wall_s=self.now)
+        self.said.clear()
 
 
 def measure(name: str, *, groups: int, agents: int, users: int, part: float) -> None:

@@ -108,8 +108,11 @@ def wake(shelf: Shelf, slots: Index, since: float) -> None:
     A full bucket that nobody uses is not calculated.  The time that passed must not
     be credited to what is charged now: it would vanish into the overflow.
     """
-    resting = shelf.full[slots] & np.isinf(shelf.due[slots])
-    if resting.any():
+    resting = shelf.full[slots]
+    if not np.count_nonzero(resting):
+        return
+    resting = resting & (shelf.due[slots] == np.inf)
+    if np.count_nonzero(resting):
         at = shelf.at[slots]
         shelf.at[slots] = np.where(resting, np.maximum(at, since), at)
 
@@ -146,28 +149,28 @@ def hear_many(place: Place, rows: Rows, told_at: float) -> int:
     burn = shelf.burn.reshape(-1)[cells]
     reported = rows.admitted[at]
     grown = reported - counters[cells]
-    base_line = np.isnan(grown)
     allowed = np.maximum(2.0 * burn, shelf.plausible[slots])
     # Dead reckoning leaves rows out for many reports: the row's own gap counts.
     before = shelf.told_at.reshape(-1)
     gap = np.maximum(told_at - before[cells], 0.0)
-    most = (
-        allowed * (gap + GRACE_S)
-        + GRACE_COSTS * shelf.cost[slots]
-        + GRACE_BURST * shelf.burst[slots]
-    )
+    burst, at_s = shelf.burst[slots], shelf.at[slots]
+    most = allowed * (gap + GRACE_S)
+    most += GRACE_COSTS * shelf.cost[slots]
+    most += GRACE_BURST * burst
     wrong = (grown > most) | (grown < 0.0)
-    charged = np.where(base_line, 0.0, grown)
+    charged = grown
+    if np.isnan(np.add.reduce(grown)):
+        charged = np.where(np.isnan(grown), 0.0, grown)  # a base line
     disbelieved = int(np.count_nonzero(wrong))
     if disbelieved:
-        predicted = ahead[cells] + burn * (told_at - shelf.at[slots])
+        predicted = ahead[cells] + burn * (told_at - at_s)
         charged = np.where(wrong, np.maximum(predicted, 0.0), charged)
     shelf.level[slots] -= charged
     counters[cells] = reported
-    ahead[cells] = burn * (shelf.at[slots] - told_at)
+    ahead[cells] = burn * (at_s - told_at)
     shelf.refused.reshape(-1)[cells] = rows.refused[at]
     shelf.demand.reshape(-1)[cells] = np.maximum(rows.demand[at], 0.0)
-    bound = np.maximum(shelf.burst[slots], shelf.debt_cap[slots])
+    bound = np.maximum(burst, shelf.debt_cap[slots])
     shelf.held.reshape(-1)[cells] = np.minimum(np.maximum(rows.held[at], -bound), bound)
     before[cells] = told_at
     if rows.subjects is not None:

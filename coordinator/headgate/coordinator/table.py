@@ -181,9 +181,12 @@ class Table:
         index = self._index.get(dimension)
         if index is None:
             return np.full(len(group_ids), -1, dtype=np.int64)
-        known = (group_ids >= 0) & (group_ids < len(index))
-        if known.all():
+        if not len(group_ids) or (
+            np.minimum.reduce(group_ids) >= 0
+            and np.maximum.reduce(group_ids) < len(index)
+        ):
             return index[group_ids]
+        known = (group_ids >= 0) & (group_ids < len(index))
         numbers = np.full(len(group_ids), -1, dtype=np.int64)
         numbers[known] = index[group_ids[known]]
         return numbers
@@ -212,6 +215,10 @@ class Table:
         if lines is None or len(lines) < len(self._keys):
             lines = self._longer(lines, len(self._keys), fill=NOBODY)
             self._lines[member] = lines
+        if len(numbers) and np.minimum.reduce(numbers) >= 0:
+            together = self._together(numbers, lines[numbers])
+            if together is not None:
+                return [together]
         asked = numbers[numbers >= 0]
         missing = asked[lines[asked] == NOBODY]
         fresh: NDArray[np.bool_] | None = None
@@ -228,6 +235,22 @@ class Table:
                     place_of(shelf, rows, self._slot_of[there], lines[there], news)
                 )
         return places
+
+    def _together(self, numbers: Ints, lines: Ints) -> Place | None:
+        """Return the place of lines that all exist and stand in one shelf: the rule.
+
+        Args:
+            numbers: ``int64[N]`` ledger numbers, all of them tracked.
+            lines: ``int64[N]``.
+        """
+        if np.minimum.reduce(lines) == NOBODY:
+            return None
+        shelves = self._shelf_of[numbers]
+        at = int(shelves[0])
+        if len(self.shelves) > 1 and (shelves != at).any():
+            return None
+        slots = self._slot_of[numbers]
+        return place_of(self.shelves[at], np.arange(len(numbers)), slots, lines)
 
     def all_places(self, member: int) -> list[Place]:
         """Return all lines that a member has."""
