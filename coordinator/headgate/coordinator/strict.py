@@ -242,7 +242,8 @@ class Strict:
         wait = MINT_INTERVALS * self._settings.interval_s + 4.0 * self._members.lag_s
         if not heard_own or now - self._opened_at[key] < wait:
             return False
-        if agent != min(agent_of(holder) for holder in self._present(key, agent)):
+        present = [agent_of(holder) for holder in self._present(key, agent)]
+        if not present or agent != min(present):  # nobody was seated yet
             return False
         transfers.give(NOBODY, self._mine[-1], 1.0, now)
         return True

@@ -164,3 +164,17 @@ def test_halves_that_do_not_hear_each_other_never_own_more_than_the_rate() -> No
     for _ in range(200):
         world.run(0.25)
         assert sum(owned(world).values()) <= 1000.0 + 1e-6
+
+
+def test_a_ledger_that_was_never_seated_mints_nothing_and_ends_no_turn() -> None:
+    # A turn that failed before its first calculation left it so.
+    world = strict_world("a")
+    world.run(0.1)
+    coordinator = world.processes["a"].coordinator
+    core = coordinator._core  # pyright: ignore[reportPrivateUsage]  # no other way
+    shelf, slot = core.table.at(("requests", 1))
+    shelf.weight[:, slot] = 0.0
+    shelf.stale[slot] = shelf.dirty[slot] = True
+    assert not core.strict.step(60.0, "a", heard_own=True)
+    world.run(5.0)
+    assert abs(owned(world)["a"] - 1000.0) < 1e-6
