@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -317,15 +318,21 @@ def test_the_audit_is_followed_until_ctrl_c(
     process = subprocess.Popen(
         [*command, "--json", "--url", server.api], stdout=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
-    assert json.loads(process.stdout.readline())["changes"][0]["key"] == "followed-0"
-    for number in (1, 2):
-        headgate("tenant", "create", f"followed-{number}")
-    told = [json.loads(process.stdout.readline()) for _ in range(2)]
-    assert [one["changes"][0]["key"] for one in told] == ["followed-1", "followed-2"]
-    process.send_signal(2)
-    assert process.wait(30) == 130
-    process.stdout.close()
+
+    def told() -> object:
+        assert process.stdout is not None
+        return json.loads(process.stdout.readline())["changes"][0]["key"]
+
+    with process:
+        try:
+            assert told() == "followed-0"
+            for number in (1, 2):
+                headgate("tenant", "create", f"followed-{number}")
+            assert [told(), told()] == ["followed-1", "followed-2"]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(
