@@ -20,6 +20,7 @@ from headgate.api.live.observing import Observing
 from headgate.api.live.painter import GroupsOnly, Painter
 from headgate.api.live.routes import router as live
 from headgate.api.metrics.routes import router as metrics
+from headgate.api.openapi import complete
 from headgate.api.overrides.clock import end_in_time
 from headgate.api.overrides.routes import router as overrides
 from headgate.api.overview.routes import router as overview
@@ -131,6 +132,7 @@ def make_app(service: Service, rights: RightsSettings | None = None) -> FastAPI:
     ):
         app.include_router(router, prefix=problems.PULSAR_PREFIX)
     mount(app)
+    complete(app)
     return app
 
 

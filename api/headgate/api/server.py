@@ -41,6 +41,10 @@ from headgate.coordinator.configuration import Configuration
 BACKLOG = 2048
 """Connections that the kernel keeps while the loop is busy."""
 
+KEEP_ALIVE_S = 75
+"""How long a connection may be idle: longer than clients and proxies keep one (a
+minute), so that it is they who close it, and no request meets a closing one."""
+
 DRAIN_S = 5
 """How long requests under way may take when the server stops, seconds."""
 
@@ -165,6 +169,7 @@ def _prepared(
             log_config=None,
             access_log=False,
             backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=DRAIN_S,
             server_header=False,
             ssl_certfile=settings.tls_certificate,

@@ -45,6 +45,25 @@ class Quotas(Body):
 class Plan(BaseModel):
     """What an apply changed, or would change."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "revision": 4,
+                    "dry_run": True,
+                    "changes": [
+                        {
+                            "kind": "tenant",
+                            "key": "acme",
+                            "before": {"admin_roles": ["root"], "allowed_clusters": []},
+                            "after": {"admin_roles": [], "allowed_clusters": []},
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
     revision: int = Field(description="In force now.")
     dry_run: bool
     changes: list[Changed] = Field(description="Empty: it is so already.")

@@ -29,6 +29,14 @@ class AttachmentPut(Body):
 class AttachmentShown(BaseModel):
     """A subject and the group that it belongs to."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"subject": {"tenant": "acme"}, "group": "gold", "revision": 4}
+            ]
+        }
+    )
+
     subject: dict[str, str | None] = Field(description=_SUBJECT)
     group: str
     revision: int = Field(description="Revision that last changed it; its ETag.")

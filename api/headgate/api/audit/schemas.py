@@ -1,6 +1,6 @@
 """What the audit looks like in a response."""
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Changed(BaseModel):
@@ -19,6 +19,29 @@ class Changed(BaseModel):
 
 class Entry(BaseModel):
     """One revision."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "revision": 4,
+                    "at_s": 1795260000.0,
+                    "author": "anna",
+                    "address": "10.0.0.7",
+                    "action": "PUT /api/v1/attachments",
+                    "changes": [
+                        {
+                            "kind": "attachment",
+                            "key": '{"tenant":"acme"}',
+                            "before": {"group": "silver"},
+                            "after": {"group": "gold"},
+                        }
+                    ],
+                    "omitted": 0,
+                }
+            ]
+        }
+    )
 
     revision: int
     at_s: float = Field(description="Seconds since the epoch.")

@@ -160,6 +160,36 @@ class LimitShown(BaseModel):
 class GroupShown(BaseModel):
     """A group as it is stored."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": 1,
+                    "name": "gold",
+                    "limits": [
+                        {
+                            "dimension": "requests",
+                            "rate": 1000.0,
+                            "burst": 1000.0,
+                            "period_s": 1.0,
+                            "scope": "cluster",
+                            "minimum": 0.0,
+                            "maximum": "unlimited",
+                        }
+                    ],
+                    "parent": "all",
+                    "weight": 1.0,
+                    "mode": "balanced",
+                    "may_owe": True,
+                    "isolation": "fair",
+                    "refusal": "reject",
+                    "soft_threshold": 0.8,
+                    "revision": 3,
+                }
+            ]
+        }
+    )
+
     id: int = Field(description="Never used again, also when the group is gone.")
     name: str
     limits: list[LimitShown]

@@ -56,6 +56,25 @@ class PolicyPut(Body):
 class PolicyShown(BaseModel):
     """A policy as it is stored."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "level": "namespace",
+                    "target": "acme/orders",
+                    "kind": "dispatch",
+                    "policy": {
+                        "messages": 100.0,
+                        "bytes": "unlimited",
+                        "period_s": 1.0,
+                        "relative_to_publish_rate": False,
+                    },
+                    "revision": 5,
+                }
+            ]
+        }
+    )
+
     level: Level
     target: str
     kind: Kind
@@ -80,6 +99,14 @@ class SettingPut(Body):
 
 class SettingShown(BaseModel):
     """A key of the dynamic configuration that is set."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"key": "dispatchThrottlingRateInMsg", "text": "1000", "revision": 6}
+            ]
+        }
+    )
 
     key: str
     text: str

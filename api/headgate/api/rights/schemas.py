@@ -55,6 +55,12 @@ class TokenPage(BaseModel):
 class Whoami(BaseModel):
     """Who the bearer of the request's token is."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"name": "anna", "role": "operator", "tenants": ["acme"]}]
+        }
+    )
+
     name: str
     role: Role
     tenants: Tenants

@@ -17,6 +17,19 @@ class TenantPut(Body):
 class TenantShown(BaseModel):
     """A tenant as it is stored."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "acme",
+                    "admin_roles": [],
+                    "allowed_clusters": [],
+                    "revision": 1,
+                }
+            ]
+        }
+    )
+
     name: str
     admin_roles: list[str]
     allowed_clusters: list[str]
@@ -32,6 +45,12 @@ class TenantPage(BaseModel):
 
 class NamespaceShown(BaseModel):
     """A namespace of a tenant."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"tenant": "acme", "name": "orders", "revision": 2}]
+        }
+    )
 
     tenant: str
     name: str = Field(description="Without the tenant.")
