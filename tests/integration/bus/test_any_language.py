@@ -42,7 +42,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The other program, compiled."""
     built = tmp_path_factory.mktemp("golang") / "reports"
     subprocess.run(
-        ["go", "build", "-o", str(built), "."],
+        ["go", "build", "-buildvcs=false", "-o", str(built), "."],
         cwd=SOURCE,
         check=True,
         timeout=BUILD_TIMEOUT_S,
