@@ -167,7 +167,14 @@ def test_the_password_of_a_database_is_not_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "database", ["/nowhere/at/all.db", "nodialect://x/y", "postgresql://127.0.0.1:1/x"]
+    "database",
+    [
+        "/nowhere/at/all.db",
+        "nodialect://x/y",
+        "postgresql://127.0.0.1:1/x",
+        "sqlite://",
+        ":memory:",
+    ],
 )
 def test_a_database_that_can_not_be_opened_is_an_error_of_one_line(
     database: str,

@@ -29,6 +29,11 @@ def opened_store(settings: ServerSettings) -> Store:
     """
     if not settings.database:
         raise CannotStart("database: expected a file of SQLite or a URL")
+    if _is_in_memory(settings):
+        raise CannotStart(
+            f"database {settings.database}: expected a file; what is in memory could "
+            "not be shared by the connections of one server"
+        )
     try:
         if settings.cluster is not None:  # it travels in each report
             checked_name(settings.cluster, "cluster")
@@ -111,7 +116,16 @@ def _second_bus(settings: ServerSettings) -> CannotStart:
 
 def _sqlite_file(settings: ServerSettings) -> Path | None:
     url = make_url(settings.database_url)
+    name = url.database or ""
+    if url.get_backend_name() != "sqlite" or name.startswith("file:"):
+        return None
+    return Path(name)
+
+
+def _is_in_memory(settings: ServerSettings) -> bool:
+    try:
+        url = make_url(settings.database_url)
+    except ArgumentError:
+        return False  # which opening it says better
     name = url.database or ":memory:"
-    in_memory = name == ":memory:" or name.startswith("file:")
-    is_file = url.get_backend_name() == "sqlite" and not in_memory
-    return Path(name) if is_file else None
+    return url.drivername.startswith("sqlite") and name == ":memory:"
