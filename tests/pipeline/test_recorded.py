@@ -268,6 +268,7 @@ def test_the_report_of_a_recorded_cluster_is_a_page(
     assert len(effect) == 6
 
 
+@pytest.mark.timeout(900)
 def test_spark_submit_runs_the_stream_in_the_session_that_it_was_given(
     source: Path, tmp_path: Path, undisturbed: Engine
 ) -> None:
@@ -276,6 +277,7 @@ def test_spark_submit_runs_the_stream_in_the_session_that_it_was_given(
     submit = Path(sys.executable).with_name("spark-submit")
     options = SMALL | {
         "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
         "spark.eventLog.dir": events.as_uri(),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -291,7 +293,7 @@ def test_spark_submit_runs_the_stream_in_the_session_that_it_was_given(
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=800,
     )
     assert told.returncode == 0, told.stderr
     assert "equal to the agents' own counters" in told.stdout

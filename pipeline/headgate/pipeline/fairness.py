@@ -7,8 +7,8 @@ one asks only who had it.
 The level θ with Σ min(λ_j, w_j·θ) = total is the largest of
 θ_k = (total − Σ_{i<k} λ_i) / Σ_{i≥k} w_i over agents in ascending order of λ/w:
 θ_k grows while it is above λ_k/w_k and falls from there on.  All groups of a task are
-one pass of numpy.  Rejected: window functions of SQL, six times the CPU (each of
-three windows sorts all rows anew, by names).
+one pass of numpy.  Rejected: window functions of SQL, which cost more than the rest
+of a batch (each of three windows sorts all rows anew, by names).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
