@@ -5,7 +5,7 @@ Not thread-safe: the enforcer holds its lock around every method.
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +57,11 @@ class Columns:
         self._group_ids = [local.group.id for local in self.locals]
         self._refused = [0.0] * count
         self._admitted = [0.0] * count
+        self._held = [nan] * count
+        self._spent = [0.0] * count
+        self._folded = [0.0] * count
+        self._said: Counted | None = None
+        self._uses: dict[int, int] = {}
         self._sampled = [0] * count
         self._sampled_units = [0.0] * count
         self._cost = [FIRST_COST] * count
@@ -70,24 +75,44 @@ class Columns:
             now: Seconds on the enforcer's clock.
             uses: Number of limiters by group id.
         """
-        admitted, refused = self._admitted, self._refused
-        held: list[float] = []
+        still = self._said is not None and uses == self._uses
         for i, bucket in enumerate(self.buckets):
-            # A charge that is given back lowers a counter; the others must never see
-            # it fall, so it stands still until new charges have caught up.
-            admitted[i] = max(admitted[i], bucket.admitted)
-            refused[i] = max(refused[i], bucket.refused)
-            if bucket.sampled != self._sampled[i]:
-                self._sample(i, bucket)
-            held.append(bucket.held_at(now))
-        return Counted(
+            # Most buckets of an agent are at rest, full and not asked for anything:
+            # of them nothing can have changed.
+            if (
+                bucket.sampled == self._sampled[i]
+                and bucket.spent == self._spent[i]
+                and bucket.folded == self._folded[i]
+                and bucket.capacity == self._held[i]
+                and not bucket.tokenless
+            ):
+                continue
+            still = False
+            self._look(i, bucket, now)
+        if still and self._said is not None:
+            return self._said
+        self._uses = dict(uses)
+        self._said = Counted(
             keys=self.keys,
-            refused=np.array(refused, dtype=np.float64),
-            admitted=np.array(admitted, dtype=np.float64),
-            held=np.array(held, dtype=np.float64),
+            refused=np.array(self._refused, dtype=np.float64),
+            admitted=np.array(self._admitted, dtype=np.float64),
+            held=np.array(self._held, dtype=np.float64),
             cost=np.array(self._cost, dtype=np.float64),
             subjects=_integers([uses.get(group_id, 0) for group_id in self._group_ids]),
         )
+        return self._said
+
+    def _look(self, i: int, bucket: Bucket, now: float) -> None:
+        """Read one bucket."""
+        # Counters first: what is charged meanwhile is seen at the next look.
+        self._spent[i], self._folded[i] = bucket.spent, bucket.folded
+        # A charge that is given back lowers a counter; the others must never see
+        # it fall, so it stands still until new charges have caught up.
+        self._admitted[i] = max(self._admitted[i], bucket.admitted)
+        self._refused[i] = max(self._refused[i], bucket.refused)
+        if bucket.sampled != self._sampled[i]:
+            self._sample(i, bucket)
+        self._held[i] = bucket.held_at(now)
 
     def _sample(self, i: int, bucket: Bucket) -> None:
         """Bring the mean cost of one bucket's requests up to date."""
