@@ -248,6 +248,28 @@ def test_the_audit_names_the_bearer_and_holds_no_secret(
         assert secret.encode() not in stored
 
 
+def test_no_log_line_holds_a_token(
+    call: Call, tokens: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server runs in this process: all that it logs at any level is here."""
+    caplog.set_level(1)
+    bad = "hg_1_sesame-sesame-sesame"
+    made = call(
+        "admin", "POST", "/api/v1/tokens", json={"name": "n", "role": "viewer"}
+    ).json()
+    for who in (*tokens, bad, made["token"]):
+        call(who, "GET", "/api/v1/groups")
+        call(who, "PUT", "/api/v1/groups/logged", json={"weight": -1})
+        call(who, "GET", "/api/v1/snapshot?revision=x")
+    logged = "\n".join(
+        f"{record.getMessage()} {record.__dict__}" for record in caplog.records
+    )
+    assert caplog.records
+    secrets = [bad, made["token"], *filter(None, tokens.values())]
+    assert [secret for secret in secrets if secret in logged] == []
+    call("admin", "DELETE", f"/api/v1/tokens/{made['id']}")
+
+
 @pytest.mark.parametrize(
     "body",
     [
