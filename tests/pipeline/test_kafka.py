@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headgate.pipeline.journal import Summary
     from headgate.pipeline.stream import Engine
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 """For a process to start, or a broker to come back, on a busy machine."""
 
 
