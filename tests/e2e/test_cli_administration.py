@@ -286,6 +286,15 @@ def test_a_dry_run_of_an_update_is_what_the_update_does(headgate: Headgate) -> N
     assert entry["changes"] == planned
 
 
+def test_a_limit_that_is_not_there_is_not_taken_away(headgate: Headgate) -> None:
+    headgate("group", "create", "bare", "--limit", "requests=1", "--limit", "b=2")
+    before = _revision(headgate)
+    code, _, said = headgate("group", "update", "bare", "--remove-limit", "request")
+    assert code == 2
+    assert "--remove-limit request: group bare limits only b, requests" in said
+    assert _revision(headgate) == before
+
+
 def test_the_audit_is_filtered_paged_and_gone_back_in(
     headgate: Headgate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

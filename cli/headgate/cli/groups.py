@@ -10,7 +10,7 @@ from headgate.cli.limits import LimitJson, parse_key, show_limit
 from headgate.cli.names import GroupName
 from headgate.cli.options import Api, AsJson, DryRun
 from headgate.cli.output import print_json, print_line, print_list
-from headgate.cli.preview import changed_group, print_preview
+from headgate.cli.preview import changed_group, check_removed, print_preview
 from headgate.cli.spread import spread
 
 if TYPE_CHECKING:
@@ -94,14 +94,17 @@ def update_group(
 ) -> None:
     """Change what is said and leave the rest; in force everywhere within a second."""
     body = settings.said()
-    limits = settings.limits() + [parse_key(one) for one in remove_limit or []]
+    removed = [parse_key(one) for one in remove_limit or []]
+    limits = settings.limits() + removed
     if limits:
         body["limits"] = limits
     if not body:
         raise Misused("nothing to change: give at least one option")
     with api.connect() as rest:
-        if dry_run:
+        if dry_run or removed:
             as_it_is = rest.call("GET", group_path(name))
+            check_removed(as_it_is, removed)
+        if dry_run:
             print_preview(rest, name, changed_group(as_it_is, body), as_json)
             return
         changed = rest.call("PATCH", group_path(name), body=body)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from headgate.cli.failure import Failure
+from headgate.cli.failure import Failure, Misused
 from headgate.cli.limits import LimitJson
 from headgate.cli.output import print_json, print_line
 from headgate.cli.plan import changes_of, lines_of, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from headgate.cli.rest import JsonObject, Rest
 
@@ -65,6 +65,31 @@ def changed_group(as_it_is: JsonObject, said: Mapping[str, object]) -> JsonObjec
         if whole.get("rate") is not None:
             merged[_key(one)] = whole
     return {**as_it_is, **said, "limits": list(merged.values())}
+
+
+def check_removed(as_it_is: JsonObject, removed: Iterable[LimitJson]) -> None:
+    """Refuse to take away a limit that the group does not have.
+
+    >>> check_removed({"name": "g", "limits": [{"dimension": "a"}]},
+    ...               [{"dimension": "b", "rate": None}])
+    Traceback (most recent call last):
+    headgate.cli.failure.Misused: --remove-limit b: group g limits only a
+
+    Raises:
+        Misused: It does not.
+    """
+    there = [_key(one) for one in _limits(as_it_is)]
+    for one in removed:
+        if _key(one) not in there:
+            names = ", ".join(_named(*key) for key in there) or "nothing"
+            raise Misused(
+                f"--remove-limit {_named(*_key(one))}: group {as_it_is['name']} "
+                f"limits only {names}"
+            )
+
+
+def _named(dimension: str, scope: str) -> str:
+    return dimension if scope == "cluster" else f"{dimension},scope={scope}"
 
 
 def _limits(group: Mapping[str, object]) -> list[LimitJson]:
