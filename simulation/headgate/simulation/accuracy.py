@@ -108,6 +108,8 @@ def _run(
     missing: list[Job], *, workers: int, keep: Path | None, until: float
 ) -> Results:
     results: Results = {}
+    if monotonic() > until:
+        return results
     with ProcessPoolExecutor(max_workers=workers) as pool:
         runs = {pool.submit(run_job, job): job for job in missing}
         for number, run in enumerate(as_completed(runs), start=1):
