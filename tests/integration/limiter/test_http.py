@@ -132,11 +132,10 @@ def test_the_applications_own_headers_are_not_changed() -> None:
 
     async def app(scope: Scope, _: object, send: Send) -> None:
         assert scope["type"] == "http"
-        start = {"type": "http.response.start", "status": 200, "headers": own}
-        await send(start)
+        await send({"type": "http.response.start", "status": 200, "headers": own})
         await send({"type": "http.response.body"})
 
-    enforcer = make(node_limit("requests", 1, 5_000))
+    enforcer = make(node_limit("requests", 1e-6, 5_000))
     limited = LimitMiddleware(app, source=enforcer, subject=who)
     with served(limited) as url, httpx.Client(headers=ACME) as client:
         answers = [client.get(url) for _ in range(5)]
