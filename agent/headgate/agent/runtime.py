@@ -81,6 +81,7 @@ class Hands(Protocol):
 
     def counts(self, now: float) -> Counted:
         """Return what was counted so far."""
+        ...
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Let buckets refill at these rates."""
