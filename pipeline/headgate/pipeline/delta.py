@@ -83,8 +83,9 @@ class DeltaTables:
         """See `tables.Tables.read`."""
         table = self._table(name)
         columns = TABLES[name].names
-        only = None if batch is None else [("batch", "=", str(batch))]
-        files = table.file_uris(only) if table is not None else []
+        files = table.file_uris() if table is not None else []
+        if batch is not None:
+            files = [file for file in files if f"/batch={batch}/" in file]
         if not files:
             return self._session.createDataFrame([], TABLES[name])
         return self._session.read.schema(TABLES[name]).parquet(*files).select(*columns)
