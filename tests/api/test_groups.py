@@ -1,10 +1,13 @@
 """Groups on `/api/v1`."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx
 import pytest
 
+Unchanged = Callable[[], AbstractContextManager[None]]
 REQUESTS = {"dimension": "requests", "rate": 1000}
 
 
@@ -39,6 +42,7 @@ def test_a_new_group_has_every_default(rest: httpx.Client) -> None:
         "isolation": "fair",
         "refusal": "reject",
         "soft_threshold": None,
+        "per_partition": False,
         "revision": 1,
     }
     assert rest.get("/groups/gold").json() == answer.json()
@@ -186,3 +190,25 @@ def test_a_get_with_the_present_etag_costs_no_body(rest: httpx.Client) -> None:
     tag = rest.put("/groups/gold", json={}).headers["ETag"]
     answer = rest.get("/groups/gold", headers={"If-None-Match": tag})
     assert (answer.status_code, answer.content) == (304, b"")
+
+
+def test_a_group_that_counts_by_partition_needs_a_limit_of_each_node(
+    rest: httpx.Client, unchanged: Unchanged
+) -> None:
+    node = {"dimension": "bytes", "scope": "node", "rate": 10}
+    make(rest, "gold", limits=[REQUESTS, node], per_partition=True)
+    remove: dict[str, Any] = {
+        "limits": [{"dimension": "bytes", "scope": "node", "rate": None}]
+    }
+    body = {"limits": [REQUESTS], "per_partition": True}
+    with unchanged():
+        for answer in (
+            rest.patch("/groups/gold", json=remove),
+            rest.put("/groups/silver", json=body),
+            rest.post("/apply", json={"groups": {"silver": body}}),
+        ):
+            assert answer.status_code == 422, answer.text
+            assert "expected a limit of scope node" in answer.text
+            assert "per_partition" in answer.text
+    answer = rest.patch("/groups/gold", json={**remove, "per_partition": False})
+    assert [limit["scope"] for limit in answer.json()["limits"]] == ["cluster"]

@@ -139,6 +139,9 @@ def test_a_filled_database_of_the_first_version_comes_forward(url: str) -> None:
             "'reject',NULL,1)"
         )
         connection.exec_driver_sql(
+            "INSERT INTO limits VALUES (1,'requests','node',10,10,1,0,NULL)"
+        )
+        connection.exec_driver_sql(
             "INSERT INTO audit VALUES (1,0,'anna','','','"
             '[{"kind":"group","key":"gold","before":null,"after":{}}]'
             "')"
@@ -147,7 +150,8 @@ def test_a_filled_database_of_the_first_version_comes_forward(url: str) -> None:
     engine.dispose()
     store = Store(url)
     with store.reading() as session:
-        assert get_group(session, "gold").id == 1
+        gold = get_group(session, "gold")
+    assert (gold.id, gold.per_partition, len(gold.limits)) == (1, False, 1)
     assert store.revision() == 1
     with running(ServerSettings(database=url, port=0, bus_ports=(0, 0))) as server:
         query = "kind=group&key=gold"

@@ -1,9 +1,10 @@
-"""Kafka's default quotas: each user or client has the whole of it to itself.
+"""Limits that each user, client or partition has whole, to itself.
 
 A group that is attached to a default of users or clients is a default quota.  Its
 limits of scope ``node`` are each entity's own, as Kafka's quotas are each broker's
 own; its limits of the cluster are shared by all to whom the default applies, as a
-group's always are (docs/decisions/0030-which-groups-apply.md).
+group's always are (docs/decisions/0030-which-groups-apply.md).  In the same way each
+partition of a topic has those of a group that counts by partition.
 
 Not thread-safe: the enforcer holds its lock around every method.
 """
@@ -28,7 +29,7 @@ EntityKey = tuple[int, str, "Entity"]
 
 
 class EntityBuckets:
-    """The node-scoped buckets that single entities have of default quotas."""
+    """The node-scoped buckets that single entities and partitions have."""
 
     def __init__(self) -> None:
         """Know no entity."""

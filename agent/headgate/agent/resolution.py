@@ -17,6 +17,7 @@ from headgate.agent.subject import (
     applying_keys,
     defaulted_entity,
     level_of,
+    partition_of,
 )
 
 if TYPE_CHECKING:
@@ -35,13 +36,34 @@ class Buckets:
 
     Attributes:
         registry: Of groups.
-        entities: Of single users and clients under default quotas.
+        entities: Of single users and clients under default quotas, and of
+            partitions under groups that count by partition.
         policies: Of single topics under rate policies.
     """
 
     registry: Registry
     entities: EntityBuckets
     policies: PolicyBuckets
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """To whom the node-scoped limits of a group and its ancestors belong.
+
+    Attributes:
+        group: Which an attachment names.
+        entity: Of a default quota of users or clients; else empty.
+        partition: Which the subject asks for; empty when it asks for none.
+    """
+
+    group: Group
+    entity: Entity
+    partition: Entity
+
+    def of_limits_of(self, member: Group) -> Entity:
+        """Return who has them alone; empty when all of the group share them."""
+        entity = self.entity if member is self.group else ()
+        return entity + self.partition if member.per_partition else entity
 
 
 class Resolution:
@@ -75,10 +97,11 @@ class Resolution:
         """Return the limits of one dimension that apply to a limiter's subject."""
         found: dict[int, Link] = {}
         subject = limiter.subject
+        partition = partition_of(subject)
         for key, group in self._applying(subject):
-            entity = defaulted_entity(key, subject)
+            owner = _Owner(group, defaulted_entity(key, subject) or (), partition)
             level = level_of(key)
-            for local in self._buckets(group, dimension, held, entity, now):
+            for local in self._buckets(owner, dimension, held, now):
                 name = LimitName(local.group.name, dimension, level, local.limit.scope)
                 found.setdefault(id(local), Link(name, local, limiter.refusal))
         added = held.policies.links(subject, dimension, now, limiter.refusal)
@@ -103,29 +126,25 @@ class Resolution:
         ]
 
     def _buckets(
-        self,
-        group: Group,
-        dimension: str,
-        held: Buckets,
-        entity: Entity | None,
-        now: float,
+        self, owner: _Owner, dimension: str, held: Buckets, now: float
     ) -> Iterator[LocalBucket]:
         """Yield the buckets of a group and of its ancestors.
 
         A parent bounds its children's shares in the coordinator, so of the
         cluster-scoped limits only the nearest is enforced here; node-scoped ones
         are known to nobody else, so all are.  Those of a default quota are the
-        entity's own.
+        entity's own, those of a group that counts by partition the partition's.
         """
         bounded = False
-        for member in self._ancestry(group):
+        for member in self._ancestry(owner.group):
             if not bounded:
                 local = held.registry.get(member, dimension, "cluster", now)
                 if local is not None:
                     bounded = True
                     yield local
-            if member is group and entity is not None:
-                local = held.entities.get(group, dimension, entity, now)
+            entity = owner.of_limits_of(member)
+            if entity:
+                local = held.entities.get(member, dimension, entity, now)
             else:
                 local = held.registry.get(member, dimension, "node", now)
             if local is not None:

@@ -176,6 +176,7 @@ def _group_to_json(group: Group) -> Json:
         "isolation": group.isolation,
         "refusal": group.refusal,
         "soft_threshold": group.soft_threshold,
+        "per_partition": group.per_partition,
     }
 
 
@@ -262,6 +263,7 @@ def _group(place: Place) -> Group:
             isolation=place.choice("isolation", get_args(Isolation), "fair"),
             refusal=place.choice("refusal", get_args(Refusal), "reject"),
             soft_threshold=soft_threshold,
+            per_partition=place.flag("per_partition", default=False),
         )
     except InvalidConfiguration as error:
         raise MalformedSnapshot(f"{place.path}.{error}") from None

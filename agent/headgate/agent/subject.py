@@ -24,7 +24,7 @@ Key = tuple[tuple[str, str | None], ...]
 """A subject as attachments write it: pairs of (kind, name), None for a default."""
 
 Entity = tuple[tuple[str, str], ...]
-"""One of Kafka's entities: pairs of (kind, name)."""
+"""One of Kafka's entities, or a partition: pairs of (kind, name)."""
 
 PARTITION = "-partition-"
 """What stands between a topic's name and the number of its partition (Pulsar)."""
@@ -164,6 +164,14 @@ def defaulted_entity(key: Key, subject: Subject) -> Entity | None:
     if not set(kinds) <= {"user", "client"} or all(name is not None for _, name in key):
         return None
     return tuple((kind, str(getattr(subject, kind))) for kind in kinds)
+
+
+def partition_of(subject: Subject) -> Entity:
+    """Return the partition that a subject asks for; empty when it asks for none."""
+    topic = subject.topic
+    if topic is None or partitioned_topic(topic) == topic:
+        return ()
+    return (("partition", topic),)
 
 
 def partitioned_topic(topic: str) -> str:

@@ -69,6 +69,15 @@ class GroupSettings:
             show_default=False,
         ),
     ] = None
+    per_partition: Annotated[
+        bool | None,
+        typer.Option(
+            "--per-partition/--whole-topic",
+            help="Each partition of a topic has the limits of scope node whole, or all "
+            "share them; limits of scope cluster are always shared.",
+            show_default=False,
+        ),
+    ] = None
 
     def said(self) -> dict[str, object]:
         """Return the settings that were given, apart from limits.

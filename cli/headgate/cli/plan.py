@@ -33,6 +33,7 @@ _USUAL: Document = {
     "may_owe": True,
     "isolation": "fair",
     "refusal": "reject",
+    "per_partition": False,
     "messages": "unlimited",
     "bytes": "unlimited",
     "period_s": 1.0,

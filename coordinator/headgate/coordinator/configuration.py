@@ -116,6 +116,8 @@ class Group:
         isolation: What an agent that is cut off may spend (design, section 8).
         refusal: What a caller meets by default when the group is exhausted.
         soft_threshold: Part of the rate (0–1] above which callers are warned.
+        per_partition: Each partition of a topic that falls under the group has the
+            node-scoped limits whole; cluster-scoped ones stay shared.
     """
 
     id: int
@@ -128,6 +130,7 @@ class Group:
     isolation: Isolation = "fair"
     refusal: Refusal = "reject"
     soft_threshold: float | None = None
+    per_partition: bool = False
 
     def __post_init__(self) -> None:
         if not (isfinite(self.weight) and self.weight > 0):

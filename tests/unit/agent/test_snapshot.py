@@ -65,6 +65,7 @@ def configurations(draw: st.DrawFn) -> Configuration:
                 isolation=draw(st.sampled_from(("fair", "hold", "closed", "open"))),
                 refusal=draw(st.sampled_from(("reject", "delay", "wait", "shadow"))),
                 soft_threshold=draw(st.none() | st.floats(0.01, 1)),
+                per_partition=draw(st.booleans()),
             )
         )
     kinds = st.lists(st.sampled_from(SUBJECT_KINDS), min_size=1, unique=True)

@@ -3,13 +3,30 @@
 from collections.abc import Sequence
 
 from headgate.api.errors import Invalid
-from headgate.api.groups.schemas import MAX_LIMITS, LimitBody, LimitPatch
+from headgate.api.groups.schemas import MAX_LIMITS, GroupBody, LimitBody, LimitPatch
 from headgate.api.names import checked_dimension
 from headgate.coordinator.configuration import (
     UNLIMITED,
     InvalidConfiguration,
     Limit,
 )
+
+
+def limits_of(body: GroupBody) -> list[Limit]:
+    """Return the limits that a group asks for.
+
+    Raises:
+        Invalid: One can't be accepted, or the group counts by partition and none of
+            its limits can.
+    """
+    limits = checked_limits(body.limits)
+    if body.per_partition and limits and all(x.scope != "node" for x in limits):
+        raise Invalid(
+            "per_partition",
+            "expected a limit of scope node: those of scope cluster are shared by all "
+            "partitions",
+        )
+    return limits
 
 
 def checked_limits(bodies: Sequence[LimitBody]) -> list[Limit]:

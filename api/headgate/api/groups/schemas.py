@@ -106,6 +106,11 @@ class GroupBody(Body):
     soft_threshold: Threshold | None = Field(
         default=None, description="Part of the rate above which callers are warned."
     )
+    per_partition: bool = Field(
+        default=False,
+        description="Each partition of a topic that falls under the group has its "
+        "limits of scope node whole; those of scope cluster stay shared by all.",
+    )
 
 
 class GroupPut(GroupBody):
@@ -143,6 +148,7 @@ class GroupPatch(Body):
     isolation: Isolation | None = None
     refusal: Refusal | None = None
     soft_threshold: Threshold | None = None
+    per_partition: bool | None = None
 
 
 class LimitShown(BaseModel):
@@ -184,6 +190,7 @@ class GroupShown(BaseModel):
                     "isolation": "fair",
                     "refusal": "reject",
                     "soft_threshold": 0.8,
+                    "per_partition": False,
                     "revision": 3,
                 }
             ]
@@ -200,6 +207,7 @@ class GroupShown(BaseModel):
     isolation: Isolation
     refusal: Refusal
     soft_threshold: float | None
+    per_partition: bool
     revision: int = Field(description="Revision that last changed it; its ETag.")
 
 

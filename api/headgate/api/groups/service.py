@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from headgate.api.errors import AlreadyExists, Conflict, InUse, Invalid, NotFound
-from headgate.api.groups.limits import checked_limits, merged_limits
+from headgate.api.groups.limits import limits_of, merged_limits
 from headgate.api.groups.schemas import (
     GroupBody,
     GroupPage,
@@ -36,6 +36,7 @@ _OWN_FIELDS = (
     "isolation",
     "refusal",
     "soft_threshold",
+    "per_partition",
 )
 
 
@@ -123,7 +124,7 @@ def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
         row.parent_id = None
         for field in _OWN_FIELDS:
             setattr(row, field, getattr(body, field))
-        _write_limits(row, checked_limits(body.limits))
+        _write_limits(row, limits_of(body))
     session.flush()
     for name, body in wanted.items():
         if body.parent is not None:
@@ -315,7 +316,7 @@ def _write(
 ) -> GroupShown:
     """Store `body` as the group `name`, in `row` when it is there already."""
     session = change.session
-    limits = checked_limits(body.limits)
+    limits = limits_of(body)
     parent = _checked_parent(session, row, name, body.parent)
     before = None if row is None else shown_groups(session, [row])[0]
     if row is None:

@@ -55,6 +55,7 @@ _EXAMPLE = {
             "isolation": "fair",
             "refusal": "reject",
             "soft_threshold": None,
+            "per_partition": False,
         }
     ],
     "attachments": [{"subject": {"tenant": "acme"}, "group": 1}],

@@ -234,6 +234,7 @@ def group_documents(
             "isolation": row.isolation,
             "refusal": row.refusal,
             "soft_threshold": row.soft_threshold,
+            "per_partition": row.per_partition,
         }
         for row in rows
     ]

@@ -40,6 +40,7 @@ class GroupRow(Table):
     isolation: Mapped[str] = mapped_column(Text)
     refusal: Mapped[str] = mapped_column(Text)
     soft_threshold: Mapped[float | None]
+    per_partition: Mapped[bool]
     revision: Mapped[int] = mapped_column(BigInteger)
     limits: Mapped[list["LimitRow"]] = relationship(
         cascade="all, delete-orphan",

@@ -265,6 +265,7 @@ function facts(group) {
   return [
     ["Mode", group.mode], ["When exhausted", group.refusal], ["Cut off", group.isolation],
     ["May owe", group.may_owe ? "yes" : "no"], ["Weight", full(group.weight)], ["Warns", soft],
+    ["Partitions", group.per_partition ? "each has the limits of a node" : "share them"],
     ["Revision", String(group.revision)], ["Id", String(group.id)],
   ].map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value)));
 }

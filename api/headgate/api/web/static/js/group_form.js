@@ -71,6 +71,7 @@ function groupForm(group, exists) {
     ["fair", "fair: its part of the quota"], ["hold", "hold: its last share"], ["closed", "closed: nothing"], ["open", "open: no limit"],
   ], group.isolation);
   const mayOwe = check("may owe: admit while the level is ≥ 0, then charge", group.may_owe ?? true, "may_owe");
+  const perPartition = check("each partition of a topic has the limits of a node whole", group.per_partition ?? false, "per_partition");
   const dimensions = uniqueId("dimensions");
   const rows = h("div", { class: "limit-rows" });
   const addRow = (limit, focus) => {
@@ -97,7 +98,7 @@ function groupForm(group, exists) {
         field("Mode", mode, { path: "mode" }),
         field("When it is exhausted", refusal, { path: "refusal" }),
         field("An agent that is cut off may spend", isolation, { path: "isolation" })),
-      mayOwe.element),
+      mayOwe.element, perPartition.element),
     h("datalist", { id: dimensions }, DIMENSIONS.map((value) => h("option", { value }))),
     preview,
   ];
@@ -109,7 +110,7 @@ function groupForm(group, exists) {
     weight: quantity(weight) ?? 1,
     soft_threshold: quantity(soft) ?? null,
     mode: mode.value, refusal: refusal.value, isolation: isolation.value,
-    may_owe: mayOwe.input.checked,
+    may_owe: mayOwe.input.checked, per_partition: perPartition.input.checked,
   });
   return { elements, read, preview };
 }
