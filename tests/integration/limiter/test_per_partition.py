@@ -40,9 +40,12 @@ def agent(server: Addresses, tmp_path: Path) -> Iterator[Agent]:
         yield agent
 
 
-def partitions(agent: Agent) -> list[Limiter]:
+def partitions(agent: Agent, **who: str) -> list[Limiter]:
     """Return the limiters of two partitions, as a broker that serves both has them."""
-    return [agent.limiter(topic=f"persistent://{TOPIC}-partition-{n}") for n in (0, 1)]
+    return [
+        agent.limiter(topic=f"persistent://{TOPIC}-partition-{n}", **who)
+        for n in (0, 1)
+    ]
 
 
 def admitted(limiter: Limiter, dimension: str) -> int:
@@ -77,3 +80,45 @@ def test_each_partition_has_the_whole_limit_where_the_group_says_so(
     assert (first, first + second) == (10, together)
     shown = httpx.get(f"{server.api}/api/v1/groups/gold", timeout=PATIENCE_S).json()
     assert shown["per_partition"] is per_partition
+
+
+@pytest.mark.parametrize(
+    ("kind", "dimension"),
+    [
+        ("dispatch", "dispatch_messages"),
+        ("subscription_dispatch", "dispatch_messages"),
+        ("replicator_dispatch", "replication_messages"),
+        ("publish", "publish_messages"),
+    ],
+)
+def test_a_topics_policy_reaches_each_partition_which_has_the_whole_rate(
+    server: Addresses, agent: Agent, kind: str, dimension: str
+) -> None:
+    target = {"level": "topic", "target": f"persistent://{TOPIC}", "kind": kind}
+    rate = {"messages": HOUR["rate"], "period_s": HOUR["period_s"]}
+    document: dict[str, object] = {
+        "tenants": {"acme": {}},
+        "namespaces": ["acme/orders"],
+        "policies": [{**target, "policy": rate}],
+    }
+    with httpx.Client(base_url=f"{server.api}/api/v1", timeout=PATIENCE_S) as rest:
+        answer = rest.post("/apply", json=document)
+        answer.raise_for_status()
+        wait_for_revision(agent, answer.json()["revision"])
+        first, second = partitions(agent, subscription="billing", client="c1")
+        levels = [
+            [x.limit.level for x in p.chain(dimension).links] for p in (first, second)
+        ]
+        assert levels == [["topic"], ["topic"]]
+        taken = [
+            p.try_acquire_some(**{dimension: 1_000}).admitted for p in (first, second)
+        ]
+        assert taken[0] == taken[1]
+        assert 10 <= taken[0] <= 11  # a policy of dispatch lets one be owed
+        query = {"topic": f"{TOPIC}-partition-0", "kind": kind}
+        applies = rest.get("/policies/effective", params=query).json()
+        assert (applies["level"], applies["policy"]["messages"]) == ("topic", 10)
+        own = {**target, "target": f"{TOPIC}-partition-0", "policy": {"messages": 3}}
+        rest.put("/policies", json=own).raise_for_status()
+        applies = rest.get("/policies/effective", params=query).json()
+        assert applies["policy"]["messages"] == 3

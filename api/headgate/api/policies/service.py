@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
+from headgate.agent.subject import partitioned_topic
 from headgate.api.attachments.subjects import checked_subject
 from headgate.api.errors import Invalid, NotFound
 from headgate.api.places import place_of, place_text
@@ -63,11 +64,15 @@ def get_policy(
 
 
 def effective_policy(session: Session, topic: str, kind: Kind) -> EffectivePolicy:
-    """Return what applies to `topic`: its own, its namespace's, the broker's."""
+    """Return what applies to `topic`: its own, its namespace's, the broker's.
+
+    A partition has its topic's, unless one is set on the partition itself.
+    """
     topic = checked_target("topic", topic)
-    own = get_policy(session, "topic", topic, kind)
-    if own is not None:
-        return EffectivePolicy(level="topic", policy=own)
+    for name in (topic, partitioned_topic(topic)):
+        own = get_policy(session, "topic", name, kind)
+        if own is not None:
+            return EffectivePolicy(level="topic", policy=own)
     namespace = "/".join(topic.split("/", 2)[:2])
     shared = get_policy(session, "namespace", namespace, kind)
     if shared is not None:
