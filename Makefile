@@ -17,7 +17,7 @@ QUICK = tests/unit tests/scenarios coordinator agent cli
 SIMULATED = tests/simulation
 REAL = tests/api tests/web tests/integration tests/pipeline tests/e2e
 
-.PHONY: help demo test check format lint types layers unit simulated real accuracy soak bench clean
+.PHONY: help demo test check format lint types layers unit simulated real compiled accuracy soak bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ real: $(READY) ## Kafka, ZeroMQ, HTTP, processes
 	@sh tools/require_browser.sh
 	@sh tools/require_go.sh
 	@$(BIN)/pytest -q $(REAL)
+
+compiled: $(READY) ## the limiter's tests on a wheel that is compiled by mypyc
+	@$(BIN)/python tools/check_compiled.py
 
 accuracy: $(READY) ## docs/accuracy.md from ten seeds of each scenario
 	@$(BIN)/python -m headgate.simulation.accuracy

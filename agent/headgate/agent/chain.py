@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headgate.agent.bucket import Bucket
+    from headgate.agent.costs import Number
     from headgate.agent.registry import LocalBucket
     from headgate.coordinator.configuration import Refusal as RefusalMode
 
@@ -175,16 +176,18 @@ def give_back_before(
 
 
 def give_back_to(
-    until: str, chains: Mapping[str, Chain], costs: Mapping[str, float]
+    until: str, chains: Mapping[str, Chain], costs: Mapping[str, Number]
 ) -> None:
     """Give back what was charged in the dimensions before one.
 
     Args:
         until: The dimension whose limits refused.
         chains: By dimension.
-        costs: Units by dimension, in the order in which they were charged.
+        costs: Units by dimension, in the order in which they were charged; those
+            from `until` on may be anything.
     """
     for dimension, cost in costs.items():
         if dimension == until:
             return
-        give_back_before((chains.get(dimension) or NO_LIMITS).buckets, None, cost)
+        chain = chains.get(dimension) or NO_LIMITS
+        give_back_before(chain.buckets, None, cost + 0.0)

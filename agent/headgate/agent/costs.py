@@ -6,12 +6,26 @@ through, and all else comes here, also what no comparison could be made with.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.agent.errors import InvalidCost, InvalidDimension
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+class Addable(Protocol):
+    """A number of another kind that adds up with floats, such as numpy's integers."""
+
+    def __add__(self, other: float, /) -> float:
+        """Return the sum."""
+        ...
+
+
+Number = float | Addable
+"""What a caller may give.  Compiled, a `float` would be checked before the function
+runs, and answered by mypyc's own TypeError; of this it is `+ 0.0` that makes a float,
+or fails, by the same rules as in Python."""
 
 MOST_COST = float(1 << 53)
 """Units of one attempt, at most: above it a double can't count single units, and a
@@ -24,7 +38,7 @@ NOT_A_NUMBER = (TypeError, ValueError, ArithmeticError)
 """What adding or comparing raises with text, None, a decimal, 10**400, an array."""
 
 
-def is_cost(cost: float) -> bool:
+def is_cost(cost: Number) -> bool:
     """Whether `cost` is a number from 0 to `MOST_COST`; a whole or a float one."""
     try:
         # Decimals compare with floats but don't add up; bool(...) of an array fails.
@@ -33,8 +47,8 @@ def is_cost(cost: float) -> bool:
         return False
 
 
-def checked_costs(costs: Mapping[str, float]) -> Mapping[str, float]:
-    """Return the costs by dimension as they are.
+def checked_costs(costs: Mapping[str, Number]) -> dict[str, float]:
+    """Return the costs by dimension as floats.
 
     Raises:
         InvalidDimension: A dimension is not an identifier.
@@ -45,10 +59,10 @@ def checked_costs(costs: Mapping[str, float]) -> Mapping[str, float]:
             raise InvalidDimension(f"expected an identifier, got {dimension[:80]!r}")
         if not is_cost(cost):
             raise InvalidCost(f"{dimension}: {expected_cost(cost)}")
-    return costs
+    return {dimension: cost + 0.0 for dimension, cost in costs.items()}
 
 
-def explained(error: Exception, costs: Mapping[str, float]) -> Exception:
+def explained(error: Exception, costs: Mapping[str, Number]) -> Exception:
     """Return what an attempt failed of: a cost that is no number, else `error`."""
     try:
         checked_costs(costs)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headgate.agent.chain import Chain
+    from headgate.agent.costs import Number
     from headgate.agent.decision import Decision
     from headgate.agent.limiter import Limiter
 
@@ -38,28 +39,29 @@ class Gate:
         self.chain: Chain | None = None
         self.clock = clock
 
-    def try_acquire(self, cost: float = 1.0) -> Decision:
+    def try_acquire(self, cost: Number = 1.0) -> Decision:
         """Do what `Limiter.try_acquire` does with a cost of this dimension."""
         now = self.clock()
         chain = self.chain
         try:
-            if chain is None or not 0.0 < cost <= MOST_COST:
+            units = cost if type(cost) is float else cost + 0.0
+            if chain is None or not 0.0 < units <= MOST_COST:
                 return self.limiter.attempt(now, {self.dimension: cost})
             only = chain.only
             if only is not None:
                 alone = only.bucket
                 if now < alone.look_s and alone.spent <= alone.free:
-                    alone.spent += cost
+                    alone.spent += units
                     return chain.admitted
                 if alone.since_s <= now < alone.ready_s:
-                    return only.refuse_again(now, cost)
+                    return only.refuse_again(now, units)
             # The same as `charge_chain_at`; a call would be a fifth of the whole cost.
             for bucket in chain.buckets:
                 if now < bucket.look_s and bucket.spent <= bucket.free:
-                    bucket.spent += cost
-                elif bucket.try_acquire_at(now, cost) > 0.0:
-                    give_back_before(chain.buckets, bucket, cost)
-                    costs = {self.dimension: cost}
+                    bucket.spent += units
+                elif bucket.try_acquire_at(now, units) > 0.0:
+                    give_back_before(chain.buckets, bucket, units)
+                    costs = {self.dimension: units}
                     chains = {self.dimension: chain}
                     return settle_refusal(chains, now, costs, bucket)
         except NOT_A_NUMBER as error:

@@ -23,6 +23,8 @@ from headgate.agent.level import RACE_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from headgate.agent.costs import Number
+
 MOST_KEYS = 100_000
 """Keys at once by default: about 200 bytes each, 20 MB."""
 
@@ -114,7 +116,7 @@ class KeyedLimiter:
         """Return how many keys are kept."""
         return len(self._keys)
 
-    def try_acquire(self, key: Hashable, cost: float = 1.0) -> Decision:
+    def try_acquire(self, key: Hashable, cost: Number = 1.0) -> Decision:
         """Admit and charge `cost` units to `key`, or refuse.
 
         Raises:
@@ -123,10 +125,11 @@ class KeyedLimiter:
         now = self._clock()
         held = self._keys.get(key)
         try:
-            if held is None or not 0.0 < cost <= MOST_COST:
+            units = cost if type(cost) is float else cost + 0.0
+            if held is None or not 0.0 < units <= MOST_COST:
                 if not is_cost(cost):
                     raise InvalidCost(expected_cost(cost))
-                if cost == 0.0:
+                if units == 0.0:
                     return ADMITTED
                 with self._lock:
                     held = self._find_or_add(key, now)
@@ -134,15 +137,15 @@ class KeyedLimiter:
             level = held.level + (now - held.since_s) * self._rate
             if level > self._burst:
                 level = self._burst
-            if level >= (0.0 if self._may_owe else cost):
-                held.level = level - cost
+            if level >= (0.0 if self._may_owe else units):
+                held.level = level - units
                 held.since_s = now
                 return ADMITTED
         except NOT_A_NUMBER:
             if is_cost(cost):
                 raise
             raise InvalidCost(expected_cost(cost)) from None
-        return self._refuse(key, held, now, cost)
+        return self._refuse(key, held, now, units)
 
     def level(self, key: Hashable) -> float:
         """Return the units that a key holds; below zero a debt."""

@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 
     from headgate.agent.bucket import Bucket
     from headgate.agent.chain import Link
+    from headgate.agent.costs import Number
     from headgate.agent.home import Home
     from headgate.agent.subject import Subject
     from headgate.coordinator.configuration import Refusal as RefusalMode
 
     Charges = list[tuple[Bucket, float]]
-
-Units = float | int
-"""A number: mypyc 2.4 fails on the default of a float before ``**costs``."""
 
 MOST_DIMENSIONS = 64
 """Different dimensions of one limiter; more is a mistake such as a name per user."""
@@ -92,7 +90,7 @@ class Limiter:
         # while it must be resolved, or a lock be held.
         self._requests: Chain | None = None
 
-    def try_acquire(self, *, requests: Units = 0.0, **costs: float) -> Decision:
+    def try_acquire(self, *, requests: Number = 0.0, **costs: Number) -> Decision:
         """Admit and charge the costs by dimension, or refuse; never waits.
 
         Args:
@@ -110,7 +108,7 @@ class Limiter:
         now = self.clock()
         chain = self._requests
         try:
-            cost: float = requests + 0.0
+            cost = requests if type(requests) is float else requests + 0.0
             if chain is None or costs or not 0.0 < cost <= MOST_COST:
                 if cost != 0.0:
                     costs["requests"] = requests
@@ -129,17 +127,17 @@ class Limiter:
                     bucket.spent += cost
                 elif bucket.try_acquire_at(now, cost) > 0.0:
                     give_back_before(chain.buckets, bucket, cost)
-                    costs["requests"] = cost
-                    return settle_refusal({"requests": chain}, now, costs, bucket)
+                    chains, units = {"requests": chain}, {"requests": cost}
+                    return settle_refusal(chains, now, units, bucket)
         except NOT_A_NUMBER as error:
             raise explained(error, {**costs, "requests": requests}) from None
         return chain.admitted
 
-    def try_acquire_at(self, now: float, **costs: float) -> Decision:
+    def try_acquire_at(self, now: float, **costs: Number) -> Decision:
         """Do what `try_acquire` does at a given time of the limiter's clock."""
         return self.attempt(now, costs)
 
-    def try_acquire_some(self, *, each: Units = 1.0, **costs: float) -> Partial:
+    def try_acquire_some(self, *, each: Number = 1.0, **costs: Number) -> Partial:
         """Admit the part of a batch that fits (KIP-599).
 
         Args:
@@ -147,11 +145,11 @@ class Limiter:
             costs: Units of the whole batch, of one dimension.
         """
         now = self.clock()
-        checked_costs({"each": each})
-        if len(costs) != 1 or not 0.0 < each <= MOST_COST:
+        item = checked_costs({"each": each})["each"]
+        if len(costs) != 1 or not 0.0 < item <= MOST_COST:
             raise InvalidCost("expected one dimension and a finite size `each` > 0")
         ((dimension, cost),) = checked_costs(costs).items()
-        admitted = self._fitting(now, dimension, cost, each)
+        admitted = self._fitting(now, dimension, cost, item)
         if admitted > 0.0:
             decision = self.attempt(now, {dimension: admitted})
             if not decision:
@@ -164,14 +162,14 @@ class Limiter:
             return Partial(cost, 0.0, decision)
         return Partial(admitted, rest, decision)
 
-    def validate(self, **costs: float) -> Decision:
+    def validate(self, **costs: Number) -> Decision:
         """Tell what `try_acquire` would answer; charges and counts nothing.
 
         KIP-599: a request with *validate only* costs nothing.
         """
         return self.foresee(self.clock(), costs)
 
-    def charge(self, **costs: float) -> None:
+    def charge(self, **costs: Number) -> None:
         """Charge what has happened already, whatever is there: it is owed."""
         now = self.clock()
         for dimension, cost in checked_costs(costs).items():
@@ -180,7 +178,7 @@ class Limiter:
                 for bucket in chain.buckets if cost > 0.0 else ():
                     bucket.charge_at(now, cost)
 
-    def count_refused(self, **costs: float) -> None:
+    def count_refused(self, **costs: Number) -> None:
         """Count an attempt that was not made, where it would have been refused."""
         now = self.clock()
         for dimension, cost in checked_costs(costs).items():
@@ -192,8 +190,8 @@ class Limiter:
         self,
         *,
         estimate: Estimate | None = None,
-        timeout_s: Units = MOST_OPEN_S,
-        **costs: float,
+        timeout_s: Number = MOST_OPEN_S,
+        **costs: Number,
     ) -> Reservation:
         """Charge a cost that is known only afterwards; settle the actual one.
 
@@ -211,23 +209,23 @@ class Limiter:
         if estimate is not None:
             costs[estimate.dimension] = estimate.units
         now = self.clock()
-        costs = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
-        chains = {dimension: self.chain(dimension) for dimension in costs}
-        decision = self._charge_all(chains, now, costs)
+        units = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
+        chains = {dimension: self.chain(dimension) for dimension in units}
+        decision = self._charge_all(chains, now, units)
         reservation = Reservation(
             decision,
-            costs,
+            units,
             {dimension: chain.buckets for dimension, chain in chains.items()},
             clock=self.clock,
             lock=self._lock,
-            due_s=now + timeout_s,
+            due_s=now + (timeout_s + 0.0),
             estimate=estimate,
         )
         if decision and not decision.shadow:
             self._home.keep_open(reservation)
         return reservation
 
-    def wait(self, *, timeout_s: Units = inf, **costs: float) -> Decision:
+    def wait(self, *, timeout_s: Number = inf, **costs: Number) -> Decision:
         """Wait in the fair queue until the costs are admitted; blocks the thread.
 
         FIFO within a tenant, round robin between tenants.
@@ -239,16 +237,17 @@ class Limiter:
         Returns:
             Admitted, or a refusal: never, the deadline, or the queue is full.
         """
-        return self._home.waiting.wait(self, checked_costs(costs), timeout_s)
+        return self._home.waiting.wait(self, checked_costs(costs), timeout_s + 0.0)
 
     def wait_async(
-        self, *, timeout_s: Units = inf, **costs: float
+        self, *, timeout_s: Number = inf, **costs: Number
     ) -> Coroutine[object, None, Decision]:
         """Do what `wait` does, without blocking the event loop; to be awaited.
 
         A caller that is cancelled loses no tokens and nobody's place.
         """
-        return self._home.waiting.wait_async(self, checked_costs(costs), timeout_s)
+        units = checked_costs(costs)
+        return self._home.waiting.wait_async(self, units, timeout_s + 0.0)
 
     def refusing(self, mode: RefusalMode | None) -> Limiter:
         """Return a limiter of the same subject for callers with another mode.
@@ -308,7 +307,7 @@ class Limiter:
         """Return the chain of a dimension, resolving it when first needed."""
         return self._chains.get(dimension) or self._home.resolve(self, dimension)
 
-    def attempt(self, now: float, costs: Mapping[str, float]) -> Decision:
+    def attempt(self, now: float, costs: Mapping[str, Number]) -> Decision:
         """Admit and charge, or refuse; raises as `try_acquire` does."""
         if self._lock is None:  # a context costs as much as a charge
             decision = self._charge(self._chains, now, costs)
@@ -318,9 +317,9 @@ class Limiter:
         if decision is not None:
             return decision
         # Something is odd or not resolved yet: look closely, then try again.
-        costs = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
-        chains = {dimension: self.chain(dimension) for dimension in costs}
-        return self._charge_all(chains, now, costs)
+        units = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
+        chains = {dimension: self.chain(dimension) for dimension in units}
+        return self._charge_all(chains, now, units)
 
     def charge_quietly(
         self, now: float, costs: Mapping[str, float], charged: Charges | None = None
@@ -343,7 +342,7 @@ class Limiter:
             charged += [(b, costs[d]) for d in costs for b in chains[d].buckets]
         return None
 
-    def foresee(self, now: float, costs: Mapping[str, float]) -> Decision:
+    def foresee(self, now: float, costs: Mapping[str, Number]) -> Decision:
         """Tell what an attempt would be answered; charges and counts nothing."""
         worst = ADMITTED
         for dimension, cost in checked_costs(costs).items():
@@ -365,22 +364,23 @@ class Limiter:
         return ADMITTED if decision is None else decision
 
     def _charge(
-        self, chains: Mapping[str, Chain], now: float, costs: Mapping[str, float]
+        self, chains: Mapping[str, Chain], now: float, costs: Mapping[str, Number]
     ) -> Decision | None:
         """Charge all or nothing; None, and nothing, when a cost needs a closer look."""
         answer = ADMITTED
         for dimension, cost in costs.items():
             chain = chains.get(dimension)
             try:
-                if chain is None or not 0.0 < cost <= MOST_COST:
+                units = cost if type(cost) is float else cost + 0.0
+                if chain is None or not 0.0 < units <= MOST_COST:
                     give_back_to(dimension, chains, costs)
                     return None
-                stopped = charge_chain_at(chain.buckets, now, cost)
+                stopped = charge_chain_at(chain.buckets, now, units)
             except NOT_A_NUMBER as error:
                 give_back_to(dimension, chains, costs)
                 raise explained(error, costs) from None
             if stopped is not None:
-                give_back_before(chain.buckets, stopped, cost)
+                give_back_before(chain.buckets, stopped, units)
                 give_back_to(dimension, chains, costs)
                 return settle_refusal(chains, now, checked_costs(costs), stopped)
             if chain.admitted is not ADMITTED:
