@@ -116,6 +116,7 @@ class Sight:
         members: All agents that are known, by id.
         lag_s: Of the bus, as far as a listener can tell.
         bus_open: Whether the bus could be opened.
+        partitions: Of the bus, all of which the observer reads; 0 without one.
         counters: Of reports, drops and notices, by name.
     """
 
@@ -124,6 +125,7 @@ class Sight:
     members: tuple[MemberView, ...]
     lag_s: float
     bus_open: bool
+    partitions: int
     counters: Mapping[str, int]
 
 
@@ -172,6 +174,7 @@ class Observer:
                 members=tuple(runtime.members()),
                 lag_s=0.0 if bus is None else bus.lag(),
                 bus_open=bus is not None,
+                partitions=len(runtime.reads),
                 counters={
                     **runtime.counters,
                     **({} if bus is None else bus.counters),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 OVERVIEW = "/api/v1/overview"
 
+AGENTS = "/api/v1/agents"
+
 MOST_TABLES = 12
 """Groups whose agents are shown at once; name one to see another."""
 
@@ -90,6 +92,24 @@ class LiveView(Closing):
         """
         groups = self._in_use() if group is None else [group]
         return [_sheet(name, use) for name in groups for use in self._uses(name)]
+
+    def partitions(self) -> list[str]:
+        """Return a line for each agent of which partitions of the bus it reads.
+
+        Nothing where the bus is not cut by group: then all read everything.
+
+        Raises:
+            Failure: The API is down, or refuses.
+        """
+        told = self._rest.call("GET", AGENTS)
+        count = cast("int", told.get("partitions", 1))
+        if count < 2:
+            return []
+        return [
+            f"{one['agent']} reads partitions "
+            f"{', '.join(map(str, cast('list[int]', one['reads'])))} of {count}"
+            for one in cast("list[JsonObject]", told.get("agents", []))
+        ]
 
     def use(self, group: str, dimension: str) -> UseView:
         """Return what is known of that limit; nothing while the API is down.

@@ -65,6 +65,9 @@ def _print(live: "LiveView", group: str | None, *, once: bool) -> None:
             console().print(as_table(sheet))
         else:
             print_line(as_line(sheet))
+    if group is None:
+        for line in live.partitions():
+            print_line(line)
 
 
 def _watch(live: "LiveView", group: str | None, every_s: float) -> None:
@@ -77,7 +80,8 @@ def _watch(live: "LiveView", group: str | None, every_s: float) -> None:
     with Live(console=console(), auto_refresh=False) as screen:
         while True:
             tables = [as_table(sheet) for sheet in live.sheets(group)]
-            shown = Group(*tables) if tables else "no group is in use"
+            lines = live.partitions() if group is None else []
+            shown = Group(*tables, *lines) if tables else "no group is in use"
             screen.update(shown, refresh=True)
             time.sleep(every_s)
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
+import httpx
 import kafka  # type: ignore[import-untyped, unused-ignore]  # has no types
 import numpy as np
 import pytest
@@ -18,10 +19,13 @@ from headgate.agent.bus_parts import LOBBY, Plan
 from headgate.agent.codec import decode
 from headgate.agent.kafka_topic import TopicShape, ensure_topic
 from headgate.agent.snapshot import Snapshot
+from headgate.api import ServerSettings, running
+from headgate.cli import main
 from headgate.coordinator import Attachment, Configuration, Group, Limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from tools.kafka_broker import Broker
 
@@ -162,6 +166,50 @@ def test_an_agent_reads_the_partitions_of_its_groups_and_follows_attachments(
         for agent in (first, second, other)
     )
     assert_rows_are_at_their_place(settings)
+
+
+def test_status_says_which_partitions_each_agent_reads(
+    settings: BusSettings,
+    stack: ExitStack,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = replace(settings, topic="told-by-status")
+    ensure_topic(own, TopicShape(partitions=PARTITIONS, retention_s=600.0))
+    where = ServerSettings(database=str(tmp_path / "headgate.db"), port=0, bus=own)
+    url = stack.enter_context(running(where)).api
+    monkeypatch.setenv("HEADGATE_URL", url)
+    limit = {"dimension": "requests", "rate": 1000}
+    document: dict[str, object] = {
+        "tenants": {"acme": {}, "blue": {}},
+        "groups": {name: {"limits": [limit]} for name in ("gold", "silver")},
+        "attachments": [
+            {"subject": {"tenant": "acme"}, "group": "gold"},
+            {"subject": {"tenant": "blue"}, "group": "silver"},
+        ],
+    }
+    httpx.post(f"{url}/api/v1/apply", json=document, timeout=60).raise_for_status()
+    agents = [connect(url, agent=name, keep_snapshot=False) for name in ("a", "b")]
+    for agent in agents:
+        stack.callback(agent.close)
+    limiters = [agents[0].limiter(tenant="acme"), agents[1].limiter(tenant="blue")]
+
+    def told() -> bool:
+        for limiter in limiters:
+            limiter.try_acquire(requests=1)
+        assert main(["status", "--once"]) == 0
+        said = capsys.readouterr().out
+        lines = [
+            f"{agent.id} reads partitions {', '.join(map(str, agent.status().reads))} "
+            f"of {PARTITIONS}\n"
+            for agent in agents
+        ]
+        return all(len(a.status().reads) == 2 for a in agents) and all(
+            line in said for line in lines
+        )
+
+    until(told, "the status to say what each agent reads")
 
 
 def assert_rows_are_at_their_place(settings: BusSettings) -> None:

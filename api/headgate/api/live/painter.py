@@ -166,6 +166,7 @@ def painted(sight: Sight, *, number: int, at_s: float) -> Picture:
         agents=tuple(_member(member) for member in sight.members),
         lag_s=sight.lag_s,
         bus_open=sight.bus_open,
+        partitions=sight.partitions,
         counters=dict(sight.counters),
     )
 

@@ -153,6 +153,7 @@ class Picture:
         agents: All agents that are known, by id.
         lag_s: How long a report takes from sender to here.
         bus_open: Whether the bus could be opened.
+        partitions: Of the bus; above 1 each agent reads those of its groups.
         counters: Of reports, drops and notices, by name.
     """
 
@@ -163,4 +164,5 @@ class Picture:
     agents: tuple[AgentSeen, ...] = ()
     lag_s: float = 0.0
     bus_open: bool = True
+    partitions: int = 1
     counters: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,7 +1,9 @@
 """What the live view looks like in a response: uses, agents, explanations."""
 
+import numpy as np
 from pydantic import BaseModel, Field
 
+from headgate.agent.bus_parts import Plan
 from headgate.api.live.picture import Picture, Use
 from headgate.api.quantities import Unlimited, shown
 from headgate.coordinator.views import AgentRow, Explanation, MemberState
@@ -54,6 +56,10 @@ class AgentShown(BaseModel):
     loss: float = Field(description="Part of its reports that do not arrive.")
     revision: int = Field(description="Of the configuration that it goes by.")
     limits: int = Field(description="Limits that it uses now.")
+    reads: list[int] = Field(
+        description="Partitions of the bus that it reads by the rows that it sends: "
+        "those of the groups that it uses, and 0."
+    )
 
 
 class AgentsShown(BaseModel):
@@ -63,6 +69,7 @@ class AgentsShown(BaseModel):
     revision: int
     total: int = Field(description="Agents that are known, also beyond those told.")
     bus_open: bool
+    partitions: int = Field(description="Of the bus; more where it is cut by group.")
     lag_s: float
     agents: list[AgentShown]
 
@@ -129,17 +136,25 @@ def agents_shown(picture: Picture | None, revision: int, *, most: int) -> Agents
     """Return up to `most` agents of `picture`."""
     if picture is None:
         return AgentsShown(
-            at_s=None, revision=revision, total=0, bus_open=False, lag_s=0.0, agents=[]
+            at_s=None,
+            revision=revision,
+            total=0,
+            bus_open=False,
+            partitions=0,
+            lag_s=0.0,
+            agents=[],
         )
-    limits: dict[str, int] = {}
+    plan = Plan(max(1, picture.partitions))
+    used: dict[str, list[int]] = {}
     for use in picture.uses:
         for row in use.agents:
-            limits[row.agent] = limits.get(row.agent, 0) + 1
+            used.setdefault(row.agent, []).append(use.group_id)
     return AgentsShown(
         at_s=picture.at_s,
         revision=revision,
         total=len(picture.agents),
         bus_open=picture.bus_open,
+        partitions=picture.partitions,
         lag_s=picture.lag_s,
         agents=[
             AgentShown(
@@ -150,7 +165,8 @@ def agents_shown(picture: Picture | None, revision: int, *, most: int) -> Agents
                 lag_s=seen.lag_s,
                 loss=seen.loss,
                 revision=seen.revision,
-                limits=limits.get(seen.agent, 0),
+                limits=len(groups := used.get(seen.agent, [])),
+                reads=sorted(plan.of(np.array(groups, np.int64))),
             )
             for seen in picture.agents[:most]
         ],
