@@ -25,6 +25,7 @@ from headgate.api import Addresses, CannotStart, ServerSettings, run, running
 from headgate.api.groups.schemas import GroupBody, GroupPatch
 from headgate.api.groups.service import create_group, get_group, patch_group
 from headgate.api.store import Author, Store
+from headgate.api.store.bus_lock import BUS_LOCK
 from headgate.api.store.migrate import upgrade
 from headgate.api.store.tables import AuditRow, Table
 from headgate.api.store.transactions import open_engine
@@ -117,6 +118,12 @@ COMMON_BUS = BusSettings(
 """A bus that exists elsewhere, though nobody listens there."""
 
 ANNA = Author(name="anna")
+
+KILL = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+"""Ends all other sessions of a database, as a restart does."""
 
 
 def test_migrations_make_the_tables_that_the_code_expects(url: str) -> None:
@@ -245,15 +252,32 @@ def test_a_second_server_with_a_bus_of_its_own_is_refused(url: str) -> None:
     assert "secret" not in str(refusal.value)
 
 
+def test_the_lock_of_the_bus_is_taken_again_when_the_database_restarts(
+    url: str,
+) -> None:
+    own = ServerSettings(database=url, port=0, bus_ports=(0, 0))
+    query = (
+        "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+        f" WHERE objid = {BUS_LOCK} AND granted AND datname = current_database()"
+    )
+    with running(own), psycopg.connect(url, autocommit=True) as connection:
+        lost = connection.execute(query.encode()).fetchall()
+        assert len(lost) == 1
+        connection.execute(KILL.encode())
+        deadline = time.monotonic() + START_S
+        while (held := connection.execute(query.encode()).fetchall()) in (lost, []):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert len(held) == 1
+        with pytest.raises(CannotStart, match=r"another server is running on it"):
+            run(own)
+
+
 def test_a_database_that_restarts_is_heard_again(url: str, cluster: str) -> None:
     settings = ServerSettings(database=url, port=0, bus=COMMON_BUS)
-    kill = (
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
     with running(settings) as one, running(settings) as two:
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(kill.encode())
+            connection.execute(KILL.encode())
         query: dict[str, Any] = {"revision": 0, "wait_s": NOT_WOKEN_S}
         made = httpx.put(f"{one.api}/api/v1/groups/gold", json={}, verify=False)
         assert made.status_code in {201, 503}, made.text

@@ -2,23 +2,17 @@
 
 import sys
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from headgate.api.errors import Invalid
 from headgate.api.names import checked_name
 from headgate.api.settings import CannotStart, ServerSettings
+from headgate.api.store.bus_lock import DatabaseLock
 from headgate.api.store.transactions import Store
-
-BUS_LOCK = 0x67617465
-"""Key of PostgreSQL's advisory lock that keeps two buses of one database apart."""
-
-_KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5"
-"""Of the lock's session: a host that lost its power gives it back within a minute."""
 
 
 def opened_store(settings: ServerSettings) -> Store:
@@ -61,8 +55,8 @@ def one_bus_for(settings: ServerSettings) -> Generator[None]:
 
     Agents of two servers with an embedded bus each would never hear of one another,
     and admit the limit twice.  Servers of one bus that exists may be many.  The
-    kernel, or PostgreSQL, gives the lock back however the process ends; what breaks
-    the connection to PostgreSQL does so too, and then a second server can start.
+    kernel, or PostgreSQL, gives the lock back however the process ends.  What breaks
+    the connection to PostgreSQL does so too; then it is taken again.
 
     Raises:
         CannotStart: Another server has the database already.
@@ -96,11 +90,11 @@ def _locked_file(settings: ServerSettings, file: Path) -> Generator[None]:
 @contextmanager
 def _locked_database(settings: ServerSettings) -> Generator[None]:
     url = make_url(settings.database_url).set(drivername="postgresql")
-    dsn = url.render_as_string(hide_password=False)
-    shared = "" if settings.bus is None else "_shared"
-    query = f"SELECT pg_try_advisory_lock{shared}({BUS_LOCK})"
-    with closing(psycopg.connect(dsn, autocommit=True, options=_KEEPALIVE)) as session:
-        if session.execute(query.encode()).fetchone() != (True,):
+    lock = DatabaseLock(
+        url.render_as_string(hide_password=False), shared=settings.bus is not None
+    )
+    with lock.held() as has_it:
+        if not has_it:
             raise _second_bus(settings)
         yield
 

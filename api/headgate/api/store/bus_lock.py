@@ -1,0 +1,95 @@
+"""PostgreSQL's advisory lock that keeps two buses of one database apart.
+
+It belongs to a session.  When that breaks, as when the database restarts, a thread
+opens another one and takes the lock again, before long and mostly before anybody else
+asks for it.  A server that starts in between has it then: that is said in the log,
+until one of the two is stopped.
+"""
+
+import logging
+import threading
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+
+import psycopg
+
+from headgate.api.store.listening import FIRST_PAUSE_S, MAX_PAUSE_S, POLL_S
+
+BUS_LOCK = 0x67617465
+"""Its key."""
+
+_KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5"
+"""Of the session: a host that lost its power gives the lock back within a minute."""
+
+_log = logging.getLogger(__name__)
+
+
+class DatabaseLock:
+    """The lock of one server.
+
+    Args:
+        dsn: Of the database.
+        shared: Beside others that share it, as servers of one bus do.
+    """
+
+    def __init__(self, dsn: str, *, shared: bool) -> None:
+        self._dsn = dsn
+        self._query = f"SELECT pg_try_advisory_lock{'_shared' * shared}({BUS_LOCK})"
+        self._ending = threading.Event()
+
+    @contextmanager
+    def held(self) -> Generator[bool]:
+        """Hold it during the block; yield False when another server has it.
+
+        Raises:
+            psycopg.Error: The database does not answer.
+        """
+        session = self._connect()
+        if not self._take(session):
+            session.close()
+            yield False
+            return
+        name = "headgate-bus-lock"
+        thread = threading.Thread(target=self._keep, args=(session,), name=name)
+        thread.start()
+        try:
+            yield True
+        finally:
+            self._ending.set()
+            thread.join()
+
+    def _keep(self, session: psycopg.Connection) -> None:
+        """Hold the lock in `session`, and in another one when it breaks."""
+        with closing(session):
+            self._wait(session)
+        pause_s = FIRST_PAUSE_S
+        while not self._ending.wait(pause_s):
+            pause_s = min(MAX_PAUSE_S, 2 * pause_s)
+            try:
+                with closing(self._connect()) as another:
+                    if self._take(another):
+                        pause_s = FIRST_PAUSE_S
+                        self._wait(another)
+                    else:
+                        _log.error(
+                            "another server has taken the database, and the agents of "
+                            "the two don't hear each other: stop one, or give both one "
+                            "bus"
+                        )
+            except psycopg.Error as error:
+                _log.warning("the lock of the bus is not held: %s", error)
+
+    def _wait(self, session: psycopg.Connection) -> None:
+        """Return when the session is broken or shall end."""
+        try:
+            while not self._ending.is_set():
+                for _ in session.notifies(timeout=POLL_S):
+                    pass  # nobody sends one: what ends the wait is the connection's end
+        except psycopg.Error as error:
+            _log.warning("the lock of the bus is lost, and asked for again: %s", error)
+
+    def _connect(self) -> psycopg.Connection:
+        return psycopg.connect(self._dsn, autocommit=True, options=_KEEPALIVE)
+
+    def _take(self, session: psycopg.Connection) -> bool:
+        return session.execute(self._query.encode()).fetchone() == (True,)
