@@ -158,6 +158,7 @@ def test_what_policies_pulsar_set_on_a_namespace_stay(
             "attachments[1].subject",
         ),
         ({"settings": {"maxTenants": "5"}}, 404, None),
+        ({"settings": {"maxTenants": None}}, 404, None),
         ({"groups": {"root": {"parent": "leaf"}}}, 409, None),
     ],
 )

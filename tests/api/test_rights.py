@@ -93,6 +93,8 @@ ATTACH_ACME = {"subject": {"namespace": "acme/orders"}, "group": "gold"}
 ATTACH_OTHER = {"subject": {"tenant": "other"}, "group": "gold"}
 ATTACH_USER = {"subject": {"user": "alice"}, "group": "gold"}
 POLICY = {"level": "namespace", "kind": "publish", "policy": {"messages": 5}}
+APPLY = "/api/v1/apply?dry_run=1"
+SETTING = "dispatchThrottlingRateInMsg"
 RATE = "/admin/v2/{}/publishRate"
 MESSAGES = {"publishThrottlingRateInMsg": 5}
 
@@ -158,7 +160,32 @@ MATRIX: list[tuple[str, str, Any, set[str]]] = [
     ("PUT", "/api/v1/namespaces/acme/new", None, {"admin", "operator", "acme"}),
     ("PUT", "/api/v1/namespaces/other/new", None, {"admin", "operator"}),
     ("POST", "/api/v1/preview", {"group": "gold", "body": {}}, EVERYONE),
-    ("POST", "/api/v1/apply?dry_run=1", {}, {"admin", "operator"}),
+    ("POST", APPLY, {"groups": {"gold": {}}}, {"admin", "operator"}),
+    ("POST", APPLY, {"tenants": {"acme": {}}}, {"admin", "operator"}),
+    ("POST", APPLY, {"settings": {}, "prune": True}, {"admin", "operator"}),
+    ("POST", APPLY, {"settings": {SETTING: None}}, {"admin", "operator"}),
+    ("POST", APPLY, {"attachments": [ATTACH_ACME]}, {"admin", "operator", "acme"}),
+    ("POST", APPLY, {"attachments": [ATTACH_OTHER]}, {"admin", "operator"}),
+    ("POST", APPLY, {"attachments": [ATTACH_USER]}, {"admin", "operator"}),
+    (
+        "POST",
+        APPLY,
+        {"policies": [{**POLICY, "target": "acme/orders"}]},
+        {"admin", "operator", "acme"},
+    ),
+    (
+        "POST",
+        APPLY,
+        {
+            "policies": [
+                {**POLICY, "target": "acme/orders"},
+                {**POLICY, "target": "other/orders"},
+            ]
+        },
+        {"admin", "operator"},
+    ),
+    ("POST", APPLY, {"namespaces": ["acme/new"]}, {"admin", "operator", "acme"}),
+    ("POST", APPLY, {"namespaces": ["other/newer"]}, {"admin", "operator"}),
     ("PUT", "/api/v1/overrides", {"group": "gold"}, {"admin", "operator"}),
     ("GET", "/api/v1/tokens", None, {"admin"}),
     ("POST", "/api/v1/tokens", {"name": "x", "role": "admin"}, {"admin"}),

@@ -174,6 +174,19 @@ def test_the_narrowest_level_that_says_a_rate_wins(headgate: Headgate) -> None:
 
 
 @pytest.mark.usefixtures("shop")
+def test_a_broker_policy_of_several_keys_goes_in_one_change(headgate: Headgate) -> None:
+    rates = ("--messages", "30", "--bytes", "1M", "--relative-to-publish-rate")
+    assert headgate("policy", "set", "dispatch", "--broker", *rates)[0] == 0
+    assert headgate("policy", "remove", "dispatch", "--broker")[0] == 0
+    last = json.loads(headgate("audit", "-n", "1", "--json")[1])[0]
+    assert sorted((change["key"], change["after"]) for change in last["changes"]) == [
+        ("dispatchThrottlingRatePerTopicInByte", None),
+        ("dispatchThrottlingRatePerTopicInMsg", None),
+        ("dispatchThrottlingRateRelativeToPublishRate", None),
+    ]
+
+
+@pytest.mark.usefixtures("shop")
 def test_rates_of_all_kinds_are_set_and_described(headgate: Headgate) -> None:
     """Dispatch and KIP-599: alter and describe by command line."""
     kinds = ("subscription-dispatch", "replicator-dispatch", "publish", "subscribe")

@@ -249,8 +249,7 @@ def _remove_at_broker(rest: "Rest", kind: str) -> None:
     there = [key for key in broker_settings.keys_of(kind) if key in present]
     if not there:
         raise Failure(f"policy {kind} of the broker does not exist")
-    for key in there:
-        rest.call("DELETE", f"{SETTINGS}/{key}")
+    rest.call("POST", APPLY, body={"settings": dict.fromkeys(there)})
 
 
 def _at_broker(rest: "Rest") -> "list[JsonObject]":

@@ -35,10 +35,11 @@ def apply_file(
 ) -> Plan:
     """Bring everything that the file names into its state, all of it or nothing.
 
-    Doing it again changes nothing.
+    Doing it again changes nothing.  An operator of some tenants may name what they
+    may change one by one: attachments, policies and namespaces of these tenants.
     """
     with service.store.changing(author, dry_run=dry_run) as change:
-        changes = apply_quotas(change, quotas)
+        changes = apply_quotas(change, quotas, author)
         revision = change.revision - 1 if dry_run else change.reached
     response.headers["Headgate-Revision"] = str(revision)
     return Plan(revision=revision, dry_run=dry_run, changes=changes)

@@ -35,7 +35,9 @@ class Quotas(Body):
     groups: dict[str, GroupBody | None] = Field(default={}, max_length=MAX_THINGS)
     attachments: list[AttachmentPut] = Field(default=[], max_length=MAX_THINGS)
     policies: list[PolicyPut] = Field(default=[], max_length=MAX_THINGS)
-    settings: dict[str, str] = Field(default={}, max_length=100)
+    settings: dict[str, str | None] = Field(
+        default={}, max_length=100, description="Null lets a key have its default."
+    )
     prune: bool = Field(
         default=False,
         description="Delete groups, attachments and policies that are not named.",

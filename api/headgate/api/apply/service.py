@@ -1,35 +1,57 @@
 """From a file of quotas to a target of documents, and there, in one transaction."""
 
+import json
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headgate.api.apply.schemas import Quotas
-from headgate.api.attachments.subjects import checked_subject, subject_key
+from headgate.api.attachments.subjects import (
+    checked_subject,
+    subject_key,
+    subject_of_key,
+)
 from headgate.api.audit.schemas import Changed
-from headgate.api.errors import Invalid
+from headgate.api.errors import Invalid, NotFound
 from headgate.api.groups.schemas import GroupBody
 from headgate.api.kinds import put_in_place
-from headgate.api.names import checked_name
+from headgate.api.names import MAX_NAME, checked_name
+from headgate.api.policies.broker import KEYS
 from headgate.api.policies.service import checked_target, policy_key
-from headgate.api.store import Change, Document
+from headgate.api.store import Author, Change, Document
 from headgate.api.store.tables import AttachmentRow, GroupRow, NamespaceRow, PolicyRow
 from headgate.api.tenants.schemas import TenantPut
 
 Target = dict[tuple[str, str], Document]
 
 
-def apply_quotas(change: Change, quotas: Quotas) -> list[Changed]:
+def apply_quotas(change: Change, quotas: Quotas, author: Author) -> list[Changed]:
     """Bring everything that `quotas` names into its state; return what changed.
 
     Raises:
+        Forbidden: `author` may not change something that it names, or prunes.
         Refused: Something of it can't be; the transaction is to be given up then.
     """
     target = _target(quotas)
     _leave_namespaces(change.session, target)
     if quotas.prune:
         _add_prunings(change.session, target)
+    _require_rights(author, target)
     put_in_place(change, target)
     return [Changed.model_validate(item) for item in change.recorded]
+
+
+def _require_rights(author: Author, target: Target) -> None:
+    """Check that an author of some tenants could change all of it one by one."""
+    for kind, key in target:
+        if kind == "attachment":
+            owner = next(iter(subject_of_key(key).items()))
+        elif kind == "policy":
+            level, name, _ = json.loads(key)
+            owner = (level, name)
+        else:
+            owner = (kind, key if kind == "namespace" else None)
+        author.require_tenant_of(*owner)
 
 
 def _target(quotas: Quotas) -> Target:
@@ -57,7 +79,9 @@ def _target(quotas: Quotas) -> Target:
             raise Invalid(f"policies[{index}]", "expected each policy once")
         target["policy", key] = policy.policy.model_dump(mode="json")
     for key, text in quotas.settings.items():
-        target["setting", key] = {"text": text}
+        if key not in KEYS:
+            raise NotFound("setting", key[:MAX_NAME])
+        target["setting", key] = None if text is None else {"text": text}
     return target
 
 

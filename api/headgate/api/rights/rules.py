@@ -25,7 +25,9 @@ _OF_TENANT = re.compile(
 )
 """Changes that belong to the tenant in their path."""
 
-_CHECKED_BY_ROUTE = frozenset({"/api/v1/attachments", "/api/v1/policies"})
+_CHECKED_BY_ROUTE = frozenset(
+    {"/api/v1/attachments", "/api/v1/policies", "/api/v1/apply"}
+)
 """Changes whose tenant stands in the body or the query; their routes look."""
 
 
