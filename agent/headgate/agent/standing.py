@@ -2,7 +2,8 @@
 
 Encoding the two fields takes a microsecond and a half, as long as all else that a
 middleware does.  So what is left of a limit with more than `EXACT_BELOW` units is
-told again for a lull (`LULL_S`): wrong by what came within a millisecond.
+told again for a lull (`LULL_S`), and the longer the more is left, up to
+`LONGEST_TOLD_S`: what comes meanwhile is as small a part of it as before.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ MOST_WHOLE = 999_999_999_999_999
 EXACT_BELOW = 1_000.0
 """Units below which each response tells what is left now: a client that spends its
 last ones counts them."""
+
+LONGEST_TOLD_S = 0.1
+"""How long a standing is told at most: it says in whole seconds when all is there."""
 
 
 def standing_headers(links: Sequence[Link], now: float) -> list[Header]:
@@ -79,7 +83,8 @@ def _tell(link: Link, now: float) -> list[Header]:
     fields = b"%s;r=%d;t=%d" % (link.label, remaining, reset_s)
     link.told = [policy, (b"ratelimit", fields)]
     link.told_since_s = now
-    link.told_until_s = now + LULL_S if level > EXACT_BELOW else now
+    held_s = min(LULL_S * level / EXACT_BELOW, LONGEST_TOLD_S)
+    link.told_until_s = now + held_s if level > EXACT_BELOW else now
     return link.told
 
 
