@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headgate.agent.dispatch import Dispatcher
     from headgate.agent.json_place import Json
     from headgate.agent.limiter import Limiter
+    from headgate.agent.policies import DispatchOptions
     from headgate.agent.settings import WithoutConfiguration
     from headgate.agent.usage import Usage
     from headgate.coordinator import Explanation, MemberView
@@ -175,6 +176,11 @@ class Agent:
         """
         limiter = self.limiter(topic=topic, subscription=subscription, client=client)
         return self._enforcer.dispatcher(limiter)
+
+    @property
+    def dispatch_options(self) -> DispatchOptions:
+        """How dispatch is counted at present, as the configuration says."""
+        return self._enforcer.dispatch_options
 
     def status(self) -> AgentStatus:
         """Return how this agent does."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headgate.agent.limiter import Limiter
-    from headgate.agent.policies import Policies
+    from headgate.agent.policies import DispatchOptions, Policies
     from headgate.agent.reservation import Reservation
     from headgate.agent.settings import WithoutConfiguration
     from headgate.coordinator.configuration import Configuration
@@ -154,9 +154,14 @@ class Enforcer:
         return Dispatcher(
             limiter,
             clock=self.clock,
-            options=lambda: self._policies.policies.options,
+            options=lambda: self.dispatch_options,
             entries=entries,
         )
+
+    @property
+    def dispatch_options(self) -> DispatchOptions:
+        """How dispatch is counted at present."""
+        return self._policies.policies.options
 
     def configure(
         self, configuration: Configuration, now: float, policies: Policies = NO_POLICIES

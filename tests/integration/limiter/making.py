@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from headgate.agent.enforcer import Enforcer
+from headgate.agent.policies import NO_POLICIES
 from headgate.coordinator.configuration import (
     Attachment,
     Configuration,
@@ -21,6 +22,7 @@ from headgate.coordinator.configuration import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from headgate.agent.policies import Policies
     from headgate.coordinator.configuration import Refusal
 
 
@@ -34,7 +36,12 @@ def make(*limits: Limit, refusal: Refusal = "reject") -> Enforcer:
     return enforcer
 
 
-def configure(enforcer: Enforcer, *limits: Limit, refusal: Refusal = "reject") -> None:
+def configure(
+    enforcer: Enforcer,
+    *limits: Limit,
+    refusal: Refusal = "reject",
+    policies: Policies = NO_POLICIES,
+) -> None:
     gold = Group(id=1, name="gold", limits=limits, refusal=refusal)
     enforcer.configure(
         Configuration(
@@ -43,6 +50,7 @@ def configure(enforcer: Enforcer, *limits: Limit, refusal: Refusal = "reject") -
             attachments=(Attachment((("tenant", "acme"),), 1),),
         ),
         time.monotonic(),
+        policies,
     )
 
 

@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.limiter.making import make, node_limit
+from tests.integration.limiter.making import configure, make, node_limit
 
 from headgate.agent.bus import BusSettings
 from headgate.agent.errors import Throttled
@@ -17,6 +17,7 @@ from headgate.agent.integrations.kafka_client import (
     ThrottledProducer,
 )
 from headgate.agent.kafka_topic import ensure_topic
+from headgate.agent.policies import DispatchOptions, Policies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,19 +131,27 @@ def test_dispatch_without_backlog_nothing_is_throttled_but_by_option(
     producer: Kafka, consumer: Kafka, topic: str
 ) -> None:
     fill(producer, topic, 20)
-    consumer.assign([kafka.TopicPartition(topic, 0)])
-    for without_backlog, admitted in ((False, 0.0), (True, 20.0)):
-        enforcer = make(node_limit("dispatch_messages", 1, 5))
+    partition = kafka.TopicPartition(topic, 0)
+    consumer.assign([partition])
+    limit = node_limit("dispatch_messages", 1, 5)
+    # What the caller says, what the configuration says, what is charged.
+    cases = ((None, False, 0.0), (None, True, 20.0), (False, True, 0.0))
+    for said, configured, admitted in (*cases, (True, False, 20.0)):
+        enforcer = make(limit)
         limited = ThrottledConsumer(
-            consumer, enforcer, subject=who, without_backlog=without_backlog
+            consumer, enforcer, subject=who, without_backlog=said
         )
+        # The switch is followed live.
+        options = DispatchOptions(on_non_backlog_consumer=configured)
+        configure(enforcer, limit, policies=Policies(options=options))
+        consumer.resume(partition)
         consumer.seek_to_beginning()  # what is read again counts again
         read = 0
         end_s = time.monotonic() + PATIENCE_S
         while read < 20 and time.monotonic() < end_s:
             read += sum(len(r) for r in limited.poll(timeout_ms=500).values())
         assert sum(usage.admitted for usage in enforcer.usage()) == admitted
-        assert bool(limited.paused) == without_backlog
+        assert bool(limited.paused) == (admitted > 0.0)
 
 
 def test_dispatch_a_record_may_be_a_batch_of_messages(

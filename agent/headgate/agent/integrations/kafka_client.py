@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headgate.agent.decision import Decision
-    from headgate.agent.integrations.sources import LimiterSource
+    from headgate.agent.integrations.sources import DispatchSource, LimiterSource
     from headgate.agent.limiter import Limiter
 
 Header = tuple[str, bytes]
@@ -182,11 +182,11 @@ class ThrottledConsumer:
     def __init__(
         self,
         consumer: Consumer,
-        source: LimiterSource,
+        source: DispatchSource,
         *,
         subject: Callable[[str], Mapping[str, str | None]],
         messages_of: Callable[[Record], int] | None = None,
-        without_backlog: bool = False,
+        without_backlog: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Wrap a consumer.
@@ -198,11 +198,13 @@ class ThrottledConsumer:
             messages_of: Messages in a record that is a batch; by default a record
                 counts as one.
             without_backlog: Charge and pause also a partition that is read to its
-                end.
+                end; None for what the configuration says at the time
+                (`dispatchThrottlingOnNonBacklogConsumerEnabled`).
             clock: Seconds, monotonic.
         """
         self.throttle_s = 0.0
         self._consumer = consumer
+        self._source = source
         self._limiters = limiter_cache(source)
         self._subject = subject
         self._messages_of = messages_of
@@ -226,8 +228,11 @@ class ThrottledConsumer:
         self._resume_due()
         timeout_ms = self._until_due_ms(timeout_ms)
         batches = self._consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
+        everywhere = self._without_backlog
+        if everywhere is None:
+            everywhere = self._source.dispatch_options.on_non_backlog_consumer
         for partition, records in batches.items():
-            if records and (self._without_backlog or self._behind(partition, records)):
+            if records and (everywhere or self._behind(partition, records)):
                 self._charge(partition, records)
         return batches
 

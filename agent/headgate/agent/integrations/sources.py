@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headgate.agent.limiter import Limiter
+    from headgate.agent.policies import DispatchOptions
     from headgate.agent.usage import Usage
 
 Held = TypeVar("Held")
@@ -32,6 +33,15 @@ class LimiterSource(Protocol):
         client: str | None = None,
     ) -> Limiter:
         """Return the limiter of a subject."""
+        ...
+
+
+class DispatchSource(LimiterSource, Protocol):
+    """The same, and what the configuration says of dispatch."""
+
+    @property
+    def dispatch_options(self) -> DispatchOptions:
+        """How dispatch is counted at present."""
         ...
 
 
