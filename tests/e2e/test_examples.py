@@ -119,6 +119,19 @@ def test_a_kafka_producer_is_held_back_and_loses_nothing(
     assert float(match[2]) > 0
 
 
+def test_a_broker_reads_a_backlog_at_the_rate_of_its_policy(
+    server: Addresses, tmp_path: Path
+) -> None:
+    said = _run(server, tmp_path, "limiter_dispatcher.py")
+    match = re.fullmatch(
+        r"delivered 200 messages in ([\d.]+) s, waited (\d+) times\n", said
+    )
+    assert match is not None, said
+    # A burst of 50 first, and less than 50 that the last read still owes, at 50/s.
+    assert float(match[1]) >= 2.0
+    assert int(match[2]) > 0
+
+
 def _await_port(port: int) -> None:
     deadline = time.monotonic() + 60.0
     while time.monotonic() < deadline:

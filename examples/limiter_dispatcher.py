@@ -1,0 +1,56 @@
+"""A broker that reads a subscription's backlog no faster than its policy says.
+
+Run ``headgate up`` in one terminal and ``python examples/limiter_dispatcher.py`` in
+another.  What is stored are entries, batches of messages: how many messages an entry
+holds is known when it was read, so what was read too much is owed.
+"""
+
+import os
+import time
+from collections import deque
+
+import httpx
+
+import headgate.agent as headgate
+
+URL = os.environ.get("HEADGATE_URL", "http://127.0.0.1:8080")
+TOPIC = "acme/orders/new"
+SUBSCRIPTION = "billing"
+RATE = {"dispatchThrottlingRateInMsg": 50, "ratePeriodInSecond": 1}
+ENTRIES, MESSAGES_PER_ENTRY, BYTES_PER_MESSAGE = 40, 5, 200
+MOST_AT_ONCE = 10
+
+
+def configure() -> None:
+    """What an operator does once; Pulsar's own tools may do it, on these paths."""
+    with httpx.Client(base_url=f"{URL}/admin/v2") as api:
+        api.put("/tenants/acme", json={})
+        api.put("/namespaces/acme/orders", json={})
+        path = f"/persistent/{TOPIC}/subscriptionDispatchRate"
+        api.post(path, json=RATE).raise_for_status()
+
+
+def main() -> None:
+    """What a broker does with each subscription that has a backlog."""
+    configure()
+    backlog = deque([MESSAGES_PER_ENTRY] * ENTRIES)
+    delivered = waits = 0
+    with headgate.connect(URL) as agent:
+        dispatcher = agent.dispatcher(topic=TOPIC, subscription=SUBSCRIPTION)
+        began_s = time.monotonic()
+        while backlog:
+            entries = dispatcher.entries_to_read(min(MOST_AT_ONCE, len(backlog)))
+            if entries == 0:
+                waits += 1
+                time.sleep(min(dispatcher.delay_s(), 1.0))
+                continue
+            messages = sum(backlog.popleft() for _ in range(entries))
+            size = messages * BYTES_PER_MESSAGE
+            dispatcher.delivered(entries, messages=messages, size=size)
+            delivered += messages
+        took_s = time.monotonic() - began_s
+    print(f"delivered {delivered} messages in {took_s:.1f} s, waited {waits} times")
+
+
+if __name__ == "__main__":
+    main()
