@@ -391,3 +391,14 @@ def test_what_is_not_understood_returns_2_in_one_line(
     assert (code, said) == (2, "")
     assert error.startswith("headgate: ")
     assert error.count("\n") == 1
+
+
+def test_of_limits_per_node_explain_says_that_nothing_is_reported(
+    headgate: Headgate,
+) -> None:
+    limit = "requests=5/s,scope=node"
+    assert headgate("group", "create", "alone", "--limit", limit)[0] == 0
+    told = "alone requests: of scope node; each process counts it alone, and agents"
+    assert told in headgate("explain", "alone")[1]
+    code, _, error = headgate("explain", "alone", "--dimension", "requests")
+    assert (code, told in error) == (1, True)

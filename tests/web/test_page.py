@@ -51,6 +51,21 @@ def test_the_documentation_is_served_from_here_alone(
     assert complaints == []
 
 
+def test_of_a_limit_per_node_the_page_says_that_nothing_is_reported(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    limit = {"dimension": "requests", "rate": 100, "scope": "node"}
+    rest.put("/groups/gold", json={"limits": [limit]}).raise_for_status()
+    opened(page, server)
+    row = page.get_by_role("row").filter(has_text="requests per node")
+    expect(row).to_contain_text("not seen")
+    opened(page, server, "#/group/gold")
+    expect(page.get_by_text("Each process counts it alone")).to_be_visible()
+    answer = rest.get("/groups/gold/explain", params={"dimension": "requests"})
+    assert answer.status_code == 404
+    assert "agents report nothing of it" in answer.json()["detail"]
+
+
 def test_a_group_is_made_with_the_keyboard_alone(
     page: Page, server: Server, rest: httpx.Client
 ) -> None:

@@ -15,7 +15,7 @@ from headgate.cli.output import print_json, print_line, print_table
 from headgate.cli.spread import spread
 
 if TYPE_CHECKING:
-    from headgate.cli.rest import JsonObject
+    from headgate.cli.rest import JsonObject, Rest
 
 EXPLAIN_EPILOG = """[bold]Examples[/bold]
 
@@ -63,19 +63,42 @@ def explain(
         in_use = [str(one["dimension"]) for one in uses]
         for name in [dimension] if dimension is not None else in_use:
             if name not in in_use:
-                raise Failure(f"nobody uses {group} {name} now{_instead(in_use)}")
+                unseen = _unreported(rest, group, {name})
+                raise Failure(
+                    unseen or f"nobody uses {group} {name} now{_instead(in_use)}"
+                )
             query = {"dimension": name}
             found = rest.call("GET", f"{group_path(group)}/explain", query=query)
             told.append({"group": group, "dimension": name, **found})
+        unseen = "" if told else _unreported(rest, group)
     if agent is not None:
         told = [_only(one, agent) for one in told]
     if as_json:
         print_json(told)
         return
     if not told:
-        print_line(f"nobody uses {group} now")
+        print_line(unseen or f"nobody uses {group} now")
     for one in told:
         _print(one, alone=agent is not None)
+
+
+def _unreported(rest: "Rest", group: str, of: set[str] | None = None) -> str:
+    """Return a sentence on a group whose limits are all of scope node; else nothing.
+
+    Args:
+        rest: Asked for the group.
+        group: Its name.
+        of: Only of these dimensions.
+    """
+    limits = cast("list[JsonObject]", rest.call("GET", group_path(group))["limits"])
+    found = [x for x in limits if of is None or x["dimension"] in of]
+    if not found or any(x["scope"] != "node" for x in found):
+        return ""
+    names = ", ".join(str(x["dimension"]) for x in found)
+    return (
+        f"{group} {names}: of scope node; each process counts it alone, and agents "
+        "report nothing of it"
+    )
 
 
 def _instead(in_use: list[str]) -> str:

@@ -20,6 +20,11 @@ from headgate.api.live.schemas import (
 MAX_AGENTS = 1000
 """Agents told at once; a larger cluster is looked at by metrics."""
 
+_UNREPORTED = (
+    "a limit of scope node: each process counts it alone, and agents report nothing "
+    "of it"
+)
+
 router = APIRouter(tags=["live"])
 
 
@@ -50,9 +55,16 @@ def get_explanation(
     request: Request,
     dimension: Annotated[str, Query(max_length=64, examples=["requests"])],
 ) -> ExplanationShown:
-    """Return every input of the shares, as this process computes them."""
+    """Return every input of the shares, as this process computes them.
+
+    Only of limits of scope cluster: of those of scope node nothing is reported.
+    """
     with service.store.reading() as session:
-        group_id = find_group(session, name).id
+        group = find_group(session, name)
+        group_id = group.id
+        scopes = {x.scope for x in group.limits if x.dimension == dimension}
+    if scopes == {"node"}:
+        raise NotFound(f"live use of {dimension} ({_UNREPORTED})", None)
     observer = observing_of(request).observer
     if observer is None:
         raise Busy("the live view has not begun yet")

@@ -19,7 +19,9 @@ class RowShown(BaseModel):
     parent: str | None
     attachments: int = Field(description="Subjects attached to the group.")
     dimension: str = Field(description="Empty: the group has no limit.")
-    scope: str
+    scope: str = Field(
+        description="Of scope node agents report nothing: null below, and idle."
+    )
     rate: Rate = Field(description="Units per period.")
     period_s: float
     burst: Rate

@@ -236,7 +236,8 @@ function limitRows(group, chosen, choose) {
     }, limit.dimension), limit.scope === "node" ? h("span", { class: "soft" }, " per node") : null),
     h("td", { class: "number" }, rate(limit.rate, limit.period_s)),
     h("td", { class: "number" }, short(limit.burst)),
-    ["admitted", "demand", "refused", "level"].map((part) => h("td", { class: "number", dataset: { part } }, "–"))));
+    limit.scope === "node" ? h("td", { colspan: "4", class: "soft" }, "Each process counts it alone; agents report nothing of it.")
+      : ["admitted", "demand", "refused", "level"].map((part) => h("td", { class: "number", dataset: { part } }, "–"))));
 }
 
 function showLimitUse(row, use) {

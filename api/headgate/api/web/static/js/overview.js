@@ -140,11 +140,10 @@ function drawRow(element, row) {
   if (!element.cells) element.cells = makeCells(element);
   const { standing, link, parent, counts, limit, bar, admittedBar, refusedBar, part, admitted, attempted, refused, level, agents } = element.cells;
   const { mark, word } = STANDING[row.standing];
-  if (element.dataset.standing !== row.standing) {
-    element.dataset.standing = row.standing;
-    setText(standing.firstChild, mark);
-    setText(standing.lastChild, word);
-  }
+  element.dataset.standing = row.standing;
+  setText(standing.firstChild, mark);
+  setText(standing.lastChild, row.scope === "node" ? "not seen" : word);
+  standing.title = row.scope === "node" ? "Each process counts it alone; agents report nothing of it." : "";
   setText(link, row.group);
   link.setAttribute("href", groupHash(row.group, row.dimension));
   setText(parent, row.parent ? `in ${row.parent}` : "");
