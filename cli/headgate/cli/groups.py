@@ -104,9 +104,9 @@ def update_group(
         if dry_run or removed:
             as_it_is = rest.call("GET", group_path(name))
             check_removed(as_it_is, removed)
-        if dry_run:
-            print_preview(rest, name, changed_group(as_it_is, body), as_json)
-            return
+            if dry_run:
+                print_preview(rest, name, changed_group(as_it_is, body), as_json)
+                return
         changed = rest.call("PATCH", group_path(name), body=body)
     _show(changed, as_json, "updated")
 

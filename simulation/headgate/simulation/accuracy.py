@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from headgate.simulation.accuracy_page import Job, Values, page_of
-from headgate.simulation.brain import STRATEGIES
+from headgate.simulation.brain import STRATEGIES, Strategy
 from headgate.simulation.command import Refused, parse_seeds
 from headgate.simulation.library import find_scenario
 from headgate.simulation.parsing import read_scenario
@@ -99,8 +99,8 @@ def read_results(keep: Path | None) -> Results:
 def run_job(job: Job) -> Values:
     """Run one job; importable, so that other processes can."""
     scenario = read_scenario(find_scenario(job.scenario))
-    strategy = next(known for known in STRATEGIES if known == job.strategy)
-    result, _ = simulate(scenario, seed=job.seed, strategy=strategy)
+    strategies: dict[str, Strategy] = {known: known for known in STRATEGIES}
+    result, _ = simulate(scenario, seed=job.seed, strategy=strategies[job.strategy])
     return result.as_json()
 
 
