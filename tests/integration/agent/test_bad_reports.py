@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tests.integration.agent.conftest import Join
     from tests.integration.agent.rigs import Cluster
 
+    from headgate.agent import Agent
     from headgate.agent.bus import Bus
 
 
@@ -62,6 +64,20 @@ def report(
             keyframe=True,
         )
     )
+
+
+def until_heard(agent: Agent, liar: Bus, made: Callable[[int], bytes]) -> None:
+    """Publish reports until the agent has heard of the liar, and ten at least."""
+    sequences = count(1)
+
+    def heard() -> bool:  # again and again: the first ones find nobody connected
+        sequence = next(sequences)
+        liar.publish(made(sequence))
+        liar.receive(0.2)
+        members = {member.agent for member in agent.status().members}
+        return sequence > 10 and "liar" in members
+
+    until(heard, "the other to be heard")
 
 
 @pytest.fixture
@@ -125,13 +141,7 @@ def test_a_wrong_clock_harms_nobody(join: Join, liar: Bus, sent_at_s: float) -> 
     agent = join("honest")
     with Load(agent.limiter(tenant="acme"), 2000) as load:
         until(lambda: rates([load], 0.5)[0] > 900, "the quota to be used")
-        for sequence in range(1, 12):
-            liar.publish(report(sequence, sent_at_s=sent_at_s + sequence * 0.2))
-            liar.receive(0.2)
-        until(
-            lambda: "liar" in {member.agent for member in agent.status().members},
-            "the other to be heard",
-        )
+        until_heard(agent, liar, lambda n: report(n, sent_at_s=sent_at_s + n * 0.2))
         # Of 1,000, 10 of which the other may use.
         settle([load], least=900, most=inf)
     assert agent.metrics().get("agent_failed_turns", 0) == 0
@@ -140,12 +150,6 @@ def test_a_wrong_clock_harms_nobody(join: Join, liar: Bus, sent_at_s: float) -> 
 def test_rows_of_an_unknown_group_are_left_alone(join: Join, liar: Bus) -> None:
     agent = join("honest")
     agent.limiter(tenant="acme").try_acquire(requests=1)
-    for sequence in range(1, 6):
-        liar.publish(report(sequence, group=77))
-        liar.receive(0.1)
-    until(
-        lambda: "liar" in {member.agent for member in agent.status().members},
-        "the other to be heard",
-    )
+    until_heard(agent, liar, lambda n: report(n, group=77))
     assert [row.agent for row in explained(agent).agents] == ["honest"]
     assert agent.metrics().get("agent_failed_turns", 0) == 0

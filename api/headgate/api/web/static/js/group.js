@@ -27,12 +27,12 @@ export function groupPage(root, name, opened = "") {
   let closed = false;
 
   const edit = () => editGroup(name).catch(told);
-  const attach = async () => { if (await attachTo(name)) loadAttachments(); };
+  const attach = async () => { if (await attachTo(name)) aside(loadAttachments()); };
   parts.edit.onclick = edit;
   parts.attach.onclick = attach;
   parts.override.onclick = override;
   parts.remove.onclick = remove;
-  parts.explain.ontoggle = () => { if (parts.explain.open) explain(); };
+  parts.explain.ontoggle = () => { if (parts.explain.open) aside(explain()); };
   parts.spans.forEach(([button, spanS]) => { button.onclick = () => chooseSpan(spanS); });
 
   async function load() {
@@ -72,9 +72,9 @@ export function groupPage(root, name, opened = "") {
     dimension = next;
     parts.limits.replaceChildren(...limitRows(group, dimension, pick));
     setText(parts.useTitle, dimension ? `${dimension}: use against the limit` : "Use");
-    loadHistory();
+    aside(loadHistory());
     if (newest) showUse(newest);
-    if (parts.explain.open) explain();
+    if (parts.explain.open) aside(explain());
   }
 
   async function loadHistory() {
@@ -130,19 +130,19 @@ export function groupPage(root, name, opened = "") {
     const path = `/attachments?${new URLSearchParams(query)}`;
     const done = await confirmed(`Detach ${what}?`, `${what} is no longer limited by ${name}.`, "Detach",
       () => ask("DELETE", path, { etag: `"${item.revision}"` }));
-    if (done) { toast(`${what} was detached.`); loadAttachments(); }
+    if (done) { toast(`${what} was detached.`); aside(loadAttachments()); }
   }
 
   async function override() {
     const dimensions = [...new Set(group.limits.map((limit) => limit.dimension))];
-    if (await overrideGroup(name, dimensions)) loadOverrides();
+    if (await overrideGroup(name, dimensions)) aside(loadOverrides());
   }
 
   async function loadOverrides() {
     const items = await overridesOf(name);
     parts.overriding.hidden = !items.length;
     parts.overrides.replaceChildren(...items.map((item) => h("li", {}, overrideText(item), h("button", {
-      type: "button", class: "quiet small", onclick: async () => { await endOverride(item).catch(told); loadOverrides(); },
+      type: "button", class: "quiet small", onclick: async () => { await endOverride(item).catch(told); aside(loadOverrides()); },
     }, "end now"))));
   }
 
@@ -171,6 +171,11 @@ export function groupPage(root, name, opened = "") {
 
   function told(error) {
     toast(error.message);
+  }
+
+  /** Let it load meanwhile. The frame tells of a server that does not answer. */
+  function aside(loading) {
+    loading.catch((error) => { if (error instanceof Problem) told(error); });
   }
 
   const saved = (event) => { if (event.detail === name) load(); };
