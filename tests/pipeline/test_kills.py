@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from headgate.pipeline.stream import Engine
 
-KILLS = int(os.environ.get("HEADGATE_KILLS", "4"))
-"""How often the driver is killed; ten when there is time: each costs Spark's start
-and a first batch, some eight seconds of a core."""
+KILLS = int(os.environ.get("HEADGATE_KILLS", "10"))
+"""How often the driver is killed: each costs Spark's start and a first batch, some
+eight seconds of a core."""
 
 PATIENCE_S = 180.0
 """For a driver to start and get to its next batch on a busy machine."""
