@@ -113,16 +113,15 @@ class Listener:
         """Wait for two reports more of each agent than this knows of."""
         wanted = {agent: self.sequences.get(agent, 0) + 2 for agent in agents}
         end_s = time.monotonic() + PATIENCE_S
-        consumer = KafkaConsumer(
-            bootstrap_servers=self._broker.bootstrap, consumer_timeout_ms=500
-        )
+        consumer = KafkaConsumer(bootstrap_servers=self._broker.bootstrap)
         consumer.assign([TopicPartition(self._topic, 0)])
         consumer.seek_to_beginning()
         while any(self.sequences.get(agent, 0) < wanted[agent] for agent in agents):
             assert time.monotonic() < end_s, (self.sequences, wanted)
-            for record in consumer:
-                report = decode(record.value)
-                self.sequences[report.agent] = report.sequence
+            for records in consumer.poll(timeout_ms=500).values():
+                for record in records:
+                    report = decode(record.value)
+                    self.sequences[report.agent] = report.sequence
         consumer.close()
 
 
