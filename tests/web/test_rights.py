@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from headgate.api import (
     Addresses,
@@ -56,6 +56,24 @@ def test_a_token_is_asked_for_and_a_viewer_is_told_what_is_not_allowed(
     expect(page.get_by_role("alert")).to_contain_text("viewer")
     page.reload()  # the tab keeps the token
     expect(pulse).to_have_attribute("data-state", "live")
+
+
+def test_a_late_refusal_of_no_token_does_not_ask_for_a_second_one(
+    page: Page, guarded: Addresses, viewer: str
+) -> None:
+    held: list[Route] = []
+    page.route(
+        "**/api/v1/events*",
+        lambda route: route.continue_() if held else held.append(route),
+    )
+    with page.expect_request("**/api/v1/events*"):
+        page.goto(guarded.api)
+    page.get_by_label("Bearer token").fill(viewer)
+    page.keyboard.press("Enter")
+    expect(page.locator("#reader")).to_have_text("vera, viewer")
+    held[0].continue_()  # the request that left before the token was known
+    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    expect(page.locator("dialog")).to_have_count(0)
 
 
 def test_who_has_no_token_is_asked_once_and_may_enter_one_later(

@@ -42,9 +42,17 @@ export function authorization() {
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
+/** Obtain a token after a 401 to a request that had the headers `sent`; return whether
+ * there is one to try. One that was entered since that request left is not asked for again. */
+export async function tokenNeeded(sent) {
+  const { Authorization: now } = authorization();
+  return now !== undefined && now !== sent.Authorization ? true : askForToken();
+}
+
 /** Ask; return {value, etag, revision}. Throws Problem or Unreachable. */
 export async function ask(method, path, { body, query, etag, onlyNew, signal } = {}) {
-  const headers = authorization();
+  const sent = authorization();
+  const headers = { ...sent };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (etag) headers["If-Match"] = etag;
   if (onlyNew) headers["If-None-Match"] = "*";
@@ -58,7 +66,7 @@ export async function ask(method, path, { body, query, etag, onlyNew, signal } =
     if (error.name === "AbortError") throw error;
     throw new Unreachable("the server does not answer");
   }
-  if (response.status === 401 && (await askForToken())) {
+  if (response.status === 401 && (await tokenNeeded(sent))) {
     return ask(method, path, { body, query, etag, onlyNew, signal });
   }
   const text = await response.text();
@@ -75,11 +83,6 @@ export async function get(path, query = {}, signal = undefined) {
 /** Return the path of a group. */
 export function groupPath(name, rest = "") {
   return `/groups/${encodeURIComponent(name)}${rest}`;
-}
-
-/** Ask for a token after a 401 that did not come through `ask`. */
-export function tokenNeeded() {
-  return askForToken();
 }
 
 function parsed(text) {

@@ -50,13 +50,14 @@ async function connect(query, on, ended) {
   ended.addEventListener("abort", abort);
   let heard = false;
   let timer = setTimeout(abort, SILENCE_MS);
+  const sent = authorization();
   try {
     const response = await fetch(address("/events", query), {
-      headers: authorization(), signal: broken.signal, cache: "no-store",
+      headers: sent, signal: broken.signal, cache: "no-store",
     });
     if (response.status === 401 || response.status === 403) {
       clearTimeout(timer);
-      if (response.status === 401 && await tokenNeeded()) return true;
+      if (response.status === 401 && await tokenNeeded(sent)) return await connect(query, on, ended);
       become("refused");
       return null;
     }
