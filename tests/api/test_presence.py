@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.api.conftest import NOT_WOKEN_S, TIMEOUT_S
 
-from headgate.api.presence import GRACE_S, Presence
+from headgate.api.presence import ARRIVALS_S, GRACE_S, Presence
 
 
 def ask(rest: httpx.Client, **query: Any) -> dict[str, Any]:
@@ -88,6 +88,10 @@ def test_an_agent_that_asks_again_in_time_was_never_gone() -> None:
 
     async def live(clock: Clock) -> None:
         presence = Presence(lambda: stirred.append(1))
+        presence.began("a", 1)
+        await clock.pass_s(ARRIVALS_S)
+        stirred.clear()
+        presence.ended("a", 1, broken=True)
         for _ in range(3):
             presence.began("a", 1)
             presence.ended("a", 1, broken=True)
@@ -98,6 +102,34 @@ def test_an_agent_that_asks_again_in_time_was_never_gone() -> None:
 
     Clock.run(live)
     assert stirred == []
+
+
+def test_those_who_come_are_told_together() -> None:
+    stirred: list[int] = []
+
+    async def live(clock: Clock) -> None:
+        presence = Presence(lambda: stirred.append(presence.version))
+        for number in range(100):
+            presence.began(f"agent-{number}", 1)
+            await clock.pass_s(0.01)
+        assert stirred == []
+        await clock.pass_s(ARRIVALS_S)
+        assert stirred == [1]
+        presence.began("late", 1)
+        presence.ended("agent-0", 1, broken=True)
+        await clock.pass_s(GRACE_S)
+        assert stirred == [1, 2]
+        await clock.pass_s(2 * ARRIVALS_S)
+        assert stirred == [1, 2]  # the late one was told with the one that went
+
+    Clock.run(live)
+
+
+def test_who_waits_is_told_of_one_that_comes(rest: httpx.Client) -> None:
+    before = ask(rest, alive=99)["alive"]["version"]
+    with waiting(rest, "a"):
+        told = ask(rest, alive=before, wait_s=NOT_WOKEN_S)
+    assert told["alive"]["present"] == [{"agent": "a", "incarnation": 1}]
 
 
 def test_an_agent_that_comes_back_is_no_longer_gone(rest: httpx.Client) -> None:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from headgate.coordinator.configuration import Isolation, Mode
 
 
+WORDS = {"alive": True, "gone": False, "unknown": None}
+"""What the API can say of a process."""
+
+
 def perform(world: World, line: str) -> str:
     """Carry out one command and return what it prints."""
     verb, *words = line.split()
@@ -142,7 +146,7 @@ def _stop(world: World, plain: list[str], named: dict[str, str]) -> str:
 
 
 def _vouch(world: World, plain: list[str], named: dict[str, str]) -> str:
-    world.vouch(plain[0], alive=plain[1] == "alive")
+    world.vouch(plain[0], alive=WORDS[plain[1]])
     return ""
 
 

@@ -162,8 +162,8 @@ class World:
         process.admitted[at] += admitted
         process.refused[at] += refused
 
-    def vouch(self, agent: str, *, alive: bool) -> None:
-        """Let the API say to all that a process lives or is gone."""
+    def vouch(self, agent: str, *, alive: bool | None) -> None:
+        """Let the API say to all that a process lives or is gone, or nothing more."""
         for process in self.processes.values():
             if process.name != agent:
                 self.step(process, Vouched(agent, alive))

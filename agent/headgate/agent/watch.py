@@ -14,9 +14,11 @@ import logging
 import random
 import socket
 import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from http import HTTPStatus
+from math import inf
 from typing import TYPE_CHECKING, Literal
 
 import httpx
@@ -61,6 +63,13 @@ API's machine next to nothing."""
 JITTER = 0.25
 """Part of a pause by which it may be shorter or longer."""
 
+VOUCHED_GAP_S = 0.25
+"""Words of the API on who lives that come sooner after each other than this may be
+those of several processes behind one address, which know different agents."""
+
+VOUCHED_PAUSE_S = 1.0
+"""The next question then waits, or each would answer the other's version at once."""
+
 CLOSE_S = 2.0
 """For the thread to end; it is a daemon."""
 
@@ -101,6 +110,7 @@ class Watch:
         self._last: Snapshot | None = None
         self._failing = False
         self._kept = True
+        self._vouched_at = -inf
         self.source: Source = "none"
         self.counters: Counter[str] = Counter()
         self.decided = threading.Event()
@@ -173,10 +183,17 @@ class Watch:
             self._restore(levels)
         if self._vouching.take(document):
             self._answered()
+            self._pace()
         elif self._last is not None and _is_changes(document):
             self._take(snapshot_from_changes(self._last, document), changes=text)
         else:
             self._take(snapshot_file.snapshot_of(document, str(self._address)))
+
+    def _pace(self) -> None:
+        """Wait when the API tells who lives over and over."""
+        before, self._vouched_at = self._vouched_at, time.monotonic()
+        if self._vouched_at - before < VOUCHED_GAP_S:
+            self._closing.wait(VOUCHED_PAUSE_S)
 
     def _newer(self) -> dict[str, str]:
         """Return the query for something newer than what is known."""

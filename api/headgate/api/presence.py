@@ -8,6 +8,9 @@ the others need not wait for the time after which the silent are presumed dead
 nothing is said.  Each process of the API knows only the agents that ask *it*, and
 a process that has just started knows nobody and says nothing of anybody.
 
+That one has gone is told at once, that one has come with the next news or within
+`ARRIVALS_S`: the word that it lives matters only once it has been silent for long.
+
 Everything here runs on the one event loop.
 """
 
@@ -23,6 +26,10 @@ RETURN_S = 5.0
 
 KEPT_GONE_S = 300.0
 """How long it is told that one is gone: longer than any agent presumes it alive."""
+
+ARRIVALS_S = 5.0
+"""Those who came meanwhile are told together: when a hundred agents start at once, each
+is answered once and not a hundred times."""
 
 MAX_AGENTS = 10_000
 """Agents known; of further ones nothing is said."""
@@ -49,6 +56,7 @@ class Presence:
         self.version = 0
         self._stir = stir
         self._known: dict[str, _Known] = {}
+        self._arrivals: asyncio.TimerHandle | None = None
 
     def began(self, agent: str, incarnation: int) -> None:
         """A watch of `agent` begins."""
@@ -57,6 +65,7 @@ class Presence:
             if len(self._known) >= MAX_AGENTS:
                 return
             known = self._known[agent] = _Known(incarnation)
+            self._arrived()
         elif incarnation < known.incarnation:
             return  # an older life of it, which asks late
         if known.gone or incarnation > known.incarnation:
@@ -104,7 +113,15 @@ class Presence:
         if not known.gone:  # it was told to be present
             self._changed()
 
+    def _arrived(self) -> None:
+        if self._arrivals is None:
+            loop = asyncio.get_running_loop()
+            self._arrivals = loop.call_later(ARRIVALS_S, self._changed)
+
     def _changed(self) -> None:
+        if self._arrivals is not None:
+            self._arrivals.cancel()
+            self._arrivals = None
         self.version += 1
         self._stir()
 

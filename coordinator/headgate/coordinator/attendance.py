@@ -1,5 +1,11 @@
 """Silence turns into absence: leases, presumed death, and who is left to decide.
 
+Silence is evidence only for who could have heard.  An agent that hears nobody, itself
+not either, presumes nobody dead, however long that lasts: a bus that is away would
+otherwise make every agent the last one alive.  And a process that the API sees lives.
+So a member is presumed dead when for M (and its lease) there was no sign of its life
+although this agent heard others or itself.
+
 See `headgate.coordinator.isolation` for what each step means to shares.
 """
 
@@ -31,6 +37,9 @@ VOUCHED_PART = 0.5
 """Of the lease: a process that the API says is gone is dropped once it has been
 silent for so long, so that its last reports can still come in."""
 
+WORDS_MAX = 10_000
+"""Words of the API that are kept; agents beyond it are judged by the bus alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ghost:
@@ -55,11 +64,22 @@ class Attendance:
         ghosts: By id.
     """
 
-    def __init__(self, settings: Settings, table: Table, members: Members) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        table: Table,
+        members: Members,
+        now: float,
+        *,
+        observing: bool,
+    ) -> None:
         self._settings = settings
         self._table = table
         self._members = members
+        self._observing = observing
         self.ghosts: dict[str, Ghost] = {}
+        self._words: dict[str, bool] = {}
+        self._heard_at = self._hearing_since = now
         self._next_at = np.inf
         self._was_mute = False
 
@@ -74,6 +94,28 @@ class Attendance:
         quiet = now - self._members.echo_at
         dead = self._settings.presumed_dead_s
         return quiet > dead and quiet > dead + self._members.lease_of(None)
+
+    def deaf(self, now: float) -> bool:
+        """Say whether it hears nobody, itself not either.
+
+        Who only listens has no report of its own to hear, and spends nothing: to it
+        silence is silence.
+        """
+        return self._gap(now) and not self._observing
+
+    def _gap(self, now: float) -> bool:
+        quiet = now - self._heard_at
+        least = self._settings.lease_min_intervals * self._settings.interval_s
+        return quiet > least and quiet > self._members.lease_of(None)
+
+    def apart(self, now: float) -> int:
+        """Return how many others may live, unheard, and have dropped this agent."""
+        dead = self._settings.presumed_dead_s
+        return len(self.ghosts) + sum(
+            now - member.heard_at > dead + self._members.lease_of(member)
+            for member in self._members.by_agent.values()
+            if member.silent and member.vouched is not True
+        )
 
     def quorate(self, agent: str) -> bool:
         """Say whether those that this agent hears, itself included, are most.
@@ -95,18 +137,37 @@ class Attendance:
         everyone = [*self._members.by_agent, *self.ghosts, agent]
         return min(names) == min(everyone)
 
-    def vouch(self, event: Vouched) -> None:
-        """Take the API's word about a process."""
+    def vouch(self, event: Vouched, now: float) -> None:
+        """Take the API's word about a process, also of one not heard of yet."""
+        self._words.pop(event.agent, None)
+        if event.alive is not None and len(self._words) < WORDS_MAX:
+            self._words[event.agent] = event.alive
         member = self._members.by_agent.get(event.agent)
         if member is not None:
+            if member.vouched and event.alive is None:
+                member.lived_at = now
             member.vouched = event.alive
             self._next_at = -np.inf
         if event.alive is False:
             self.ghosts.pop(event.agent, None)
 
+    def begin(self, member: Member) -> None:
+        """Let the API's word hold for a life that was just heard of.
+
+        Only that it lives: that it is gone was said of an earlier one.
+        """
+        member.vouched = self._words.get(member.agent) or None
+
     def heard(self, member: Member, now: float) -> None:
         """Look again when the lease of a member that was just heard ends."""
+        self.hears(now)
         self._next_at = min(self._next_at, now + self._members.lease_of(member))
+
+    def hears(self, now: float) -> None:
+        """Note that a report came, its own or another's: from now on silence counts."""
+        if self._gap(now):
+            self._hearing_since = now
+        self._heard_at = now
 
     def advance(self, now: float, agent: str) -> list[Noticed]:
         """Let time pass: to be called at each tick."""
@@ -131,10 +192,8 @@ class Attendance:
         """Return when to look at a member again."""
         lease = self._members.lease_of(member)
         quiet = now - member.heard_at
-        dead = self._settings.presumed_dead_s + lease
-        if member.vouched is False:
-            dead = VOUCHED_PART * lease
-        if quiet >= dead and member.vouched is not True:
+        dead_at = self._dead_at(member, lease, now)
+        if now >= dead_at:
             if member.vouched is None:
                 self._remember(member, now, votes=not self.quorate(agent))
             self.drop(member, now)
@@ -149,8 +208,17 @@ class Attendance:
                 Noticed("silent", f"agent {member.agent!r} is silent", member.agent)
             )
         if member.silent:
-            return now + lease if member.vouched else member.heard_at + dead + 1e-3
-        return member.heard_at + min(lease, dead) + 1e-3
+            return min(dead_at, now + lease) + 1e-3
+        return min(dead_at, member.heard_at + lease) + 1e-3
+
+    def _dead_at(self, member: Member, lease: float, now: float) -> float:
+        """Return when a member is presumed dead, infinite while it can't be."""
+        if member.vouched is False:
+            return member.heard_at + VOUCHED_PART * lease
+        if member.vouched or self.deaf(now):
+            return np.inf
+        since = max(member.heard_at, member.lived_at, self._hearing_since)
+        return since + self._settings.presumed_dead_s + lease
 
     def _remember(self, member: Member, now: float, *, votes: bool) -> None:
         for name in [n for n, g in self.ghosts.items() if now - g.since > GHOST_S]:

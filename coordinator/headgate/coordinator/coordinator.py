@@ -126,7 +126,7 @@ class Coordinator:
             case Configured():
                 self._tracking.configure(now, event)
             case Vouched():
-                self._core.attendance.vouch(event)
+                self._core.attendance.vouch(event, now)
                 self._core.strict.vouch(event.agent, now, alive=event.alive)
             case Restored():
                 self._tracking.restore(now, event)
@@ -323,5 +323,5 @@ class Coordinator:
             revision=self.revision,
             on=self._calculation.conditions(max(now, self._now)),
             members=self._core.members,
-            ghosts=len(self._core.attendance.ghosts),
+            apart=self._core.attendance.apart(now),
         )

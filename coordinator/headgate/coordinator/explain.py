@@ -34,7 +34,7 @@ class Stand:
         revision: Of the configuration.
         on: Time, lag and ages.
         members: All others.
-        ghosts: How many were dropped unheard and may yet live.
+        apart: How many may live, unheard, and have dropped this agent.
     """
 
     agent: str
@@ -42,7 +42,7 @@ class Stand:
     revision: int
     on: Conditions
     members: Members
-    ghosts: int = 0
+    apart: int = 0
 
 
 def state_of(member: Member, now: float) -> MemberState:
@@ -220,5 +220,5 @@ def _bound(shelf: Shelf, slot: int, stand: Stand) -> float:
         return 0.0
     if policy == OPEN and stand.on.adrift:
         return inf
-    # Each part that was dropped and yet lives may spend all of Q.
-    return float(stand.ghosts)
+    # Each of them may spend all of Q.
+    return float(stand.apart)

@@ -23,7 +23,9 @@ counting those that it drops, so this holds however long the partition lasts.
 **open** is fair until the others have dropped this agent, then stops limiting.
 
 Past M the bound of `fair` and `hold` is one Q more for each part that was dropped
-and yet lives: `Explanation.bound` says it.
+and yet lives: `Explanation.bound` says it.  An agent that hears nobody at all drops
+nobody (see `headgate.coordinator.attendance`), so when the bus is away the parts of
+all go on adding up to Q; nor does one that the API tells that the others live.
 """
 
 from __future__ import annotations

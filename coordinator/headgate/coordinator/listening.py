@@ -102,7 +102,9 @@ class Listening:
         self._observing = observing
         self.members = Members(settings, now)
         self._told: set[tuple[str, str]] = set()
-        self.attendance = Attendance(settings, table, self.members)
+        self.attendance = Attendance(
+            settings, table, self.members, now, observing=observing
+        )
 
     def hear(
         self, report: Report, now: float, *, agent: str, incarnation: int
@@ -124,6 +126,7 @@ class Listening:
             # Others may have thought that this agent was gone.
             outcome.asked = self.attendance.mute(now)
             self.members.echo(report.sequence, now)
+            self.attendance.hears(now)
             outcome.echo = report.sequence
         elif report.incarnation > incarnation or (
             report.incarnation == incarnation
@@ -142,6 +145,7 @@ class Listening:
             if member is None:
                 self._notice(outcome, "too_many_members", report, "finds no room")
                 return
+            self.attendance.begin(member)
         if not self._believable(member, report, now, outcome):
             return
         outcome.believed = True
@@ -199,7 +203,7 @@ class Listening:
         member.incarnation = report.incarnation
         member.sequence = 0
         member.disbelieved_at = -np.inf
-        member.vouched = None
+        self.attendance.begin(member)
 
     def _hear_rows(
         self,

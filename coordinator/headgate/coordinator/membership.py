@@ -67,7 +67,9 @@ class Member:
         loss: Part of its reports that don't arrive.
         silent: Past the lease.
         disbelieved_at: When its counters last could not be true.
-        vouched: The API says that its process lives (True), or nothing (None).
+        vouched: The API says that its process lives (True) or is gone (False), or
+            nothing (None).
+        lived_at: When the API last said that it lives, and then no more.
         cache: Where the rows of its last report stand, by dimension.
     """
 
@@ -84,6 +86,7 @@ class Member:
     silent: bool = False
     disbelieved_at: float = -inf
     vouched: bool | None = None
+    lived_at: float = -inf
     late_s: float = 0.0
     cache: dict[str, tuple[int, NDArray[np.int64], list[Place]]] = field(
         default_factory=dict[str, "tuple[int, NDArray[np.int64], list[Place]]"]
