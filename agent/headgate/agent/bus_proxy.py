@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from headgate.agent.bus import MAX_PAYLOAD_BYTES
+from headgate.agent.bus_curve import CLIENTS, Doorkeeper, client_keys
 from headgate.agent.bus_zeromq import set_option
 from headgate.agent.errors import BusUnavailable
 
@@ -37,14 +38,15 @@ class ZeroMQProxy:
         publish: Where agents send to; port ``*`` takes a free one.
         subscribe: Where agents listen.
         options: ZeroMQ socket options by name, for both sides; for CURVE
-            ``{"curve_server": 1, "curve_secretkey": …}``.
+            ``{"curve_server": 1, "curve_secretkey": …, "curve_clients": [key, …]}``,
+            where the last are public keys of those who may connect.
 
     Attributes:
         publish_address: The address with its real port.
         subscribe_address: The address with its real port.
 
     Raises:
-        BusUnavailable: An address can't be bound.
+        BusUnavailable: An address can't be bound, or an option is wrong.
     """
 
     def __init__(
@@ -54,7 +56,9 @@ class ZeroMQProxy:
         subscribe: str = "tcp://127.0.0.1:*",
         options: Mapping[str, Json] | None = None,
     ) -> None:
+        asked, known = _doors(options or {})
         self._context = zmq.Context[zmq.Socket[bytes]]()
+        self._doorkeeper = None if known is None else Doorkeeper(self._context, known)
         self._front = self._context.socket(zmq.XSUB)
         self._back = self._context.socket(zmq.XPUB)
         self._front.setsockopt(zmq.RCVHWM, PUBLISHER_HIGH_WATER_MARK)
@@ -63,13 +67,13 @@ class ZeroMQProxy:
         self._front.setsockopt(zmq.MAXMSGSIZE, MAX_PAYLOAD_BYTES)
         self._back.setsockopt(zmq.SNDHWM, SUBSCRIBER_HIGH_WATER_MARK)
         try:
-            for name, value in (options or {}).items():
+            for name, value in asked.items():
                 set_option(self._front, name, value)
                 set_option(self._back, name, value)
             self.publish_address = _bind(self._front, publish)
             self.subscribe_address = _bind(self._back, subscribe)
         except BusUnavailable:
-            self._context.destroy(linger=0)
+            self._close_context()
             raise
         stopper = f"inproc://stop-{id(self)}"
         self._stop = self._context.socket(zmq.PAIR)
@@ -86,7 +90,7 @@ class ZeroMQProxy:
         if self._thread.is_alive():
             self._stop.send(b"TERMINATE")
             self._thread.join(STOP_TIMEOUT_S)
-        self._context.destroy(linger=0)
+        self._close_context()
 
     def __enter__(self) -> Self:
         return self
@@ -94,9 +98,27 @@ class ZeroMQProxy:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _close_context(self) -> None:
+        """Free all sockets, once nobody waits on them."""
+        if self._doorkeeper is not None:
+            self._doorkeeper.close()
+        self._context.destroy(linger=0)
+
     def _run(self) -> None:
         """Carry messages both ways (subscriptions go upstream) until stopped."""
         zmq.proxy_steerable(self._front, self._back, None, self._stopped)
+
+
+def _doors(
+    options: Mapping[str, Json],
+) -> tuple[dict[str, Json], frozenset[bytes] | None]:
+    """Return the options that are ZeroMQ's, and whose keys may connect; None: all."""
+    rest = {name: value for name, value in options.items() if name != CLIENTS}
+    if CLIENTS not in options:
+        return rest, None
+    if "curve_secretkey" not in options or not options.get("curve_server"):
+        raise BusUnavailable(f"{CLIENTS}: expected curve_server and curve_secretkey")
+    return rest, client_keys(options[CLIENTS])
 
 
 def _bind(socket: zmq.Socket[bytes], address: str) -> str:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from headgate.agent.bus import MAX_BATCH, BusSettings, Message
+from headgate.agent.bus_curve import Handshakes, with_own_key
 from headgate.agent.bus_envelope import Ages, Envelope, Returns, payload_fits
 from headgate.agent.errors import BusUnavailable
 
@@ -78,29 +79,31 @@ class ZeroMQBus:
     """A connection to one or more proxies; see `headgate.agent.bus.Bus`.
 
     Attributes (of `BusSettings.options`): any ZeroMQ socket option by its name in
-    lower case, such as ``curve_serverkey`` or ``rcvhwm``; set on both sockets.
+    lower case, such as ``curve_serverkey`` or ``rcvhwm``; set on both sockets.  For
+    keys see `headgate.agent.bus_curve`.
     """
 
     def __init__(self, settings: BusSettings) -> None:
         self._max_age_s = settings.max_age_s
+        self._counters: Counter[str] = Counter()
+        options = with_own_key(settings.options)
+        shown = str(options.get("curve_publickey", ""))
+        self._handshakes = Handshakes(shown, self._counters)
         self._context = zmq.Context[zmq.Socket[bytes]]()
+        self._poller = zmq.Poller()
         try:
-            self._out = self._socket(zmq.XPUB, settings.options)
-            self._in = self._socket(zmq.SUB, settings.options)
+            self._out = self._socket(zmq.XPUB, options)
+            self._in = self._socket(zmq.SUB, options)
             self._in.setsockopt(zmq.SUBSCRIBE, b"")
             connect(self._out, settings.publish)
             connect(self._in, settings.subscribe)
         except BusUnavailable:
             self._context.destroy(linger=0)  # else its end waits for the sockets
             raise
-        self._poller = zmq.Poller()
-        self._poller.register(self._in, zmq.POLLIN)
-        self._poller.register(self._out, zmq.POLLIN)
         self._subscribed = False
         self._held_back: deque[tuple[Envelope, bytes]] = deque(maxlen=HELD_BACK)
         self._returns = Returns()
         self._ages = Ages()
-        self._counters: Counter[str] = Counter()
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -141,6 +144,7 @@ class ZeroMQBus:
             # Rounded up: a fraction of a millisecond must not become a busy loop.
             remaining_ms = ceil(max(deadline_s - time.monotonic(), 0.0) * 1e3)
             ready = dict(self._poller.poll(remaining_ms))
+            self._handshakes.hear(time.monotonic())
             if not ready:
                 break
             if self._out in ready:
@@ -175,6 +179,8 @@ class ZeroMQBus:
             socket.setsockopt(option, number)
         for name, value in options.items():
             set_option(socket, name, value)
+        for polled in (socket, self._handshakes.watch(socket)):
+            self._poller.register(polled, zmq.POLLIN)
         return socket
 
     def _hear_subscriptions(self) -> None:

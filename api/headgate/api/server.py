@@ -181,7 +181,9 @@ def _prepared(
 @contextmanager
 def _opened_bus(settings: ServerSettings) -> Generator[BusSettings]:
     try:
-        bus = embedded_bus(host=settings.host, ports=settings.bus_ports)
+        bus = embedded_bus(
+            host=settings.host, ports=settings.bus_ports, keys=settings.bus_keys
+        )
         with bus as opened:
             yield opened
     except BusUnavailable as error:

@@ -33,6 +33,8 @@ class ServerSettings:
         bus: A bus that exists, such as Kafka; None for the embedded ZeroMQ one.
         bus_ports: Ports of the embedded bus; None for `USUAL_BUS_PORTS` or, if
             taken, free ones.
+        bus_keys: Folder of CURVE keys for the embedded bus, as `headgate bus keys
+            curve` makes it; None for a bus that whoever reaches it may use.
         report_interval_s: T of the design: seconds between two heartbeats.
         rights: Whether tokens are asked for, and which are good.
         tls_certificate: Path of a PEM chain; with `tls_key` the API speaks TLS.
@@ -46,6 +48,7 @@ class ServerSettings:
     cluster: str | None = None
     bus: BusSettings | None = None
     bus_ports: tuple[int, int] | None = None
+    bus_keys: Path | None = None
     report_interval_s: float = 1.0
     rights: RightsSettings = field(default_factory=RightsSettings)
     tls_certificate: Path | None = None

@@ -21,9 +21,6 @@ KINDS: dict[str, KeyKind] = {"hmac": "hmac", "ed25519": "ed25519", "curve": "cur
 PUBLIC_KEYS = "report_keys.json"
 """Which key speaks for which agent; public, the same on all hosts."""
 
-PROXY_KEYS = "curve-proxy.json"
-"""Options of `headgate bus proxy`; secret, on its host only."""
-
 
 def make_keys(kind: KeyKind, folder: Path, owners: Sequence[str]) -> dict[str, object]:
     """Write new keys to a folder; return the options that belong to the bus.
@@ -102,19 +99,17 @@ def _known(public: Path) -> dict[str, list[str]]:
 
 
 def _curve(folder: Path) -> dict[str, object]:
-    """Make the keys of a proxy and those of its clients."""
+    """Make the keys of a proxy and that of its agents."""
     import zmq
 
-    proxy, proxy_secret = (key.decode() for key in zmq.curve_keypair())
+    from headgate.agent.bus_curve import AGENT_KEY, CLIENTS, PROXY_KEYS, CurveKeys
+
+    _, proxy_secret = (key.decode() for key in zmq.curve_keypair())
     public, secret = (key.decode() for key in zmq.curve_keypair())
-    server = {"curve_server": 1, "curve_secretkey": proxy_secret}
+    _write_secret(folder / AGENT_KEY, secret)
+    server = {"curve_server": 1, "curve_secretkey": proxy_secret, CLIENTS: [public]}
     _write_secret(folder / PROXY_KEYS, json.dumps(server))
-    _write_secret(folder / "curve.key", secret)
-    return {
-        "curve_serverkey": proxy,
-        "curve_publickey": public,
-        "curve_secretkey": {"file": str(folder / "curve.key")},
-    }
+    return dict(CurveKeys.read(folder).agents)
 
 
 def _write_secret(path: Path, text: str) -> None:

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from headgate.cli.bus_address import EMBEDDED, parse_bus, shown_bus
-from headgate.cli.failure import Failure
+from headgate.cli.failure import Failure, Misused
 from headgate.cli.output import print_line
 from headgate.cli.spread import spread
 
@@ -33,6 +33,8 @@ headgate up
 headgate up --host 0.0.0.0 --rights --database postgresql+psycopg://headgate@db/headgate
 
 headgate up --bus kafka://kafka-1:9092,kafka-2:9092/headgate-usage
+
+headgate bus keys curve --out keys && headgate up --bus-keys keys   (encrypted)
 
 Agents learn the bus from the API: they need the API's URL and nothing else."""
 
@@ -74,6 +76,15 @@ class Listening:
             metavar="REPORTS,SUBSCRIBE",
             help="Ports of the embedded bus. By default 7410,7411, or free ones when "
             "those are taken.",
+            show_default=False,
+        ),
+    ] = None
+    bus_keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Encrypt the embedded bus with the keys that `headgate bus keys "
+            "curve` made there, and let nobody else on it.",
             show_default=False,
         ),
     ] = None
@@ -187,6 +198,11 @@ def _settings(
         Misused: It can't be meant.
     """
     bus, ports = parse_bus(listening.bus), _ports(listening.bus_ports)
+    if bus is not None and listening.bus_keys is not None:
+        raise Misused(
+            "--bus-keys: only for the embedded bus; another's are options in the file "
+            "that --bus names"
+        )
     if isnan(listening.interval):  # which compares with no bound
         raise typer.BadParameter("nan: expected seconds", param_hint="--interval")
     from headgate.api import RightsSettings, ServerSettings
@@ -198,6 +214,7 @@ def _settings(
         cluster=listening.cluster,
         bus=bus,
         bus_ports=ports,
+        bus_keys=listening.bus_keys,
         report_interval_s=listening.interval,
         rights=RightsSettings(
             required=guarding.rights,
@@ -215,7 +232,9 @@ def _settings(
 def _tell(addresses: "Addresses") -> None:
     print_line(f"API   {addresses.api}")
     print_line(f"docs  {addresses.docs}")
-    print_line(f"bus   {shown_bus(addresses.bus)}")
+    options = cast("dict[str, object]", addresses.bus.get("options", {}))
+    keys = "   with CURVE keys" if "curve_serverkey" in options else ""
+    print_line(f"bus   {shown_bus(addresses.bus)}{keys}")
     if not addresses.rights:
         print_line("rights are off: whoever reaches the API may change everything")
     print_line("Ctrl-C stops both.")

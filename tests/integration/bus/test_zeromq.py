@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,20 @@ import pytest
 import zmq
 from tests.integration.bus.rigs import connected, hear, until
 
+from headgate.agent import bus_curve
 from headgate.agent.bus import MAX_PAYLOAD_BYTES, BusSettings, open_bus
 from headgate.agent.bus_envelope import Envelope
 from headgate.agent.bus_proxy import ZeroMQProxy
 from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from headgate.agent.bus import Bus
     from headgate.agent.json_place import Json
+
+SERVER_KEY, _ = (key.decode() for key in zmq.curve_keypair())
+OWN_KEY = {"curve_secretkey": zmq.curve_keypair()[1].decode()}
 
 
 def settings_of(*proxies: ZeroMQProxy) -> BusSettings:
@@ -42,15 +47,13 @@ def test_with_two_proxies_either_may_go(proxy: ZeroMQProxy) -> None:
     settings = settings_of(proxy, second)
     first_bus, second_bus = connected(settings), connected(settings)
     try:
-        first_bus.publish(b"both are there")
-        hear(second_bus, b"both are there")
+        # Each knows one of the two for certain, and maybe not the same.
+        until(_carries(first_bus, second_bus, b"both are there"), "a message")
         second.close()
-
-        def heard() -> bool:
-            first_bus.publish(b"one is left")
-            return any(m.payload == b"one is left" for m in second_bus.receive(0.1))
-
-        until(heard, "a message over the proxy that is left")
+        until(
+            _carries(first_bus, second_bus, b"one is left"),
+            "a message over the proxy that is left",
+        )
     finally:
         first_bus.close()
         second_bus.close()
@@ -77,6 +80,101 @@ def test_only_who_has_the_keys_hears_and_is_heard() -> None:
         finally:
             agent.close()
             stranger.close()
+
+
+def test_who_is_turned_away_says_so_once_and_is_let_in_by_other_keys(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bus_curve, "RETRY_S", 0.1)
+    server_public, server_secret = (key.decode() for key in zmq.curve_keypair())
+    known, stranger = zmq.curve_keypair(), zmq.curve_keypair()
+    door: dict[str, Json] = {"curve_server": 1, "curve_secretkey": server_secret}
+    first = ZeroMQProxy(options={**door, "curve_clients": [known[0].decode()]})
+    settings = settings_of(first)
+
+    def own(secret: bytes) -> BusSettings:
+        options = {"curve_serverkey": server_public, "curve_secretkey": secret.decode()}
+        return replace(settings, options=options)
+
+    agent, other = connected(own(known[1])), open_bus(own(stranger[1]))
+
+    def often_refused() -> bool:
+        other.publish(b"forged")
+        agent.publish(b"secret")
+        assert other.receive(0.05) == []
+        assert all(m.payload == b"secret" for m in agent.receive(0.05))
+        return other.counters["refused"] >= 6  # three times at either door
+
+    until(often_refused, "the stranger to be refused")
+    said = [r.getMessage() for r in caplog.records if "turns this" in r.getMessage()]
+    assert len(said) == 1
+    assert f"does not know its CURVE key {stranger[0].decode()}" in said[0]
+    agent.publish(b"the last")
+    hear(agent, b"the last")  # nothing of before is on its way
+    first.close()
+    with ZeroMQProxy(
+        publish=first.publish_address,
+        subscribe=first.subscribe_address,
+        options={**door, "curve_clients": [stranger[0].decode()]},
+    ):
+
+        def let_in() -> bool:
+            other.publish(b"at last")
+            return any(m.payload == b"at last" for m in other.receive(0.05))
+
+        until(let_in, "the other key to be let in")
+        assert agent.receive(0.0) == []
+        agent.close()
+        other.close()
+
+
+@pytest.mark.parametrize("proxy_has_keys", [True, False])
+def test_keys_on_one_side_only_are_told(
+    proxy_has_keys: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = zmq.curve_keypair()[1].decode()
+    door: dict[str, Json] = {"curve_server": 1, "curve_secretkey": secret}
+    own: dict[str, Json] = {"curve_serverkey": SERVER_KEY, **OWN_KEY}
+    with ZeroMQProxy(options=door if proxy_has_keys else {}) as proxy:
+        options = {} if proxy_has_keys else own
+        bus = open_bus(replace(settings_of(proxy), options=options))
+        until(
+            lambda: bus.receive(0.05) == [] and bus.counters["refused"] > 0,
+            "the refusal",
+        )
+        bus.close()
+    # Which of the two, depends on who hangs up first.
+    none_there = "it has no CURVE keys|curve_serverkey does not seem to be its public"
+    none_here = "ask for a CURVE key, and this agent has none"
+    said = [r.getMessage() for r in caplog.records if "turns this" in r.getMessage()]
+    assert len(said) == 1
+    assert re.search(none_here if proxy_has_keys else none_there, said[0])
+
+
+def test_an_agent_asks_for_the_key_of_the_proxy_that_it_was_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    secret = zmq.curve_keypair()[1].decode()
+    door: dict[str, Json] = {"curve_server": 1, "curve_secretkey": secret}
+    with ZeroMQProxy(options=door) as proxy:
+        wrong = {"curve_serverkey": SERVER_KEY, **OWN_KEY}
+        bus = open_bus(replace(settings_of(proxy), options=wrong))
+        until(
+            lambda: bus.receive(0.05) == [] and bus.counters["refused"] > 0,
+            "the refusal",
+        )
+        bus.close()
+    assert "curve_serverkey does not seem to be its public key" in caplog.text
+
+
+@pytest.mark.parametrize("clients", ["all", ["short"], [1], {"web": SERVER_KEY}])
+def test_clients_of_a_proxy_are_a_list_of_keys(clients: Json) -> None:
+    secret = zmq.curve_keypair()[1].decode()
+    door: dict[str, Json] = {"curve_server": 1, "curve_secretkey": secret}
+    with pytest.raises(BusUnavailable, match="curve_clients: expected a list of keys"):
+        ZeroMQProxy(options={**door, "curve_clients": clients})
+    with pytest.raises(BusUnavailable, match="expected curve_server"):
+        ZeroMQProxy(options={"curve_clients": [SERVER_KEY]})
 
 
 def test_frames_that_are_no_message_are_dropped_and_counted(
@@ -122,6 +220,16 @@ def test_an_oversized_message_costs_only_its_sender_the_connection(
         context.destroy(linger=0)
 
 
+def _carries(sender: Bus, reader: Bus, payload: bytes) -> Callable[[], bool]:
+    """Return what sends, and tells whether it arrives soon."""
+
+    def heard() -> bool:
+        sender.publish(payload)
+        return any(m.payload == payload for m in reader.receive(0.1))
+
+    return heard
+
+
 def _arrives(writer: zmq.Socket[bytes], envelope: bytes, bus: Bus) -> bool:
     """Send, and return whether it arrives soon."""
     writer.send_multipart([envelope, b"small"])
@@ -134,7 +242,13 @@ def _arrives(writer: zmq.Socket[bytes], envelope: bytes, bus: Bus) -> bool:
         ({"rcvhwn": 5}, "there is no socket option 'rcvhwn'"),
         ({"rcvhwm": "many"}, "rcvhwm"),
         ({"rcvhwm": None}, "rcvhwm: expected a text or a number"),
-        ({"curve_serverkey": "short"}, "curve_serverkey"),
+        ({"curve_serverkey": "short", **OWN_KEY}, "curve_serverkey"),
+        ({"curve_serverkey": SERVER_KEY}, "expected the option curve_secretkey"),
+        ({"curve_serverkey": SERVER_KEY, "curve_secretkey": "s"}, "curve_secretkey"),
+        (
+            {"curve_serverkey": SERVER_KEY, **OWN_KEY, "curve_publickey": SERVER_KEY},
+            "curve_publickey: it does not belong to curve_secretkey",
+        ),
     ],
 )
 def test_a_wrong_option_is_refused_by_name(
