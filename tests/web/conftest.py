@@ -54,7 +54,9 @@ def filled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(tmp_path_factory.mktemp("filled"))
     server.start()
     gold = {"limits": [{"dimension": "requests", "rate": 100}]}
-    httpx.put(f"{server.url}/api/v1/groups/gold", json=gold).raise_for_status()
+    httpx.put(
+        f"{server.url}/api/v1/groups/gold", json=gold, timeout=TIMEOUT_S
+    ).raise_for_status()
     yield server
     server.stop()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 """Of a request or of a wait in the page; two slow cores are shared with others."""
 
 SERVE = """

@@ -109,7 +109,7 @@ def test_what_is_not_there_or_not_meant_is_refused(
 ) -> None:
     url = f"{filled_server.url}/api/v1"
     until_told(
-        lambda: httpx.get(f"{url}/live").json()["revision"],
+        lambda: httpx.get(f"{url}/live", timeout=TIMEOUT_S).json()["revision"],
         lambda revision: bool(revision >= 1),  # it is followed
     )
     answer = httpx.get(f"{url}{path}", timeout=TIMEOUT_S)

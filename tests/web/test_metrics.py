@@ -12,7 +12,7 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.web.pictures import agent_use, picture, seen, use
-from tests.web.rigs import Server
+from tests.web.rigs import TIMEOUT_S, Server
 
 from headgate.api.live.observing import Observing
 from headgate.api.live.picture import Picture
@@ -146,7 +146,7 @@ def test_every_alert_says_what_it_means_and_how_bad_it_is() -> None:
 
 
 def test_a_running_server_is_scraped(filled_server: Server) -> None:
-    answer = httpx.get(f"{filled_server.url}/metrics")
+    answer = httpx.get(f"{filled_server.url}/metrics", timeout=TIMEOUT_S)
     assert answer.headers["Content-Type"].startswith("text/plain")
     families = {each.name for each in text_string_to_metric_families(answer.text)}
     assert {"headgate_revision", "process_resident_memory_bytes"} <= families

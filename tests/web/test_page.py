@@ -30,7 +30,7 @@ def test_the_page_asks_no_other_host_and_breaks_no_policy(
     expect(page.locator(".chart.none").first).to_be_visible()  # nobody uses it
     assert [url for url in asked if not url.startswith(server.url)] == []
     assert complaints == []
-    policy = httpx.get(server.url).headers["Content-Security-Policy"]
+    policy = httpx.get(server.url, timeout=TIMEOUT_S).headers["Content-Security-Policy"]
     assert "unsafe" not in policy
 
 
@@ -240,5 +240,7 @@ def test_a_restart_of_the_server_is_said_and_mended(
     expect(page.locator("#pulse")).to_have_attribute("data-state", "lost")
     server.start()
     expect(banner).to_contain_text("Connected again")
-    httpx.put(f"{server.url}/api/v1/groups/silver", json=GOLD).raise_for_status()
+    httpx.put(
+        f"{server.url}/api/v1/groups/silver", json=GOLD, timeout=TIMEOUT_S
+    ).raise_for_status()
     expect(page.locator(".windowed")).to_contain_text("silver")

@@ -14,10 +14,12 @@ HOURLY = {"limits": [{"dimension": "requests", "rate": 1000, "period_s": 3600}]}
 
 def make_hourly(server: Server) -> None:
     url = f"{server.url}/api/v1"
-    httpx.put(f"{url}/groups/hourly", json=HOURLY).raise_for_status()
-    httpx.put(f"{url}/tenants/acme").raise_for_status()
+    httpx.put(f"{url}/groups/hourly", json=HOURLY, timeout=TIMEOUT_S).raise_for_status()
+    httpx.put(f"{url}/tenants/acme", timeout=TIMEOUT_S).raise_for_status()
     attachment = {"subject": {"tenant": "acme"}, "group": "hourly"}
-    httpx.put(f"{url}/attachments", json=attachment).raise_for_status()
+    httpx.put(
+        f"{url}/attachments", json=attachment, timeout=TIMEOUT_S
+    ).raise_for_status()
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
@@ -42,14 +44,14 @@ def admit(limiter: Limiter, *, units: int) -> None:
 
 def is_seen(server: Server) -> bool:
     """Whether the observer has heard that the group is in use."""
-    live = httpx.get(f"{server.url}/api/v1/live?group=hourly").json()
+    live = httpx.get(f"{server.url}/api/v1/live?group=hourly", timeout=TIMEOUT_S).json()
     return any(item["agents"] for item in live["items"])
 
 
 def _stored_level(server: Server, *, below: float) -> float:
     deadline = time.monotonic() + TIMEOUT_S
     while True:
-        snapshot = httpx.get(f"{server.url}/api/v1/snapshot").json()
+        snapshot = httpx.get(f"{server.url}/api/v1/snapshot", timeout=TIMEOUT_S).json()
         levels = [float(row["level"]) for row in snapshot.get("levels", [])]
         if levels and levels[0] < below:
             return levels[0]

@@ -56,20 +56,14 @@ export async function ask(method, path, { body, query, etag, onlyNew, signal } =
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (etag) headers["If-Match"] = etag;
   if (onlyNew) headers["If-None-Match"] = "*";
-  let response;
-  try {
-    response = await fetch(address(path, query), {
-      method, headers, signal, cache: "no-store",
-      body: body === undefined ? undefined : JSON.stringify(body),
-    });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Unreachable("the server does not answer");
-  }
+  const response = await fetch(address(path, query), {
+    method, headers, signal, cache: "no-store",
+    body: body === undefined ? undefined : JSON.stringify(body),
+  }).catch(unreachable);
   if (response.status === 401 && (await tokenNeeded(sent))) {
     return ask(method, path, { body, query, etag, onlyNew, signal });
   }
-  const text = await response.text();
+  const text = await response.text().catch(unreachable); // it may stop amid its answer
   const value = parsed(text);
   if (!response.ok) throw new Problem(response.status, value ?? { detail: text.slice(0, 200) });
   return { value, etag: response.headers.get("ETag"), revision: response.headers.get("Headgate-Revision") };
@@ -83,6 +77,11 @@ export async function get(path, query = {}, signal = undefined) {
 /** Return the path of a group. */
 export function groupPath(name, rest = "") {
   return `/groups/${encodeURIComponent(name)}${rest}`;
+}
+
+function unreachable(error) {
+  if (error.name === "AbortError") throw error;
+  throw new Unreachable("the server does not answer");
 }
 
 function parsed(text) {

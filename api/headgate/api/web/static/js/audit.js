@@ -3,7 +3,7 @@
 import { Problem, ask, get } from "./api.js";
 import { changeList, keyText } from "./changes.js";
 import { openDialog } from "./dialogs.js";
-import { debounced, h, setText, toast } from "./dom.js";
+import { debounced, h, setText, showList, toast } from "./dom.js";
 import { moment } from "./format.js";
 import { groupHash } from "./overview.js";
 import { follow } from "./stream.js";
@@ -28,6 +28,7 @@ export function auditPage(root) {
       note),
     more));
 
+  let shown = [];
   let next = null;
   let asked = 0;
 
@@ -44,8 +45,8 @@ export function auditPage(root) {
       return;
     }
     if (mine !== asked) return;
-    if (anew) body.replaceChildren();
-    body.append(...page.items.map(auditRow));
+    shown = anew ? page.items : [...shown, ...page.items];
+    showList(body, shown, auditRow);
     next = page.next;
     more.hidden = next === null;
     note.hidden = body.children.length > 0;
@@ -53,8 +54,9 @@ export function auditPage(root) {
   }
 
   load(true);
-  const unfollow = follow({ limit: 1 }, { revision: () => { if (root.scrollTop === 0) load(true); } });
-  return { section: "audit", title: "Audit", search, reconnected: () => load(true), close: unfollow };
+  // A change between the first answer and the begin of the stream is told by neither: ask again then.
+  const unfollow = follow({ limit: 1 }, { hello: () => load(true), revision: () => { if (root.scrollTop === 0) load(true); } });
+  return { section: "audit", title: "Audit", search, close: unfollow };
 }
 
 function auditRow(entry) {

@@ -29,6 +29,34 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Let `parent` hold what `make(item)` returns of each item, in order. A child whose item
+ * is as before stays the element that it is: with its focus, and a click that has begun. */
+export function showList(parent, items, make) {
+  const before = new Map([...parent.children].map((child) => [child.shows, child]));
+  const children = items.map((item) => {
+    const shows = JSON.stringify(item);
+    const child = before.get(shows) ?? Object.assign(make(item), { shows });
+    before.delete(shows);
+    return child;
+  });
+  for (const child of [...parent.children]) if (!children.includes(child)) child.remove();
+  children.forEach((child, index) => {
+    if (parent.children[index] !== child) parent.insertBefore(child, parent.children[index] ?? null);
+  });
+}
+
+/** Return `load(asked, show)`: it shows what `asked` resolves to, unless it was called
+ * again meanwhile: an answer that comes late never takes the place of a newer one. */
+export function newestOnly() {
+  let calls = 0;
+  return async (asked, show) => {
+    calls += 1;
+    const mine = calls;
+    const value = await asked;
+    if (mine === calls) show(value);
+  };
+}
+
 /** Run `task` once the last call was `delayMs` ago. */
 export function debounced(delayMs, task) {
   let timer = 0;

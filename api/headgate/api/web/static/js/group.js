@@ -5,7 +5,7 @@ import { attachTo } from "./attach_form.js";
 import { changeList } from "./changes.js";
 import { ShareChart, UseChart, agentColour } from "./charts.js";
 import { confirmed } from "./dialogs.js";
-import { h, setText, toast } from "./dom.js";
+import { h, newestOnly, setText, showList, toast } from "./dom.js";
 import { explained } from "./explain.js";
 import { age, full, moment, perSecond, percent, rate, short, subject } from "./format.js";
 import { editGroup } from "./group_form.js";
@@ -23,8 +23,10 @@ export function groupPage(root, name, opened = "") {
   let group = null;
   let dimension = null;
   let chosen = Boolean(opened); // by the reader; else the limit that is pressed hardest
-  let newest = null;
+  let use = null;
   let closed = false;
+  const newest = Object.fromEntries(
+    ["group", "history", "attachments", "overrides", "changes", "explanation"].map((part) => [part, newestOnly()]));
 
   const edit = () => editGroup(name).catch(told);
   const attach = async () => { if (await attachTo(name)) aside(loadAttachments()); };
@@ -36,16 +38,14 @@ export function groupPage(root, name, opened = "") {
   parts.spans.forEach(([button, spanS]) => { button.onclick = () => chooseSpan(spanS); });
 
   async function load() {
-    try {
-      group = await get(groupPath(name));
-    } catch (error) {
-      if (error instanceof Problem && error.status === 404) gone();
-      else if (!(error instanceof Problem)) return;
-      else parts.head.append(h("p", { class: "notice bad" }, error.message));
-      return;
-    }
-    showGroup();
-    await Promise.allSettled([loadHistory(), loadAttachments(), loadOverrides(), loadChanges()]);
+    const asked = get(groupPath(name)).then((value) => ({ value }), (error) => ({ error }));
+    await newest.group(asked, ({ value, error }) => {
+      if (closed || (error && !(error instanceof Problem))) return;
+      parts.refusal.hidden = !error;
+      if (error?.status === 404) gone();
+      else if (error) setText(parts.refusal, error.message);
+      else showGroup(value);
+    });
   }
 
   function gone() {
@@ -54,12 +54,25 @@ export function groupPage(root, name, opened = "") {
       h("p", {}, "It may have been deleted. ", h("a", { href: "#/" }, "All groups"))));
   }
 
-  function showGroup() {
-    parts.parent.replaceChildren(...(group.parent ? ["part of ", h("a", { href: groupHash(group.parent) }, group.parent)] : []));
-    parts.limits.replaceChildren(...limitRows(group, dimension, pick));
+  function showGroup(loaded) {
+    group = loaded;
+    showList(parts.parent, group.parent ? [group.parent] : [], (parent) => (
+      h("span", {}, "part of ", h("a", { href: groupHash(parent) }, parent))));
+    showList(parts.limits, group.limits.length ? group.limits : [null], (limit) => limitRow(limit, pick));
     if (!group.limits.some((limit) => limit.dimension === dimension)) choose((group.limits.find((limit) => limit.dimension === opened) ?? group.limits[0])?.dimension ?? null);
     parts.facts.replaceChildren(...facts(group));
     parts.live.hidden = !group.limits.length;
+    parts.override.disabled = parts.remove.disabled = false;
+    showChosen();
+    for (const loading of [loadHistory(), loadAttachments(), loadOverrides(), loadChanges()]) loading.catch(() => {});
+  }
+
+  function showChosen() {
+    for (const tab of parts.limits.querySelectorAll(".tab")) {
+      const isChosen = tab.textContent === dimension;
+      tab.closest("tr").classList.toggle("chosen", isChosen);
+      tab.setAttribute("aria-pressed", String(isChosen));
+    }
   }
 
   function pick(next) {
@@ -70,25 +83,25 @@ export function groupPage(root, name, opened = "") {
   function choose(next) {
     if (next === dimension) return;
     dimension = next;
-    parts.limits.replaceChildren(...limitRows(group, dimension, pick));
+    showChosen();
     setText(parts.useTitle, dimension ? `${dimension}: use against the limit` : "Use");
     aside(loadHistory());
-    if (newest) showUse(newest);
+    if (use) showUse(use);
     if (parts.explain.open) aside(explain());
   }
 
   async function loadHistory() {
     if (!dimension) return;
-    const wanted = dimension;
-    const { dimensions } = await get(groupPath(name, "/history"), { dimension });
-    if (closed || wanted !== dimension) return;
-    const course = dimensions[0] ?? { at_s: [], admitted: [], demand: [], rate: [], agents: [] };
-    charts.use.load(course);
-    charts.shares.load(course);
+    await newest.history(get(groupPath(name, "/history"), { dimension }), ({ dimensions }) => {
+      if (closed) return;
+      const course = dimensions[0] ?? { at_s: [], admitted: [], demand: [], rate: [], agents: [] };
+      charts.use.load(course);
+      charts.shares.load(course);
+    });
   }
 
   function showUse(shown) {
-    newest = shown;
+    use = shown;
     if (!chosen && group && shown.uses.length) {
       chosen = true;
       const pressed = shown.uses.find((use) => use.standing === worst(shown.uses));
@@ -97,16 +110,16 @@ export function groupPage(root, name, opened = "") {
     for (const row of parts.limits.children) {
       showLimitUse(row, shown.uses.find((use) => use.dimension === row.dataset.dimension));
     }
-    const use = shown.uses.find((each) => each.dimension === dimension);
+    const of = shown.uses.find((each) => each.dimension === dimension);
     parts.standing.replaceChildren(standingChip(worst(shown.uses)));
-    showAgents(parts.agents, use, charts.shares.agents ?? []);
-    parts.nobody.hidden = Boolean(use);
-    if (!use || shown.at_s === null) return;
-    charts.use.add(shown.at_s, use, perSecond(use.rate, use.period_s));
-    charts.shares.add(shown.at_s, use);
-    const limit = rate(use.rate, use.period_s);
-    parts.useChart.setAttribute("aria-label", `${dimension}: ${short(use.admitted)} admitted and ${short(use.demand)} attempted per second; the limit is ${limit}`);
-    parts.shareChart.setAttribute("aria-label", `Shares of ${use.agents.length} agents; the table below has the figures`);
+    showAgents(parts.agents, of, charts.shares.agents ?? []);
+    parts.nobody.hidden = Boolean(of);
+    if (!of || shown.at_s === null) return;
+    charts.use.add(shown.at_s, of, perSecond(of.rate, of.period_s));
+    charts.shares.add(shown.at_s, of);
+    const limit = rate(of.rate, of.period_s);
+    parts.useChart.setAttribute("aria-label", `${dimension}: ${short(of.admitted)} admitted and ${short(of.demand)} attempted per second; the limit is ${limit}`);
+    parts.shareChart.setAttribute("aria-label", `Shares of ${of.agents.length} agents; the table below has the figures`);
   }
 
   function chooseSpan(spanS) {
@@ -116,12 +129,17 @@ export function groupPage(root, name, opened = "") {
   }
 
   async function loadAttachments() {
-    const page = await get("/attachments", { group: name, limit: ATTACHMENTS });
-    const rows = page.items.map((item) => h("li", {}, h("span", {}, subject(item.subject)),
-      h("button", { type: "button", class: "quiet small", "aria-label": `Detach ${subject(item.subject)}`, onclick: () => detach(item) }, "detach")));
-    if (page.next !== null) rows.push(h("li", { class: "soft" }, `and more: headgate attachment list --group ${name}`));
-    if (!rows.length) rows.push(h("li", { class: "soft" }, "Nothing is attached yet."));
-    parts.attachments.replaceChildren(...rows);
+    await newest.attachments(get("/attachments", { group: name, limit: ATTACHMENTS }), ({ items, next }) => {
+      const rows = [...items];
+      if (next !== null) rows.push(`and more: headgate attachment list --group ${name}`);
+      if (!rows.length) rows.push("Nothing is attached yet.");
+      showList(parts.attachments, rows, (row) => (typeof row === "string" ? h("li", { class: "soft" }, row) : attachmentRow(row)));
+    });
+  }
+
+  function attachmentRow(item) {
+    return h("li", {}, h("span", {}, subject(item.subject)),
+      h("button", { type: "button", class: "quiet small", "aria-label": `Detach ${subject(item.subject)}`, onclick: () => detach(item) }, "detach"));
   }
 
   async function detach(item) {
@@ -139,28 +157,30 @@ export function groupPage(root, name, opened = "") {
   }
 
   async function loadOverrides() {
-    const items = await overridesOf(name);
-    parts.overriding.hidden = !items.length;
-    parts.overrides.replaceChildren(...items.map((item) => h("li", {}, overrideText(item), h("button", {
-      type: "button", class: "quiet small", onclick: async () => { await endOverride(item).catch(told); aside(loadOverrides()); },
-    }, "end now"))));
+    await newest.overrides(overridesOf(name), (items) => {
+      parts.overriding.hidden = !items.length;
+      showList(parts.overrides, items, (item) => h("li", {}, overrideText(item), h("button", {
+        type: "button", class: "quiet small", onclick: async () => { await endOverride(item).catch(told); aside(loadOverrides()); },
+      }, "end now")));
+    });
   }
 
   async function loadChanges() {
-    try {
-      const { items } = await get("/audit", { kind: "group", key: name, limit: 8 });
-      parts.changes.replaceChildren(...items.map((entry) => h("li", {},
-        h("p", { class: "soft" }, `${moment(entry.at_s)} · ${entry.author} from ${entry.address} · revision ${entry.revision}`),
-        changeList(entry.changes.filter((change) => change.key === name || entry.changes.length <= 3), (change) => change.key))));
-    } catch (error) {
-      parts.changes.replaceChildren(h("li", { class: "soft" }, `not available: ${error.message}`));
-    }
+    const asked = get("/audit", { kind: "group", key: name, limit: 8 }).catch((error) => ({ items: [`not available: ${error.message}`] }));
+    await newest.changes(asked, ({ items }) => showList(parts.changes, items, (entry) => (
+      typeof entry === "string" ? h("li", { class: "soft" }, entry) : changeRow(entry))));
+  }
+
+  function changeRow(entry) {
+    return h("li", {},
+      h("p", { class: "soft" }, `${moment(entry.at_s)} · ${entry.author} from ${entry.address} · revision ${entry.revision}`),
+      changeList(entry.changes.filter((change) => change.key === name || entry.changes.length <= 3), (change) => change.key));
   }
 
   async function explain() {
     if (!dimension) return;
     parts.explanation.replaceChildren(h("p", { class: "soft" }, "…"));
-    parts.explanation.replaceChildren(await explained(name, dimension));
+    await newest.explanation(explained(name, dimension), (shown) => parts.explanation.replaceChildren(shown));
   }
 
   async function remove() {
@@ -180,11 +200,12 @@ export function groupPage(root, name, opened = "") {
 
   const saved = (event) => { if (event.detail === name) load(); };
   document.addEventListener("groupsaved", saved);
-  const unfollow = follow({ group: name }, { group: showUse, revision: load });
+  // A change between the first answer and the begin of the stream is told by neither: ask again then.
+  const unfollow = follow({ group: name }, { group: showUse, revision: load, hello: load });
   load();
   chooseSpan(600);
   return {
-    section: "overview", title: name, edit, attach, reconnected: load,
+    section: "overview", title: name, edit, attach,
     close() {
       closed = true;
       unfollow();
@@ -200,14 +221,15 @@ function makeParts(root, name) {
     standing: h("span", { class: "live" }), parent: h("span", { class: "soft" }),
     edit: h("button", { type: "button", title: "e" }, "Edit"),
     attach: h("button", { type: "button", title: "a" }, "Attach"),
-    override: h("button", { type: "button", title: "Other limits for a while" }, "Override"),
-    remove: h("button", { type: "button", class: "danger" }, "Delete"),
+    override: h("button", { type: "button", disabled: true, title: "Other limits for a while" }, "Override"),
+    remove: h("button", { type: "button", class: "danger", disabled: true }, "Delete"),
     limits: h("tbody", { class: "live" }), facts: h("dl", { class: "facts" }),
     useTitle: h("h2", {}, "Use"), useChart: h("div", { class: "chart", role: "img", "aria-label": "No use yet" }),
     shareChart: h("div", { class: "chart", role: "img", "aria-label": "No shares yet" }),
     agents: h("tbody", { class: "live" }), nobody: h("p", { class: "empty" }, "No agent uses this limit now."),
     attachments: h("ul", { class: "lines" }), overrides: h("ul", { class: "lines" }), changes: h("ul", { class: "lines changes-list" }),
     explanation: h("div", { "aria-live": "polite" }), live: h("div", { class: "stack" }), head: h("header", { class: "group-head" }),
+    refusal: h("p", { class: "notice bad", hidden: true }),
     spans: SPANS.map(([spanS, word]) => [h("button", { type: "button", class: "small", "aria-pressed": "false" }, word), spanS]),
   };
   parts.overriding = h("section", { class: "sheet pad", hidden: true }, h("h2", {}, "Overrides in force"), parts.overrides);
@@ -215,7 +237,7 @@ function makeParts(root, name) {
   const heads = (words) => h("thead", {}, h("tr", {}, words.map((word, index) => h("th", { scope: "col", class: index ? "number" : "" }, word))));
   parts.head.append(
     h("div", {}, h("a", { href: "#/" }, "Groups"), h("span", { class: "soft" }, " / ")),
-    h("h1", {}, name), parts.standing, parts.parent, h("div", { class: "buttons push" }, parts.edit, parts.attach, parts.override, parts.remove));
+    h("h1", {}, name), parts.standing, parts.parent, h("div", { class: "buttons push" }, parts.edit, parts.attach, parts.override, parts.remove), parts.refusal);
   parts.live.append(
     h("section", { class: "sheet pad" }, h("div", { class: "sheet-head" }, parts.useTitle, h("div", { class: "buttons", role: "group", "aria-label": "Span of the charts" }, parts.spans.map(([button]) => button))), parts.useChart),
     h("section", { class: "sheet pad" }, h("div", { class: "sheet-head" }, h("h2", {}, "Shares per agent, stacked")), parts.shareChart),
@@ -233,16 +255,16 @@ function makeParts(root, name) {
   return parts;
 }
 
-function limitRows(group, chosen, choose) {
-  if (!group.limits.length) return [h("tr", {}, h("td", { colspan: "7", class: "empty" }, "This group has no limit: it refuses nothing."))];
-  return group.limits.map((limit) => h("tr", { dataset: { dimension: limit.scope === "node" ? "" : limit.dimension }, class: limit.dimension === chosen ? "chosen" : "" },
+function limitRow(limit, choose) {
+  if (!limit) return h("tr", {}, h("td", { colspan: "7", class: "empty" }, "This group has no limit: it refuses nothing."));
+  return h("tr", { dataset: { dimension: limit.scope === "node" ? "" : limit.dimension } },
     h("th", { scope: "row" }, h("button", {
-      type: "button", class: "quiet small tab", "aria-pressed": String(limit.dimension === chosen), onclick: () => choose(limit.dimension),
+      type: "button", class: "quiet small tab", "aria-pressed": "false", onclick: () => choose(limit.dimension),
     }, limit.dimension), limit.scope === "node" ? h("span", { class: "soft" }, " per node") : null),
     h("td", { class: "number" }, rate(limit.rate, limit.period_s)),
     h("td", { class: "number" }, short(limit.burst)),
     limit.scope === "node" ? h("td", { colspan: "4", class: "soft" }, "Each process counts it alone; agents report nothing of it.")
-      : ["admitted", "demand", "refused", "level"].map((part) => h("td", { class: "number", dataset: { part } }, "–"))));
+      : ["admitted", "demand", "refused", "level"].map((part) => h("td", { class: "number", dataset: { part } }, "–")));
 }
 
 function showLimitUse(row, use) {

@@ -1,8 +1,8 @@
 // The form of a group: new, or replaced whole under the ETag that was read.
 
-import { Problem, ask, groupPath } from "./api.js";
+import { Problem, Unreachable, ask, groupPath } from "./api.js";
 import { openDialog } from "./dialogs.js";
-import { h, toast, uniqueId } from "./dom.js";
+import { h, newestOnly, toast, uniqueId } from "./dom.js";
 import { check, choice, clearRefusals, field, quantity, showRefusals, shownQuantity, text } from "./fields.js";
 import { PERIODS } from "./format.js";
 import { previewed } from "./preview.js";
@@ -17,6 +17,7 @@ const EMPTY = { name: "", limits: [{ dimension: "requests", rate: 1000, period_s
 export async function editGroup(name) {
   const read = name === null ? { value: EMPTY, etag: null } : await ask("GET", groupPath(name));
   const form = groupForm(read.value, name !== null);
+  const newest = newestOnly();
   const saved = await openDialog({
     title: name === null ? "New group" : `Edit ${name}`,
     word: name === null ? "Create" : "Save",
@@ -39,13 +40,14 @@ export async function editGroup(name) {
     const whole = event.target.form;
     clearRefusals(whole);
     form.preview.replaceChildren();
-    try {
-      form.preview.replaceChildren(await previewed(form.read()));
-      form.preview.scrollIntoView({ block: "nearest" });
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      showRefusals(whole, error);
-    }
+    const asked = previewed(form.read()).then((shown) => ({ shown }), (error) => ({ error }));
+    await newest(asked, ({ shown, error }) => {
+      if (shown) {
+        form.preview.replaceChildren(shown);
+        form.preview.scrollIntoView({ block: "nearest" });
+      } else if (error instanceof Problem || error instanceof Unreachable) showRefusals(whole, error);
+      else throw error;
+    });
   }
 }
 

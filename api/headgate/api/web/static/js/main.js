@@ -33,7 +33,7 @@ function route() {
 
 const pulse = document.getElementById("pulse");
 const banner = document.getElementById("banner");
-let lostAt = null;
+let away = null; // why nothing is shown, until something is again: "lost" or "refused"
 let declined = false;
 let hideTimer = 0;
 
@@ -43,19 +43,20 @@ onState((state) => {
   main.classList.toggle("stale", state === "lost" || state === "refused");
   clearTimeout(hideTimer);
   if (state === "lost") {
-    lostAt = Date.now() / 1000;
-    say("lost", `The server does not answer. Figures are of ${moment(lostAt)}; trying again.`);
+    away = state;
+    say("lost", `The server does not answer. Figures are of ${moment(Date.now() / 1000)}; trying again.`);
   } else if (state === "refused") {
+    away = state;
     say("lost", "This server shows nothing to somebody whom it does not know.");
     banner.append(" ", h("button", { type: "button", class: "small", onclick: enterToken }, "Enter a token"));
-  } else if (state === "live" && declined) {
+  } else if (state === "live" && away !== null) {
+    if (away === "refused") banner.hidden = true;
+    else {
+      say("back", "Connected again; everything is up to date.");
+      hideTimer = setTimeout(() => { banner.hidden = true; }, 4000);
+    }
+    away = null;
     declined = false;
-    banner.hidden = true;
-    page?.reconnected?.();
-  } else if (state === "live" && lostAt !== null) {
-    lostAt = null;
-    say("back", "Connected again; everything is up to date.");
-    hideTimer = setTimeout(() => { banner.hidden = true; }, 4000);
     page?.reconnected?.();
   }
 });

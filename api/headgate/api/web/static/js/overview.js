@@ -70,6 +70,7 @@ export function overviewPage(root) {
     asked?.abort();
     asked = new AbortController();
     const { signal } = asked;
+    unfollow(); // what is followed until now tells rows of another window
     followWindow();
     try {
       show(await get("/overview", query(), signal));
@@ -80,7 +81,10 @@ export function overviewPage(root) {
 
   const followWindow = debounced(200, () => {
     unfollow();
-    unfollow = closed ? () => {} : follow(query(), { overview: show });
+    unfollow = closed ? () => {} : follow(query(), { overview: (shown) => {
+      asked.abort(); // an answer that comes only now is older
+      show(shown);
+    } });
   });
 
   function show(shown) {
