@@ -47,13 +47,13 @@ class Bucket(Level):
 
     def look_at(self, now: float, cost: float) -> float:  # noqa: C901  # a stretch without calls can't be split
         """Refill the bucket, then do what `try_acquire_at` does."""
+        # From here to the store of the level: no call, no backward jump.
+        self.moved[self.place] = 1
         self.sampled_units += cost if cost < self.most_counted else self.most_counted
         self.sampled += 1
         if not self.plain or now > self.deadline_s:
             return self._try_uncommon_at(now, cost)
-        # From here to the store of the level: no call, no backward jump.
-        free = self.free
-        spent = self.spent
+        free, spent = self.free, self.spent
         level = free - spent
         elapsed = now - self.since_s
         if elapsed > 0.0:
@@ -129,6 +129,7 @@ class Bucket(Level):
         """
         self.settle(now)
         # From here to the end: no call, no backward jump.
+        self.moved[self.place] = 1
         if not self.tokenless:
             self.free -= cost
         self.folded += cost
@@ -138,6 +139,7 @@ class Bucket(Level):
     def give_back(self, cost: float) -> None:
         """Take back a charge, or a part of one, as if it had never been made."""
         # No call, no backward jump.
+        self.moved[self.place] = 1
         self.folded -= cost
         self.ready_s = -inf
         if not self.tokenless:
@@ -148,12 +150,14 @@ class Bucket(Level):
 
     def count_refused(self, cost: float) -> None:
         """Count a request that was refused on this bucket's account."""
+        self.moved[self.place] = 1
         self.refused += cost if cost < self.most_counted else self.most_counted
         self.sampled_units += cost if cost < self.most_counted else self.most_counted
         self.sampled += 1
 
     def uncount_refused(self, cost: float) -> None:
         """Take back what was counted of a refusal: it was admitted after all."""
+        self.moved[self.place] = 1
         self.refused -= cost if cost < self.most_counted else self.most_counted
 
     def _try_uncommon_at(self, now: float, cost: float) -> float:
@@ -165,6 +169,7 @@ class Bucket(Level):
             return self._try_suppressed_at(self.attempted, now, cost)
         need = 0.0 if self.may_owe else cost
         # From here to the store of the level: no call, no backward jump.
+        self.moved[self.place] = 1
         level = self.free - self.spent
         if level >= need and cost <= self.maximum_cost:
             self.free -= cost
@@ -181,11 +186,14 @@ class Bucket(Level):
         if rate > self.rate and self.free < inf:
             self.probability = self.rate / rate
             return self._try_chance(cost)
+        self.moved[self.place] = 1
         self.folded += cost
         return 0.0
 
     def _try_chance(self, cost: float) -> float:
-        if self.chance.draw() < self.probability and cost <= self.maximum_cost:
+        lucky = self.chance.draw() < self.probability
+        self.moved[self.place] = 1
+        if lucky and cost <= self.maximum_cost:
             self.folded += cost
             return 0.0
         self.refused += cost if cost < self.most_counted else self.most_counted

@@ -1,15 +1,27 @@
 """What the coordinator is told of the local buckets, as columns.
 
+**Who moved.**  An agent may have ten thousand buckets, most of them full and not
+asked for anything; to walk over all of them twenty times a second is a tenth of a
+core.  So each bucket marks itself in an array of bytes whenever it is charged or
+counts a refusal, and only marked ones are looked at.  A mark is cleared when a
+bucket is *at rest*: full, and not within a lull.  Charges within a lull are not
+marked, on purpose: that way is the short one.  Hence the bucket is made to take the
+long way at its next attempt in the same stretch of lines in which its mark is
+cleared, and nothing is lost between the two.
+
 Not thread-safe: the enforcer holds its lock around every method.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from math import inf, nan
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.agent.level import LULL_S
 from headgate.coordinator.events import Counted, Keys
 
 if TYPE_CHECKING:
@@ -21,6 +33,9 @@ if TYPE_CHECKING:
     from headgate.agent.registry import LocalBucket
     from headgate.coordinator.events import SetCeilings
 
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
 KEYS_KEPT = 2
 """Generations of keys that `SetCeilings` may point into: the present one, and the
 one that a step under way in the agent's thread was given."""
@@ -30,6 +45,28 @@ COST_WEIGHT = 0.3
 
 FIRST_COST = 1.0
 """Mean cost before the first request: most dimensions count single things."""
+
+FEW = 12
+"""Buckets up to which each is read by itself: columns cost as much as twelve."""
+
+READ = (
+    "spent",
+    "folded",
+    "refused",
+    "sampled",
+    "sampled_units",
+    "free",
+    "since_s",
+    "rate",
+    "capacity",
+    "deadline_s",
+    "reserve",
+    "tokenless",
+    "look_s",
+)
+"""What is read of a bucket; the getter is C, so no thread comes between."""
+
+_read = attrgetter(*READ)
 
 
 class Columns:
@@ -54,76 +91,129 @@ class Columns:
             _integers(local.group.id for local in self.locals),
         )
         count = len(self.locals)
-        self._group_ids = [local.group.id for local in self.locals]
-        self._refused = [0.0] * count
-        self._admitted = [0.0] * count
-        self._held = [nan] * count
-        self._spent = [0.0] * count
-        self._folded = [0.0] * count
+        self._refused, self._admitted = np.zeros((2, count))
+        self._held = np.full(count, nan)
+        self._sampled, self._sampled_units = np.zeros((2, count))
+        self._cost = np.full(count, FIRST_COST)
         self._said: Counted | None = None
-        self._uses: dict[int, int] = {}
-        self._sampled = [0] * count
-        self._sampled_units = [0.0] * count
-        self._cost = [FIRST_COST] * count
+        self._uses: Mapping[int, int] | None = None
+        self._subjects = np.zeros(count, dtype=np.int64)
+        self.moved = bytearray(b"\x01" * count)
+        self._moved = np.frombuffer(self.moved, dtype=np.uint8)
         if before is not None:
             self._carry_over(before)
+        for place, bucket in enumerate(self.buckets):
+            # No call, no backward jump.
+            bucket.moved = self.moved
+            bucket.place = place
 
     def counted(self, now: float, uses: Mapping[int, int]) -> Counted:
-        """Read all counters.
+        """Read the counters of all buckets that are not at rest.
 
         Args:
             now: Seconds on the enforcer's clock.
-            uses: Number of limiters by group id.
+            uses: Number of limiters by group id; never changed once it was given.
         """
-        still = self._said is not None and uses == self._uses
-        for i, bucket in enumerate(self.buckets):
-            # Most buckets of an agent are at rest, full and not asked for anything:
-            # of them nothing can have changed.
-            if (
-                bucket.sampled == self._sampled[i]
-                and bucket.spent == self._spent[i]
-                and bucket.folded == self._folded[i]
-                and bucket.capacity == self._held[i]
-                and not bucket.tokenless
-            ):
-                continue
-            still = False
-            self._look(i, bucket, now)
-        if still and self._said is not None:
+        rows = self._moved.nonzero()[0]
+        if uses is not self._uses and uses != self._uses:
+            self._count_subjects(uses)
+        elif self._said is not None and not len(rows):
             return self._said
-        self._uses = dict(uses)
+        if len(rows) <= FEW:
+            for row in rows.tolist():
+                self._look(row, self.buckets[row], now)
+        else:
+            self._look_at_many(rows, now)
         self._said = Counted(
             keys=self.keys,
-            refused=np.array(self._refused, dtype=np.float64),
-            admitted=np.array(self._admitted, dtype=np.float64),
-            held=np.array(self._held, dtype=np.float64),
-            cost=np.array(self._cost, dtype=np.float64),
-            subjects=_integers([uses.get(group_id, 0) for group_id in self._group_ids]),
+            refused=self._refused.copy(),
+            admitted=self._admitted.copy(),
+            held=self._held.copy(),
+            cost=self._cost.copy(),
+            subjects=self._subjects,
         )
         return self._said
 
-    def _look(self, i: int, bucket: Bucket, now: float) -> None:
+    def _count_subjects(self, uses: Mapping[int, int]) -> None:
+        self._uses = uses
+        groups: list[int] = self.keys.group_ids.tolist()
+        self._subjects = _integers(uses.get(group_id, 0) for group_id in groups)
+
+    def _look(self, row: int, bucket: Bucket, now: float) -> None:
         """Read one bucket."""
         # Counters first: what is charged meanwhile is seen at the next look.
-        self._spent[i], self._folded[i] = bucket.spent, bucket.folded
+        spent, folded, refused = bucket.spent, bucket.folded, bucket.refused
+        sampled = bucket.sampled
         # A charge that is given back lowers a counter; the others must never see
         # it fall, so it stands still until new charges have caught up.
-        self._admitted[i] = max(self._admitted[i], bucket.admitted)
-        self._refused[i] = max(self._refused[i], bucket.refused)
-        if bucket.sampled != self._sampled[i]:
-            self._sample(i, bucket)
-        self._held[i] = bucket.held_at(now)
+        self._admitted[row] = max(self._admitted.item(row), folded + spent)
+        self._refused[row] = max(self._refused.item(row), refused)
+        if sampled != self._sampled.item(row):
+            self._sample(row, sampled, bucket.sampled_units)
+        held = bucket.held_at(now)
+        self._held[row] = held
+        if bucket.tokenless or bucket.capacity in (held, inf):
+            self._rest([row], [(spent, folded, refused, sampled)], now)
 
-    def _sample(self, i: int, bucket: Bucket) -> None:
+    def _sample(self, row: int, sampled: int, sampled_units: float) -> None:
         """Bring the mean cost of one bucket's requests up to date."""
-        sampled, sampled_units = bucket.sampled, bucket.sampled_units
-        units, made = sampled_units - self._sampled_units[i], sampled - self._sampled[i]
+        before = self._sampled.item(row)
+        units, made = sampled_units - self._sampled_units.item(row), sampled - before
         if made > 0 and units > 0.0:
             mean = units / made
-            cost = self._cost[i]
-            first = self._sampled[i] == 0
-            self._cost[i] = mean if first else cost + COST_WEIGHT * (mean - cost)
-        self._sampled[i], self._sampled_units[i] = sampled, sampled_units
+            cost = self._cost.item(row)
+            self._cost[row] = (
+                mean if before == 0 else cost + COST_WEIGHT * (mean - cost)
+            )
+        self._sampled[row], self._sampled_units[row] = sampled, sampled_units
+
+    def _look_at_many(self, rows: Ints, now: float) -> None:
+        """Do what `_look` does, on columns."""
+        of, at = self.buckets, rows.tolist()
+        values = chain.from_iterable(_read(of[row]) for row in at)
+        read = np.fromiter(values, np.float64, len(at) * len(READ))
+        columns: dict[str, Floats] = dict(
+            zip(READ, read.reshape(len(at), len(READ)).T, strict=True)
+        )
+        admitted = columns["folded"] + columns["spent"]
+        self._admitted[rows] = np.maximum(self._admitted[rows], admitted)
+        self._refused[rows] = np.maximum(self._refused[rows], columns["refused"])
+        self._sample_many(rows, columns["sampled"], columns["sampled_units"])
+        held = held_of(columns, now)
+        self._held[rows] = held
+        capacity = columns["capacity"]
+        full = (held == capacity) | (capacity == inf) | (columns["tokenless"] > 0.0)
+        full &= columns["look_s"] <= now
+        if np.count_nonzero(full):
+            known = np.stack([columns[name] for name in READ[:4]], axis=1)[full]
+            self._rest(rows[full].tolist(), known.tolist(), now)
+
+    def _sample_many(self, rows: Ints, sampled: Floats, units: Floats) -> None:
+        """Do what `_sample` does, on columns."""
+        before, cost = self._sampled[rows], self._cost[rows]
+        grown, made = units - self._sampled_units[rows], sampled - before
+        some = (made > 0.0) & (grown > 0.0)
+        mean = grown / np.where(some, made, 1.0)
+        mixed = np.where(before == 0.0, mean, cost + COST_WEIGHT * (mean - cost))
+        self._cost[rows] = np.where(some, mixed, cost)
+        self._sampled[rows], self._sampled_units[rows] = sampled, units
+
+    def _rest(self, rows: list[int], known: Iterable[Known], now: float) -> None:
+        """Clear the marks of full buckets that still stand at what was read."""
+        moved = self.moved
+        for row, (spent, folded, refused, sampled) in zip(rows, known, strict=True):
+            bucket = self.buckets[row]
+            # From here to the end of the loop: no call.  No attempt by the short
+            # way comes after it, and each by the long way sets the mark again.
+            if (
+                bucket.look_s <= now
+                and bucket.spent == spent
+                and bucket.folded == folded
+                and bucket.refused == refused
+                and bucket.sampled == sampled
+            ):
+                bucket.look_s = bucket.ready_s = -inf
+                moved[row] = 0
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Set what the coordinator decided, where the limit still has a rate."""
@@ -147,15 +237,42 @@ class Columns:
                 )
 
     def _carry_over(self, before: Columns) -> None:
-        old = {id(bucket): index for index, bucket in enumerate(before.buckets)}
-        for to, bucket in enumerate(self.buckets):
-            place = old.get(id(bucket))
-            if place is not None:
-                self._refused[to] = before._refused[place]
-                self._admitted[to] = before._admitted[place]
-                self._sampled[to] = before._sampled[place]
-                self._sampled_units[to] = before._sampled_units[place]
-                self._cost[to] = before._cost[place]
+        old = {id(bucket): row for row, bucket in enumerate(before.buckets)}
+        pairs = [(row, old.get(id(bucket))) for row, bucket in enumerate(self.buckets)]
+        to = _integers(row for row, place in pairs if place is not None)
+        of = _integers(place for _, place in pairs if place is not None)
+        for name in ("_refused", "_admitted", "_sampled", "_sampled_units", "_cost"):
+            getattr(self, name)[to] = getattr(before, name)[of]
+
+
+Known = tuple[float, float, float, float] | list[float]
+"""What was read of `spent`, `folded`, `refused` and `sampled`."""
+
+
+def held_of(read: Mapping[str, Floats], now: float) -> Floats:
+    """Return ``float64[K]``: what `Level.held_at` returns for each of some buckets.
+
+    Args:
+        read: Columns by the names of `READ`.
+        now: Seconds on the enforcer's clock.
+    """
+    free, spent, since_s = read["free"], read["spent"], read["since_s"]
+    rate, capacity, deadline_s = read["rate"], read["capacity"], read["deadline_s"]
+    # What is infinite is told as 0 below, whatever becomes of it on the way.
+    with np.errstate(invalid="ignore"):
+        level = free - spent
+        charged = (spent > 0.0) & (now > since_s)
+        excess = free + np.minimum(now - since_s, LULL_S) * rate - capacity
+        level = np.where(charged, level - np.maximum(excess, 0.0), level)
+        over = now > deadline_s
+        if np.count_nonzero(over):
+            ended = level + np.maximum(deadline_s - since_s, 0.0) * rate
+            level = np.where(over, np.minimum(ended, capacity), level)
+            since_s = np.where(over, np.maximum(deadline_s, since_s), since_s)
+            rate = np.where(over, read["reserve"], rate)
+        level = np.minimum(level + np.maximum(now - since_s, 0.0) * rate, capacity)
+        nothing = (read["tokenless"] > 0.0) | (free == inf)
+        return np.where(nothing, 0.0, level)
 
 
 def _integers(values: Iterable[int]) -> NDArray[np.int64]:

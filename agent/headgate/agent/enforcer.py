@@ -92,6 +92,7 @@ class Enforcer:
         self._reservations = OpenReservations()
         self._columns: list[Columns] = []
         self._stale = True
+        self._warning = False
         self._unconfigured = unconfigured(admit=without_configuration == "admit")
         self._said: set[str] = set()
         self._seed = seed
@@ -183,7 +184,7 @@ class Enforcer:
                 limiter.forget_chains()
                 self._users.count(limiter, self._prepare(limiter.subject, now))
             self._registry.mark_idle(self._users.of_group, now)
-            self._stale = True
+            self._stale = self._warning = True
         self.waiting.nudge()
 
     def counts(self, now: float) -> Counted:
@@ -204,10 +205,12 @@ class Enforcer:
                 self._columns = [columns, *self._columns[: KEYS_KEPT - 1]]
             self._policies.tick(now)
             self._entities.tick(now)
-            counted = self._columns[0].counted(now, self._users.of_group)
-            warn_above_soft_thresholds(
-                self._registry, self._users.all(), now, self.use_of
-            )
+            counted = self._columns[0].counted(now, self._users.numbers())
+            if self._warning:
+                warn_above_soft_thresholds(
+                    self._registry, self._users.all(), now, self.use_of
+                )
+                self._warning = self._warns()
         self._say_once()
         return counted
 
@@ -300,6 +303,11 @@ class Enforcer:
     def keep_open(self, reservation: Reservation) -> None:
         """Return the reservation when its time is over."""
         self._reservations.add(reservation)
+
+    def _warns(self) -> bool:
+        """Say whether any group has a soft threshold."""
+        groups = self._resolution.groups.values() if self._resolution else ()
+        return any(group.soft_threshold is not None for group in groups)
 
     def _all(self) -> list[LocalBucket]:
         return [*self._registry, *self._entities, *self._policies]

@@ -42,6 +42,9 @@ RACE_S = 10.0
 switched, on a busy machine for seconds.  A larger step is a clock that was set
 back; the bucket follows it."""
 
+NOBODY_COUNTS = bytearray(1)
+"""Of buckets that are not told of: a mark that nobody reads."""
+
 
 class Level:
     """What a bucket holds, and how that changes with time.
@@ -70,6 +73,9 @@ class Level:
         thousands, for which all others would have to make room.
     sampled: Requests whose cost was noted: all but those within a lull.
     sampled_units: Their units; divided by `sampled` the mean cost.
+    moved: Shared with those who count: at `place`, 1 says that what is counted
+        or held may have changed since they looked (`headgate.agent.counting`).
+    place: Of this bucket in `moved`.
     """
 
     __slots__ = (
@@ -83,6 +89,8 @@ class Level:
         "maximum_cost",
         "may_owe",
         "most_counted",
+        "moved",
+        "place",
         "plain",
         "probability",
         "rate",
@@ -141,6 +149,8 @@ class Level:
         self.most_counted: float = inf
         self.sampled: int = 0
         self.sampled_units: float = 0.0
+        self.moved: bytearray = NOBODY_COUNTS
+        self.place: int = 0
         self.choose_way()
 
     @property
@@ -208,6 +218,8 @@ class Level:
             ceiling = 0.0
         elif tokenless or self.tokenless or level == inf:
             level = 0.0
+        if capacity != self.capacity or tokenless != self.tokenless:
+            self.moved[self.place] = 1
         self.folded += self.spent
         self.spent = 0.0
         self.free = level if level < capacity else capacity

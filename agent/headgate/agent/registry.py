@@ -99,6 +99,7 @@ class Registry:
         # Cumulative counters must never fall within an incarnation, so a bucket
         # that was dropped and comes back goes on counting from here.
         self._retired: dict[BucketKey, tuple[float, float]] = {}
+        self._idle_since_s = inf  # no later than that of any bucket
 
     def __iter__(self) -> Iterator[LocalBucket]:
         """Iterate over the buckets, oldest first."""
@@ -136,6 +137,7 @@ class Registry:
                 local.idle_since_s = inf
             elif local.idle_since_s == inf:
                 local.idle_since_s = now
+                self._idle_since_s = min(now, self._idle_since_s)
 
     def follow(self, groups: dict[int, Group], now: float) -> None:
         """Go over to a new configuration: rates, refusals, limits that are gone."""
@@ -155,6 +157,8 @@ class Registry:
         Returns:
             Whether any was dropped.
         """
+        if not now - self._idle_since_s > retain_s:
+            return False
         idle = [
             key
             for key, local in self._buckets.items()
@@ -162,6 +166,8 @@ class Registry:
         ]
         for key in idle:
             self._drop(key)
+        left = (local.idle_since_s for local in self)
+        self._idle_since_s = min(left, default=inf)
         return bool(idle)
 
     def _add(self, group: Group, limit: Limit, now: float) -> LocalBucket:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from headgate.agent.bus import BusSettings, open_bus
 from headgate.agent.bus_reports import ReportBus
@@ -37,12 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headgate.agent.bus import Bus
+    from headgate.agent.hands import Hands
     from headgate.agent.json_place import Json
-    from headgate.agent.policies import Policies
     from headgate.agent.snapshot import Snapshot
     from headgate.coordinator import (
-        Configuration,
-        Counted,
         Effect,
         Event,
         Explanation,
@@ -59,7 +57,12 @@ FAILED_TURN_PAUSE_S = 0.1
 """After a turn that failed, so that a lasting fault does not take a core."""
 
 COUNTING_PART = 0.1
-"""Of a core, at most, for looking at the counters: 10,000 buckets take 10 ms a look."""
+"""Of a core, at most, for looking at the counters: 10,000 buckets that are all in use
+take 10 ms a look."""
+
+COUNTING_GAP = 1.0
+"""Heartbeats, at most, between two looks, however long one takes: who does not look
+for a lease takes itself for paused, and asks for all levels anew."""
 
 REOPEN_BUS_S = 10.0
 """Pause before a bus that could not be opened is tried again."""
@@ -69,22 +72,6 @@ MAX_VOUCHED = 10_000
 
 CLOSE_S = 5.0
 """For the leave report to go out and the thread to end; it is a daemon."""
-
-
-class Hands(Protocol):
-    """What enforces in this process: an `Enforcer`, or nothing for an observer."""
-
-    def configure(
-        self, configuration: Configuration, now: float, policies: Policies
-    ) -> None:
-        """Follow a new configuration, with its rate policies."""
-
-    def counts(self, now: float) -> Counted:
-        """Return what was counted so far."""
-        ...
-
-    def apply(self, ceilings: SetCeilings, now: float) -> None:
-        """Let buckets refill at these rates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +267,12 @@ class Runtime:
                 self._bus.use(counted.keys.group_ids)
             self._step(counted)
             spent_s += time.thread_time()
-            self._wake_at = max(self._wake_at, now + spent_s / COUNTING_PART)
+            self._wake_at = max(self._wake_at, now + self._pause_s(spent_s))
+
+    def _pause_s(self, spent_s: float) -> float:
+        """Return how long to leave the counters alone after a look at them."""
+        interval_s = 1.0 if self._settings is None else self._settings.interval_s
+        return min(spent_s / COUNTING_PART, COUNTING_GAP * interval_s)
 
     def _follow(self) -> None:
         """Go over to the newest configuration: bus, coordinator, buckets."""

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary, ref
 from headgate.agent.limiter import Limiter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from headgate.agent.subject import Subject
     from headgate.coordinator.configuration import Refusal
@@ -40,6 +40,7 @@ class Users:
     def __init__(self) -> None:
         """Know nobody."""
         self.of_group: Counter[int] = Counter()
+        self._told: Mapping[int, int] | None = None
         self._limiters: WeakValueDictionary[LimiterKey, Limiter] = WeakValueDictionary()
         self._groups: dict[int, tuple[ref[Limiter], tuple[int, ...]]] = {}
         self._gone: deque[int] = deque()
@@ -47,6 +48,12 @@ class Users:
     def __len__(self) -> int:
         """Return how many limiters are alive."""
         return len(self._limiters)
+
+    def numbers(self) -> Mapping[int, int]:
+        """Return `of_group` as it is now: the same object until that changes."""
+        if self._told is None:
+            self._told = dict(self.of_group)
+        return self._told
 
     def in_no_group(self) -> int:
         """Return how many limiters no group applies to: nothing limits them."""
@@ -69,6 +76,7 @@ class Users:
         """Count a limiter as a user of groups until it is collected."""
         ids = tuple(groups)
         self.of_group.update(ids)
+        self._told = None
         key = id(limiter)
         # The callback may run anywhere, even under the enforcer's lock.
         note = self._gone.append
@@ -77,6 +85,7 @@ class Users:
     def forget_groups(self) -> None:
         """Count nobody as a user of anything, before all are counted anew."""
         self.of_group.clear()
+        self._told = None
         self._groups.clear()
 
     def forget_gone(self) -> bool:
@@ -92,4 +101,5 @@ class Users:
             self._gone.popleft()
         if gone:
             self.of_group = +self.of_group
+            self._told = None
         return gone

@@ -42,22 +42,30 @@ class Calculation:
         """Take over the levels that were asked for, where the round is over."""
         if not self._core.joining:
             return
-        for number, level in self._core.joining.finish(now):
-            shelf, slot = self._core.table.at(self._core.table.key_of(number))
-            slots = np.array([slot])
+        over = self._core.joining.finish(now)
+        if not over:
+            return
+        told = dict(over)
+        numbers = np.array(list(told), dtype=np.int64)
+        on = self.conditions(now)
+        for shelf, slots in self._core.table.where(numbers):
             self.settle(shelf, slots, now)
-            share_out(shelf, slots, self.conditions(now), self._core.settings)
-            if level is None:
-                key = self._core.table.key_of(number)
-                rate = float(shelf.rate[slot])
-                level = self._core.joining.recall(key, rate=rate, now=now)
-            if level is not None:
-                shelf.level[slot] += level - shelf.belief[slot]
-            # Else all are new and began at the margin.  What they spent meanwhile is
-            # charged already: to begin anew now would give it back, to each a
-            # different amount.
-            shelf.joining_until[slot] = now
-            shelf.dirty[slot] = True
+            share_out(shelf, slots, on, self._core.settings)
+            for slot, number in zip(
+                slots.tolist(), shelf.number[slots].tolist(), strict=True
+            ):
+                level = told[number]
+                if level is None:
+                    key = self._core.table.key_of(number)
+                    rate = shelf.rate.item(slot)
+                    level = self._core.joining.recall(key, rate=rate, now=now)
+                if level is not None:
+                    shelf.level[slot] += level - shelf.belief[slot]
+                # Else all are new and began at the margin.  What they spent
+                # meanwhile is charged already: to begin anew now would give it
+                # back, to each a different amount.
+            shelf.joining_until[slots] = now
+            shelf.dirty[slots] = True
 
     def settle(self, shelf: Shelf, slots: NDArray[np.int64], now: float) -> None:
         """Bring some ledgers to `now`, without sharing out."""

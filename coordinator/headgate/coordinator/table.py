@@ -191,6 +191,19 @@ class Table:
         numbers[known] = index[group_ids[known]]
         return numbers
 
+    def where(self, numbers: Ints) -> list[tuple[Shelf, Ints]]:
+        """Return shelf by shelf the slots, ``int64[K]``, of some ledgers.
+
+        Args:
+            numbers: ``int64[N]`` of tracked ledgers, each once.
+        """
+        shelves = self._shelf_of[numbers]
+        return [
+            (shelf, self._slot_of[numbers[shelves == at]])
+            for at, shelf in enumerate(self.shelves)
+            if np.count_nonzero(shelves == at)
+        ]
+
     def own_places(self, numbers: NDArray[np.int64]) -> list[Place]:
         """Return where this agent's own lines of these ledgers stand.
 

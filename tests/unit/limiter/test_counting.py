@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from headgate.agent import counting
 from headgate.agent.counting import Columns
 from headgate.agent.registry import Registry
 from headgate.coordinator import Group, Limit
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from headgate.agent.bucket import Bucket
 
 LIMIT = Limit(dimension="requests", rate=100.0, burst=10.0)
+FAST = Limit(dimension="requests", rate=1e6, burst=1e6)
 GROUPS = {i: Group(id=i, name=f"g{i}", limits=(LIMIT,)) for i in (1, 2, 3)}
 
 
@@ -39,8 +44,12 @@ def disturb(bucket: Bucket, random: np.random.Generator, now: float) -> None:
             pass
 
 
+@pytest.mark.parametrize("few", [0, counting.FEW], ids=["columns", "one-by-one"])
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_told_is_what_a_look_at_each_bucket_says(seed: int) -> None:
+def test_what_is_told_is_what_a_look_at_each_bucket_says(
+    seed: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "FEW", few)
     random = np.random.default_rng(seed)
     registry, now = Registry(seed), 0.0
     registry.follow(GROUPS, now)
@@ -55,7 +64,7 @@ def test_what_is_told_is_what_a_look_at_each_bucket_says(seed: int) -> None:
             disturb(buckets[int(random.integers(3))], random, now)
         if random.random() < 0.05:
             uses[int(random.integers(1, 4))] += 1
-        counted = columns.counted(now, uses)
+        counted = columns.counted(now, dict(uses))
         seen = [[b.admitted for b in buckets], [b.refused for b in buckets]]
         most = np.maximum(most, seen)
         assert counted.admitted.tolist() == most[0].tolist()
@@ -69,3 +78,54 @@ def test_what_is_told_is_what_a_look_at_each_bucket_says(seed: int) -> None:
     assert columns.counted(now + 11.0, uses) is full
     buckets[1].try_acquire_at(now + 12.0, 3.0)
     assert columns.counted(now + 12.0, uses).held.tolist() == [10.0, 7.0, 10.0]
+
+
+def test_a_caller_who_read_the_clock_before_the_look_is_counted_all_the_same() -> None:
+    registry = Registry(1)
+    group = Group(id=1, name="g1", limits=(FAST,))
+    registry.follow({1: group}, 0.0)
+    local = registry.get(group, "requests", "cluster", 0.0)
+    assert local is not None
+    columns, bucket = Columns([local], None), local.bucket
+    bucket.set_ceiling_at(0.0, ceiling=1e6, capacity=50.0)
+    bucket.try_acquire_at(1.0, 1.0)  # for a lull others take the short way
+    assert columns.counted(1.01, {}).admitted.tolist() == [1.0]
+    bucket.try_acquire_at(1.0005, 1.0)
+    assert columns.counted(1.02, {}).admitted.tolist() == [2.0]
+
+
+def test_nothing_that_threads_charge_while_others_look_is_ever_forgotten() -> None:
+    groups = {i: Group(id=i, name=f"g{i}", limits=(FAST,)) for i in range(1, 41)}
+    registry = Registry(1)
+    registry.follow(groups, time.monotonic())
+    found = [
+        registry.get(g, "requests", "cluster", time.monotonic())
+        for g in groups.values()
+    ]
+    columns = Columns([local for local in found if local is not None], None)
+    for bucket in columns.buckets:
+        bucket.set_ceiling_at(time.monotonic(), ceiling=1e6, capacity=50.0)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        callers = [threading.Thread(target=call, args=(columns, i)) for i in range(3)]
+        for caller in callers:
+            caller.start()
+        while any(caller.is_alive() for caller in callers):
+            columns.counted(time.monotonic(), {})
+        for caller in callers:
+            caller.join()
+    finally:
+        sys.setswitchinterval(before)
+    last = columns.counted(time.monotonic(), {})
+    assert last.admitted.tolist() == [b.admitted for b in columns.buckets]
+    assert last.refused.tolist() == [b.refused for b in columns.buckets]
+    assert last.admitted.sum() + last.refused.sum() == 3 * 20_000
+
+
+def call(columns: Columns, seed: int) -> None:
+    """Attempt on random buckets, by the short way where it is open."""
+    random = np.random.default_rng(seed)
+    places: list[int] = random.integers(0, len(columns.buckets), 20_000).tolist()
+    for i in places:
+        columns.buckets[i].try_acquire_at(time.monotonic(), 1.0)
