@@ -8,6 +8,7 @@ from typing import Any, cast
 import httpx
 import jsonschema
 import pytest
+from tests.api.conftest import TIMEOUT_S
 
 from headgate.api import Addresses, ServerSettings, running
 
@@ -24,7 +25,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
 
 @pytest.fixture(scope="module")
 def document(server: Addresses) -> Document:
-    return cast("Document", httpx.get(f"{server.api}/openapi.json").json())
+    return cast(
+        "Document", httpx.get(f"{server.api}/openapi.json", timeout=TIMEOUT_S).json()
+    )
 
 
 def operations(document: Document) -> Iterator[tuple[str, str, Document]]:
@@ -105,5 +108,7 @@ def test_the_examples_of_bodies_are_taken_in_the_order_of_the_document(
         example: Any = None
         if body:
             example = examples(document, body["content"]["application/json"])[0]
-        answer = httpx.request(verb, f"{server.api}{path}", json=example)
+        answer = httpx.request(
+            verb, f"{server.api}{path}", json=example, timeout=TIMEOUT_S
+        )
         assert answer.is_success, (verb, path, answer.text)

@@ -25,7 +25,7 @@ from headgate.api import Addresses, CannotStart, ServerSettings, run, running
 from headgate.api.groups.schemas import GroupBody, GroupPatch
 from headgate.api.groups.service import create_group, get_group, patch_group
 from headgate.api.store import Author, Store
-from headgate.api.store.bus_lock import BUS_LOCK
+from headgate.api.store.bus_lock import BUS_LOCK, DatabaseLock
 from headgate.api.store.migrate import upgrade
 from headgate.api.store.tables import AuditRow, Table
 from headgate.api.store.transactions import open_engine
@@ -162,7 +162,9 @@ def test_a_filled_database_of_the_first_version_comes_forward(url: str) -> None:
     assert store.revision() == 1
     with running(ServerSettings(database=url, port=0, bus_ports=(0, 0))) as server:
         query = "kind=group&key=gold"
-        audit = httpx.get(f"{server.api}/api/v1/audit?{query}").json()["items"]
+        audit = httpx.get(
+            f"{server.api}/api/v1/audit?{query}", timeout=TIMEOUT_S
+        ).json()["items"]
     assert [entry["revision"] for entry in audit] == [1]
     store.close()
 
@@ -207,13 +209,15 @@ def test_a_change_through_one_process_wakes_watchers_of_the_others(
     waiting = threading.Thread(target=watch)
     waiting.start()
     until_watched(two.api)
-    httpx.put(f"{one.api}/api/v1/groups/gold", json={}, verify=False)
+    httpx.put(f"{one.api}/api/v1/groups/gold", json={}, verify=False, timeout=TIMEOUT_S)
     waiting.join()
     assert woken == [1]
 
 
 def test_odd_input_is_refused_here_as_on_sqlite(servers: list[Addresses]) -> None:
-    with httpx.Client(base_url=servers[0].api, verify=False) as client:
+    with httpx.Client(
+        base_url=servers[0].api, verify=False, timeout=TIMEOUT_S
+    ) as client:
         good = client.put("/api/v1/groups/größe 金", json={})
         assert good.status_code == 201
         for body in ({"name": "a\u0000b"}, {"name": "x" * 300}, {"name": ""}):
@@ -273,16 +277,32 @@ def test_the_lock_of_the_bus_is_taken_again_when_the_database_restarts(
             run(own)
 
 
+def test_the_lock_of_the_bus_is_free_as_soon_as_its_server_has_ended(url: str) -> None:
+    query = (
+        "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+        f" WHERE objid = {BUS_LOCK} AND datname = current_database()"
+    )
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(5):
+            with DatabaseLock(url, shared=False).held() as held:
+                assert held
+            assert connection.execute(query.encode()).fetchall() == []
+
+
 def test_a_database_that_restarts_is_heard_again(url: str, cluster: str) -> None:
     settings = ServerSettings(database=url, port=0, bus=COMMON_BUS)
     with running(settings) as one, running(settings) as two:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(KILL.encode())
         query: dict[str, Any] = {"revision": 0, "wait_s": NOT_WOKEN_S}
-        made = httpx.put(f"{one.api}/api/v1/groups/gold", json={}, verify=False)
+        made = httpx.put(
+            f"{one.api}/api/v1/groups/gold", json={}, verify=False, timeout=TIMEOUT_S
+        )
         assert made.status_code in {201, 503}, made.text
         if made.status_code == 503:
-            httpx.put(f"{one.api}/api/v1/groups/gold", json={}).raise_for_status()
+            httpx.put(
+                f"{one.api}/api/v1/groups/gold", json={}, timeout=TIMEOUT_S
+            ).raise_for_status()
         told = httpx.get(
             f"{two.api}/api/v1/snapshot",
             params=query,

@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm
+from tests.api.conftest import TIMEOUT_S
 
 from headgate.api import (
     Addresses,
@@ -68,7 +69,9 @@ def tokens(guarded: ServerSettings) -> dict[str, str]:
 def server(guarded: ServerSettings, tokens: dict[str, str]) -> Iterator[Addresses]:
     with running(guarded) as addresses:
         admin = {"Authorization": f"Bearer {tokens['admin']}"}
-        with httpx.Client(base_url=addresses.api, headers=admin) as client:
+        with httpx.Client(
+            base_url=addresses.api, headers=admin, timeout=TIMEOUT_S
+        ) as client:
             for path in ("groups/gold", "tenants/acme", "tenants/other"):
                 assert client.put(f"/api/v1/{path}", json={}).is_success
             for name in ("acme", "other"):
@@ -79,7 +82,7 @@ def server(guarded: ServerSettings, tokens: dict[str, str]) -> Iterator[Addresse
 @pytest.fixture
 def call(server: Addresses, tokens: dict[str, str]) -> Iterator[Call]:
     """Ask as one of the bearers, or with a token of one's own."""
-    with httpx.Client(base_url=server.api, verify=False) as client:
+    with httpx.Client(base_url=server.api, verify=False, timeout=TIMEOUT_S) as client:
 
         def ask(who: str, method: str, path: str, **options: Any) -> httpx.Response:
             token = tokens.get(who, who)

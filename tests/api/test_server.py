@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.conftest import until_watched
+from tests.api.conftest import TIMEOUT_S, until_watched
 
 from headgate.agent.bus import BusSettings
 from headgate.api import (
@@ -85,7 +85,7 @@ def test_a_kill_in_the_middle_of_writes_leaves_whole_changes(tmp_path: Path) -> 
     confirmed: list[int] = []
 
     def write(url: str) -> None:
-        with httpx.Client(base_url=url) as client:
+        with httpx.Client(base_url=url, timeout=TIMEOUT_S) as client:
             for number in range(100_000):
                 limits = [{"dimension": f"d{n}", "rate": number + 1} for n in range(9)]
                 body = {"limits": limits}
@@ -103,7 +103,9 @@ def test_a_kill_in_the_middle_of_writes_leaves_whole_changes(tmp_path: Path) -> 
         os.kill(server.pid, signal.SIGKILL)
         writing.join()
     with process(tmp_path) as (_, addresses):
-        snapshot = httpx.get(f"{addresses['api']}/api/v1/snapshot").json()
+        snapshot = httpx.get(
+            f"{addresses['api']}/api/v1/snapshot", timeout=TIMEOUT_S
+        ).json()
     assert confirmed == list(range(1, len(confirmed) + 1))
     assert snapshot["revision"] in {len(confirmed), len(confirmed) + 1}
     assert len(snapshot["groups"]) == snapshot["revision"]
@@ -119,7 +121,12 @@ def test_a_usual_port_that_is_taken_gives_way_to_a_free_one(tmp_path: Path) -> N
         assert one.api != two.api
         assert one.bus["publish"] != two.bus["publish"]
         for addresses in (one, two):
-            assert httpx.get(f"{addresses.api}/healthz").json()["status"] == "ok"
+            assert (
+                httpx.get(f"{addresses.api}/healthz", timeout=TIMEOUT_S).json()[
+                    "status"
+                ]
+                == "ok"
+            )
 
 
 def test_a_given_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
@@ -206,11 +213,11 @@ def test_a_second_server_of_one_file_with_a_bus_of_its_own_is_refused(
                 run(second)
             assert "\n" not in str(caught.value)
     with running(common), running(common) as addresses:
-        assert httpx.get(f"{addresses.api}/healthz").is_success
+        assert httpx.get(f"{addresses.api}/healthz", timeout=TIMEOUT_S).is_success
         with pytest.raises(CannotStart, match=r"another server is running on it"):
             run(own)
     with running(own) as addresses:
-        assert httpx.get(f"{addresses.api}/healthz").is_success
+        assert httpx.get(f"{addresses.api}/healthz", timeout=TIMEOUT_S).is_success
 
 
 def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -218,10 +225,12 @@ def test_what_was_stored_is_there_after_a_restart(tmp_path: Path) -> None:
         database=str(tmp_path / "a.db"), port=0, bus_ports=(0, 0), cluster="west"
     )
     with running(settings) as addresses:
-        httpx.put(f"{addresses.api}/api/v1/groups/gold", json={}).raise_for_status()
-        before = httpx.get(f"{addresses.api}/api/v1/snapshot").json()
+        httpx.put(
+            f"{addresses.api}/api/v1/groups/gold", json={}, timeout=TIMEOUT_S
+        ).raise_for_status()
+        before = httpx.get(f"{addresses.api}/api/v1/snapshot", timeout=TIMEOUT_S).json()
     with running(settings) as addresses:
-        after = httpx.get(f"{addresses.api}/api/v1/snapshot").json()
+        after = httpx.get(f"{addresses.api}/api/v1/snapshot", timeout=TIMEOUT_S).json()
     assert before["cluster"] == "west"
     assert {**before, "bus": None} == {**after, "bus": None}
 
@@ -240,7 +249,9 @@ def test_a_bus_on_all_addresses_is_told_by_the_name_that_the_agent_used(
         port = addresses.api.rpartition(":")[2]
         url = f"http://127.0.0.1:{port}/api/v1/snapshot"
         for host in ("127.0.0.1", "quotas.example", "[::1]"):
-            bus = httpx.get(url, headers={"Host": f"{host}:80"}).json()["bus"]
+            bus = httpx.get(
+                url, headers={"Host": f"{host}:80"}, timeout=TIMEOUT_S
+            ).json()["bus"]
             assert bus["publish"].startswith(f"tcp://{host}:")
-        bus = httpx.get(url, headers={"Host": 'x"y'}).json()["bus"]
+        bus = httpx.get(url, headers={"Host": 'x"y'}, timeout=TIMEOUT_S).json()["bus"]
         assert bus["publish"].startswith("tcp://127.0.0.1:")

@@ -103,7 +103,9 @@ def test_an_agent_follows_the_api_over_tls(
         headgate.agent.connect(
             server.api, ca_file=authority.file, keep_snapshot=False
         ) as agent,
-        httpx.Client(base_url=server.api, verify=trusting(authority.file)) as client,
+        httpx.Client(
+            base_url=server.api, verify=trusting(authority.file), timeout=TIMEOUT_S
+        ) as client,
     ):
         assert agent.status().api_reachable
         limits = [{"dimension": "requests", "rate": 0}]
@@ -128,7 +130,7 @@ def test_an_authority_that_is_not_known_is_not_believed(
 ) -> None:
     other = Authority(tmp_path)
     with pytest.raises(httpx.ConnectError, match="certificate verify failed"):
-        httpx.get(server.api, verify=trusting(other.file))
+        httpx.get(server.api, verify=trusting(other.file), timeout=TIMEOUT_S)
     for ca_file in (None, other.file):
         with headgate.agent.connect(
             server.api, ca_file=ca_file, keep_snapshot=False

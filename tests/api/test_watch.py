@@ -85,7 +85,11 @@ def test_what_changes_nothing_wakes_nobody(rest: httpx.Client) -> None:
 
     def watch() -> None:
         query: dict[str, Any] = {"revision": 1, "wait_s": 1}
-        answers.append(httpx.get(f"{rest.base_url}snapshot", params=query).status_code)
+        answers.append(
+            httpx.get(
+                f"{rest.base_url}snapshot", params=query, timeout=TIMEOUT_S
+            ).status_code
+        )
 
     waiting = threading.Thread(target=watch)
     waiting.start()

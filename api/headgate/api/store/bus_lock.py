@@ -85,6 +85,9 @@ class DatabaseLock:
             while not self._ending.is_set():
                 for _ in session.notifies(timeout=POLL_S):
                     pass  # nobody sends one: what ends the wait is the connection's end
+            # Given back here: the database may find only later that the session has
+            # gone, and until then who starts next would be refused.
+            session.execute(b"SELECT pg_advisory_unlock_all()")
         except psycopg.Error as error:
             _log.warning("the lock of the bus is lost, and asked for again: %s", error)
 
