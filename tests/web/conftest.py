@@ -52,13 +52,14 @@ def server(stopped_server: Server) -> Server:
 def filled_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with the group `gold` for tests that change nothing."""
     server = Server(tmp_path_factory.mktemp("filled"))
-    server.start()
-    gold = {"limits": [{"dimension": "requests", "rate": 100}]}
-    httpx.put(
-        f"{server.url}/api/v1/groups/gold", json=gold, timeout=TIMEOUT_S
-    ).raise_for_status()
-    yield server
-    server.stop()
+    try:
+        server.start()
+        gold = {"limits": [{"dimension": "requests", "rate": 100}]}
+        url = f"{server.url}/api/v1/groups/gold"
+        httpx.put(url, json=gold, timeout=TIMEOUT_S).raise_for_status()
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture

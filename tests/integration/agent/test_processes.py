@@ -229,5 +229,5 @@ def test_a_bus_that_can_not_be_opened_leaves_the_agent_by_itself(
     until(lambda: runtime.counters["bus_unavailable"] == 1, "the failure")
     assert runtime.alive
     assert runtime.bus is None
-    runtime.close()
+    runtime.close()  # its thread has ended, and said all
     assert "no bus, this agent goes by itself: zeromq: nonsense" in caplog.text

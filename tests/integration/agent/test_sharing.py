@@ -126,7 +126,8 @@ def test_one_huge_refused_cost_locks_nobody_out(join: Join, cost: float) -> None
     with Load(limiter, 2000) as load:
         until(lambda: rates([load], 0.5)[0] > 900, "the quota to be used")
         until(lambda: not limiter.try_acquire(requests=1), "a refusal")
-        limiter.charge(requests=100)  # so that the next is refused for certain
+        # So that the next is refused for certain, should this thread sleep for 2 s.
+        limiter.charge(requests=2000)
         assert not limiter.try_acquire(requests=cost)
         settle([load], least=800, most=inf, seconds=3.0)
     assert "agent_failed_turns" not in agent.metrics()

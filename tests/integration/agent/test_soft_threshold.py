@@ -27,7 +27,8 @@ def test_who_uses_little_is_warned_when_all_together_use_much(
             lambda: len(explained(light).agents) == 2,
             "the agents to hear each other",
         )
-        assert not limiter.try_acquire(requests=1).warning
+        # A machine that lets the load sleep makes it burst: it is seen to end.
+        until(lambda: not limiter.try_acquire(requests=1).warning, "calm")
         load.rate = 900
         until(lambda: limiter.try_acquire(requests=1).warning, "the warning")
         assert explained(light).demand < 600

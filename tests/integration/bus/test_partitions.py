@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Protocol, cast
 
 import httpx
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 PARTITIONS = 5
 GOLD, SILVER = 1, 2
 PLAN = Plan(PARTITIONS)
+_numbers = count()
 
 
 class Records(Protocol):
@@ -63,11 +65,11 @@ def stack() -> Iterator[ExitStack]:
 
 @pytest.fixture
 def settings(broker: Broker) -> BusSettings:
-    """A topic that is cut by group."""
+    """A topic of its own that is cut by group."""
     settings = BusSettings(
         kind="kafka",
         bootstrap=broker.bootstrap,
-        topic="cut-by-group",
+        topic=f"cut-by-group-{next(_numbers)}",
         options={"report_partitions": PARTITIONS},
     )
     ensure_topic(settings, TopicShape(partitions=PARTITIONS, retention_s=600.0))
@@ -274,4 +276,4 @@ def test_a_topic_with_too_few_partitions_is_refused_by_name(
     agent = connect(api.url, agent="hopeful", keep_snapshot=False)
     stack.callback(agent.close)
     until(lambda: agent.metrics().get("bus_read_failures", 0) > 1, "the refusal")
-    assert f"cut-by-group has {PARTITIONS} partitions, expected" in caplog.text
+    assert f"{settings.topic} has {PARTITIONS} partitions, expected" in caplog.text

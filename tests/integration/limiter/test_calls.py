@@ -13,7 +13,7 @@ from headgate.agent.integrations.calls import limited
 
 
 def test_a_decorated_function_raises_when_its_quota_is_used_up() -> None:
-    limiter = make(node_limit("requests", 0.1, 2)).limiter(tenant="acme")
+    limiter = make(node_limit("requests", 0.01, 2)).limiter(tenant="acme")
 
     @limited(limiter)
     def add(one: int, other: int) -> int:
@@ -23,7 +23,7 @@ def test_a_decorated_function_raises_when_its_quota_is_used_up() -> None:
     assert [add(1, 2) for _ in range(3)] == [3, 3, 3]
     with pytest.raises(Throttled, match="retry in") as caught:
         add(1, 2)
-    assert caught.value.decision.delay_s > 9.0
+    assert 90.0 < caught.value.decision.delay_s <= 100.0
     assert add.__doc__ == "Add."
 
 
@@ -70,8 +70,8 @@ def test_an_asynchronous_block_waits_too() -> None:
 
 def test_threads_that_wait_are_woken_in_their_turn() -> None:
     limiter = make(node_limit("requests", 100, 1)).limiter(tenant="acme")
-    assert limiter.try_acquire(requests=5)
     began = time.monotonic()
+    assert limiter.try_acquire(requests=5)
     decisions = [limiter.wait(timeout_s=10.0, requests=1) for _ in range(5)]
     assert all(decisions)
     assert time.monotonic() - began >= 7 / 100

@@ -13,6 +13,7 @@ from fastapi.middleware import Middleware
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from tests.integration.agent.rigs import PATIENCE_S
 from tests.integration.limiter.making import configure, make, node_limit, served
 
 from headgate.agent.integrations.asgi import LimitMiddleware, Scope, Send, header
@@ -42,17 +43,20 @@ def fastapi(**options: object) -> FastAPI:
 
 
 def test_fastapi_answers_429_with_exact_retry_after_and_ratelimit_headers() -> None:
-    enforcer = make(node_limit("requests", 0.5, 3))
-    with served(fastapi(source=enforcer)) as url, httpx.Client() as client:
+    enforcer = make(node_limit("requests", 0.02, 3))
+    with (
+        served(fastapi(source=enforcer)) as url,
+        httpx.Client(timeout=PATIENCE_S) as client,
+    ):
         answers = [client.get(url, headers=ACME) for _ in range(6)]
         assert [a.status_code for a in answers] == [200] * 4 + [429] * 2
-        assert answers[0].headers["ratelimit-policy"] == '"gold.requests";q=1;w=2'
-        assert answers[0].headers["ratelimit"] == '"gold.requests";r=2;t=2'
+        assert answers[0].headers["ratelimit-policy"] == '"gold.requests";q=1;w=50'
+        assert answers[0].headers["ratelimit"] == '"gold.requests";r=2;t=50'
         refused = answers[-1]
         assert refused.headers["content-type"] == "application/problem+json"
         body = refused.json()
         assert body["status"] == 429
-        assert 0 < body["throttle_time_ms"] <= 2_000
+        assert 0 < body["throttle_time_ms"] <= 50_000
         seconds = ceil(body["throttle_time_ms"] / 1_000)
         assert refused.headers["retry-after"] == str(seconds)
         assert "gold" in body["detail"]
@@ -60,7 +64,10 @@ def test_fastapi_answers_429_with_exact_retry_after_and_ratelimit_headers() -> N
 
 def test_a_request_without_a_subject_passes_unlimited_and_unmarked() -> None:
     enforcer = make(node_limit("requests", 1, 1))
-    with served(fastapi(source=enforcer)) as url, httpx.Client() as client:
+    with (
+        served(fastapi(source=enforcer)) as url,
+        httpx.Client(timeout=PATIENCE_S) as client,
+    ):
         for _ in range(20):
             answer = client.get(url)
             assert answer.status_code == 200
@@ -78,7 +85,7 @@ def test_starlette_waits_in_the_fair_queue_where_the_group_says_so() -> None:
     )
 
     async def main(url: str) -> list[int]:
-        async with httpx.AsyncClient(headers=ACME) as client:
+        async with httpx.AsyncClient(headers=ACME, timeout=PATIENCE_S) as client:
             answers = await asyncio.gather(*(client.get(url) for _ in range(12)))
         return [answer.status_code for answer in answers]
 
@@ -90,18 +97,26 @@ def test_starlette_waits_in_the_fair_queue_where_the_group_says_so() -> None:
 
 def test_a_group_that_delays_answers_and_then_holds_the_connection() -> None:
     enforcer = make(node_limit("requests", 10, 1), refusal="delay")
-    with served(fastapi(source=enforcer)) as url, httpx.Client() as client:
+    with (
+        served(fastapi(source=enforcer)) as url,
+        httpx.Client(timeout=PATIENCE_S) as client,
+    ):
+        # Else a machine that sleeps between two requests gives back what was used.
+        enforcer.limiter(tenant="acme").charge(requests=20)
         answers = [client.get(url, headers=ACME) for _ in range(4)]
         assert [a.status_code for a in answers] == [200] * 4
-        assert answers[-1].headers["retry-after"] == "1"
+        assert 1 <= int(answers[0].headers["retry-after"]) <= 2
 
 
 def test_the_mode_is_followed_live() -> None:
-    enforcer = make(node_limit("requests", 1, 1))
-    with served(fastapi(source=enforcer)) as url, httpx.Client() as client:
+    enforcer = make(node_limit("requests", 0.01, 1))
+    with (
+        served(fastapi(source=enforcer)) as url,
+        httpx.Client(timeout=PATIENCE_S) as client,
+    ):
         codes = [client.get(url, headers=ACME).status_code for _ in range(3)]
         assert codes[-1] == 429
-        configure(enforcer, node_limit("requests", 1, 1), refusal="shadow")
+        configure(enforcer, node_limit("requests", 0.01, 1), refusal="shadow")
         codes = [client.get(url, headers=ACME).status_code for _ in range(5)]
         assert codes == [200] * 5
 
@@ -120,7 +135,7 @@ def test_a_subject_may_be_a_tenants_name_and_shares_its_quota() -> None:
     with (
         served(by_name) as one,
         served(fastapi(source=enforcer)) as two,
-        httpx.Client(headers=ACME) as client,
+        httpx.Client(headers=ACME, timeout=PATIENCE_S) as client,
     ):
         codes = [client.get(url).status_code for url in (one, two) * 3]
         assert codes == [404, 200, 404, 200, 429, 429]
@@ -137,7 +152,10 @@ def test_the_applications_own_headers_are_not_changed() -> None:
 
     enforcer = make(node_limit("requests", 1e-6, 5_000))
     limited = LimitMiddleware(app, source=enforcer, subject=who)
-    with served(limited) as url, httpx.Client(headers=ACME) as client:
+    with (
+        served(limited) as url,
+        httpx.Client(headers=ACME, timeout=PATIENCE_S) as client,
+    ):
         answers = [client.get(url) for _ in range(5)]
     left = [int(a.headers["ratelimit"].split("r=")[1].split(";")[0]) for a in answers]
     assert left == sorted(left, reverse=True)
@@ -154,7 +172,7 @@ def test_costs_are_what_the_application_says() -> None:
 
     with (
         served(fastapi(source=enforcer, costs=costs)) as url,
-        httpx.Client(headers=ACME) as client,
+        httpx.Client(headers=ACME, timeout=PATIENCE_S) as client,
     ):
         assert client.request("GET", url, content=b"x" * 60).status_code == 200
         assert client.request("GET", url, content=b"x" * 60).status_code == 200
@@ -167,8 +185,10 @@ def test_kip599_the_client_retries_until_it_is_admitted() -> None:
     transport = RetryThrottled(httpx.HTTPTransport())
     with (
         served(fastapi(source=enforcer)) as url,
-        httpx.Client(transport=transport, headers=ACME) as client,
+        httpx.Client(transport=transport, headers=ACME, timeout=PATIENCE_S) as client,
     ):
+        # In debt for two seconds, should this thread sleep meanwhile.
+        enforcer.limiter(tenant="acme").charge(requests=5)
         answers = [client.get(url) for _ in range(4)]
         assert [a.status_code for a in answers] == [200] * 4
         assert transport.retried >= 1
@@ -179,7 +199,7 @@ def test_kip599_the_client_gives_up_at_its_deadline_and_says_what_it_was_told() 
     transport = RetryThrottled(httpx.HTTPTransport(), deadline_s=0.2)
     with (
         served(fastapi(source=enforcer)) as url,
-        httpx.Client(transport=transport, headers=ACME) as client,
+        httpx.Client(transport=transport, headers=ACME, timeout=PATIENCE_S) as client,
     ):
         codes = [client.get(url).status_code for _ in range(3)]
         assert codes[-1] == 429
@@ -187,11 +207,11 @@ def test_kip599_the_client_gives_up_at_its_deadline_and_says_what_it_was_told() 
 
 
 def test_kip599_a_caller_may_opt_out_of_retries() -> None:
-    enforcer = make(node_limit("requests", 0.5, 1))
+    enforcer = make(node_limit("requests", 0.01, 1))
     transport = RetryThrottled(httpx.HTTPTransport())
     with (
         served(fastapi(source=enforcer)) as url,
-        httpx.Client(transport=transport, headers=ACME) as client,
+        httpx.Client(transport=transport, headers=ACME, timeout=PATIENCE_S) as client,
     ):
         extensions = {"retry_throttled": False}
         codes = [client.get(url, extensions=extensions).status_code for _ in range(4)]
@@ -204,7 +224,9 @@ def test_kip599_the_asynchronous_client_retries_too() -> None:
 
     async def main(url: str) -> list[int]:
         transport = AsyncRetryThrottled(httpx.AsyncHTTPTransport())
-        async with httpx.AsyncClient(transport=transport, headers=ACME) as client:
+        async with httpx.AsyncClient(
+            transport=transport, headers=ACME, timeout=PATIENCE_S
+        ) as client:
             return [(await client.get(url)).status_code for _ in range(6)]
 
     with served(fastapi(source=enforcer)) as url:

@@ -145,15 +145,21 @@ def test_dispatch_policies_hold_while_the_api_is_away(tmp_path: Path) -> None:
     )
     with running(settings) as addresses:
         rest = f"{addresses.api}/api/v1"
-        httpx.put(f"{rest}/tenants/acme", json={}).raise_for_status()
-        httpx.put(f"{rest}/namespaces/acme/orders", json={}).raise_for_status()
+        httpx.put(
+            f"{rest}/tenants/acme", json={}, timeout=PATIENCE_S
+        ).raise_for_status()
+        httpx.put(
+            f"{rest}/namespaces/acme/orders", json={}, timeout=PATIENCE_S
+        ).raise_for_status()
         policy = {
             "level": "namespace",
             "target": "acme/orders",
             "kind": "publish",
             "policy": {"messages": 9},
         }
-        httpx.put(f"{rest}/policies", json=policy).raise_for_status()
+        httpx.put(
+            f"{rest}/policies", json=policy, timeout=PATIENCE_S
+        ).raise_for_status()
         with connect(addresses.api, agent="first", snapshot_path=path) as agent:
             wait_until(lambda: limits(agent, "publish_messages", topic=TOPIC) != {})
             wait_until(path.exists)
