@@ -1,14 +1,14 @@
 """`headgate audit` and `headgate rollback`: what was changed, and going back."""
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from headgate.cli.lasting import answers
 from headgate.cli.options import Api, AsJson, DryRun, Yes
 from headgate.cli.output import print_json, print_line, print_table
 from headgate.cli.plan import carry_out, changes_of, lines_of
@@ -43,7 +43,7 @@ headgate audit --kind group --key gold --since 2d
 
 headgate audit --author ci --limit 200 --json
 
-headgate audit --follow                            (Ctrl-C ends it)"""
+headgate audit --follow                            (Ctrl-C ends it, nothing else)"""
 
 ROLLBACK_EPILOG = """[bold]Examples[/bold]
 
@@ -161,21 +161,22 @@ def _follow(
 ) -> None:
     """Print entries as they come, the oldest first, until Ctrl-C."""
     seen = cast("int", shown[0]["revision"]) if shown else _revision(rest)
-    fresh = list(reversed(shown))
-    while True:
-        for entry in fresh:
+    known = [list(reversed(shown))]
+
+    def newer() -> "list[JsonObject]":
+        if known:
+            return known.pop()
+        entries = _newest(rest, query)
+        later = takewhile(lambda one: cast("int", one["revision"]) > seen, entries)
+        return list(later)[::-1]
+
+    for entries in answers(newer, every_s=FOLLOW_S):
+        for entry in entries:
             seen = max(seen, cast("int", entry["revision"]))
             if as_json:
                 print_line(json.dumps(entry, ensure_ascii=False))
             else:
                 _print_one(entry, as_json=False)
-        time.sleep(FOLLOW_S)
-        newer: list[JsonObject] = []
-        for entry in _newest(rest, query):
-            if cast("int", entry["revision"]) <= seen:
-                break
-            newer.append(entry)
-        fresh = newer[::-1]
 
 
 def _revision(rest: "Rest") -> int:

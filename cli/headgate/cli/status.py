@@ -1,10 +1,11 @@
 """`headgate status`: who wants, may and gets how much, as it changes."""
 
-import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from headgate.cli.failure import Unreachable
+from headgate.cli.lasting import again, answers
 from headgate.cli.names import group_names
 from headgate.cli.options import Api, AsJson
 from headgate.cli.output import console, print_json, print_line
@@ -12,12 +13,22 @@ from headgate.cli.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
+
+    from rich.console import RenderableType
 
     from headgate.cli.live import LiveView
+    from headgate.cli.table import Sheet
+
+    Seen: TypeAlias = tuple[list[Sheet], list[str]]
+
+Answer = TypeVar("Answer")
+
+NOTHING = "no group is in use"
 
 STATUS_EPILOG = """[bold]Examples[/bold]
 
-headgate status                  (a live table; Ctrl-C ends it)
+headgate status                  (a live table; Ctrl-C ends it, nothing else)
 
 headgate status gold --once
 
@@ -47,27 +58,52 @@ def status(
 
     with LiveView(api.connect()) as live:
         if as_json:
-            _repeat(lambda: print_json(live.document(group)), once, every)
+            _print(lambda: live.document(group), print_json, once, every)
         elif once or not console().is_terminal:
-            _repeat(lambda: _print(live, group, once=once), once, every)
+            picture = _as_tables if once else _as_lines
+            _print(lambda: _seen(live, group), picture, once, every)
         else:
             _watch(live, group, every)
 
 
-def _print(live: "LiveView", group: str | None, *, once: bool) -> None:
-    from headgate.cli.table import as_line, as_table
-
+def _seen(live: "LiveView", group: str | None) -> "Seen":
+    """Return a table for each limit, and the lines that stand below them."""
     sheets = live.sheets(group)
-    if not sheets:
-        print_line("no group is in use")
+    return sheets, live.partitions() if group is None else []
+
+
+def _print(
+    ask: "Callable[[], Answer]",
+    show: "Callable[[Answer], None]",
+    once: bool,
+    every_s: float,
+) -> None:
+    """Show one answer, or all until Ctrl-C."""
+    if once:
+        show(ask())
+        return
+    for answer in answers(ask, every_s=every_s):
+        show(answer)
+
+
+def _as_tables(seen: "Seen") -> None:
+    from headgate.cli.table import as_table
+
+    sheets, lines = seen
     for sheet in sheets:
-        if once:
-            console().print(as_table(sheet))
-        else:
-            print_line(as_line(sheet))
-    if group is None:
-        for line in live.partitions():
-            print_line(line)
+        console().print(as_table(sheet))
+    for line in lines if sheets else [NOTHING, *lines]:
+        print_line(line)
+
+
+def _as_lines(seen: "Seen") -> None:
+    from headgate.cli.table import as_line
+
+    sheets, lines = seen
+    for line in [as_line(sheet) for sheet in sheets] or [NOTHING]:
+        print_line(line)
+    for line in lines:
+        print_line(line)
 
 
 def _watch(live: "LiveView", group: str | None, every_s: float) -> None:
@@ -77,17 +113,13 @@ def _watch(live: "LiveView", group: str | None, every_s: float) -> None:
 
     from headgate.cli.table import as_table
 
+    shown: list[RenderableType] = [NOTHING]
     with Live(console=console(), auto_refresh=False) as screen:
-        while True:
-            tables = [as_table(sheet) for sheet in live.sheets(group)]
-            lines = live.partitions() if group is None else []
-            shown = Group(*tables, *lines) if tables else "no group is in use"
-            screen.update(shown, refresh=True)
-            time.sleep(every_s)
-
-
-def _repeat(act: "Callable[[], None]", once: bool, every_s: float) -> None:
-    act()
-    while not once:
-        time.sleep(every_s)
-        act()
+        for answer in again(lambda: _seen(live, group), every_s=every_s):
+            if isinstance(answer, Unreachable):
+                screen.update(Group(*shown, f"as it was: {answer}"), refresh=True)
+                continue
+            sheets, lines = answer
+            shown = [as_table(sheet) for sheet in sheets]
+            shown = [*(shown or [NOTHING]), *lines]
+            screen.update(Group(*shown), refresh=True)
