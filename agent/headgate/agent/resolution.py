@@ -82,10 +82,11 @@ class Resolution:
             attachment.subject: attachment.group
             for attachment in configuration.attachments
         }
+        self._unknown = sum(i not in self.groups for i in self._attachments.values())
 
     def unknown_groups(self) -> int:
         """Return how many attachments name a group that there is not."""
-        return sum(i not in self.groups for i in self._attachments.values())
+        return self._unknown
 
     def chain(
         self,

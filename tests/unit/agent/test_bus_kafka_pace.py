@@ -1,0 +1,34 @@
+"""Fetches are few where reports are many, and at once where they are few."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.agent.bus_kafka import FETCHES_PER_S, LARGE_BYTES, Pace
+
+
+def fetches(seconds: float, gap_s: float, size: int = 100) -> tuple[int, float]:
+    """Read what arrives every `gap_s`; return the fetches and the longest wait."""
+    now, pace, count, longest_s = 0.0, Pace(0.0), 0, 0.0
+    while now < seconds:
+        wait_s = pace.wait_s(now)
+        longest_s = max(longest_s, wait_s)
+        now += max(wait_s, gap_s)
+        pace.brought(size)
+        count += 1
+    return count, longest_s
+
+
+@pytest.mark.parametrize("agents", [30, 99, 300])
+def test_many_reports_come_with_few_fetches(agents: int) -> None:
+    count, longest_s = fetches(60.0, 1.0 / agents)
+    assert count / 60.0 <= FETCHES_PER_S + 0.1
+    assert longest_s == pytest.approx(1.0 / FETCHES_PER_S)
+
+
+def test_where_reports_are_rare_none_waits() -> None:
+    assert fetches(60.0, 0.06) == (1000, 0.0)
+
+
+def test_what_waits_at_the_broker_in_bulk_is_fetched_at_once() -> None:
+    assert fetches(10.0, 0.01, LARGE_BYTES)[1] == 0.0
