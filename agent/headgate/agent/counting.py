@@ -99,7 +99,6 @@ class Columns:
         self._uses: Mapping[int, int] | None = None
         self._subjects = np.zeros(count, dtype=np.int64)
         self.moved = bytearray(b"\x01" * count)
-        self._moved = np.frombuffer(self.moved, dtype=np.uint8)
         if before is not None:
             self._carry_over(before)
         for place, bucket in enumerate(self.buckets):
@@ -114,7 +113,8 @@ class Columns:
             now: Seconds on the enforcer's clock.
             uses: Number of limiters by group id; never changed once it was given.
         """
-        rows = self._moved.nonzero()[0]
+        # Of a copy: numpy would let threads mark more while it looks.
+        rows = np.frombuffer(bytes(self.moved), np.uint8).nonzero()[0]
         if uses is not self._uses and uses != self._uses:
             self._count_subjects(uses)
         elif self._said is not None and not len(rows):
