@@ -182,7 +182,12 @@ def test_bash_completes_commands_options_and_groups(
 
 
 def test_zsh_and_fish_have_their_scripts(headgate: Headgate) -> None:
-    assert headgate("completion", "zsh")[1].startswith("#compdef headgate\n")
+    zsh = headgate("completion", "zsh")[1]
+    assert zsh.startswith("#compdef headgate\n")
+    # Loaded from fpath it is called at the first Tab, and has to answer that, too.
+    assert (
+        'if [[ $funcstack[1] == _headgate ]]; then\n  _headgate_completion "$@"' in zsh
+    )
     assert "complete --command headgate" in headgate("completion", "fish")[1]
     assert headgate("completion", "tcsh")[0] == 2
 

@@ -16,7 +16,20 @@ source <(headgate completion bash)                                 (in ~/.bashrc
 
 headgate completion zsh > ~/.zfunc/_headgate                       (a folder of fpath)
 
+source <(headgate completion zsh)                                  (or in ~/.zshrc)
+
 headgate completion fish > ~/.config/fish/completions/headgate.fish"""
+
+_REGISTER = "compdef _headgate_completion headgate"
+"""The last line of the library's script for zsh."""
+
+_COMPLETE_OR_REGISTER = f"""if [[ $funcstack[1] == _headgate ]]; then
+  _headgate_completion "$@"
+else
+  {_REGISTER}
+fi"""
+"""Where zsh loads the script from a folder of fpath, it does so at the first Tab, and
+calls it then: who only registers leaves that Tab without an answer."""
 
 
 def completion(
@@ -33,4 +46,4 @@ def completion(
     )
     if not done.stdout:
         raise Failure(f"no script for {shell}: {done.stderr}")
-    print_line(done.stdout.strip())
+    print_line(done.stdout.strip().replace(_REGISTER, _COMPLETE_OR_REGISTER))
