@@ -80,10 +80,12 @@ class ScreenReader:
             assert time.monotonic() < deadline, f"it did not come:\n{shown}"
             self.read()
 
-    def read(self) -> None:
-        """Take what the child has written, if anything."""
-        if select.select([self._master], [], [], 0.1)[0]:
+    def read(self) -> bool:
+        """Take what the child has written; return whether there was anything."""
+        ready = bool(select.select([self._master], [], [], 0.1)[0])
+        if ready:
             self.bytes += os.read(self._master, 65536)
+        return ready
 
     def type(self, keys: str) -> None:
         """Press keys."""
@@ -102,7 +104,10 @@ class ScreenReader:
         deadline = time.monotonic() + DEADLINE_S
         while self.child.poll() is None and time.monotonic() < deadline:
             self.read()
-        return self.child.wait(1.0)
+        code = self.child.wait(1.0)
+        while self.read():  # its last words, said after the last look at it
+            pass
+        return code
 
     def _set_size(self, size: tuple[int, int]) -> None:
         columns, rows = size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -73,18 +72,14 @@ def test_every_way_to_refuse_is_shown_without_a_server(
 def test_a_web_service_refuses_and_its_client_comes_back_when_told(
     server: Addresses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _limit(server, requests=20.0)
+    _limit(server, requests=10.0)
     monkeypatch.setenv("HEADGATE_URL", server.api)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES)]
-    command += ["limiter_asgi:app", "--port", str(port)]
+    command += ["limiter_asgi:app", "--port", "0"]
     with Children() as children:
-        web = children.start("web", command, log=tmp_path / "web.log", talks=False)
-        _await_port(port)
-        url = f"http://127.0.0.1:{port}/"
-        said = _run(server, tmp_path, "limiter_http_client.py", url)
+        log = tmp_path / "web.log"
+        web = children.start("web", command, log=log, talks=False)
+        said = _run(server, tmp_path, "limiter_http_client.py", _address_in(log))
         children.check()
         assert web.returncode is None
     match = re.fullmatch(r"50 of 50 answered, (\d+) retries\n", said)
@@ -132,14 +127,15 @@ def test_a_broker_reads_a_backlog_at_the_rate_of_its_policy(
     assert int(match[2]) > 0
 
 
-def _await_port(port: int) -> None:
+def _address_in(log: Path) -> str:
+    """Return where uvicorn says that it listens."""
     deadline = time.monotonic() + 60.0
     while time.monotonic() < deadline:
-        with socket.socket() as knock:
-            if knock.connect_ex(("127.0.0.1", port)) == 0:
-                return
+        said = log.read_text() if log.exists() else ""
+        if match := re.search(r"running on (http://127\.0\.0\.1:\d+) ", said):
+            return f"{match[1]}/"
         time.sleep(0.05)
-    pytest.fail(f"nobody listens on {port}")
+    pytest.fail(f"uvicorn does not listen: {log.read_text()}")
 
 
 def test_a_worker_is_held_to_the_quota_and_says_so(
@@ -152,7 +148,11 @@ def test_a_worker_is_held_to_the_quota_and_says_so(
         attachment = {"subject": {"tenant": "workers"}, "group": "workers"}
         rest.call("PUT", "/api/v1/attachments", body=attachment)
     arguments = ("--tenant", "workers", "--rate", "300", "--seconds", "4.2")
+    began = time.monotonic()
     said = _run(server, tmp_path, "worker.py", *arguments)
+    took_s = time.monotonic() - began
     seconds = [int(one) for one in re.findall(r"admitted (\d+)\n", said)]
     assert len(seconds) >= 3
-    assert 60 <= seconds[-1] <= 140
+    # A worker that sleeps makes up for it in the next second: the sum tells.
+    assert 60 * (len(seconds) - 1) <= sum(seconds[1:])
+    assert sum(seconds) <= 100 + 100 * took_s

@@ -17,7 +17,7 @@ from headgate.cli.processes import ChildFailed, Children
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 """For what should take milliseconds, on a machine that may be busy."""
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -37,7 +37,7 @@ time.sleep(600)
 with termination_as_interrupt(), Children() as children:
     started = [children.start(f"child {i}", child, log=Path(sys.argv[1])) for i in "ab"]
     for one in started:
-        one.line(30.0)
+        one.line(60.0)
     print(*(one.pid for one in started), flush=True)
     time.sleep(600)
 """

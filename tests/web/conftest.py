@@ -86,6 +86,7 @@ def browser(
         tmp_path_factory.mktemp("profile"),
         executable_path=CHROMIUM,
         args=list(FLAGS),
+        timeout=TIMEOUT_S * 1000,
         color_scheme="light",
         viewport={"width": 1360, "height": 860},
     )
