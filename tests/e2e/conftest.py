@@ -189,10 +189,11 @@ class Cluster:
         Return that one, else the last: the machine may have let somebody starve at
         its beginning or end.
         """
-        for _ in range(spans):
-            span = self.watch(span_s)
+        span = self.watch(span_s)
+        for _ in range(spans - 1):
             if holds(span):
                 break
+            span = self.watch(span_s)
         return span
 
     def admitted(self, since_s: float, until_s: float) -> list[int]:
