@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -17,6 +18,18 @@ from headgate.cli.failure import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+WITH_A_FOLDER = """
+import sys, time
+from pathlib import Path
+from headgate.cli.demo.folder import run_folder
+from headgate.cli.failure import Failure
+
+with run_folder(None) as folder:
+    print(folder, flush=True)
+    sys.stdin.readline()
+    raise Failure("it went wrong")
+"""
 
 DEMO = [sys.executable, "-m", "headgate.cli", "demo", "--seconds", "20"]
 
@@ -102,3 +115,35 @@ def test_a_crash_of_one_part_ends_the_demo_in_one_line(
     assert error.count("\n") == 1
     assert "ended with signal 9" in error
     assert _left_behind(parts) == []
+
+
+def test_the_next_run_deletes_the_folder_of_a_killed_one_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    pipe = subprocess.PIPE
+    processes: list[subprocess.Popen[str]] = []
+
+    def started() -> Path:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WITH_A_FOLDER],
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        processes.append(process)
+        assert process.stdout is not None
+        return Path(process.stdout.readline().strip())
+
+    killed, failed, running = started(), started(), started()
+    assert killed.parent == tmp_path
+    processes[0].kill()
+    processes[0].wait()
+    processes[1].communicate("end\n", timeout=PATIENCE_S)  # its logs are needed
+    assert killed.is_dir()
+    own = started()
+    assert sorted(tmp_path.iterdir()) == sorted([failed, running, own])
+    for process in processes:
+        process.kill()
+        process.communicate()

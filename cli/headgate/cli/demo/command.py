@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headgate.cli.demo.script import DEFAULT_S
-from headgate.cli.failure import FAILED, Failure, Misused
+from headgate.cli.failure import FAILED, Misused
 from headgate.cli.output import console, print_json, print_line
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from rich.live import Live
 
     from headgate.cli.demo.script import Script
@@ -72,6 +69,7 @@ def demo(
     import secrets
 
     from headgate.cli.demo.broker import check_bus
+    from headgate.cli.demo.folder import run_folder
     from headgate.cli.demo.script import script
 
     try:
@@ -80,7 +78,7 @@ def demo(
         raise Misused(f"--seconds: {error}") from error
     check_bus(bus)
     chosen = secrets.randbelow(2**31) if seed is None else seed
-    with _directory(keep) as directory:
+    with run_folder(keep) as directory:
         summary = _run(plan, bus, directory, chosen, as_json)
     if as_json:
         print_json(summary.as_json() | {"bus": bus, "seed": chosen})
@@ -91,32 +89,6 @@ def demo(
             print_line(line)
     if summary.faults:
         raise typer.Exit(FAILED)
-
-
-@contextmanager
-def _directory(keep: Path | None) -> Generator[Path]:
-    """Make a directory for the run; delete it unless it is to be kept, or needed.
-
-    Raises:
-        Failure: It can't be made, or the run failed: the logs tell why.
-    """
-    import shutil
-    import tempfile
-
-    if keep is not None:
-        keep.mkdir(parents=True)
-        directory = keep.resolve()
-    else:
-        directory = Path(tempfile.mkdtemp(prefix="headgate-demo-"))
-    try:
-        yield directory
-    except Failure as failure:
-        raise Failure(f"{failure} (logs are in {directory})") from failure
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
-    if keep is None:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _run(plan: Script, bus: str, directory: Path, seed: int, as_json: bool) -> Summary:
