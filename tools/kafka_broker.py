@@ -81,7 +81,7 @@ class Broker:
         self.port = port or _free_port()
         self.auth, self.tls = auth, tls
         self.pid: int | None = None
-        self._properties = properties or {}
+        self._properties = dict(properties or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -129,6 +129,13 @@ class Broker:
         if self._process is not None:
             self._process.wait(STOP_TIMEOUT_S)
         self.pid = self._process = None
+
+    def advertise(self, port: int) -> None:
+        """Tell clients to come to another port, where something passes on to this one.
+
+        For the next `start`.
+        """
+        self._properties["advertised.listeners"] = f"CLIENT://127.0.0.1:{port}"
 
     def freeze(self) -> None:
         """Hang, as a machine does that swaps: connections stay, nobody answers."""

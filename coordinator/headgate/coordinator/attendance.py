@@ -227,10 +227,14 @@ class Attendance:
             del self.ghosts[next(iter(self.ghosts))]
         self.ghosts[member.agent] = Ghost(member.weight, now, votes)
 
-    def return_of(self, member: Member, now: float) -> None:
-        """Take a silent member back: what it did meanwhile is not billed."""
+    def return_of(self, member: Member, told_at: float) -> None:
+        """Take a silent member back: what it did meanwhile is not billed.
+
+        What was kept for it is charged until its report was true: what it spent
+        since will be told, by the reports that follow.
+        """
         member.silent = False
-        self.close(member, now)
+        self.close(member, told_at)
         self.reseat(member)
 
     def drop(self, member: Member, now: float) -> None:
@@ -239,10 +243,10 @@ class Attendance:
         self._table.drop_member(member.number)
         self._members.remove(member)
 
-    def close(self, member: Member, now: float) -> None:
+    def close(self, member: Member, until: float) -> None:
         """Charge what was predicted, in every ledger."""
         for place in self._table.all_places(member.number):
-            close_account(place, now)
+            close_account(place, until)
 
     def reseat(self, member: Member) -> None:
         """Have its ledgers work out anew who takes part."""

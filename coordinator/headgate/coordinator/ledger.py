@@ -179,11 +179,16 @@ def hear_many(place: Place, rows: Rows, told_at: float) -> int:
     return disbelieved
 
 
-def close_account(place: Place, now: float) -> None:
-    """Charge what was predicted; the next counters heard are a base line."""
+def close_account(place: Place, until: float) -> None:
+    """Charge what was predicted; the next counters heard are a base line.
+
+    Args:
+        place: Where a member's rows stand.
+        until: Monotonic seconds; what was predicted for later is taken back.
+    """
     shelf, slots, cells = place.shelf, place.slots, place.cells
     ahead = shelf.ahead.reshape(-1)
-    elapsed = now - shelf.at[slots]
+    elapsed = until - shelf.at[slots]
     spent = ahead[cells] + shelf.burn.reshape(-1)[cells] * elapsed
     held = shelf.held.reshape(-1)
     shelf.level[slots] -= np.maximum(spent, 0.0) + np.maximum(held[cells], 0.0)

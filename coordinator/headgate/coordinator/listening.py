@@ -152,7 +152,7 @@ class Listening:
         told_at = member.arrival_of(report, now, self.members.least_lag_s)
         self.members.note_sequence(member, report.sequence)
         if member.silent:
-            self.attendance.return_of(member, now)
+            self.attendance.return_of(member, told_at)
             # To the other side this agent returns as well.
             outcome.asked = True
         member.heard_at = now

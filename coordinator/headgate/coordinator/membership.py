@@ -44,7 +44,7 @@ LOSS_FLOOR = 1e-4
 """A lease is so long that silence by chance is rarer than this."""
 
 MISSED_MAX = 20
-"""Missed reports counted at once: a long absence is silence, not loss."""
+"""Missed reports counted at once: a longer absence is on its way to silence."""
 
 LOSS_MAX = 0.9
 """Beyond this a member is as good as cut off; keeps 1 − loss away from zero."""
@@ -197,9 +197,13 @@ class Members:
         self._unused.append(member.number)
 
     def note_sequence(self, member: Member, sequence: int) -> None:
-        """Count what was lost between the last report and this one."""
+        """Count what was lost between the last report and this one.
+
+        Not of a member that was silent: what it sent while it was cut off, or while
+        the bus was away, says nothing of the chances of the next.
+        """
         missed = sequence - member.sequence - 1
-        if member.sequence > 0 and missed >= 0:
+        if member.sequence > 0 and missed >= 0 and not member.silent:
             for _ in range(min(missed, MISSED_MAX)):
                 member.loss += LOSS_GAIN * (1.0 - member.loss)
                 self.loss += LOSS_GAIN / self._crowd() * (1.0 - self.loss)

@@ -1,0 +1,315 @@
+"""Callers in processes of their own, and what they wrote down while something failed.
+
+Every 100 ms a caller writes what it was admitted, the 99th percentile of its calls, and
+what its agent explains.  `fault` lets one thing happen and prints the row of a table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import IO, TYPE_CHECKING, cast
+
+from headgate.agent import HeadgateError, connect
+from headgate.agent.snapshot import Snapshot
+from headgate.agent.snapshot_file import store
+from headgate.coordinator import Attachment, Configuration, Group, Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headgate.agent import Agent
+    from headgate.agent.bus import BusSettings
+
+QUOTA, BURST, ASKED = 1_000.0, 1_000.0, 1_800.0
+STEADY_S = 6.0
+PATIENCE_S = 90.0
+LEASE_S = 3.0
+PRESUMED_DEAD_S = 30.0
+NOBODY = "http://127.0.0.1:9"
+
+HEAD = (
+    "| fault | for | p99, us: before / during | in force and seen after "
+    "| each spent, of its part | fair again | over (bound) | memory, threads "
+    "| load |\n|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def call(told: dict[str, object]) -> None:
+    """Be one caller with its agent until stdin ends."""
+    agent = connect(
+        cast("str", told["url"]),
+        agent=cast("str", told["name"]),
+        snapshot_path=cast("str", told["path"]),
+        bus_options=cast("dict[str, str]", told["options"]),
+        wait_s=30.0,
+    )
+    threading.Thread(target=_end_with_stdin, args=(agent,), daemon=True).start()
+    limiter = agent.limiter(tenant="acme")
+    rate = cast("float", told["rate"])
+    due_s = next_s = time.monotonic()
+    admitted, took = 0, list[float]()
+    while True:
+        now_s = time.monotonic()
+        # After a pause of this process its callers do not make up for it.
+        due_s = max(due_s, now_s - 0.5)
+        while due_s <= now_s:
+            due_s += 1.0 / rate
+            began = time.perf_counter_ns()
+            admitted += bool(limiter.try_acquire(requests=1))
+            took.append((time.perf_counter_ns() - began) / 1e3)
+        if now_s >= next_s:
+            next_s = now_s + 0.1
+            said: dict[str, object] = {"t": now_s, "admitted": admitted}
+            said["p99"] = sorted(took)[int(len(took) * 0.99)] if took else 0.0
+            took.clear()
+            print(json.dumps(said | explained(agent)), flush=True)
+        time.sleep(0.002)
+
+
+def explained(agent: Agent) -> dict[str, object]:
+    """Return what an agent says of its share and of its process."""
+    said: dict[str, object] = {
+        "rss": int(Path("/proc/self/statm").read_text().split()[1]),
+        "threads": threading.active_count(),
+    }
+    with suppress(HeadgateError):
+        why = agent.explain("gold", "requests")
+        said |= {"cut": why.cut_off, "kept": why.reserved, "bound": why.bound}
+        said |= {"share": why.share, "n_agents": why.members}
+    return said
+
+
+def _end_with_stdin(agent: Agent) -> None:
+    sys.stdin.read()
+    agent.close()
+    os._exit(0)
+
+
+@dataclass
+class Caller:
+    """A caller's process and what it wrote down."""
+
+    process: subprocess.Popen[str]
+    lines: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+
+    def read(self) -> None:
+        """Take down what it says, in a thread of its own."""
+        for line in cast("IO[str]", self.process.stdout):
+            self.lines.append(json.loads(line))
+
+    def leave(self) -> None:
+        """Let it say farewell and end."""
+        cast("IO[str]", self.process.stdin).close()
+        self.process.wait(PATIENCE_S)
+
+
+def start(told: dict[str, object]) -> Caller:
+    """Start a caller."""
+    program = "from bench.scale_faults_stage import *; call(json.loads(sys.argv[1]))"
+    caller = Caller(
+        subprocess.Popen(
+            [sys.executable, "-c", program, json.dumps(told)],
+            cwd=Path(__file__).resolve().parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+    )
+    threading.Thread(target=caller.read, daemon=True).start()
+    return caller
+
+
+class Stage:
+    """Callers that share one quota."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        bus: BusSettings,
+        url: str = NOBODY,
+        options: Sequence[dict[str, str]] = ({}, {}, {}),
+    ) -> None:
+        """Start a caller for each of `options`, which are added to those of the bus.
+
+        Without `url` the configuration comes from a snapshot on disk.
+        """
+        for n in range(len(options)):
+            store(folder / f"{n}.json", snapshot_of(bus))
+        self.told = [
+            {"name": f"agent-{n}", "url": url, "path": str(folder / f"{n}.json")}
+            | {"rate": ASKED / len(options), "options": own}
+            for n, own in enumerate(options)
+        ]
+        self.callers = [start(told) for told in self.told]
+        self.ended: list[Caller] = []
+
+    def close(self) -> None:
+        """End all callers."""
+        for caller in self.callers:
+            caller.process.kill()
+            caller.process.wait()
+
+    def pids(self) -> list[int]:
+        """Return the callers' processes."""
+        return [caller.process.pid for caller in self.callers]
+
+    def restart(self, number: int) -> None:
+        """End one caller as a deployment does, and start it anew under its id."""
+        self.callers[number].leave()
+        self.ended.append(self.callers[number])
+        self.callers[number] = start(self.told[number])
+
+    def is_fair(self) -> bool:
+        """Return whether each has its part, within 15 %, by its agent's own word."""
+        part = QUOTA / len(self.callers)
+        return all(
+            c.lines
+            and not c.lines[-1].get("cut", True)
+            and abs((c.lines[-1].get("share") or 0.0) - part) < 0.15 * part
+            for c in self.callers
+        )
+
+    def await_fair(self) -> float:
+        """Wait until shares are right for a second; return when that began."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        since_s = 0.0
+        while time.monotonic() < deadline_s:
+            if not self.is_fair():
+                since_s = 0.0
+            elif not since_s:
+                since_s = time.monotonic()
+            elif time.monotonic() - since_s > 1.0:
+                return since_s
+            time.sleep(0.02)
+        return float("nan")
+
+
+def snapshot_of(bus: BusSettings, *, interval_s: float = 1.0) -> Snapshot:
+    """Return the configuration: one group, gold, to which acme belongs."""
+    limit = Limit(dimension="requests", rate=QUOTA, burst=BURST)
+    configuration = Configuration(
+        revision=1,
+        groups=(Group(id=1, name="gold", limits=(limit,)),),
+        attachments=(Attachment((("tenant", "acme"),), 1),),
+    )
+    return Snapshot(configuration=configuration, bus=bus, report_interval_s=interval_s)
+
+
+def overshoot_s(callers: list[Caller], since_s: float) -> float:
+    """Return the worst excess over B + Q·W of any window, seconds of quota."""
+    events = sorted(
+        (after["t"], after["admitted"] - before["admitted"])
+        for caller in callers
+        for before, after in zip(caller.lines, caller.lines[1:], strict=False)
+        if before["t"] >= since_s
+    )
+    debt = worst = 0.0
+    at_s = since_s
+    for t, admitted in events:
+        debt = max(debt - QUOTA * (t - at_s), 0.0) + admitted
+        at_s, worst = t, max(worst, debt)
+    return (worst - BURST) / QUOTA
+
+
+def p99_us(callers: list[Caller], since_s: float, until_s: float) -> float:
+    """Return the median over time of the 99th percentile, microseconds."""
+    found = [x["p99"] for c in callers for x in c.lines if since_s < x["t"] < until_s]
+    return median(found) if found else float("nan")
+
+
+def spent(caller: Caller, since_s: float, until_s: float) -> float:
+    """Return what a caller was admitted between, units/s."""
+    lines = [x for x in caller.lines if since_s <= x["t"] <= until_s]
+    if len(lines) < 2:
+        return float("nan")
+    return (lines[-1]["admitted"] - lines[0]["admitted"]) / (
+        lines[-1]["t"] - lines[0]["t"]
+    )
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens, and what the design says of it.
+
+    Attributes:
+        name: In the table.
+        strike: Lets it happen.
+        lasts_s: How long it is left so.
+        heal: Ends it.
+        bound_s: Most that may be spent above B + Q·W, seconds of quota.
+    """
+
+    name: str
+    strike: Callable[[], None]
+    lasts_s: float = 0.0
+    heal: Callable[[], None] = lambda: None
+    bound_s: float = LEASE_S
+
+
+def happen(fault: Fault, stage: Stage) -> None:
+    """Let one fault happen and print its row."""
+    stage.await_fair()
+    began_s = time.monotonic()
+    time.sleep(STEADY_S)
+    before = [caller.lines[-1] for caller in stage.callers]
+    striking_s = time.monotonic()
+    fault.strike()
+    struck_s = time.monotonic()
+    time.sleep(fault.lasts_s)
+    healing_s = time.monotonic()
+    fault.heal()
+    healed_s = time.monotonic()
+    fair_s = stage.await_fair()
+    everyone = [*stage.callers, *stage.ended]
+    after = [caller.lines[-1] for caller in stage.callers]
+    grown = max(b["rss"] - a["rss"] for a, b in zip(before, after, strict=True))
+    grown *= os.sysconf("SC_PAGE_SIZE")
+    threads = max(
+        b["threads"] - a["threads"] for a, b in zip(before, after, strict=True)
+    )
+    print(
+        f"| {fault.name} | {healed_s - striking_s:.0f} s "
+        f"| {p99_us(everyone, began_s, striking_s):.0f} / "
+        f"{p99_us(everyone, striking_s, healing_s):.0f} "
+        f"| {_in_force(stage, struck_s, healing_s)} | {fair_s - healed_s:.1f} s "
+        f"| {overshoot_s(everyone, began_s):+.2f} s ({fault.bound_s:.0f} s) "
+        f"| {grown / 1e6:+.1f} MB, {threads:+.0f} | {os.getloadavg()[0]:.0f} |",
+        flush=True,
+    )
+
+
+def _in_force(stage: Stage, struck_s: float, healing_s: float) -> str:
+    """Say when who knew that it was cut off, or that others were, and what it spent.
+
+    Spent is meant from a second after the lease on, as a multiple of Q/n.
+    """
+    seen: list[float] = []
+    cut = list[int]()
+    rates: list[float] = []
+    lines = [x for c in stage.callers for x in c.lines if struck_s < x["t"] < healing_s]
+    for number, caller in enumerate(stage.callers):
+        told = [x for x in caller.lines if struck_s < x["t"] < healing_s]
+        since_s = [x["t"] for x in told if x.get("cut") or x.get("kept")]
+        seen += [since_s[0] - struck_s] if since_s else []
+        cut += [number] if any(x.get("cut") for x in told) else []
+        rates.append(spent(caller, struck_s + LEASE_S + 1.0, healing_s))
+    if not seen:
+        return "none | "
+    part = QUOTA / len(stage.callers)
+    spending = ", ".join(f"{rate / part:.2f}" for rate in rates)
+    bound = max(x.get("bound", 0.0) for x in lines)
+    return (
+        f"{max(seen):.1f} s, {len(cut)} of {len(rates)} cut off, the others keep "
+        f"for them | {spending}; said: {bound:.0f} Q more"
+    )

@@ -1,0 +1,186 @@
+"""Agents that are cut off from the bus: what they spend, what the others keep for them.
+
+M, the time after which the silent are presumed dead, is 3 s here instead of 30, and the
+API tells at once who came.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from tests.integration.bus.rigs import PATIENCE_S, ZeroMQRig, until
+from tests.integration.bus.test_kafka_rights import settings_of
+from tools.kafka_broker import PASSWORDS
+
+import headgate.agent.runtime
+import headgate.api.presence
+from headgate.agent import Agent, HeadgateError, connect
+from headgate.agent.kafka_rights import allow, revoke
+from headgate.agent.kafka_topic import ensure_topic
+from headgate.api import ServerSettings, running
+from headgate.coordinator import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tools.kafka_broker import Broker
+
+    from headgate.agent.bus import BusSettings
+    from headgate.agent.kafka_rights import Right
+    from headgate.coordinator import Explanation, MemberView
+
+QUOTA = 1_000.0
+T_S = 0.2
+M_S = 3.0
+RIGHTS: tuple[Right, ...] = ("read", "write")
+
+
+@pytest.fixture(autouse=True)
+def short_m(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Presume the silent dead after three seconds."""
+    short = partial(Settings, presumed_dead_s=M_S, interval_s=T_S)
+    monkeypatch.setattr(headgate.agent.runtime, "Settings", short)
+    monkeypatch.setattr(headgate.api.presence, "ARRIVALS_S", 0.1)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """What is opened last is closed first."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def served(stack: ExitStack, folder: Path, bus: BusSettings) -> str:
+    """Start a real API with one group and its quota; return its URL."""
+    settings = ServerSettings(
+        database=str(folder / "headgate.db"), port=0, bus=bus, report_interval_s=T_S
+    )
+    url = stack.enter_context(running(settings)).api
+    limit = {"dimension": "requests", "rate": QUOTA, "burst": QUOTA}
+    with httpx.Client(base_url=f"{url}/api/v1", timeout=PATIENCE_S) as rest:
+        rest.put("/groups/gold", json={"limits": [limit]}).raise_for_status()
+        rest.put("/tenants/acme").raise_for_status()
+        attached = {"subject": {"tenant": "acme"}, "group": "gold"}
+        rest.put("/attachments", json=attached).raise_for_status()
+    return url
+
+
+def joined(url: str, name: str, folder: Path, **options: str) -> Agent:
+    """Start an agent that uses the group."""
+    agent = connect(
+        url, agent=name, snapshot_path=folder / f"{name}.json", bus_options=options
+    )
+    agent.limiter(tenant="acme").try_acquire(requests=1)
+    return agent
+
+
+def explained(agent: Agent) -> Explanation | None:
+    """Return what an agent says of its share, once it has looked at its buckets."""
+    try:
+        return agent.explain("gold", "requests")
+    except HeadgateError:
+        return None
+
+
+def seen(agent: Agent, other: str) -> MemberView | None:
+    """Return what `agent` knows of `other`."""
+    return next((m for m in agent.status().members if m.agent == other), None)
+
+
+def meet(*agents: Agent) -> None:
+    """Wait until all hear all."""
+
+    def met(agent: Agent) -> bool:
+        shown = agent.status().members
+        return len(shown) == len(agents) and all(m.state == "present" for m in shown)
+
+    until(lambda: all(met(agent) for agent in agents), "all to meet")
+
+
+def silent_for(agent: Agent, other: str, seconds: float) -> bool:
+    """Return whether `agent` knows `other`, and has not heard it for so long."""
+    shown = seen(agent, other)
+    return shown is not None and shown.state == "silent" and shown.age_s > seconds
+
+
+def all_live(url: str, agents: int) -> bool:
+    """Return whether the API tells that so many agents live, and has told so."""
+    told = httpx.get(f"{url}/api/v1/snapshot?alive=0", timeout=PATIENCE_S).json()
+    return told["alive"]["version"] > 0 and len(told["alive"]["present"]) == agents
+
+
+def keeps_to_its_part(agent: Agent) -> bool:
+    """Return whether an agent is cut off and spends no more than half of the quota."""
+    why = explained(agent)
+    return why is not None and why.cut_off and why.ceiling <= why.reserve == QUOTA / 2
+
+
+def test_who_lost_its_rights_keeps_its_part_while_the_api_sees_it_and_no_longer(
+    guarded: Broker, stack: ExitStack, tmp_path: Path
+) -> None:
+    admin = replace(settings_of(guarded, "admin"), topic="cut-off")
+    ensure_topic(admin)
+    for user in ("agent", "intruder"):
+        allow(admin, user, RIGHTS)
+        stack.callback(revoke, admin, user, RIGHTS)
+    url = served(stack, tmp_path, admin)
+    both = [
+        joined(
+            url,
+            name,
+            tmp_path,
+            sasl_plain_username=name,
+            sasl_plain_password=PASSWORDS[name],
+        )
+        for name in ("agent", "intruder")
+    ]
+    for agent in both:
+        stack.callback(agent.close)
+    hearing, cut = both
+    meet(hearing, cut)
+    until(lambda: all_live(url, 2), "the API to have told who lives")
+
+    revoke(admin, "intruder", RIGHTS)
+    until(lambda: keeps_to_its_part(cut), "who is cut off to keep to its part")
+    # Far past M: the other hears itself, so only the API's word can keep it.
+    until(lambda: silent_for(hearing, "intruder", 2 * M_S), "M to pass")
+    why = explained(hearing)
+    assert why is not None
+    assert (why.reserved, why.bound, why.cut_off) == (QUOTA / 2, 0.0, False)
+
+    allow(admin, "intruder", RIGHTS)
+    meet(hearing, cut)
+
+    revoke(admin, "intruder", RIGHTS)
+    until(lambda: silent_for(hearing, "intruder", 0.0), "it to be silent again")
+    cut.close()  # its farewell is not heard; the API sees that it is gone
+    until(lambda: seen(hearing, "intruder") is None, "its part to be taken back")
+
+
+def test_when_the_bus_is_away_nobody_is_presumed_dead(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    rig = ZeroMQRig()
+    stack.callback(rig.close)
+    with ExitStack() as api:
+        url = served(api, tmp_path, rig.settings)
+        both = [joined(url, name, tmp_path) for name in ("a", "b")]
+        for agent in both:
+            stack.callback(agent.close)
+        meet(*both)
+    # The API is away as well: nobody's word, and no report of anyone.
+    until(lambda: not any(a.status().api_reachable for a in both), "the API to go")
+    rig.down()
+    until(
+        lambda: silent_for(both[0], "b", 2 * M_S) and silent_for(both[1], "a", 2 * M_S),
+        "M to pass",
+    )
+    assert all(keeps_to_its_part(agent) for agent in both)
+    rig.up()
+    meet(*both)
