@@ -57,9 +57,12 @@ def test_one_quota_is_held_over_five_processes(bus: str) -> None:
 
 @pytest.fixture
 def demo() -> Iterator[subprocess.Popen[str]]:
-    """A demo whose agents are running."""
+    """A demo whose agents are running, on an encrypted bus."""
     process = subprocess.Popen(
-        DEMO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*DEMO, "--bus", "curve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     with process:
         assert process.stdout is not None

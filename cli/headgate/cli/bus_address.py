@@ -104,4 +104,6 @@ def shown_bus(settings: Mapping[str, object]) -> str:
             shown += [str(one) for one in cast("list[object]", value)]
         elif value:
             shown.append(str(value))
+    if "curve_serverkey" in cast("Mapping[str, object]", settings.get("options", {})):
+        shown.append("with CURVE keys")
     return " ".join(shown)

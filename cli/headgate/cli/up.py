@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -232,9 +232,7 @@ def _settings(
 def _tell(addresses: "Addresses") -> None:
     print_line(f"API   {addresses.api}")
     print_line(f"docs  {addresses.docs}")
-    options = cast("dict[str, object]", addresses.bus.get("options", {}))
-    keys = "   with CURVE keys" if "curve_serverkey" in options else ""
-    print_line(f"bus   {shown_bus(addresses.bus)}{keys}")
+    print_line(f"bus   {shown_bus(addresses.bus)}")
     if not addresses.rights:
         print_line("rights are off: whoever reaches the API may change everything")
     print_line("Ctrl-C stops both.")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.cli.bus_address import parse_bus
+from headgate.cli.bus_keys import make_keys
 from headgate.cli.failure import Failure
 from headgate.cli.kafka_topic import make_topic
 
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 OWN_BROKER = "kafka"
 """What ``--bus`` says to have a broker started."""
+
+CURVE = "curve"
+"""What ``--bus`` says to have ZeroMQ encrypted, with keys made for the run."""
+
+KEYS = "keys"
+"""Folder of those keys, in that of the run."""
 
 TOPIC = "headgate-demo"
 """Apart from the usual one, so that a demo on a broker in use disturbs nobody."""
@@ -48,6 +55,8 @@ def check_bus(bus: str) -> None:
         Misused: There is no such bus.
         Failure: A broker is to be started and can't be.
     """
+    if bus == CURVE:
+        return
     if bus != OWN_BROKER:
         parse_bus(bus)
     elif not TOOL.is_file():
@@ -62,11 +71,14 @@ def check_bus(bus: str) -> None:
 def bus_address(
     children: Children, bus: str, *, directory: Path, tell: Callable[[str], None]
 ) -> str:
-    """Return the bus as ``headgate up --bus`` takes it; see to what it needs.
+    """Return the bus as `start_server` takes it; see to what it needs.
 
     Raises:
         Failure: The broker does not start, or does not answer.
     """
+    if bus == CURVE:
+        make_keys("curve", directory / KEYS, ())
+        return bus
     if bus != OWN_BROKER:
         settings = parse_bus(bus)
         if settings is None or settings.kind != "kafka":

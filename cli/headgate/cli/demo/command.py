@@ -29,6 +29,8 @@ headgate demo --seconds 30 --bus kafka     (a broker of its own; needs Java)
 
 headgate demo --bus kafka://localhost:9092
 
+headgate demo --bus curve                  (ZeroMQ, encrypted with keys of the run)
+
 [bold]Exit code[/bold] 1 when the quota was not held: the total is not within 0.97 to
 1.02 of one central bucket, a window of 10 s has more than quota + 3 % + burst, or an
 agent has less than 0.9 of its max-min."""
@@ -41,7 +43,8 @@ def demo(
     bus: Annotated[
         str,
         typer.Option(
-            metavar="zeromq|kafka|kafka://HOST:PORT", help="What carries the reports."
+            metavar="zeromq|curve|kafka|kafka://HOST:PORT",
+            help="What carries the reports; curve is zeromq, encrypted.",
         ),
     ] = "zeromq",
     seed: Annotated[

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.cli.bus_address import shown_bus
+from headgate.cli.demo.broker import CURVE, KEYS
 from headgate.cli.demo.caller import NAMESPACE, TENANT
 from headgate.cli.demo.callers import CONNECT_S, Callers
 from headgate.cli.demo.script import (
@@ -111,13 +112,14 @@ def start_server(
 
     Args:
         children: Whose process it becomes.
-        bus: As ``headgate up --bus``.
+        bus: As ``headgate up --bus``, or ``curve`` for the keys in `directory`.
         directory: For its database and its log.
         port: To listen on; None for the usual one, or a free one if it is taken.
     """
     ready_file = directory / "ready.json"
     ready_file.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "headgate.cli", "up", "--bus", bus]
+    command = [sys.executable, "-m", "headgate.cli", "up"]
+    command += ["--bus-keys", str(directory / KEYS)] if bus == CURVE else ["--bus", bus]
     command += ["--database", str(directory / "headgate.db")]
     command += ["--ready-file", str(ready_file)]
     if port is not None:
