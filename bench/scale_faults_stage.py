@@ -38,8 +38,8 @@ NOBODY = "http://127.0.0.1:9"
 
 HEAD = (
     "| fault | for | p99, us: before / during | in force and seen after "
-    "| each spent, of its part | fair again | over (bound) | memory, threads "
-    "| load |\n|---|---|---|---|---|---|---|---|---|"
+    "| each spent, of its part | fair again: equal, of Q | over (bound) "
+    "| memory, threads | load |\n|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -84,7 +84,8 @@ def explained(agent: Agent) -> dict[str, object]:
     with suppress(HeadgateError):
         why = agent.explain("gold", "requests")
         said |= {"cut": why.cut_off, "kept": why.reserved, "bound": why.bound}
-        said |= {"share": why.share, "n_agents": why.members}
+        said |= {"share": why.share, "free": why.available}
+        said |= {"n_agents": why.members}
     return said
 
 
@@ -195,6 +196,37 @@ class Stage:
         return float("nan")
 
 
+def equal_s(callers: list[Caller], since_s: float) -> float:
+    """Return after how long all shares were equal for a second, within 15 % of Q'/n.
+
+    Unlike `Stage.await_fair` this leaves open how much is shared out: what was not
+    used while agents were apart is handed out afterwards, above Q.
+    """
+    lines = sorted(
+        ((x["t"], n, x) for n, c in enumerate(callers) for x in c.lines),
+        key=lambda each: each[:2],
+    )
+    newest: dict[int, dict[str, float]] = {}
+    began_s = float("nan")
+    for t, n, line in lines:
+        newest[n] = line
+        if t < since_s:
+            continue
+        free = sum(x.get("free", 0.0) for x in newest.values()) / len(callers)
+        part = free / len(callers)
+        equal = len(newest) == len(callers) and all(
+            not x.get("cut", True) and abs(x.get("share", 0.0) - part) < 0.15 * part
+            for x in newest.values()
+        )
+        if not equal:
+            began_s = float("nan")
+        elif began_s != began_s:
+            began_s = t
+        elif t - began_s > 1.0:
+            break
+    return began_s - since_s
+
+
 def snapshot_of(bus: BusSettings, *, interval_s: float = 1.0) -> Snapshot:
     """Return the configuration: one group, gold, to which acme belongs."""
     limit = Limit(dimension="requests", rate=QUOTA, burst=BURST)
@@ -282,7 +314,8 @@ def happen(fault: Fault, stage: Stage) -> None:
         f"| {fault.name} | {healed_s - striking_s:.0f} s "
         f"| {p99_us(everyone, began_s, striking_s):.0f} / "
         f"{p99_us(everyone, striking_s, healing_s):.0f} "
-        f"| {_in_force(stage, struck_s, healing_s)} | {fair_s - healed_s:.1f} s "
+        f"| {_in_force(stage, struck_s, healing_s)} "
+        f"| {equal_s(stage.callers, healed_s):.1f} s, {fair_s - healed_s:.1f} s "
         f"| {overshoot_s(everyone, began_s):+.2f} s ({fault.bound_s:.0f} s) "
         f"| {grown / 1e6:+.1f} MB, {threads:+.0f} | {os.getloadavg()[0]:.0f} |",
         flush=True,
