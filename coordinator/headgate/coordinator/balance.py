@@ -18,9 +18,10 @@ once.
 **Allocation and ceiling are two things.**  An agent whose ceiling were its mean
 demand would be refused a quarter of its Poisson arrivals.  So θ is found from
 expected use, and below θ the ceiling exceeds demand by its own noise,
-min(w·θ, λ + √(2·λ·cost)), plus a part of the slack that does not depend on how
-many agents there are (σ = ½): whoever starts first may use it, and the ledger
-takes back what was too much.  Headroom *inside* θ would cost a small burst 3 %.
+min(w·θ, λ + √(2·λ·cost)), and by that of its estimate while this is young, plus a part
+of the slack that does not depend on how many agents there are (σ = ½): whoever starts
+first may use it, and the ledger takes back what was too much.  Headroom *inside* θ
+would cost a small burst 3 %.
 
 **Small quotas** (B or Q·T below one cost per agent): a token for each agent would
 be more than there is, so nobody holds tokens: each request is admitted with chance
@@ -211,6 +212,7 @@ def own_ceilings(
         cost,
         shelf.slack[at] * ops.maximum(1.0 / agents, settings.slack_part),
         ops,
+        room=shelf.room[at],
     )
     ceiling = ops.maximum(ceiling, TRICKLE_PART * rate / agents)
     reserve, most = alone_of(shelf, at, ops, quorate=on.quorate, adrift=on.adrift)
@@ -285,9 +287,15 @@ def _unlimited(shelf: Shelf, at: Index, new: Ceilings, ops: Ops) -> Ceilings:
 
 
 def _ceiling(
-    demand: Floats, most: Floats, cost: Floats, slack: Floats, ops: Ops = many
+    demand: Floats,
+    most: Floats,
+    cost: Floats,
+    slack: Floats,
+    ops: Ops = many,
+    *,
+    room: Floats | float = 0.0,
 ) -> Floats:
-    noisy: Floats = demand + ops.sqrt(2.0 * demand * cost)
+    noisy: Floats = demand + ops.sqrt(2.0 * demand * cost) + room
     return ops.minimum(most, noisy) + slack
 
 

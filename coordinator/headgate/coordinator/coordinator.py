@@ -257,6 +257,7 @@ class Coordinator:
                 wake(shelf, slots, now)
             charge_own(shelf, slots, own.admitted[rows], own.held[rows])
             shelf.demand[0, slots] = own.usable[rows]
+            shelf.room[slots] = own.room[rows]
             shelf.cost[slots] = own.cost[rows]
             shelf.refused[0, slots] = own.refused[rows]
             shelf.subjects[0, slots] = own.subjects[rows]

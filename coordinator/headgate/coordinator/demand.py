@@ -13,9 +13,11 @@ For Poisson arrivals the deviance of x requests where μ were expected,
 
 is about χ² with one degree of freedom; beyond 25 (five sigma, and more than three
 requests, where χ² is no guide) the average is *reset* to the newer half of that
-window.  Windows of 2, 4, 8 and 16 ticks: the short one sees a flip of a thousand a
-second within 50 ms, the long ones a change at 40 a second that a short one can't
-tell from chance.  Rises and falls are seen alike.  A silence that the average
+window, and to the ticks before it that are likelier of the new rate than of the old:
+a window fires when its newest ticks happen to be extreme, so these alone are a
+biased sample.  Windows of 2, 4, 8 and 16 ticks: the short one sees a flip of a
+thousand a second within 50 ms, the long ones a change at 40 a second that a short one
+can't tell from chance.  Rises and falls are seen alike.  A silence that the average
 makes less likely than e^−12.5 (the same five sigma) is an end of demand.
 
 The window is compared with the average from *before* it, which has not swallowed a
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 TAU_S = 1.0
 """Length of the average: at 1,000 requests/s its noise is 2 %."""
@@ -74,6 +77,13 @@ FADE_S = 0.2
 FAINT_PER_S = 1e-3
 """Requests/s below which an average that only fades ends: its caller is gone, and
 an agent that was asked once must not look at it for ever."""
+
+
+def deviance(came: Floats, due: Floats) -> Floats:
+    """Return how unlikely it is that so many requests came where so many were due."""
+    ratio = np.log((came + 1e-12) / (due + 1e-12))
+    unlikely: Floats = 2.0 * (came * ratio - (came - due))
+    return unlikely
 
 
 class Demand:
@@ -169,7 +179,7 @@ class Demand:
         gain = np.minimum(elapsed / self.age_s, 1.0)
         self.rate = before + gain * (grown / elapsed - before)
         if np.count_nonzero(reset):
-            self._reset(now, totals, reset)
+            self._reset(now, totals, cost, reset)
         silent = (now - self._grew_at) * self.rate > SILENCE * cost
         if np.count_nonzero(silent):
             self.rate[silent] = 0.0
@@ -185,6 +195,15 @@ class Demand:
         noise: Floats = np.sqrt(self.rate * cost / self.age_s)
         return noise
 
+    def room(self, cost: Floats) -> Floats:
+        """Return ``float64[N]``, the noise of young averages beyond that of old ones.
+
+        In units/s; 0 from τ on, when the noise of arrivals covers that of the average.
+        """
+        youth = np.maximum(1.0 / np.sqrt(self.age_s / TAU_S) - 1.0, 0.0)
+        room: Floats = np.sqrt(self.rate * cost / TAU_S) * youth
+        return room
+
     def _surprised(self, now: float, totals: Floats, cost: Floats) -> NDArray[np.bool_]:
         at = AGO[self._seen % DEPTH]
         spans = (now - self._times[at])[:, None]
@@ -196,24 +215,41 @@ class Demand:
         self._firing = None
         if not np.count_nonzero(candidates):
             return np.zeros(len(totals), dtype=np.bool_)
-        deviance = 2.0 * (came * np.log((came + 1e-12) / (due + 1e-12)) - (came - due))
         # That average is noisy as well, the more the younger it is.
         limit = SUSPICIOUS_DEVIANCE * (1.0 + spans / np.maximum(before, spans))
-        firing: NDArray[np.bool_] = candidates & (deviance > limit)
+        firing: NDArray[np.bool_] = candidates & (deviance(came, due) > limit)
         self._firing = firing
         surprised: NDArray[np.bool_] = np.logical_or.reduce(firing, axis=0)
         return surprised
 
-    def _reset(self, now: float, totals: Floats, reset: NDArray[np.bool_]) -> None:
+    def _reset(
+        self, now: float, totals: Floats, cost: Floats, reset: NDArray[np.bool_]
+    ) -> None:
         which = np.flatnonzero(reset)
         firing = self._firing
         assert firing is not None
-        window = np.argmax(firing[:, which], axis=0)
-        at = (self._seen - WINDOWS[window] // 2) % DEPTH
-        spans = np.maximum(now - self._times[at], 1e-6)
-        self.rate[which] = (
-            np.maximum(totals[which] - self._totals[at, which], 0.0) / spans
-        )
+        window = WINDOWS[np.argmax(firing[:, which], axis=0)]
+        old = self._rates[(self._seen - window) % DEPTH, which]
+        per, ticks = cost[which], window // 2
+        came, spans = self._since(ticks, which, now, totals)
+        going = ticks < window
+        while np.count_nonzero(going):
+            # One tick further back, if it is likelier of the new rate than of the old.
+            more, longer = self._since(ticks + 1, which, now, totals)
+            units, elapsed = (more - came) / per, longer - spans
+            new = deviance(units, came / spans * elapsed / per)
+            going &= new < deviance(units, old * elapsed / per)
+            ticks = ticks + going
+            came, spans = np.where(going, more, came), np.where(going, longer, spans)
+            going &= ticks < window
+        self.rate[which] = came / spans
         self.age_s[which] = spans
+
+    def _since(
+        self, ticks: Ints, which: Ints, now: float, totals: Floats
+    ) -> tuple[Floats, Floats]:
+        at = (self._seen - ticks) % DEPTH
+        came = np.maximum(totals[which] - self._totals[at, which], 0.0)
+        return came, np.maximum(now - self._times[at], 1e-6)
 
     _firing: NDArray[np.bool_] | None = None

@@ -115,6 +115,7 @@ class Own:
         self.subjects: Ints = np.zeros(n, dtype=np.int64)
         self.demand = Demand(n, now)
         self.usable = np.zeros(n)
+        self.room = np.zeros(n)
         self._blocking = Blocking(names, node)
         self.sent_admitted, self.sent_held = np.zeros((2, n))
         self.sent_demand = np.full(n, -1.0)
@@ -232,6 +233,7 @@ class Own:
         """Bring the estimates to `now`; return ``bool[N]``: which were reset."""
         reset = self.demand.look(now, self.admitted + self.refused, self.cost)
         self.usable = self._blocking.usable(self.demand.rate, self.ceiling)
+        self.room = self.demand.room(self.cost)
         return reset
 
     def change(

@@ -12,7 +12,7 @@ after a reset, which has passed a five-sigma test already).  Demand above θ cha
 nobody's share, so its noise is not told.  This is the best single lever: a full
 flip settles in 0.35 s rather than 0.9 s at T = 1 s, and T = 5 s with it equals
 T = 0.25 s without.  At most every 50 ms.  The first estimate after a reset is a
-guess from 25 ms; it is told twice more, 125 and 325 ms later.
+guess from 25 ms; it is told again 75 ms later, and then whenever it is twice as old.
 
 All of an agent's urgent rows leave in one report.  A row that someone had no line
 for is an implicit question: receivers answer with their own row of that group.
@@ -61,10 +61,13 @@ LOSS_FLOOR = 1e-3
 """A smaller measured loss counts as none: one repeat covers it."""
 
 
-CONFIRM_S = 0.125
+CONFIRM_S = 0.075
 """After a reset the estimate rests on 25 ms; so much later it is told once more, with
-less than half of the noise, and again at 2.6 times that.  Without it the first guess
-stays until the next heartbeat."""
+half of the noise, and then each time that it is twice as old.  Without it the first
+guess stays until the next heartbeat."""
+
+CONFIRMED_S = 0.6
+"""Age of an estimate that was told often enough: its noise is near its least."""
 
 
 class Reporting:
@@ -174,10 +177,11 @@ class Reporting:
         urgent = self._urgent(own, theta=theta, quota=quota)
         confirmed = (own.confirm_at <= now) & np.isfinite(quota)
         if confirmed.any():
-            # The second and last look comes when the average is twice as old.
-            young = own.demand.age_s < 1.5 * CONFIRM_S
+            # An estimate of 0 is no guess, and no look makes it any older.
+            young = (own.demand.age_s < CONFIRMED_S) & (own.demand.rate > 0.0)
             own.confirm_at[confirmed] = np.inf
-            own.confirm_at[confirmed & young] = now + 1.6 * CONFIRM_S
+            again = confirmed & young
+            own.confirm_at[again] = now + own.demand.age_s[again]
             urgent |= confirmed
         own.repeats[urgent] = _repeats(loss)
         if beat:

@@ -61,6 +61,7 @@ COLUMNS = (
     "demand_cap",
     "plausible",
     "told_demand",
+    "room",
     "share",
     "right",
     "burst_right",
@@ -139,6 +140,8 @@ class Shelf:
         demand_cap: ``float64[G]`` largest λ that counts, units/s.
         plausible: ``float64[G]`` units/s that one agent may have admitted lately.
         told_demand: ``float64[G]`` λ of this agent as last published.
+        room: ``float64[G]`` units/s that a young estimate of the own demand may be
+            too low by, beyond the noise of a settled one.
         share: ``float64[G]`` of this agent, units/s.
         right: ``float64[G]`` part of Q that this agent owns, in a strict ledger.
         burst_right: ``float64[G]`` likewise of B.
@@ -198,6 +201,7 @@ class Shelf:
     demand_cap: NDArray[np.float64]
     plausible: NDArray[np.float64]
     told_demand: NDArray[np.float64]
+    room: NDArray[np.float64]
     share: NDArray[np.float64]
     right: NDArray[np.float64]
     burst_right: NDArray[np.float64]

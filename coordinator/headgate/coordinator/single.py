@@ -121,6 +121,7 @@ def enter_few(
             wake_one(shelf, slot, now)
         charge_one(shelf, slot, own.admitted.item(row), own.held.item(row))
         shelf.demand[0, slot] = own.usable.item(row)
+        shelf.room[slot] = own.room.item(row)
         shelf.cost[slot] = own.cost.item(row)
         shelf.refused[0, slot] = own.refused.item(row)
         shelf.subjects[0, slot] = own.subjects.item(row)

@@ -135,3 +135,27 @@ def test_a_total_that_falls_is_no_demand_below_zero() -> None:
             assert demand.rate[0] >= 0.0
             assert demand.sigma(COST)[0] >= 0.0
     assert demand.rate[0] == pytest.approx(1 / TICK_S, rel=0.3)
+
+
+def count(ticks: list[float]) -> Demand:
+    """Follow 2 s at 1,000/s, then the given requests, tick by tick."""
+    demand, now, total = Demand(1, 0.0), 0.0, 0.0
+    for came in [25.0] * 80 + ticks:
+        now, total = now + TICK_S, total + came
+        demand.look(now, np.array([total]), COST)
+    return demand
+
+
+def test_a_new_estimate_rests_on_all_requests_since_the_change() -> None:
+    # The tick before the newest had more than that one by chance, not by a rate.
+    assert count([10.0, 4.0]).rate[0] == pytest.approx(14 / (2 * TICK_S))
+
+
+def test_a_tick_in_which_demand_changed_is_left_out() -> None:
+    assert count([15.0, 3.0]).rate[0] == pytest.approx(3 / TICK_S)
+
+
+def test_room_is_left_for_a_young_estimate_only() -> None:
+    young, old = count([5.0] * 4), count([5.0] * 60)
+    assert young.room(COST)[0] == pytest.approx(np.sqrt(200 / 0.1) - np.sqrt(200))
+    assert old.room(COST)[0] == 0.0
