@@ -1,10 +1,13 @@
 """Arrivals: seeded, per agent, and with the rate that the scenario says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from headgate.simulation.arrivals import demand_rate, generate
 from headgate.simulation.scenario import Demand, GroupSpec, Scenario
+from headgate.simulation.simulate import simulate
 
 
 def scenario_of(*pieces: Demand, agents: int = 3, seconds: float = 100.0) -> Scenario:
@@ -88,3 +91,15 @@ def test_the_true_demand_is_what_the_pieces_say() -> None:
     rates = demand_rate(scenario_of(moving, wave), 0, np.array([1.0, 11.0]))
     assert rates[:, 0] == pytest.approx([30.0, 20.0, 0.0])
     assert rates[:, 1] == pytest.approx([0.0, 30.0, 0.0])
+
+
+def test_demand_that_outlasts_a_scenario_ends_with_it() -> None:
+    # Few tokens: each request is an event, and one was served in the quiet tail.
+    scenario = replace(
+        scenario_of(steady(rate=2.0), seconds=6.0),
+        groups=(GroupSpec(rate=2.0, burst=2.0),),
+        measure_from=1.0,
+    )
+    result, run = simulate(scenario, seed=1)
+    assert [f"{v.name}: {v.detail}" for v in result.violations] == []
+    assert all(a.time_s.max() < 6.0 for a in run.arrivals[0])

@@ -46,13 +46,17 @@ class Arrivals:
 
 
 def generate(scenario: Scenario, seed: int) -> list[list[Arrivals]]:
-    """Return the arrivals of each [group][agent] over the whole scenario."""
+    """Return the arrivals of each [group][agent] over the whole scenario.
+
+    A piece of demand that goes on after the end is cut off there.
+    """
     parts: list[list[list[Arrivals]]] = [
         [[] for _ in range(scenario.agents)] for _ in scenario.groups
     ]
     for number, piece in enumerate(scenario.demands):
         generators: dict[int, np.random.Generator] = {}
-        for start, until, agents in spans(piece, scenario.agents):
+        for start, end, agents in spans(piece, scenario.agents):
+            until = min(end, scenario.seconds)
             for agent in agents:
                 key = [seed, number, agent]
                 rng = generators.setdefault(agent, np.random.default_rng(key))

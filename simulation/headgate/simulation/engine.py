@@ -321,7 +321,7 @@ class Engine:
 
     def _request(self, now: float, index: int, payload: object) -> None:
         node = self._nodes.get(index)
-        if node is None or payload != node.request_s:
+        if node is None or payload != node.request_s or self._quiet:
             return
         if self._up(now, "request", index, payload) is None:
             return
