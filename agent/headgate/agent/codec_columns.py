@@ -1,0 +1,93 @@
+"""The columns of a report as they are read: checked, and only the rows that are wanted.
+
+A broker that shares five thousand groups with a cluster of a hundred thousand uses
+four of a hundred rows that it hears; the others need not become numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.agent.errors import MalformedReport
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+MAX_ROWS = 1 << 18
+"""Rows of one dimension; bounds what a hostile payload of 1-byte entries makes."""
+
+MAX_GROUP_ID = 1 << 44
+"""Ids are small integers; `MAX_ROWS` differences of this size can't overflow."""
+
+MAX_SCALE = 1_000_000
+"""Steps per unit that a foreign writer may choose; ours goes up to 1,000."""
+
+NO_IDS = np.zeros(0, dtype=np.int64)
+"""Of a report, or a dimension, without rows."""
+
+
+class Places:
+    """The group ids of some rows, and where those stand that are wanted.
+
+    Attributes:
+        size: How many rows there are.
+        ids: ``int64[K]`` of the wanted ones.
+        at: ``int64[K]`` their places; None where all are wanted.
+        used: As in `decode`.
+    """
+
+    def __init__(self, ids: NDArray[np.int64], used: NDArray[np.bool_] | None) -> None:
+        self.size, self.ids, self.used = len(ids), ids, used
+        self.at: NDArray[np.int64] | None = None
+        if used is not None and len(ids):
+            wanted = used.take(ids, mode="clip")
+            if np.count_nonzero(wanted) < len(ids):
+                self.at = wanted.nonzero()[0]
+                self.ids = ids[self.at]
+
+
+def group_ids_of(deltas: Sequence[int], name: str, *, least: int) -> NDArray[np.int64]:
+    """Return the ids that `deltas` add up to; each difference is at least `least`."""
+    if len(deltas) > MAX_ROWS:
+        raise MalformedReport(f"{name}: {len(deltas)} rows, at most {MAX_ROWS}")
+    if not len(deltas):
+        return NO_IDS
+    steps = np.asarray(deltas, dtype=np.uint64)
+    if steps[0] < 1 or np.minimum.reduce(steps) < least:
+        raise MalformedReport(f"{name}: expected group ids > 0 in ascending order")
+    if np.maximum.reduce(steps) > MAX_GROUP_ID:
+        raise MalformedReport(f"{name}: expected group ids ≤ {MAX_GROUP_ID}")
+    ids: NDArray[np.int64] = steps.view(np.int64).cumsum()
+    if ids[-1] > MAX_GROUP_ID:
+        raise MalformedReport(f"{name}: expected group ids ≤ {MAX_GROUP_ID}")
+    return ids
+
+
+def scale_of(scale: int, name: str) -> int:
+    """Return the steps per unit; 0, which protobuf doesn't write, means 1."""
+    if scale > MAX_SCALE:
+        raise MalformedReport(f"{name}: scale {scale}, at most {MAX_SCALE}")
+    return scale or 1
+
+
+def units_of(
+    steps: Sequence[int], scale: int, at: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
+    """Return a column in units; the array is a copy of its own."""
+    whole = np.asarray(steps)
+    column = (whole if at is None else whole[at]).astype(np.float64)
+    return column if scale == 1 else column / scale
+
+
+def subjects_of(
+    counts: Sequence[int], name: str, at: NDArray[np.int64] | None
+) -> NDArray[np.int64]:
+    """Return the numbers of limiters in use."""
+    column = np.asarray(counts, dtype=np.uint64)
+    if column.max() > MAX_GROUP_ID:
+        raise MalformedReport(f"{name}.subjects: expected ≤ {MAX_GROUP_ID}")
+    return (column if at is None else column[at]).astype(np.int64)
