@@ -62,6 +62,50 @@ _EXAMPLE = {
 }
 
 
+_Revision = Annotated[
+    int | None,
+    Query(ge=0, le=MAX_ROW_ID, description="Answer with a newer one only."),
+]
+_At = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=MAX_ROW_ID,
+        description="Groups and attachments as this revision left them; its own "
+        "`revision` is the first since which they were so.",
+    ),
+]
+_Wait = Annotated[
+    float,
+    Query(
+        ge=0,
+        le=MAX_WAIT_S,
+        allow_inf_nan=False,
+        description="How long to wait for it, seconds.",
+    ),
+]
+_Agent = Annotated[
+    str | None,
+    Query(min_length=1, max_length=MAX_NAME, description="Who asks."),
+]
+_Incarnation = Annotated[
+    int, Query(ge=0, le=MAX_ROW_ID, description="Which life of it.")
+]
+_Alive = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=MAX_ROW_ID,
+        description="`alive.version` that the caller knows, 0 at first: it also "
+        "wants to be told which agents' processes live and which are gone.",
+    ),
+]
+_Changes = Annotated[
+    bool,
+    Query(description="Answer with what changed since `revision`, if it can be."),
+]
+
+
 @router.get(
     "",
     summary="Fetch the configuration, or wait for a newer one",
@@ -77,48 +121,13 @@ _EXAMPLE = {
 async def get_snapshot(
     request: Request,
     service: ServiceOf,
-    revision: Annotated[
-        int | None,
-        Query(ge=0, le=MAX_ROW_ID, description="Answer with a newer one only."),
-    ] = None,
-    at: Annotated[
-        int | None,
-        Query(
-            ge=0,
-            le=MAX_ROW_ID,
-            description="Groups and attachments as this revision left them; its own "
-            "`revision` is the first since which they were so.",
-        ),
-    ] = None,
-    wait_s: Annotated[
-        float,
-        Query(
-            ge=0,
-            le=MAX_WAIT_S,
-            allow_inf_nan=False,
-            description="How long to wait for it, seconds.",
-        ),
-    ] = 0.0,
-    agent: Annotated[
-        str | None,
-        Query(min_length=1, max_length=MAX_NAME, description="Who asks."),
-    ] = None,
-    incarnation: Annotated[
-        int, Query(ge=0, le=MAX_ROW_ID, description="Which life of it.")
-    ] = 0,
-    alive: Annotated[
-        int | None,
-        Query(
-            ge=0,
-            le=MAX_ROW_ID,
-            description="`alive.version` that the caller knows, 0 at first: it also "
-            "wants to be told which agents' processes live and which are gone.",
-        ),
-    ] = None,
-    changes: Annotated[
-        bool,
-        Query(description="Answer with what changed since `revision`, if it can be."),
-    ] = False,
+    revision: _Revision = None,
+    at: _At = None,
+    wait_s: _Wait = 0.0,
+    agent: _Agent = None,
+    incarnation: _Incarnation = 0,
+    alive: _Alive = None,
+    changes: _Changes = False,
 ) -> Response:
     """Return the newest configuration; wait while there is none newer.
 
@@ -136,15 +145,11 @@ async def get_snapshot(
     if revision is None:
         return await _newest(request, service, alive)
     asking = _Asking(service, revision, alive)
-    if agent is not None:
-        service.presence.began(agent, incarnation)
-    broken = True
-    try:
-        found = await _while_connected(request, asking.news(wait_s))
-        broken = found is None
-    finally:
-        if agent is not None:
-            service.presence.ended(agent, incarnation, broken=broken)
+    waiting = _while_connected(request, asking.news(wait_s))
+    if agent is None:
+        found = await waiting
+    else:
+        found = await _while_present(service, agent, incarnation, waiting)
     if not found:
         return Response(status_code=HTTPStatus.NOT_MODIFIED)
     if service.watch.revision == revision and alive is not None:
@@ -170,6 +175,23 @@ class _Asking:
 
     def _knows_not_who_lives(self) -> bool:
         return self.alive is not None and self.alive != self.service.presence.version
+
+
+async def _while_present(
+    service: Service,
+    agent: str,
+    incarnation: int,
+    waiting: Coroutine[object, object, bool | None],
+) -> bool | None:
+    """Return what `waiting` does; until then the agent's process is seen to live."""
+    service.presence.began(agent, incarnation)
+    broken = True
+    try:
+        found = await waiting
+        broken = found is None
+    finally:
+        service.presence.ended(agent, incarnation, broken=broken)
+    return found
 
 
 async def _changes(service: Service, since: int) -> Snapshot | None:
