@@ -153,6 +153,35 @@ class Transfers:
         return {giver for giver, _ in self._given}
 
 
+class Untold:
+    """What is told for those that can't say it themselves: some at a time.
+
+    It grows with the square of the agents, a report must not.  Counters merge by the
+    maximum, so whoever hears a part, in any order, knows too little and nothing wrong.
+    """
+
+    def __init__(self) -> None:
+        self._left: dict[tuple[str, int], list[tuple[str, str, float]]] = {}
+
+    def begin(self, table: tuple[str, int], rows: list[tuple[str, str, float]]) -> None:
+        """Tell all of these, first what of an earlier call was not told yet."""
+        left = self._left.get(table, [])
+        again = {row[:2] for row in left}
+        self._left[table] = left + [row for row in rows if row[:2] not in again]
+
+    def some(self, table: tuple[str, int], most: int) -> list[tuple[str, str, float]]:
+        """Return the next rows to tell, and take them as told."""
+        left = self._left.get(table)
+        if not left:
+            return []
+        self._left[table] = left[most:]
+        return left[:most]
+
+    def forget(self, table: tuple[str, int]) -> None:
+        """Tell nothing more of a table."""
+        self._left.pop(table, None)
+
+
 def name_transfer(giver: str, receiver: str, sender: str) -> str:
     """Return how a report names a transfer; of the sender's own just the receiver."""
     return receiver if giver == sender else f"{giver}{ARROW}{receiver}"

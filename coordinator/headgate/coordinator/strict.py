@@ -17,6 +17,7 @@ from headgate.coordinator.report import Grants
 from headgate.coordinator.rights import (
     NOBODY,
     Transfers,
+    Untold,
     agent_of,
     gifts,
     holder_of,
@@ -51,13 +52,11 @@ REPEAT_INTERVALS = 3.0
 TOKENS_PER_HOLDER = 2.0
 """Costs of burst that a holder needs: with fewer, not everyone can own a part."""
 
-
 BURST = "__burst"
 """Ends the name under which the rights to a ledger's burst are told."""
 
 LEAST_TOKENS = 0.1
 """Of an even part of the burst: a smaller gift of it is not worth a report."""
-
 
 YOUNG_S = 0.4
 """Age of a demand estimate up to which one sigma is asked for beside it: the last
@@ -89,6 +88,7 @@ class Strict:
         self._estates: set[str] = set()
         self._seen: dict[str, float] = {}
         self._gone: dict[str, float] = {}
+        self._untold = Untold()
 
     def __bool__(self) -> bool:
         return bool(self._transfers)
@@ -112,6 +112,7 @@ class Strict:
         """Stop tracking: what was owned is not used any more."""
         for each in (key, burst_of(key)):
             self._transfers.pop(each, None)
+            self._untold.forget(each)
         self._opened_at.pop(key, None)
 
     def owned(self, key: Key) -> dict[str, float]:
@@ -195,8 +196,11 @@ class Strict:
         for key, transfers in sorted(self._transfers.items()):
             givers = {NOBODY, *self._mine, *self._estates}
             if everything:
-                givers |= self._absent(transfers, agent)
-            for giver, receiver, given in transfers.rows(givers, since=since):
+                absent = self._absent(transfers, agent) - givers
+                self._untold.begin(key, transfers.rows(absent))
+            told = transfers.rows(givers, since=since)
+            told += self._untold.some(key, 1 + len(self._members.by_agent))
+            for giver, receiver, given in told:
                 name = name_transfer(giver, receiver, sender)
                 columns.setdefault(key[0], []).append((key[1], name, given))
         for dimension, rows in columns.items():

@@ -9,6 +9,7 @@ from tests.scenarios.world import World
 from headgate.coordinator.rights import (
     NOBODY,
     Transfers,
+    Untold,
     gifts,
     name_transfer,
     parse_transfer,
@@ -178,3 +179,16 @@ def test_a_ledger_that_was_never_seated_mints_nothing_and_ends_no_turn() -> None
     assert not core.strict.step(60.0, "a", heard_own=True)
     world.run(5.0)
     assert abs(owned(world)["a"] - 1000.0) < 1e-6
+
+
+def test_what_is_told_for_others_comes_in_parts_and_all_of_it() -> None:
+    table, rows = ("requests", 1), [(f"a{i}@1", "b@1", 0.1) for i in range(10)]
+    untold = Untold()
+    untold.begin(table, rows)
+    first = untold.some(table, 4)
+    assert len(first) == 4
+    untold.begin(table, rows)  # someone else said hello
+    told = [*first, *(row for _ in range(5) for row in untold.some(table, 4))]
+    assert len(told) == 14  # what was left, and then all of it anew
+    assert set(told[4:]) == set(rows)
+    assert untold.some(table, 4) == []
