@@ -80,6 +80,7 @@ class Coordinator:
     ) -> None:
         self._random = np.random.default_rng(seed)
         self._now = self._counted_at = now
+        self._asked_again = False
         self._core = Core(
             settings,
             agent=agent,
@@ -154,6 +155,10 @@ class Coordinator:
         self._core.reporting.answer |= heard.asked
         self._core.reporting.answering |= heard.asked
         self._core.reporting.hello |= heard.unknown
+        if heard.behind and not self._asked_again:
+            # The hello after a pause may have been answered before the bus was back.
+            self._asked_again = True
+            self._ask_anew()
         if self._core.own is not None and len(heard.fresh):
             for number in heard.fresh.tolist():
                 at = self._core.own.index_of.get(number)
@@ -229,6 +234,11 @@ class Coordinator:
             return
         effects.append(Noticed("paused", f"this agent stood still for {pause:.1f} s"))
         self._core.members.excuse(since=before, pause_s=pause)
+        self._asked_again = False
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
+        """Ask the others for their rows and levels, as a newcomer does."""
         self._core.reporting.hello = True
         for key in self._core.table:
             shelf, slot = self._core.table.at(key)

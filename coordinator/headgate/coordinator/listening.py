@@ -66,6 +66,7 @@ class Outcome:
         fresh: ``int64[K]`` ledgers in which the sender had no line before.
         echo: Sequence of an own report that came back.
         doubled: Another process goes by this agent's id, and started later.
+        behind: Reports are missing that were sent while this agent stood still.
         believed: It was another's, newer than what was heard before.
         noticed: For people.
     """
@@ -75,6 +76,7 @@ class Outcome:
     fresh: NDArray[np.int64] = field(default_factory=lambda: NOTHING)
     echo: int | None = None
     doubled: bool = False
+    behind: bool = False
     believed: bool = False
     noticed: list[Noticed] = field(default_factory=list[Noticed])
 
@@ -150,7 +152,7 @@ class Listening:
             return
         outcome.believed = True
         told_at = member.arrival_of(report, now, self.members.least_lag_s)
-        self.members.note_sequence(member, report.sequence)
+        outcome.behind = self.members.note_sequence(member, report.sequence)
         if member.silent:
             self.attendance.return_of(member, told_at)
             # To the other side this agent returns as well.

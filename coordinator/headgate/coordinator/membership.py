@@ -70,6 +70,7 @@ class Member:
         vouched: The API says that its process lives (True) or is gone (False), or
             nothing (None).
         lived_at: When the API last said that it lives, and then no more.
+        excused: It was not heard since this agent stood still.
         cache: Where the rows of its last report stand, by dimension.
     """
 
@@ -87,6 +88,7 @@ class Member:
     disbelieved_at: float = -inf
     vouched: bool | None = None
     lived_at: float = -inf
+    excused: bool = False
     late_s: float = 0.0
     cache: dict[str, tuple[int, NDArray[np.int64], list[Place]]] = field(
         default_factory=dict[str, "tuple[int, NDArray[np.int64], list[Place]]"]
@@ -162,6 +164,7 @@ class Members:
         for member in self.by_agent.values():
             if member.heard_at <= since:
                 member.heard_at += pause_s
+                member.excused = True
         self.echo_at += pause_s
 
     def echo(self, sequence: int, now: float) -> None:
@@ -196,20 +199,26 @@ class Members:
         del self.by_number[member.number]
         self._unused.append(member.number)
 
-    def note_sequence(self, member: Member, sequence: int) -> None:
+    def note_sequence(self, member: Member, sequence: int) -> bool:
         """Count what was lost between the last report and this one.
 
-        Not of a member that was silent: what it sent while it was cut off, or while
-        the bus was away, says nothing of the chances of the next.
+        Not of a member that was silent, or while this agent stood still: what was
+        sent while either was away says nothing of the chances of the next.
+
+        Returns:
+            Whether reports are missing because this agent stood still.
         """
         missed = sequence - member.sequence - 1
-        if member.sequence > 0 and missed >= 0 and not member.silent:
+        excused, member.excused = member.excused, False
+        away = excused or member.silent
+        if member.sequence > 0 and missed >= 0 and not away:
             for _ in range(min(missed, MISSED_MAX)):
                 member.loss += LOSS_GAIN * (1.0 - member.loss)
                 self.loss += LOSS_GAIN / self._crowd() * (1.0 - self.loss)
             member.loss -= LOSS_GAIN * member.loss
             self.loss -= LOSS_GAIN / self._crowd() * self.loss
         member.sequence = sequence
+        return excused and missed > 0
 
     def _crowd(self) -> float:
         return max(1.0, 0.2 * len(self.by_agent))
