@@ -58,9 +58,9 @@ BURST = "__burst"
 LEAST_TOKENS = 0.1
 """Of an even part of the burst: a smaller gift of it is not worth a report."""
 
-YOUNG_S = 0.4
-"""Age of a demand estimate up to which one sigma is asked for beside it: the last
-time that it is told after a reset is 325 ms later."""
+YOUNG_S = 1.0
+"""Age of a demand estimate up to which one sigma is asked for beside it: until the
+average is as long as it gets."""
 
 
 class Strict:
