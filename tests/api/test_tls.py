@@ -101,7 +101,10 @@ def test_an_agent_follows_the_api_over_tls(
     assert server.api.startswith("https://127.0.0.1:")
     with (
         headgate.agent.connect(
-            server.api, ca_file=authority.file, keep_snapshot=False
+            server.api,
+            ca_file=authority.file,
+            keep_snapshot=False,
+            wait_s=TIMEOUT_S,
         ) as agent,
         httpx.Client(
             base_url=server.api, verify=trusting(authority.file), timeout=TIMEOUT_S

@@ -21,6 +21,9 @@ from headgate.cli.processes import hold_to_parent
 TICK_S = 0.002
 CAPACITY = 1_000_000
 
+START_S = 60.0
+"""For the first configuration, without which all is admitted."""
+
 
 def main() -> None:
     hold_to_parent()
@@ -36,6 +39,7 @@ def main() -> None:
         options.url,
         agent=options.agent,
         snapshot_path=options.home / "snapshot.json",
+        wait_s=START_S,
     ) as agent:
         limiter = agent.limiter(tenant=options.tenant)
         sys.stdout.write("ready\n")

@@ -119,7 +119,7 @@ def working_agents(
 
         def work(name: str) -> None:
             with headgate.agent.connect(
-                server.url, agent=name, keep_snapshot=False
+                server.url, agent=name, keep_snapshot=False, wait_s=TIMEOUT_S
             ) as agent:
                 limiter = agent.limiter(tenant=tenant)
                 while not stop.wait(0.05):

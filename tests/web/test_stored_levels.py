@@ -62,7 +62,9 @@ def _stored_level(server: Server, *, below: float) -> float:
 def test_ably_an_hourly_quota_survives_the_restart_of_the_whole_cluster(
     server: Server,
 ) -> None:
-    with headgate.agent.connect(server.url, agent="x", keep_snapshot=False) as agent:
+    with headgate.agent.connect(
+        server.url, agent="x", keep_snapshot=False, wait_s=TIMEOUT_S
+    ) as agent:
         make_hourly(server)  # a group that is made while an agent lives begins full
         until(lambda: agent.status().revision == 3, "the agent knows the group")
         limiter = agent.limiter(tenant="acme")
@@ -73,7 +75,9 @@ def test_ably_an_hourly_quota_survives_the_restart_of_the_whole_cluster(
         assert 650.0 < stored < 750.0
     server.stop()  # the agent is gone already: nobody is left to ask
     server.start()
-    with headgate.agent.connect(server.url, agent="x", keep_snapshot=False) as agent:
+    with headgate.agent.connect(
+        server.url, agent="x", keep_snapshot=False, wait_s=TIMEOUT_S
+    ) as agent:
         limiter = agent.limiter(tenant="acme")
         admit(limiter, units=550)
         more = 0

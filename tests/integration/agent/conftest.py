@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
-from tests.integration.agent.rigs import Cluster
+from tests.integration.agent.rigs import PATIENCE_S, Cluster
 
 from headgate.agent import Agent, connect
 
@@ -41,6 +41,7 @@ def join(cluster: Cluster, tmp_path: Path) -> Iterator[Join]:
             cluster.api.url,
             agent=agent,
             snapshot_path=tmp_path / f"{agent}.json",
+            wait_s=PATIENCE_S,
             without_configuration=without,
         )
         agents.append(joined)

@@ -45,7 +45,7 @@ FORKING = """
 import json, os, sys, time
 import headgate
 
-agent = headgate.connect(sys.argv[1], agent="parent", keep_snapshot=False)
+agent = headgate.connect(sys.argv[1], agent="parent", keep_snapshot=False, wait_s=30)
 limiter = agent.limiter(tenant="acme")
 ends = time.monotonic() + 2
 while time.monotonic() < ends:
@@ -101,7 +101,7 @@ FORKING_IDLE = """
 import os, sys, threading, time
 import headgate
 
-agent = headgate.connect(sys.argv[1], agent="parent", keep_snapshot=False)
+agent = headgate.connect(sys.argv[1], agent="parent", keep_snapshot=False, wait_s=30)
 limiter = agent.limiter(tenant="acme")
 limiter.try_acquire(requests=1)
 child = os.fork()
@@ -125,7 +125,7 @@ ENDING = """
 import sys, time
 import headgate
 
-agent = headgate.connect(sys.argv[1], agent="ending", keep_snapshot=False)
+agent = headgate.connect(sys.argv[1], agent="ending", keep_snapshot=False, wait_s=30)
 limiter = agent.limiter(tenant="acme")
 ends = time.monotonic() + 2
 while time.monotonic() < ends:
@@ -160,7 +160,7 @@ RESTING = """
 import sys, time
 import headgate
 
-agent = headgate.connect(sys.argv[1], agent="resting", keep_snapshot=False)
+agent = headgate.connect(sys.argv[1], agent="resting", keep_snapshot=False, wait_s=30)
 limiter = agent.limiter(tenant="acme")
 limiter.try_acquire(requests=1)
 time.sleep(2)

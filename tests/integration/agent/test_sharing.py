@@ -8,7 +8,15 @@ from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.agent.rigs import Load, explained, rates, settle, snapshot, until
+from tests.integration.agent.rigs import (
+    PATIENCE_S,
+    Load,
+    explained,
+    rates,
+    settle,
+    snapshot,
+    until,
+)
 
 from headgate.agent import AgentClosed, HeadgateError, connect_async
 from headgate.agent.observer import Observer
@@ -101,7 +109,7 @@ def test_an_agent_in_an_event_loop_joins_and_leaves_by_itself(
 ) -> None:
     async def life() -> Agent:
         async with connect_async(
-            cluster.api.url, agent="async", keep_snapshot=False
+            cluster.api.url, agent="async", keep_snapshot=False, wait_s=PATIENCE_S
         ) as agent:
             assert agent.limiter(tenant="acme").try_acquire(requests=1)
             return agent
@@ -161,7 +169,11 @@ def test_an_observer_sees_all_and_is_seen_by_nobody(
 def test_an_agent_with_token_shows_it(cluster: Cluster) -> None:
     async def life() -> None:
         async with connect_async(
-            cluster.api.url, agent="t", token="secret", keep_snapshot=False
+            cluster.api.url,
+            agent="t",
+            token="secret",
+            keep_snapshot=False,
+            wait_s=PATIENCE_S,
         ):
             pass
 

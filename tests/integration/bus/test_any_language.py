@@ -225,7 +225,7 @@ def test_a_real_agent_takes_it_for_a_member_when_it_signs(
     options: dict[str, Json] = {"report_key": ours.text(), "report_keys": accepted}
     api = Api(snapshot(replace(settings, options=options)))
     with (
-        connect(api.url, agent="ours", keep_snapshot=False) as agent,
+        connect(api.url, agent="ours", keep_snapshot=False, wait_s=PATIENCE_S) as agent,
         running(program, settings, key) as signing,
         running(program, settings) as silent,
     ):

@@ -12,7 +12,7 @@ import kafka  # type: ignore[import-untyped, unused-ignore]  # has no types
 import numpy as np
 import pytest
 from tests.integration.agent.rigs import Api
-from tests.integration.bus.rigs import connected, until
+from tests.integration.bus.rigs import PATIENCE_S, connected, until
 
 from headgate.agent import Agent, HeadgateError, connect
 from headgate.agent.bus import BusSettings
@@ -116,7 +116,7 @@ def test_an_agent_reads_the_partitions_of_its_groups_and_follows_attachments(
     stack.callback(api.stop)
 
     def join(name: str, tenant: str) -> Agent:
-        agent = connect(api.url, agent=name, keep_snapshot=False)
+        agent = connect(api.url, agent=name, keep_snapshot=False, wait_s=PATIENCE_S)
         stack.callback(agent.close)
         limiters.append(agent.limiter(tenant=tenant))
         return agent
@@ -192,7 +192,10 @@ def test_status_says_which_partitions_each_agent_reads(
         ],
     }
     httpx.post(f"{url}/api/v1/apply", json=document, timeout=60).raise_for_status()
-    agents = [connect(url, agent=name, keep_snapshot=False) for name in ("a", "b")]
+    agents = [
+        connect(url, agent=name, keep_snapshot=False, wait_s=PATIENCE_S)
+        for name in ("a", "b")
+    ]
     for agent in agents:
         stack.callback(agent.close)
     limiters = [agents[0].limiter(tenant="acme"), agents[1].limiter(tenant="blue")]
@@ -273,7 +276,7 @@ def test_a_topic_with_too_few_partitions_is_refused_by_name(
     wrong = replace(settings, options={"report_partitions": PARTITIONS + 1})
     api = Api(configured(wrong, revision=1, acme=GOLD))
     stack.callback(api.stop)
-    agent = connect(api.url, agent="hopeful", keep_snapshot=False)
+    agent = connect(api.url, agent="hopeful", keep_snapshot=False, wait_s=PATIENCE_S)
     stack.callback(agent.close)
     until(lambda: agent.metrics().get("bus_read_failures", 0) > 1, "the refusal")
     assert f"{settings.topic} has {PARTITIONS} partitions, expected" in caplog.text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pytest
 from tests.integration.agent.rigs import Api, snapshot
-from tests.integration.bus.rigs import KafkaRig, Rig, ZeroMQRig, until
+from tests.integration.bus.rigs import PATIENCE_S, KafkaRig, Rig, ZeroMQRig, until
 
 from headgate.agent import Agent, connect
 from headgate.agent.bus import open_bus
@@ -54,7 +54,13 @@ def joining(rig: Rig, stack: ExitStack, options: Mapping[str, Json]) -> Join:
     stack.callback(api.stop)
 
     def join(agent: str, **own: Json) -> Agent:
-        joined = connect(api.url, agent=agent, keep_snapshot=False, bus_options=own)
+        joined = connect(
+            api.url,
+            agent=agent,
+            keep_snapshot=False,
+            bus_options=own,
+            wait_s=PATIENCE_S,
+        )
         joined.limiter(tenant="acme").try_acquire(requests=1)
         stack.callback(joined.close)
         return joined

@@ -35,7 +35,10 @@ def server(tmp_path: Path) -> Iterator[Addresses]:
 @pytest.fixture
 def agent(server: Addresses, tmp_path: Path) -> Iterator[Agent]:
     with connect(
-        server.api, agent="broker-1", snapshot_path=tmp_path / "snapshot.json"
+        server.api,
+        agent="broker-1",
+        snapshot_path=tmp_path / "snapshot.json",
+        wait_s=PATIENCE_S,
     ) as agent:
         yield agent
 

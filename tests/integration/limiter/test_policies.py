@@ -45,7 +45,10 @@ def pulsar(server: Addresses) -> Iterator[httpx.Client]:
 @pytest.fixture
 def agent(server: Addresses, tmp_path: Path) -> Iterator[Agent]:
     with connect(
-        server.api, agent="broker-1", snapshot_path=tmp_path / "snapshot.json"
+        server.api,
+        agent="broker-1",
+        snapshot_path=tmp_path / "snapshot.json",
+        wait_s=PATIENCE_S,
     ) as agent:
         yield agent
 
