@@ -55,7 +55,9 @@ LONG_S = 45.0
 """Longer than M and a lease: who is not known to live is presumed dead by then."""
 
 CROWD = 100
-CROWD_S = 60.0
+"""Agents that start at once; ``--agents`` for another number."""
+
+CROWD_S = 40.0
 CROWD_INTERVAL_S = 5.0
 """T of the hundred: at 1 s they would decode 10,000 reports a second on two cores."""
 
@@ -253,7 +255,7 @@ def halves(folder: Path, *, api: bool) -> None:
         happen(Fault(name, cut, LONG_S, heal, LEASE_S + past_s), stage)
 
 
-def hundred(folder: Path) -> None:
+def hundred(folder: Path, agents: int) -> None:
     """Let a hundred agents start within a second."""
     with ZeroMQProxy() as proxy:
         bus = BusSettings(
@@ -264,9 +266,10 @@ def hundred(folder: Path) -> None:
         path = folder / "snapshot.json"
         store(path, snapshot_of(bus, interval_s=CROWD_INTERVAL_S))
         command = [sys.executable, __file__, "--crowd", str(path)]
+        command += ["--agents", str(agents)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    print(judged(lines, CROWD), flush=True)
+    print(judged(lines, agents), flush=True)
 
 
 def void(_: object) -> None:
@@ -285,10 +288,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", default="", help="faults whose name holds this")
     parser.add_argument("--play", default="", help="plays whose name holds this")
-    parser.add_argument("--crowd", type=Path)
+    parser.add_argument("--agents", type=int, default=CROWD, help="that start at once")
+    parser.add_argument("--crowd", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.crowd:
-        crowd(CROWD, arguments.crowd, CROWD_S)
+        crowd(arguments.agents, arguments.crowd, CROWD_S)
         return
     only: str = arguments.only
     plays: dict[str, Callable[[Path], None]] = {
@@ -297,7 +301,7 @@ def main() -> None:
         "zeromq": lambda folder: on_zeromq(only, folder),
         "halves with": lambda folder: halves(folder, api=True),
         "halves without": lambda folder: halves(folder, api=False),
-        "hundred": hundred,
+        "hundred": lambda folder: hundred(folder, arguments.agents),
     }
     print(HEAD, flush=True)
     for name, play in plays.items():
