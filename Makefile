@@ -58,6 +58,7 @@ real: $(READY) ## Kafka, ZeroMQ, HTTP, processes
 	@sh tools/require_postgresql.sh
 	@sh tools/require_browser.sh
 	@sh tools/require_go.sh
+	@sh tools/fetch_parts.sh $(BIN)
 	@$(BIN)/pytest -q $(REAL)
 
 compiled: $(READY) ## the limiter's tests on a wheel that is compiled by mypyc

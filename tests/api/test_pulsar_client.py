@@ -9,24 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.api.pulsar_jars import fetch
 
 from headgate.api import Addresses
 
-VERSION = "4.0.8"
-"""The client that the contract was observed with."""
-
-JARS = Path(__file__).parents[2] / ".headgate" / f"pulsar-client-tools-{VERSION}"
-FETCH_S = 900
 RUN_S = 120
 """Of one command: a Java machine starts in five seconds when it is alone."""
-
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-<modelVersion>4.0.0</modelVersion>
-<groupId>headgate</groupId><artifactId>pulsar-client</artifactId><version>1</version>
-<dependencies><dependency>
-<groupId>org.apache.pulsar</groupId><artifactId>pulsar-client-tools</artifactId>
-<version>{VERSION}</version>
-</dependency></dependencies></project>"""
 
 Admin = Callable[..., tuple[int, str, str]]
 
@@ -34,16 +22,7 @@ Admin = Callable[..., tuple[int, str, str]]
 @pytest.fixture(scope="module")
 def jars() -> Path:
     """The folder of the client's jars, filled when it is not there."""
-    if not JARS.exists():
-        scratch = JARS.with_suffix(".part")
-        scratch.mkdir(parents=True, exist_ok=True)
-        (scratch / "pom.xml").write_text(POM)
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-        command = ["mvn", "-q", "-B", *goal, "-DoutputDirectory=."]
-        subprocess.run(command, cwd=scratch, check=True, timeout=FETCH_S)
-        (scratch / "client.conf").touch()
-        scratch.rename(JARS)
-    return JARS
+    return fetch()
 
 
 @pytest.fixture
@@ -67,6 +46,7 @@ def admin(server: Addresses, jars: Path) -> Admin:
     return run
 
 
+@pytest.mark.timeout(900)  # nine starts of Java, and once the fetching
 def test_pulsars_own_client_manages_groups_and_attachments(admin: Admin) -> None:
     assert admin("resourcegroups", "create", "gold", "-mp", "10")[0] == 0
     assert admin("tenants", "create", "acme")[0] == 0
