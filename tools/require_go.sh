@@ -15,8 +15,8 @@ go_is_new_enough && exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     say "installing golang"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    apt-get -o Acquire::Retries=5 update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends \
         golang-go ca-certificates >/dev/null
     go_is_new_enough && exit 0
 fi

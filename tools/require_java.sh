@@ -18,12 +18,12 @@ command -v mvn >/dev/null 2>&1 || missing="$missing maven"
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     say "installing $missing"
-    apt-get update -qq
+    apt-get -o Acquire::Retries=5 update -qq
     # Newer Debian releases have no openjdk-17; their default is newer still.
     apt-cache show openjdk-17-jre-headless >/dev/null 2>&1 ||
         missing=$(printf '%s' "$missing" | sed 's/openjdk-17-jre-headless/default-jre-headless/')
     # shellcheck disable=SC2086  # two names on purpose
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=5 install -y -qq $missing >/dev/null
     java_is_new_enough && command -v mvn >/dev/null 2>&1 && exit 0
 fi
 say "Java 17+ and Maven are needed here; run: sudo apt-get install $missing"

@@ -16,8 +16,8 @@ has_server && exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     say "installing postgresql"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    apt-get -o Acquire::Retries=5 update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends \
         postgresql >/dev/null
     has_server && exit 0
 fi

@@ -27,7 +27,7 @@ from headgate.api import (
 )
 from headgate.api.server import bound
 
-START_S = 30.0
+START_S = 60.0
 """Longest start of a process on a busy machine."""
 
 SERVE = """
