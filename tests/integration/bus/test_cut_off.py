@@ -121,6 +121,16 @@ def keeps_to_its_part(agent: Agent) -> bool:
     return why is not None and why.cut_off and why.ceiling <= why.reserve == QUOTA / 2
 
 
+def keeps_half(agent: Agent) -> bool:
+    """Return whether an agent that hears itself keeps half, and knows of no excess."""
+    why = explained(agent)
+    return why is not None and (why.reserved, why.bound, why.cut_off) == (
+        QUOTA / 2,
+        0.0,
+        False,
+    )
+
+
 def test_who_lost_its_rights_keeps_its_part_while_the_api_sees_it_and_no_longer(
     guarded: Broker, stack: ExitStack, tmp_path: Path
 ) -> None:
@@ -150,9 +160,7 @@ def test_who_lost_its_rights_keeps_its_part_while_the_api_sees_it_and_no_longer(
     until(lambda: keeps_to_its_part(cut), "who is cut off to keep to its part")
     # Far past M: the other hears itself, so only the API's word can keep it.
     until(lambda: silent_for(hearing, "intruder", 2 * M_S), "M to pass")
-    why = explained(hearing)
-    assert why is not None
-    assert (why.reserved, why.bound, why.cut_off) == (QUOTA / 2, 0.0, False)
+    until(lambda: keeps_half(hearing), "the other to keep its part for it")
 
     allow(admin, "intruder", RIGHTS)
     meet(hearing, cut)
@@ -181,6 +189,6 @@ def test_when_the_bus_is_away_nobody_is_presumed_dead(
         lambda: silent_for(both[0], "b", 2 * M_S) and silent_for(both[1], "a", 2 * M_S),
         "M to pass",
     )
-    assert all(keeps_to_its_part(agent) for agent in both)
+    until(lambda: all(map(keeps_to_its_part, both)), "both to keep to their parts")
     rig.up()
     meet(*both)
