@@ -87,3 +87,4 @@ def test_who_has_no_token_is_asked_once_and_may_enter_one_later(
     page.get_by_label("Bearer token").fill(viewer)
     page.keyboard.press("Enter")
     expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    expect(page.locator("#banner")).to_be_hidden()
