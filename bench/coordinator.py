@@ -3,6 +3,8 @@
 ``.venv/bin/python bench/coordinator.py`` prints medians in milliseconds of thread CPU
 time: codec, ledger and shares apart, dense (100 agents × 5,000 groups), with a tenth
 of the rows changed, and in PIP-82's sparse size (5,000 own groups × 5 agents).
+``--grow FILE.svg`` measures how it grows in agents and groups, all of which all use,
+and draws it.
 """
 
 from __future__ import annotations
@@ -125,6 +127,15 @@ class Bench:
         size = sum(map(len, messages))
         return (decoded - before) * 1e3, (shared - decoded) * 1e3, size
 
+    def table_mb(self) -> float:
+        """Return the memory of all ledgers, MB."""
+        arrays = (
+            getattr(shelf, name)
+            for shelf in self.coordinator._core.table.shelves
+            for name in shelf.__slots__
+        )
+        return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) / 1e6
+
     def tick(self) -> None:
         """Step the counters."""
         zeros = np.zeros(self.groups)
@@ -164,11 +175,67 @@ def measure(name: str, *, groups: int, agents: int, users: int, part: float) -> 
     )
 
 
+GROW_AGENTS, GROW_GROUPS = (10, 30, 100, 300), (100, 1_000, 5_000, 20_000)
+GROW_ROWS_MAX = 2_000_000
+"""More is not measured: encoding what others would say takes minutes."""
+
+Grown = dict[tuple[int, int], tuple[float, float, float, float]]
+"""By agents and groups: decode ms, ledger + shares ms, MB of table, kB of a report."""
+
+
+def grow(path: str) -> None:
+    """Print how a cycle in which every row changes grows, and draw it."""
+    found: Grown = {}
+    print("| agents | groups | decode | ledger + shares | table | one report |")
+    print("|---|---|---|---|---|---|")
+    for agents in GROW_AGENTS:
+        for groups in GROW_GROUPS:
+            if agents * groups > GROW_ROWS_MAX:
+                continue
+            bench = Bench(groups=groups, agents=agents, users=agents)
+            bench.tick()
+            bench.cycle(1.0)
+            runs = [bench.cycle(1.0) for _ in range(5)]
+            decoding, sharing, size = (median(run[i] for run in runs) for i in range(3))
+            found[agents, groups] = decoding, sharing, bench.table_mb(), size / 1e3
+            print(
+                f"| {agents} | {groups:,} | {decoding:.1f} ms | {sharing:.1f} ms "
+                f"| {bench.table_mb():.1f} MB | {size / agents / 1e3:.1f} kB |",
+                flush=True,
+            )
+            draw(found, path)
+
+
+def draw(found: Grown, path: str) -> None:
+    """Draw CPU, memory and bytes by groups, a line for each number of agents."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.4), layout="constrained")
+    panels = (
+        ("CPU of a cycle, ms", lambda row: row[0] + row[1]),
+        ("table, MB", lambda row: row[2]),
+        ("heard in a cycle, kB", lambda row: row[3]),
+    )
+    for axes, (title, value) in zip(figure.subplots(1, 3), panels, strict=True):
+        for agents in GROW_AGENTS:
+            of = {g: value(row) for (a, g), row in found.items() if a == agents}
+            axes.loglog(list(of), list(of.values()), "o-", label=f"{agents} agents")
+        axes.set(title=title, xlabel="groups, used by all agents")
+        axes.grid(visible=True, which="major", alpha=0.3)
+    figure.axes[0].legend()
+    figure.savefig(path)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only the three budgets")
-    quick = parser.parse_args().quick
+    parser.add_argument("--grow", metavar="FILE.svg", help="agents × groups, drawn")
+    arguments = parser.parse_args()
+    quick = arguments.quick
+    if arguments.grow:
+        grow(arguments.grow)
+        return
     measure("PIP-82: 5 of 100 agents a group", groups=5000, agents=100, users=5, part=1)
     measure("dense, every row changed", groups=5000, agents=100, users=100, part=1)
     measure(
