@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from headgate.coordinator import Report
 
 
+GROUPS_MAX = 1 << 24
+"""Largest group id by which rows are left out: 16 MB of what is used."""
+
+
 class ReportBus:
     """A bus for reports, used by the thread of an agent.
 
@@ -43,6 +47,7 @@ class ReportBus:
         self._read: frozenset[int] = self._plan.all
         self._asked = True
         self._groups = np.zeros(0, np.int64)
+        self._used: NDArray[np.bool_] | None = None
         if bus.partitions > 1 and not everything:
             self._go_over(self._plan.of(self._groups))
 
@@ -52,7 +57,7 @@ class ReportBus:
         return self._read
 
     def use(self, group_ids: NDArray[np.int64]) -> None:
-        """Follow these groups: write and read their partitions, and no others.
+        """Follow these groups: read their rows and partitions, and no others.
 
         The lobby is always among them.  Once a new partition is read, the next
         report asks those who write there for all their rows.
@@ -60,9 +65,12 @@ class ReportBus:
         Args:
             group_ids: ``int64[N]``; the same array means the same groups.
         """
-        if group_ids is self._groups or self.bus.partitions == 1:
+        if group_ids is self._groups:
             return
         self._groups = group_ids
+        self._used = used_of(group_ids) if not self._everything else None
+        if self.bus.partitions == 1:
+            return
         partitions = self._plan.of(group_ids)
         if partitions != self._written:
             self._go_over(partitions)
@@ -98,7 +106,7 @@ class ReportBus:
     def _checked(self, message: Message) -> Report | None:
         """Return what a message says, None when that may not be heard."""
         try:
-            report = decode(message.payload)
+            report = decode(message.payload, self._used)
         except MalformedReport as error:
             self._journal.note("malformed_report", f"dropped: {error}")
             return None
@@ -108,3 +116,13 @@ class ReportBus:
             self._journal.note("forged_report", sentence, about=str(owner))
             return None
         return report
+
+
+def used_of(group_ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Return ``bool[N]`` by group id, the last False; None where ids are too large."""
+    most = int(group_ids.max(initial=0))
+    if most >= GROUPS_MAX:
+        return None
+    used = np.zeros(most + 2, dtype=np.bool_)
+    used[group_ids] = True
+    return used

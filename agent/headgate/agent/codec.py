@@ -25,6 +25,14 @@ from google.protobuf.message import DecodeError
 
 from headgate.agent import checksum
 from headgate.agent.bus import MAX_PAYLOAD_BYTES
+from headgate.agent.codec_columns import (
+    NO_IDS,
+    Places,
+    group_ids_of,
+    scale_of,
+    subjects_of,
+    units_of,
+)
 from headgate.agent.errors import MalformedReport
 from headgate.coordinator.report import Grants, Report, Rows
 from headgate.proto import report_pb2 as wire
@@ -41,9 +49,6 @@ FORMAT_OF_PARTS = 2
 """Of a part of a report: who doesn't know parts would take the second of them for a
 report that came twice."""
 
-MAX_ROWS = 1 << 18
-"""Rows of one dimension; bounds what a hostile payload of 1-byte entries makes."""
-
 MAX_DIMENSIONS = 64
 """Dimensions of one report; the nine known ones and room for users' own."""
 
@@ -53,23 +58,14 @@ MAX_PARTS = 1_024
 MAX_NAME_CHARACTERS = 256
 """Of a cluster, an agent and a dimension; as long as a group's name may be."""
 
-MAX_GROUP_ID = 1 << 44
-"""Ids are small integers; `MAX_ROWS` differences of this size can't overflow."""
-
 MAX_WEIGHT = 1e6
 """Of one agent among all; a larger one would leave the others nothing."""
 
 MAX_INTERVAL_MS = 3_600_000
 """An hour between two heartbeats; the lease of a sender follows from it."""
 
-MAX_SCALE = 1_000_000
-"""Steps per unit that a foreign writer may choose; ours goes up to 1,000."""
-
 EXACT = float(1 << 53)
 """Largest double below which every whole number has its own value."""
-
-NO_IDS = np.zeros(0, dtype=np.int64)
-"""Of a report, or a dimension, without rows."""
 
 _STEPS = 256
 """Demand codes per octave: neighbours are 0.4 % apart, rounding costs half."""
@@ -131,10 +127,15 @@ def encode(report: Report) -> bytes:
     return payload
 
 
-def decode(payload: bytes) -> Report:
+def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
     """Return the report that `payload` stands for.
 
     Fields that this version doesn't know, and a higher `format`, are ignored.
+
+    Args:
+        payload: The bytes.
+        used: ``bool[N]`` by group id, the last of them False: rows of other groups
+            are left out, as those of larger ids; None for all rows.
 
     Raises:
         MalformedReport: `payload` is no report; says what is wrong with it.
@@ -147,7 +148,7 @@ def decode(payload: bytes) -> Report:
     except DecodeError as error:
         raise MalformedReport(f"not a protobuf message: {error}") from None
     _check_header(message)
-    shared = _group_ids(message.group_id_deltas, "report", least=1)
+    shared = Places(group_ids_of(message.group_id_deltas, "report", least=1), used)
     rows = tuple(_decode_rows(rows, shared) for rows in message.rows)
     grants = tuple(_decode_grants(grants) for grants in message.grants)
     _check_unique([r.dimension for r in rows], "rows")
@@ -289,35 +290,20 @@ def _check_unique(dimensions: Sequence[str], name: str) -> None:
             )
 
 
-def _group_ids(deltas: Sequence[int], name: str, *, least: int) -> NDArray[np.int64]:
-    """Return the ids that `deltas` add up to; each difference is at least `least`."""
-    if len(deltas) > MAX_ROWS:
-        raise MalformedReport(f"{name}: {len(deltas)} rows, at most {MAX_ROWS}")
-    if not len(deltas):
-        return NO_IDS
-    steps = np.asarray(deltas, dtype=np.uint64)
-    if steps[0] < 1 or np.minimum.reduce(steps) < least:
-        raise MalformedReport(f"{name}: expected group ids > 0 in ascending order")
-    if np.maximum.reduce(steps) > MAX_GROUP_ID:
-        raise MalformedReport(f"{name}: expected group ids ≤ {MAX_GROUP_ID}")
-    ids: NDArray[np.int64] = steps.view(np.int64).cumsum()
-    if ids[-1] > MAX_GROUP_ID:
-        raise MalformedReport(f"{name}: expected group ids ≤ {MAX_GROUP_ID}")
-    return ids
-
-
-def _decode_rows(message: wire.Rows, shared: NDArray[np.int64]) -> Rows:
+def _decode_rows(message: wire.Rows, shared: Places) -> Rows:
     """Return one dimension's rows; `shared` are the ids of the report."""
     name = message.dimension[:40]
-    own = len(message.group_id_deltas) > 0
-    ids = _group_ids(message.group_id_deltas, name, least=1) if own else shared
-    if not own and not message.admitted:
-        ids = ids[:0]
+    places = shared
+    if len(message.group_id_deltas):
+        ids = group_ids_of(message.group_id_deltas, name, least=1)
+        places = Places(ids, shared.used)
+    elif not message.admitted:
+        places = Places(NO_IDS, None)
     # Each look at a repeated field makes a new wrapper: one is enough.
     refused, admitted = message.refused, message.admitted
     demand, held = message.demand, message.held
     level, subjects = message.level, message.subjects
-    size = len(ids)
+    size, at = places.size, places.at
     for column, values in zip(
         _COLUMNS, (refused, admitted, demand, held, level, subjects), strict=True
     ):
@@ -328,17 +314,18 @@ def _decode_rows(message: wire.Rows, shared: NDArray[np.int64]) -> Rows:
     codes = np.asarray(demand, dtype=np.uint32)
     if size and np.maximum.reduce(codes) > _MAX_DEMAND_CODE:
         raise MalformedReport(f"{name}.demand: expected codes ≤ {_MAX_DEMAND_CODE}")
-    scale = _scale(message.counter_scale, name)
-    held_scale = _scale(message.held_scale, name)
+    scale = scale_of(message.counter_scale, name)
+    held_scale = scale_of(message.held_scale, name)
+    level_scale = scale_of(message.level_scale, name)
     return Rows(
         dimension=message.dimension,
-        group_ids=ids,
-        refused=_units(refused, scale),
-        admitted=_units(admitted, scale),
-        demand=_DEMAND.take(codes),
-        held=_units(held, held_scale),
-        level=_units(level, _scale(message.level_scale, name)) if level else None,
-        subjects=_subjects(subjects, name) if subjects else None,
+        group_ids=places.ids,
+        refused=units_of(refused, scale, at),
+        admitted=units_of(admitted, scale, at),
+        demand=_DEMAND.take(codes if at is None else codes[at]),
+        held=units_of(held, held_scale, at),
+        level=units_of(level, level_scale, at) if level else None,
+        subjects=subjects_of(subjects, name, at) if subjects else None,
     )
 
 
@@ -349,31 +336,10 @@ _OPTIONAL = ("level", "subjects")
 """Those of them that may be absent."""
 
 
-def _scale(scale: int, name: str) -> int:
-    """Return the steps per unit; 0, which protobuf doesn't write, means 1."""
-    if scale > MAX_SCALE:
-        raise MalformedReport(f"{name}: scale {scale}, at most {MAX_SCALE}")
-    return scale or 1
-
-
-def _units(steps: Sequence[int], scale: int) -> NDArray[np.float64]:
-    """Return a column in units; the array is a copy of its own."""
-    column = np.array(steps, dtype=np.float64)
-    return column if scale == 1 else column / scale
-
-
-def _subjects(counts: Sequence[int], name: str) -> NDArray[np.int64]:
-    """Return the numbers of limiters in use."""
-    column = np.asarray(counts, dtype=np.uint64)
-    if column.max() > MAX_GROUP_ID:
-        raise MalformedReport(f"{name}.subjects: expected ≤ {MAX_GROUP_ID}")
-    return column.astype(np.int64)
-
-
 def _decode_grants(message: wire.Grants) -> Grants:
     """Return the rights given away in one dimension."""
     name = f"grants.{message.dimension[:40]}"
-    ids = _group_ids(message.group_id_deltas, name, least=0)
+    ids = group_ids_of(message.group_id_deltas, name, least=0)
     given = np.asarray(message.given).astype(np.float64)
     receivers = list(message.receivers)
     if not len(ids) == len(given) == len(message.receiver):

@@ -153,7 +153,7 @@ class Columns:
         held = bucket.held_at(now)
         self._held[row] = held
         if bucket.tokenless or bucket.capacity in (held, inf):
-            self._rest([row], [(spent, folded, refused, sampled)], now)
+            self._rest([row], [[spent], [folded], [refused], [sampled]], now)
 
     def _sample(self, row: int, sampled: int, sampled_units: float) -> None:
         """Bring the mean cost of one bucket's requests up to date."""
@@ -170,7 +170,7 @@ class Columns:
     def _look_at_many(self, rows: Ints, now: float) -> None:
         """Do what `_look` does, on columns."""
         of, at = self.buckets, rows.tolist()
-        values = chain.from_iterable(_read(of[row]) for row in at)
+        values = chain.from_iterable(map(_read, map(of.__getitem__, at)))
         read = np.fromiter(values, np.float64, len(at) * len(READ))
         columns: dict[str, Floats] = dict(
             zip(READ, read.reshape(len(at), len(READ)).T, strict=True)
@@ -185,8 +185,8 @@ class Columns:
         full = (held == capacity) | (capacity == inf) | (columns["tokenless"] > 0.0)
         full &= columns["look_s"] <= now
         if np.count_nonzero(full):
-            known = np.stack([columns[name] for name in READ[:4]], axis=1)[full]
-            self._rest(rows[full].tolist(), known.tolist(), now)
+            known = [columns[name][full].tolist() for name in READ[:4]]
+            self._rest(rows[full].tolist(), known, now)
 
     def _sample_many(self, rows: Ints, sampled: Floats, units: Floats) -> None:
         """Do what `_sample` does, on columns."""
@@ -198,11 +198,18 @@ class Columns:
         self._cost[rows] = np.where(some, mixed, cost)
         self._sampled[rows], self._sampled_units[rows] = sampled, units
 
-    def _rest(self, rows: list[int], known: Iterable[Known], now: float) -> None:
-        """Clear the marks of full buckets that still stand at what was read."""
-        moved = self.moved
-        for row, (spent, folded, refused, sampled) in zip(rows, known, strict=True):
-            bucket = self.buckets[row]
+    def _rest(self, rows: list[int], known: list[list[float]], now: float) -> None:
+        """Clear the marks of full buckets that still stand at what was read.
+
+        Args:
+            rows: Of the buckets.
+            known: Their `spent`, `folded`, `refused` and `sampled`.
+            now: Seconds on the enforcer's clock.
+        """
+        moved, buckets = self.moved, self.buckets
+        row: int
+        for row, spent, folded, refused, sampled in zip(rows, *known, strict=True):
+            bucket = buckets[row]
             # From here to the end of the loop: no call.  No attempt by the short
             # way comes after it, and each by the long way sets the mark again.
             if (
@@ -243,10 +250,6 @@ class Columns:
         of = _integers(place for _, place in pairs if place is not None)
         for name in ("_refused", "_admitted", "_sampled", "_sampled_units", "_cost"):
             getattr(self, name)[to] = getattr(before, name)[of]
-
-
-Known = tuple[float, float, float, float] | list[float]
-"""What was read of `spent`, `folded`, `refused` and `sampled`."""
 
 
 def held_of(read: Mapping[str, Floats], now: float) -> Floats:

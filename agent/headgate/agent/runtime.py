@@ -56,9 +56,10 @@ MAX_POLL_S = 0.1
 FAILED_TURN_PAUSE_S = 0.1
 """After a turn that failed, so that a lasting fault does not take a core."""
 
-COUNTING_PART = 0.1
+COUNTING_PART = 0.05
 """Of a core, at most, for looking at the counters: 10,000 buckets that are all in use
-take 10 ms a look."""
+take 10 ms a look and as much for their ledgers: then urgent reports wait for up to
+half a second."""
 
 COUNTING_GAP = 1.0
 """Heartbeats, at most, between two looks, however long one takes: who does not look

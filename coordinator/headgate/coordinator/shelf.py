@@ -221,13 +221,16 @@ class Shelf:
 
     def __init__(self, width: int) -> None:
         self.width = width
+        self._begin()
+
+    def _begin(self) -> None:
         self.capacity = 0
         self.free: list[int] = []
         self.slots = np.arange(0)
         for name in (*LINES, *COLUMNS, *_OTHER_LINES, *_OTHER_COLUMNS):
             kind = _KINDS.get(name, np.float64)
             flat = name in COLUMNS or name in _OTHER_COLUMNS
-            shape = (0,) if flat else (width, 0)
+            shape = (0,) if flat else (self.width, 0)
             setattr(self, name, np.zeros(shape, dtype=kind))
 
     def take_slot(self) -> int:
@@ -245,6 +248,15 @@ class Shelf:
         for name in (*COLUMNS, *_OTHER_COLUMNS):
             getattr(self, name)[slot] = _FILL.get(name, 0)
         self.free.append(slot)
+
+    def shrink(self) -> None:
+        """Let go of the memory if no ledger stands here any more.
+
+        When a hundred agents come, all ledgers move from shelf to shelf; what they
+        leave is as large as what they come to.
+        """
+        if len(self.free) == self.capacity:
+            self._begin()
 
     def copy_slot(self, slot: int, wider: Shelf, to: int) -> None:
         """Copy a ledger into a slot of a wider shelf; this one stays as it is."""

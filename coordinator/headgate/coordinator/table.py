@@ -328,6 +328,7 @@ class Table:
         to = wider.take_slot()
         shelf.copy_slot(slot, wider, to)
         shelf.clear_slot(slot)
+        shelf.shrink()
         self._shelf_of[number] = wider_number
         self._slot_of[number] = to
         return wider, to

@@ -86,6 +86,30 @@ ROW = Rows(
 )
 
 
+@given(st.lists(all_rows(), max_size=3, unique_by=lambda r: r.dimension), st.data())
+def test_rows_of_groups_that_are_not_used_are_left_out_and_nothing_else_changes(
+    rows: list[Rows], data: st.DataObject
+) -> None:
+    ids_ = data.draw(st.sets(st.integers(1, 60)))
+    rows = [replace(one, group_ids=one.group_ids % 50 + 1) for one in rows]
+    rows = [one for one in rows if (np.diff(one.group_ids) > 0).all()]
+    used = np.zeros(max(ids_, default=0) + 2, dtype=np.bool_)
+    used[list(ids_)] = True
+    payload = encode(report(*rows))
+    for whole_, some in zip(
+        decode(payload).rows, decode(payload, used).rows, strict=True
+    ):
+        at = np.flatnonzero([g in ids_ for g in whole_.group_ids.tolist()])
+        assert some.dimension == whole_.dimension
+        for name in ("group_ids", "refused", "admitted", "demand", "held"):
+            assert getattr(some, name).tolist() == getattr(whole_, name)[at].tolist()
+        for name in ("level", "subjects"):
+            there = getattr(whole_, name)
+            assert (getattr(some, name) is None) == (there is None)
+            if there is not None:
+                assert getattr(some, name).tolist() == there[at].tolist()
+
+
 @given(names, names, st.integers(0, (1 << 63) - 1), st.booleans(), st.booleans())
 def test_the_header_survives_the_wire(
     cluster: str, agent: str, number: int, hello: bool, leave: bool

@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.agent.bus import MAX_PAYLOAD_BYTES
-from headgate.agent.codec import MAX_GROUP_ID, MAX_ROWS, decode, encode
+from headgate.agent.codec import decode, encode
+from headgate.agent.codec_columns import MAX_GROUP_ID, MAX_ROWS
 from headgate.agent.errors import MalformedReport
 from headgate.coordinator.report import Report, Rows
 from headgate.proto import report_pb2 as wire
