@@ -123,7 +123,7 @@ def write(messages: list[tuple[float, bytes]], folder: Path, per_file: int) -> N
 
 
 class Memory(threading.Thread):
-    """Samples the memory of this process and its children."""
+    """Samples the memory and the CPU time of this process and its children."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -133,6 +133,7 @@ class Memory(threading.Thread):
     def run(self) -> None:
         """Sample until the process ends."""
         while True:
+            cpu_s()
             jvm = workers = 0.0
             for child in psutil.Process().children(recursive=True):
                 try:
@@ -149,13 +150,19 @@ class Memory(threading.Thread):
 
 def cpu_s() -> float:
     """Return the CPU seconds of this process and all that it started."""
-    total = sum(psutil.Process().cpu_times()[:2])
-    for child in psutil.Process().children(recursive=True):
+    # Idle Python workers end after a minute, and nobody counts what they had used.
+    this = psutil.Process()
+    for process in (this, *this.children(recursive=True)):
         try:
-            total += sum(child.cpu_times()[:2])
+            key = process.pid, process.create_time()
+            _USED_S[key] = sum(process.cpu_times()[:2])
         except psutil.Error:
             continue
-    return total
+    return sum(_USED_S.copy().values())
+
+
+_USED_S: dict[tuple[int, float], float] = {}
+"""CPU seconds of each process, also of those that are gone, as last seen."""
 
 
 def rate(rows: int, seconds: float) -> str:
@@ -287,7 +294,7 @@ def profile(source: Path) -> None:
     print(f"\nprofile: 400 reports in {total:.2f} s of one core, {rows:,} rows out")
     wanted = {
         "decode": "decode", "absorb": "difference + windows", "pack": "state to bytes",
-        "conclude": "closing windows", "usage": "Arrow columns",
+        "conclude": "closing windows", "packed_groups": "usage to bytes",
         "rest": "Arrow batches",
         "_sort_out": "messages from Arrow",
     }  # fmt: skip

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as f
 
 from headgate.coordinator.configuration import (
     UNLIMITED,
@@ -20,7 +21,13 @@ from headgate.coordinator.configuration import (
 )
 from headgate.pipeline.bill import bill, differences, unhealed
 from headgate.pipeline.configured import limits_frame, named
-from headgate.pipeline.fairness import division, judged, starved, unfairness
+from headgate.pipeline.fairness import (
+    division,
+    judged,
+    starved,
+    totals,
+    unfairness,
+)
 from headgate.pipeline.noisy import noisy
 from headgate.pipeline.recommend import limit_refusing, recommend, season
 from headgate.pipeline.schema import COUNTERS, GAPS, USAGE
@@ -77,12 +84,17 @@ def rows_of(frame: DataFrame) -> list[Row]:
     return frame.collect()
 
 
+def violated(frame: DataFrame, limits: DataFrame) -> list[Row]:
+    """The violations in windows of 10 s."""
+    return rows_of(violations(frame, totals(judged(frame, 10)), limits, 10))
+
+
 def test_a_window_within_rate_and_burst_is_no_violation(spark: SparkSession) -> None:
     limits = limits_frame(spark, [configuration(1, 100)])
     kept = usage(spark, (0, "a", 600, 600), (0, "b", 500, 500))
-    assert not rows_of(violations(kept, limits, 10))
+    assert not violated(kept, limits)
     over = usage(spark, (0, "a", 600, 600), (0, "b", 501, 501), (10, "a", 9, 9))
-    (row,) = rows_of(violations(over, limits, 10))
+    (row,) = violated(over, limits)
     assert (row["excess"], row["allowed"], row["agents"]) == (1, 1100, 2)
     assert [taker["agent"] for taker in row["takers"]] == ["a", "b"]
 
@@ -90,13 +102,13 @@ def test_a_window_within_rate_and_burst_is_no_violation(spark: SparkSession) -> 
 def test_displaced_units_accuse_nobody(spark: SparkSession) -> None:
     limits = limits_frame(spark, [configuration(1, 100)])
     late = usage(spark, (0, "a", 9000, 9000), displaced=True)
-    assert not rows_of(violations(late, limits, 10))
+    assert not violated(late, limits)
 
 
 def test_an_unlimited_or_unknown_group_is_never_violated(spark: SparkSession) -> None:
     much = usage(spark, (0, "a", 1e9, 1e9))
     for history in ([configuration(1, UNLIMITED)], []):
-        assert not rows_of(violations(much, limits_frame(spark, history), 10))
+        assert not violated(much, limits_frame(spark, history))
 
 
 def test_usage_is_judged_by_the_limit_of_its_revision(spark: SparkSession) -> None:
@@ -105,9 +117,7 @@ def test_usage_is_judged_by_the_limit_of_its_revision(spark: SparkSession) -> No
     found: dict[int, list[float]] = {}
     for revision in (0, 1, 2, 4, 5, 9):
         frame = usage(spark, (0, "a", 500, 500), revisions=(revision, revision))
-        found[revision] = [
-            r["rate_per_s"] for r in rows_of(violations(frame, limits, 10))
-        ]
+        found[revision] = [r["rate_per_s"] for r in violated(frame, limits)]
     assert found == {0: [], 1: [], 2: [10.0], 4: [10.0], 5: [], 9: []}
 
 
@@ -116,7 +126,44 @@ def test_a_limit_that_changes_within_a_window_counts_at_its_widest(
 ) -> None:
     limits = limits_frame(spark, [configuration(1, 100), configuration(2, 10)])
     frame = usage(spark, (0, "a", 500, 500), revisions=(1, 2))
-    assert not rows_of(violations(frame, limits, 10))
+    assert not violated(frame, limits)
+
+
+def test_a_revision_under_which_nothing_was_admitted_does_not_count(
+    spark: SparkSession,
+) -> None:
+    limits = limits_frame(spark, [configuration(1, 100), configuration(2, 10)])
+    refused = usage(spark, (0, "b", 500, 0), revisions=(1, 1))
+    frame = usage(spark, (0, "a", 500, 500), revisions=(2, 2)).unionByName(refused)
+    (row,) = violated(frame, limits)
+    assert (row["rate_per_s"], row["agents"], row["admitted"]) == (10, 1, 500)
+
+
+def test_totals_are_those_of_sql(spark: SparkSession) -> None:
+    random = Random(3)
+    frame = usage(spark, (0, "a", 5, 0))
+    for group in (1, 2, 3):
+        rows = [
+            (10 * (n % 2), f"agent-{n % 4}", units + random.randrange(9), units)
+            for n, units in enumerate(random.choices((0, 3, 17, 400), k=12))
+        ]
+        spans = (random.randrange(1, 4), random.randrange(4, 9))
+        frame = frame.unionByName(
+            usage(spark, *rows, revisions=spans, group_id=group)
+        ).unionByName(usage(spark, *rows[:2], revisions=(9 - group, 9), group_id=group))
+    expected = frame.where("admitted > 0").groupBy(
+        "window_start", "group_id", "dimension"
+    )
+    found = totals(judged(frame, 10))
+    assert sorted(rows_of(found)) == sorted(
+        rows_of(
+            expected.agg(
+                f.sum("admitted").alias("admitted"),
+                f.min("revision_first").alias("revision_first"),
+                f.max("revision_last").alias("revision_last"),
+            )
+        )
+    )
 
 
 def test_names_are_those_of_the_time(spark: SparkSession) -> None:
@@ -163,6 +210,7 @@ def batch_of(rows: list[tuple[int, str, float, float]]) -> pa.RecordBatch:
         "attempted": [row[2] for row in rows],
         "admitted": [row[3] for row in rows],
         "refused": [row[2] - row[3] for row in rows],
+        "revision_first": [1] * len(rows),
         "revision_last": [1] * len(rows),
     }
     return pa.RecordBatch.from_pydict(columns)

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from headgate.pipeline.schema import STARVED, UNFAIRNESS
 from headgate.pipeline.segments import NEEDED, Floats, Ints, Sorted, sorted_rows
@@ -43,10 +43,12 @@ of a division, and a window's edge blurs by less."""
 STARVED_LEAST = 1.0
 """Units that must be lacking: less is rounding."""
 
-_FIELDS = {field.name: field for field in (*UNFAIRNESS.fields, *STARVED.fields)}
+_REVISIONS = [StructField(n, LongType()) for n in ("revision_first", "revision_last")]
+
+_FIELDS = {f.name: f for f in (*UNFAIRNESS.fields, *STARVED.fields, *_REVISIONS)}
 
 JUDGED = StructType([StructField("kind", StringType()), *_FIELDS.values()])
-"""Rows of both tables, told apart by ``kind``: ``unfair`` or ``starved``."""
+"""Rows of several kinds: ``unfair``, ``starved`` and ``total``."""
 
 _ARROW = to_arrow_schema(JUDGED, timezone="UTC")
 
@@ -73,7 +75,7 @@ class Division:
 def judged(
     usage: DataFrame, window_s: float, weights: Mapping[str, float] | None = None
 ) -> DataFrame:
-    """Return rows of `JUDGED`: each contended group, and each starved agent.
+    """Return rows of `JUDGED`: contended groups, starved agents, totals of groups.
 
     Args:
         usage: Rows of `schema.USAGE` of windows of one length.
@@ -117,6 +119,19 @@ def starved(rows: DataFrame) -> DataFrame:
     return rows.where("kind = 'starved'").select(*STARVED.names)
 
 
+def totals(rows: DataFrame) -> DataFrame:
+    """Return what each group was admitted in each window, and under which revisions.
+
+    Only by id: names may change within a window.
+
+    Args:
+        rows: From `judged`.
+    """
+    return rows.where("kind = 'total'").select(
+        *WINDOW, "admitted", "revision_first", "revision_last"
+    )
+
+
 def division(rows: Sorted, weight: Floats) -> Division:
     """Divide anew what was admitted to each contended group.
 
@@ -145,7 +160,8 @@ def division(rows: Sorted, weight: Floats) -> Division:
 def _judged(
     rows: Sorted, weights: Mapping[str, float], window_s: float
 ) -> Iterator[pa.Table]:
-    """Yield the rows of both kinds of one task."""
+    """Yield the rows of all kinds of one task."""
+    yield _totals(rows)
     weight = np.array([weights.get(name, 1.0) for name in rows.agents])[rows.agent]
     found = division(rows, weight)
     if not len(found.start):
@@ -186,6 +202,19 @@ def _judged(
         admitted=admitted[poor],
         fair=found.fair[poor],
         lacking=lacking[poor],
+    )
+
+
+def _totals(rows: Sorted) -> pa.Table:
+    """Return a row for each group that was admitted something."""
+    admitted = _sum(rows.admitted, rows.start)
+    used = np.flatnonzero(admitted > 0)
+    return _table(
+        rows.named(rows.start[used]),
+        "total",
+        admitted=admitted[used],
+        revision_first=rows.revision_first[used],
+        revision_last=rows.revision_last[used],
     )
 
 

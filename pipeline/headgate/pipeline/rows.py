@@ -4,16 +4,21 @@ One frame holds rows of several kinds; the columns that a kind doesn't use are
 null, which costs a bit each.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+# pyarrow's own hints leave the kinds of its columns open.
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql.types import StructType
 
@@ -60,6 +65,27 @@ ARROW = pa.schema(_COLUMNS)
 
 STEP_SCHEMA: StructType = from_arrow_schema(ARROW)
 """The same for Spark."""
+
+_PACKED = ("group_id", "refused", "admitted", "subjects")
+"""Columns in the payload of a row of kind ``usage``, in this order."""
+
+_PACKED_BYTES = 8 * len(_PACKED)
+"""Of one group in it: little-endian, 8 bytes an entry."""
+
+ONCE = (
+    "agent",
+    "dimension",
+    "window_us",
+    "displaced",
+    "revision_first",
+    "revision_last",
+)
+"""Columns that hold for all groups of such a row."""
+
+_USED = {name: _COLUMNS[name] for name in (*_PACKED, *ONCE)}
+
+USED_SCHEMA: StructType = from_arrow_schema(pa.schema(_USED))
+"""Of `used_rows`."""
 
 
 @dataclass(slots=True)
@@ -116,24 +142,21 @@ class RowBuilder:
             yield from whole.combine_chunks().to_batches()
 
     def usage(self, agent: str, dimension: str, part: Part) -> None:
-        """Add what one agent used in one window, a row a group."""
+        """Add what one agent used in one window: one row, its groups as bytes."""
         size = len(part.group_ids)
-        table = pa.table(
-            {
-                "kind": pa.repeat("usage", size),
-                "agent": pa.repeat(agent, size),
-                "dimension": pa.repeat(dimension, size),
-                "window_us": pa.repeat(part.window_us, size),
-                "displaced": pa.repeat(part.displaced, size),
-                "group_id": pa.array(part.group_ids),
-                "refused": pa.array(part.refused),
-                "admitted": pa.array(part.admitted),
-                "subjects": pa.array(part.subjects),
-                "revision_first": pa.repeat(part.revision_first, size),
-                "revision_last": pa.repeat(part.revision_last, size),
-            }
-        )
-        self._keep(table)
+        if not size:
+            return
+        row = {
+            "kind": "usage",
+            "agent": agent,
+            "dimension": dimension,
+            "window_us": part.window_us,
+            "displaced": part.displaced,
+            "revision_first": part.revision_first,
+            "revision_last": part.revision_last,
+            "payload": packed_groups(part),
+        }
+        self._one(row, weight=size)
 
     def counters(
         self,
@@ -167,7 +190,7 @@ class RowBuilder:
                 "revision_last": pa.repeat(life.revision, size),
             }
         )
-        self._keep(table)
+        self._keep(table, size)
 
     def life(self, life: Incarnation, payload: bytes) -> None:
         """Add the state of one life."""
@@ -222,12 +245,41 @@ class RowBuilder:
         if tally.rows:
             self._one({"kind": "decoded", "messages": tally.rows})
 
-    def _one(self, row: Mapping[str, object]) -> None:
-        """Add one row."""
+    def _one(self, row: Mapping[str, object], *, weight: int = 1) -> None:
+        """Add one row, which stands for `weight` of them."""
         schema = pa.schema({name: _COLUMNS[name] for name in row})
-        self._keep(pa.Table.from_pylist([dict(row)], schema=schema))
+        self._keep(pa.Table.from_pylist([dict(row)], schema=schema), weight)
 
-    def _keep(self, table: pa.Table) -> None:
+    def _keep(self, table: pa.Table, weight: int) -> None:
         """Add rows that have some of the columns."""
         self._tables.append(table)
-        self._rows += table.num_rows
+        self._rows += weight
+
+
+def packed_groups(part: Part) -> bytes:
+    """Return the groups of a part and their amounts: four columns, one after another.
+
+    Binary because Spark copies it whole: of 25 columns a row, most of them null, the
+    conversion from Arrow and to Parquet cost more than decoding and differencing.
+    """
+    columns = (part.group_ids, part.refused, part.admitted, part.subjects)
+    return b"".join(column.tobytes() for column in columns)
+
+
+def used_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn rows of kind ``usage`` into rows of `USED_SCHEMA`, one a group."""
+    for batch in batches:
+        once = batch.select(list(ONCE))
+        for n, payload in enumerate(batch.column("payload")):
+            yield _used(once.slice(n, 1), payload.as_buffer())
+
+
+def _used(once: pa.RecordBatch, packed: pa.Buffer) -> pa.RecordBatch:
+    """Return the rows of one agent's window."""
+    size = packed.size // _PACKED_BYTES
+    columns = [
+        pa.Array.from_buffers(_USED[name], size, [None, packed.slice(8 * size * n)])
+        for n, name in enumerate(_PACKED)
+    ]
+    same = once.take(np.zeros(size, np.int64))
+    return pa.RecordBatch.from_arrays([*columns, *same.columns], list(_USED))

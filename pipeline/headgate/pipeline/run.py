@@ -39,6 +39,9 @@ POLL_S = 1
 """How often the driver looks whether the stream still runs."""
 
 
+FORMAT = 2
+"""Of the steps in the output folder; those of another are not gone on with."""
+
 STOP_S = 60.0
 """How long `stop` waits for the end of the running batch.  One that takes longer is
 broken off, which costs nothing but its time: the next run does it again."""
@@ -174,7 +177,7 @@ def _locked(out: Path) -> TextIO:
 def _check_folder(settings: Settings) -> None:
     """Refuse to go on in a folder that was made with other settings."""
     mark = settings.out / "pipeline.json"
-    mine = {"format": 1, "store": settings.store, "window_s": WINDOW_S}
+    mine = {"format": FORMAT, "store": settings.store, "window_s": WINDOW_S}
     if not mark.exists():
         settings.out.mkdir(parents=True, exist_ok=True)
         write_whole(mark, json.dumps(mine))

@@ -31,8 +31,13 @@ else:
 
 _AMOUNTS = ("attempted", "admitted", "refused")
 
-NEEDED = ("window_start", *KEYS, "agent", *_AMOUNTS, "revision_last")
+_REVISIONS = ("revision_first", "revision_last")
+
+NEEDED = ("window_start", *KEYS, "agent", *_AMOUNTS, *_REVISIONS)
 """Columns of usage that `sorted_rows` reads."""
+
+_NO_REVISION = np.iinfo(np.int64)
+"""Its extremes stand for none: any revision is less, or more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +54,9 @@ class Sorted:
         size: ``int64[K]`` how many agents it has.
         names: Window, group, tenant and dimension of each row, as of its newest
             revision.
+        revision_first: ``int64[K]`` lowest revision under which units were admitted;
+            nothing sensible where none were.
+        revision_last: ``int64[K]`` highest.
     """
 
     agents: Names
@@ -59,6 +67,8 @@ class Sorted:
     start: Ints
     size: Ints
     names: pa.Table
+    revision_first: Ints
+    revision_last: Ints
 
     def named(self, row: Ints) -> pa.Table:
         """Return the names of some rows."""
@@ -78,13 +88,13 @@ def sorted_rows(batches: Iterable[pa.RecordBatch]) -> Sorted | None:
     revision: Ints = table.column("revision_last").to_numpy()
     order = np.lexsort((revision, agent, dimension, group, window))
     keys = [column[order] for column in (agent, dimension, group, window)]
-    first = _begins(keys)
+    first, groups = _begins(keys), _begins(keys[1:])
     last = np.append(first[1:], len(order)) - 1
-    start = np.flatnonzero(np.isin(first, _begins(keys[1:])))
-    columns = {
-        name: np.add.reduceat(table.column(name).to_numpy()[order], first)
-        for name in _AMOUNTS
-    }
+    start = np.flatnonzero(np.isin(first, groups))
+    amounts = {name: table.column(name).to_numpy()[order] for name in _AMOUNTS}
+    columns = {name: np.add.reduceat(each, first) for name, each in amounts.items()}
+    used = amounts["admitted"] > 0
+    oldest: Ints = table.column("revision_first").to_numpy()[order]
     names = table.select(["window_start", *KEYS]).take(order[last])
     return Sorted(
         agents=agents,
@@ -95,6 +105,12 @@ def sorted_rows(batches: Iterable[pa.RecordBatch]) -> Sorted | None:
         start=start,
         size=np.diff(np.append(start, len(first))),
         names=names,
+        revision_first=np.minimum.reduceat(
+            np.where(used, oldest, _NO_REVISION.max), groups
+        ),
+        revision_last=np.maximum.reduceat(
+            np.where(used, revision[order], _NO_REVISION.min), groups
+        ),
     )
 
 

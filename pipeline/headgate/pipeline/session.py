@@ -20,9 +20,9 @@ SUBMIT = Path(__file__).with_name("submit") / "headgate_pipeline.py"
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """In the environment of a driver that spark-submit started."""
 
-ARROW_ROWS = 256
-"""Messages in one Arrow batch to Python.  A report may have 100 kB; Spark's
-default of 10,000 would make a gigabyte of one batch."""
+ARROW_BYTES = 32 << 20
+"""Most bytes in one Arrow batch to Python.  A report may have 100 kB: Spark's
+default of 10,000 rows, which are right for usage, would make a gigabyte of one."""
 
 OPEN_WRITERS = 16
 """Files that a task keeps open: one per kind of row, so that rows need not be
@@ -38,7 +38,7 @@ LOCAL: dict[str, str] = {
 
 NEEDED: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES),
     "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_WRITERS),
     "spark.sql.optimizer.plannedWrite.enabled": "false",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",

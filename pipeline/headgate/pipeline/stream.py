@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from headgate.pipeline.alerts import alerts, to_kafka, to_webhook
 from headgate.pipeline.clock import reference_us
 from headgate.pipeline.configured import limits_frame
-from headgate.pipeline.fairness import judged, starved, unfairness
+from headgate.pipeline.fairness import judged, starved, totals, unfairness
 from headgate.pipeline.gaps import final_counters, gaps
 from headgate.pipeline.history import History
 from headgate.pipeline.incarnation import Times
@@ -47,6 +47,9 @@ WINDOW_US = WINDOW_S * 1_000_000
 
 ROLLED = (("usage_1m", "usage_10s", 60), ("usage_1h", "usage_1m", 3600))
 """Longer windows: table, what it is made of, length in seconds."""
+
+COMPARING = frozenset({"violations", "unfairness", "starved"})
+"""Jobs that need the agents of a group's window side by side."""
 
 PAST_WINDOWS = 5
 """Minutes before that an agent's attempts are compared with (`noisy`)."""
@@ -260,22 +263,27 @@ class Engine:
 
     def _windows(self, usage: DataFrame, limits: DataFrame, number: int) -> None:
         """Write the tables of closed windows."""
-        jobs = self._settings.jobs
         self.tables.write("usage_10s", usage, number)
         # Read back: a few columns of a table cost less than decoding and joining anew.
         usage = self.tables.read("usage_10s", batch=number)
-        if "violations" in jobs:
-            found = violations(usage, limits, WINDOW_S)
-            self.tables.write("violations", found, number)
-        if "unfairness" in jobs or "starved" in jobs:
-            found = judged(usage, WINDOW_S).persist()
-            if "unfairness" in jobs:
-                self.tables.write("unfairness", unfairness(found), number)
-            if "starved" in jobs:
-                self.tables.write("starved", starved(found), number)
-            found.unpersist()
+        self._compare(usage, limits, number)
         if number != OPEN_BATCH:
             self._alert(number)
+
+    def _compare(self, usage: DataFrame, limits: DataFrame, number: int) -> None:
+        """Write what comes of bringing together the agents of each group."""
+        jobs = COMPARING.intersection(self._settings.jobs)
+        if not jobs:
+            return
+        found = judged(usage, WINDOW_S).persist()
+        if "violations" in jobs:
+            over = violations(usage, totals(found), limits, WINDOW_S)
+            self.tables.write("violations", over, number)
+        if "unfairness" in jobs:
+            self.tables.write("unfairness", unfairness(found), number)
+        if "starved" in jobs:
+            self.tables.write("starved", starved(found), number)
+        found.unpersist()
 
     def _alert(self, number: int) -> None:
         """Tell of this batch's violations and starved agents."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from headgate.pipeline.configured import named
+from headgate.pipeline.rows import ONCE, USED_SCHEMA, used_rows
 from headgate.pipeline.schema import USAGE
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def usage_of(step: DataFrame, limits: DataFrame) -> DataFrame:
         step: Rows of kind ``usage``.
         limits: From `configured.limits_frame`.
     """
-    rows = step.select(
+    used = step.select(*ONCE, "payload").mapInArrow(used_rows, USED_SCHEMA)
+    rows = used.select(
         f.timestamp_micros("window_us").alias("window_start"),
         "group_id",
         "dimension",

@@ -17,28 +17,22 @@ TAKERS = 5
 """Agents named in a violation: those that took most."""
 
 
-def violations(usage: DataFrame, limits: DataFrame, window_s: float) -> DataFrame:
+def violations(
+    usage: DataFrame, totals: DataFrame, limits: DataFrame, window_s: float
+) -> DataFrame:
     """Return the windows whose admitted units exceed rate · window + burst.
 
     Displaced units are left out: when they were used is not known.
 
     Args:
         usage: Rows of `schema.USAGE`, windows of `window_s` seconds.
+        totals: Of the same, from `fairness.totals`.
         limits: From `configured.limits_frame`.
         window_s: Length of the windows.
     """
-    # Sums by id alone, without names and agents: few windows are above their limit.
-    groups = (
-        usage.where(~f.col("displaced") & (f.col("admitted") > 0))
-        .groupBy(*WINDOW)
-        .agg(
-            f.sum("admitted").alias("admitted"),
-            f.min("revision_first").alias("revision_first"),
-            f.max("revision_last").alias("revision_last"),
-        )
-    )
+    # Names and agents are looked up where it is needed: few are above their limit.
     over = (
-        limited(groups, limits)
+        limited(totals, limits)
         .withColumn("allowed", f.col("rate_per_s") * window_s + f.col("burst"))
         .where(f.col("admitted") > f.col("allowed"))
         .drop("revision_first", "revision_last")
