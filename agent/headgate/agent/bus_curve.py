@@ -78,7 +78,8 @@ class CurveKeys:
         """Return what `headgate bus keys curve` left in `folder`.
 
         Raises:
-            BusUnavailable: A file can't be read, or holds something else.
+            BusUnavailable: A file can't be read, holds something else, or would let
+                in whoever knows the proxy's public key.
         """
         path = folder.absolute() / PROXY_KEYS
         try:
@@ -90,7 +91,13 @@ class CurveKeys:
             raise BusUnavailable(f"{error.filename}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError):
             raise BusUnavailable(f"{path}: expected the keys of a proxy") from None
-        if CLIENTS in proxy and own not in client_keys(proxy[CLIENTS]):
+        if not proxy.get("curve_server") or CLIENTS not in proxy:
+            raise BusUnavailable(
+                f"{path}: expected curve_server 1 and {CLIENTS}, the public keys of "
+                "who may connect; make keys anew with `headgate bus keys curve`, in "
+                "another folder"
+            )
+        if own not in client_keys(proxy[CLIENTS]):
             raise BusUnavailable(f"{key}: {path} does not let this key in")
         agents: dict[str, Json] = {
             "curve_serverkey": public_key(secret, str(path)).decode(),

@@ -33,11 +33,13 @@ def make_keys(kind: KeyKind, folder: Path, owners: Sequence[str]) -> dict[str, o
         owners: Ids of agents, for ``ed25519`` only.
 
     Raises:
-        Misused: `owners` and `kind` don't belong together.
+        Misused: `owners` and `kind` don't belong together, or `folder` is a file.
         Failure: A file is there already or can't be written, or a library is missing.
     """
     if (kind == "ed25519") != bool(owners):
         raise Misused("--owner: expected one or more with ed25519, and else none")
+    if folder.exists() and not folder.is_dir():
+        raise Misused(f"--out {folder}: expected a folder, found a file")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if kind == "curve":
@@ -66,8 +68,7 @@ def _ed25519(folder: Path, owners: Sequence[str]) -> dict[str, object]:
     for owner in owners:
         if owner != os.path.basename(owner) or owner.startswith("."):
             raise Misused(f"--owner {owner!r}: expected an id that can name a file")
-        if (folder / f"{owner}.key").exists():
-            raise FileExistsError(EEXIST, "exists", str(folder / f"{owner}.key"))
+        _check_free(folder / f"{owner}.key")
     public = folder / PUBLIC_KEYS
     known = _known(public)
     try:
@@ -104,12 +105,20 @@ def _curve(folder: Path) -> dict[str, object]:
 
     from headgate.agent.bus_curve import AGENT_KEY, CLIENTS, PROXY_KEYS, CurveKeys
 
+    for name in (AGENT_KEY, PROXY_KEYS):  # both or none: they belong together
+        _check_free(folder / name)
     _, proxy_secret = (key.decode() for key in zmq.curve_keypair())
     public, secret = (key.decode() for key in zmq.curve_keypair())
     _write_secret(folder / AGENT_KEY, secret)
     server = {"curve_server": 1, "curve_secretkey": proxy_secret, CLIENTS: [public]}
     _write_secret(folder / PROXY_KEYS, json.dumps(server))
     return dict(CurveKeys.read(folder).agents)
+
+
+def _check_free(path: Path) -> None:
+    """Refuse a file that is there, before anything is written."""
+    if path.exists():
+        raise FileExistsError(EEXIST, "exists", str(path))
 
 
 def _write_secret(path: Path, text: str) -> None:
