@@ -40,7 +40,12 @@ def run_folder(keep: Path | None) -> Generator[Path]:
         Failure: It can't be made, or the run failed: the logs tell why.
     """
     if keep is not None:
-        keep.mkdir(parents=True)
+        try:
+            keep.mkdir(parents=True)
+        except FileExistsError:
+            raise Failure(
+                f"--keep {keep}: expected a folder that is not there"
+            ) from None
         with _telling(keep.resolve()) as folder:
             yield folder
         return
