@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -74,6 +75,7 @@ def test_a_signal_ends_the_server_cleanly_while_watchers_wait(
         waiting.start()
         until_watched(addresses["api"])
         assert addresses["pid"] == server.pid
+        assert stat.S_IMODE((tmp_path / "ready.json").stat().st_mode) == 0o600
         server.send_signal(number)
         _, errors = server.communicate(timeout=START_S)
         waiting.join()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from ipaddress import ip_address
-from typing import cast
+from pathlib import Path
+from typing import Literal, TextIO, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -159,8 +160,8 @@ def _prepared(
 
         def tell() -> None:
             if settings.ready_file is not None:
-                line = json.dumps(asdict(addresses))
-                settings.ready_file.write_text(line + "\n", encoding="utf-8")
+                with _opened_private(settings.ready_file, "w") as file:
+                    file.write(json.dumps(asdict(addresses)) + "\n")
             if on_ready is not None:
                 on_ready(addresses)
 
@@ -228,11 +229,23 @@ def _check_ready_file(settings: ServerSettings) -> None:
     if settings.ready_file is None:
         return
     try:
-        settings.ready_file.open("a").close()
+        _opened_private(settings.ready_file, "a").close()
     except OSError as error:
         raise CannotStart(
             f"can't write {settings.ready_file}: {error.strerror}"
         ) from error
+
+
+def _opened_private(path: Path, mode: Literal["a", "w"]) -> TextIO:
+    """Open a file; one that is made now only its owner may read.
+
+    A bus may hold a password.  Who made the file before has said who reads it.
+    """
+
+    def private(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600)
+
+    return open(path, mode, encoding="utf-8", opener=private)
 
 
 def _is_loopback(host: str) -> bool:
