@@ -89,6 +89,8 @@ class DatabaseLock:
             # gone, and until then who starts next would be refused.
             session.execute(b"SELECT pg_advisory_unlock_all()")
         except psycopg.Error as error:
+            if self._ending.is_set():
+                return  # it went with the session
             _log.warning("the lock of the bus is lost, and asked for again: %s", error)
 
     def _connect(self) -> psycopg.Connection:
