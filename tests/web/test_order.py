@@ -170,3 +170,27 @@ def test_a_change_takes_nobody_from_what_they_are_at(
     rest.patch("/groups/gold", json={"weight": 2}).raise_for_status()
     expect(rows).to_have_count(5)
     expect(oldest).to_be_focused()
+
+
+def test_a_group_that_could_not_be_told_is_asked_for_again(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    refused: list[Route] = []
+
+    def refuse(route: Route) -> None:
+        refused.append(route)
+        route.fulfill(status=503, json={"detail": "the database is away"})
+
+    address = re.compile("/api/v1/groups/gold$")
+    page.route(address, refuse)
+    page.goto(f"{server.url}/#/group/gold")
+    notice = page.locator(".group-head .notice")
+    expect(notice).to_have_text("the database is away")
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(refused) < 4:  # the page asks twice when it opens
+        assert time.monotonic() < deadline, "it is not asked for again"
+        page.wait_for_timeout(20)
+    page.unroute(address, refuse)
+    expect(page.locator("table.limits")).to_contain_text("100 / s")
+    expect(notice).to_be_hidden()

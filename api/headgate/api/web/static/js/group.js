@@ -25,6 +25,7 @@ export function groupPage(root, name, opened = "") {
   let chosen = Boolean(opened); // by the reader; else the limit that is pressed hardest
   let use = null;
   let closed = false;
+  let failed = false; // the server could not tell of the group, though its stream may go on
   const newest = Object.fromEntries(
     ["group", "history", "attachments", "overrides", "changes", "explanation"].map((part) => [part, newestOnly()]));
 
@@ -42,6 +43,7 @@ export function groupPage(root, name, opened = "") {
     await newest.group(asked, ({ value, error }) => {
       if (closed || (error && !(error instanceof Problem))) return;
       parts.refusal.hidden = !error;
+      failed = error?.status >= 500;
       if (error?.status === 404) gone();
       else if (error) setText(parts.refusal, error.message);
       else showGroup(value);
@@ -122,6 +124,13 @@ export function groupPage(root, name, opened = "") {
     parts.shareChart.setAttribute("aria-label", `Shares of ${of.agents.length} agents; the table below has the figures`);
   }
 
+  function heard(shown) {
+    showUse(shown);
+    if (!failed) return;
+    failed = false; // one question at a time
+    load();
+  }
+
   function chooseSpan(spanS) {
     charts.use.setSpan(spanS);
     charts.shares.setSpan(spanS);
@@ -131,7 +140,7 @@ export function groupPage(root, name, opened = "") {
   async function loadAttachments() {
     await newest.attachments(get("/attachments", { group: name, limit: ATTACHMENTS }), ({ items, next }) => {
       const rows = [...items];
-      if (next !== null) rows.push(`and more: headgate attachment list --group ${name}`);
+      if (next !== null) rows.push(`and more: headgate attachments --group ${name}`);
       if (!rows.length) rows.push("Nothing is attached yet.");
       showList(parts.attachments, rows, (row) => (typeof row === "string" ? h("li", { class: "soft" }, row) : attachmentRow(row)));
     });
@@ -201,7 +210,7 @@ export function groupPage(root, name, opened = "") {
   const saved = (event) => { if (event.detail === name) load(); };
   document.addEventListener("groupsaved", saved);
   // A change between the first answer and the begin of the stream is told by neither: ask again then.
-  const unfollow = follow({ group: name }, { group: showUse, revision: load, hello: load });
+  const unfollow = follow({ group: name }, { group: heard, revision: load, hello: load });
   load();
   chooseSpan(600);
   return {
