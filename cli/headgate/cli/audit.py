@@ -43,7 +43,7 @@ headgate audit --kind group --key gold --since 2d
 
 headgate audit --author ci --limit 200 --json
 
-headgate audit --follow                            (Ctrl-C ends it, nothing else)"""
+headgate audit --follow                            (till Ctrl-C, through outages)"""
 
 ROLLBACK_EPILOG = """[bold]Examples[/bold]
 

@@ -3,7 +3,7 @@
 ```
 Failure              1: it was refused, or it failed; the message says which and why
 ├── Refused          1: the API understood it, and refuses
-├── Unreachable      1: no API answers at the URL
+├── Unreachable      1: no API answers at the URL, or it can't now
 └── Misused          2: the command was not understood
 ```
 A failure is told in one line on stderr, never as a traceback.
@@ -40,7 +40,7 @@ class Refused(Failure):
 
 
 class Unreachable(Failure):
-    """No API answers at the URL: start one, or say where it is."""
+    """No API answers at the URL, or it can't now: this may pass by itself."""
 
 
 class Misused(Failure):

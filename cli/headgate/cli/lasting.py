@@ -1,4 +1,4 @@
-"""Commands that go on until Ctrl-C, also while the API is away."""
+"""Commands that go on until Ctrl-C, also while the API is away or out of order."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Rest(Closing):
         """Return the answer; empty where there is none.
 
         Raises:
-            Unreachable: Nobody answers.
+            Unreachable: Nobody answers, or the API is at fault or overloaded.
             Refused: The API refuses.
             Failure: What answers is not the API.
         """
@@ -203,8 +203,12 @@ def _no_answer(url: str, error: httpx.RequestError, changes: bool) -> str:
     )
 
 
-def _refusal(response: httpx.Response) -> Refused:
-    """Return one sentence of a problem document (RFC 9457), or of what came."""
+def _refusal(response: httpx.Response) -> Refused | Unreachable:
+    """Return one sentence of a problem document (RFC 9457), or of what came.
+
+    A status from 500 on is no refusal: the API, its database or a server before it
+    is at fault, and may not be before long.
+    """
     try:
         problem: object = response.json()
     except (ValueError, RecursionError):
@@ -215,6 +219,8 @@ def _refusal(response: httpx.Response) -> Refused:
     said = one_line(said or f"the API answered {response.status_code}")
     if document.get("type") == _UNAUTHORIZED:
         said += ": give it with --token or HEADGATE_TOKEN"
+    if response.is_server_error:
+        return Unreachable(said)
     return Refused(said, _fields(document.get("errors")))
 
 

@@ -28,7 +28,7 @@ NOTHING = "no group is in use"
 
 STATUS_EPILOG = """[bold]Examples[/bold]
 
-headgate status                  (a live table; Ctrl-C ends it, nothing else)
+headgate status                  (a live table till Ctrl-C, through outages)
 
 headgate status gold --once
 
