@@ -27,12 +27,12 @@ def group_names(context: typer.Context, incomplete: str) -> list[str]:
         "limit": MOST_NAMES,
     }
     try:
-        with api.connect() as rest:
+        with api.understood(), api.connect() as rest:
             seen = rest.call("GET", OVERVIEW, query=query, timeout_s=ANSWER_S)
+            rows = cast("list[dict[str, object]]", seen.get("rows", []))
+            names = [str(row["group"]) for row in rows]
     except Failure:
         return []
-    rows = cast("list[dict[str, object]]", seen.get("rows", []))
-    names = [str(row["group"]) for row in rows]
     return [name for name in dict.fromkeys(names) if name.startswith(incomplete)]
 
 

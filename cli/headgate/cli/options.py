@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - typer reads the annotation
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headgate.cli.failure import Failure
+
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from headgate.cli.rest import Rest
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -63,6 +68,24 @@ class Api:
         from headgate.cli.rest import Rest
 
         return Rest(self.url, token=self.token, ca_file=self.ca_file)
+
+    @contextmanager
+    def understood(self) -> Generator[None]:
+        """Read what it answers; where another service does, one line says so.
+
+        Answers are taken for what the API's are: a key that is missing, or something
+        of another kind, shows only where it is used.
+
+        Raises:
+            Failure: What was read is not what Headgate's API answers.
+        """
+        try:
+            yield
+        except (AttributeError, LookupError, TypeError) as error:
+            why = f"expected {error}" if isinstance(error, KeyError) else str(error)
+            raise Failure(
+                f"{self.url} does not answer as Headgate's API does: {why}"
+            ) from error
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]

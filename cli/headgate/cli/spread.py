@@ -8,8 +8,11 @@ name subjects by the same seven options without listing them twice.
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 from dataclasses import MISSING, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
+
+from headgate.cli.options import Api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 def spread(command: Callable[..., None]) -> Callable[..., None]:
     """Return `command` with each dataclass among its parameters spread into options.
 
+    A command that asks the API understands its answers, as `Api.understood` says.
     Fields keep their types, which say how they are written, and their defaults.
     Parameters and fields must all have different names.
     """
@@ -34,7 +38,9 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = kind(
                 **{one.name: given.pop(one.name) for one in fields(kind)}
             )
-        command(**given)
+        api = next((one for one in given.values() if isinstance(one, Api)), None)
+        with nullcontext() if api is None else api.understood():
+            command(**given)
 
     spread_command.__name__ = command.__name__
     spread_command.__doc__ = command.__doc__
