@@ -6,6 +6,7 @@ Not thread-safe, but for the callbacks of collected limiters, which only note.
 from __future__ import annotations
 
 from collections import Counter, deque
+from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary, ref
 
@@ -42,7 +43,9 @@ class Users:
         self.of_group: Counter[int] = Counter()
         self._told: Mapping[int, int] | None = None
         self._limiters: WeakValueDictionary[LimiterKey, Limiter] = WeakValueDictionary()
+        # By a number, not by id(): that of a collected limiter goes to the next one.
         self._groups: dict[int, tuple[ref[Limiter], tuple[int, ...]]] = {}
+        self._next = count()
         self._gone: deque[int] = deque()
 
     def __len__(self) -> int:
@@ -77,7 +80,7 @@ class Users:
         ids = tuple(groups)
         self.of_group.update(ids)
         self._told = None
-        key = id(limiter)
+        key = next(self._next)
         # The callback may run anywhere, even under the enforcer's lock.
         note = self._gone.append
         self._groups[key] = (ref(limiter, lambda _: note(key)), ids)
@@ -92,13 +95,10 @@ class Users:
         """Count collected limiters no more; tell whether there were any."""
         gone = False
         while self._gone:
-            watch, ids = self._groups.get(self._gone[0], (None, ()))
-            # The id of a collected limiter may have been given to a new one.
-            if watch is not None and watch() is None:
-                del self._groups[self._gone[0]]
-                self.of_group.subtract(ids)
+            counted = self._groups.pop(self._gone.popleft(), None)
+            if counted is not None:  # else all have been counted anew since
+                self.of_group.subtract(counted[1])
                 gone = True
-            self._gone.popleft()
         if gone:
             self.of_group = +self.of_group
             self._told = None

@@ -383,3 +383,13 @@ def test_ceilings_for_the_keys_before_the_last_still_count() -> None:
     clock.now += 1.0
     assert sum(bool(first.try_acquire(requests=1)) for _ in range(999)) == 501
     assert sum(bool(second.try_acquire(requests=1)) for _ in range(999)) == 11
+
+
+def test_limiters_of_one_request_each_are_counted_no_more_once_they_are_gone() -> None:
+    enforcer, clock = make(Group(id=1, name="g", limits=(CLUSTER,)), a=1)
+    for _ in range(100):  # each goes where the one before it was
+        enforcer.limiter(tenant="a").try_acquire(requests=1)
+    gc.collect()
+    assert enforcer.counts(clock.now).subjects.tolist() == [0]
+    clock.now += RETAIN_S + 1
+    assert len(enforcer.counts(clock.now).keys.group_ids) == 0
