@@ -19,6 +19,7 @@ from headgate.agent.bus import BusSettings, open_bus
 from headgate.agent.bus_reports import ReportBus
 from headgate.agent.errors import BusUnavailable
 from headgate.agent.journal import Journal
+from headgate.agent.vouching import LastWords
 from headgate.coordinator import (
     Configured,
     Coordinator,
@@ -130,6 +131,7 @@ class Runtime:
         self._reopen_at: float | None = None
         self._arrived: Snapshot | None = None
         self._vouched: deque[Vouched | Restored] = deque(maxlen=MAX_VOUCHED)
+        self._words = LastWords()
         self._followed: Snapshot | None = None
         self._wake_at = clock()
         self._stopping = threading.Event()
@@ -257,7 +259,7 @@ class Runtime:
         if self._arrived is not self._followed:
             self._follow()
         while self._vouched and self._coordinator is not None:
-            self._step(self._vouched.popleft())
+            self._step(self._words.keep(self._vouched.popleft()))
         if self._reopen_at is not None and self._clock() >= self._reopen_at:
             self._open_bus()
         if self._clock() >= self._wake_at:  # also before there is a coordinator
@@ -287,8 +289,11 @@ class Runtime:
             self._open_bus()
         now = self._clock()
         self._hands.configure(snapshot.configuration, now, snapshot.policies)
+        before = self._coordinator
         self._coordinate(snapshot, now)
         self._step(Configured(snapshot.configuration))
+        for word in self._words if self._coordinator is not before else ():
+            self._step(word)
         self._followed = snapshot
         self._wake_at = now
         self.following.set()

@@ -14,7 +14,9 @@ from headgate.agent.json_place import Place
 from headgate.coordinator import Vouched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from headgate.coordinator import Restored
 
 MAX_AGENTS = 10_000
 """Agents of which a word is kept; of further ones nothing is passed on."""
@@ -81,3 +83,22 @@ class Vouching:
         for agent in before.keys() | words.keys():
             if agent != own and before.get(agent) != words.get(agent):
                 self._deliver(Vouched(agent, words.get(agent)))
+
+
+class LastWords:
+    """The last word on each agent, for a coordinator that begins anew."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, Vouched] = {}
+
+    def __iter__(self) -> Iterator[Vouched]:
+        """Return the words that hold."""
+        return iter(self._words.values())
+
+    def keep(self, word: Vouched | Restored) -> Vouched | Restored:
+        """Keep a word until another on the same agent; return it."""
+        if isinstance(word, Vouched):
+            self._words.pop(word.agent, None)
+            if word.alive is not None and len(self._words) < MAX_AGENTS:
+                self._words[word.agent] = word
+        return word
