@@ -5,9 +5,14 @@ set -eu
 
 bin=$1
 
+# fetch WHAT IS-THERE COMMAND...: it takes minutes, so that it begins is said.
 fetch() {
     what=$1
-    shift
+    is_there=$2
+    shift 2
+    if ! sh -c "$is_there" >/dev/null 2>&1; then
+        printf 'headgate: fetching %s, once; this may take minutes\n' "$what" >&2
+    fi
     for pause_s in 5 30 0; do
         if said=$("$@" 2>&1); then return 0; fi
         sleep "$pause_s"
@@ -16,8 +21,19 @@ fetch() {
     exit 1
 }
 
-fetch "Kafka" "$bin/python" tools/kafka_broker.py fetch
-fetch "Spark's Kafka connector" "$bin/headgate" pipeline setup
-fetch "Pulsar's client" "$bin/python" -m tests.api.pulsar_jars
+has() {
+    printf '%s -c "%s; raise SystemExit(not (%s))"' "$bin/python" "$1" "$2"
+}
+
+go_build="cd tests/integration/bus/golang && go build -buildvcs=false -o /dev/null ."
+
+fetch "Kafka" "$(has 'from tools.kafka_broker import JARS' 'JARS.is_dir()')" \
+    "$bin/python" tools/kafka_broker.py fetch
+fetch "Spark's Kafka connector" \
+    "$(has 'from headgate.pipeline.jars import CONNECTOR, jar_folder' \
+        'all((jar_folder() / jar).exists() for jar in CONNECTOR)')" \
+    "$bin/headgate" pipeline setup
+fetch "Pulsar's client" "$(has 'from tests.api.pulsar_jars import JARS' 'JARS.exists()')" \
+    "$bin/python" -m tests.api.pulsar_jars
 # Compiled, too, so that the test finds it in Go's cache.
-fetch "a Go module" sh -c "cd tests/integration/bus/golang && go build -buildvcs=false -o /dev/null ."
+fetch "a Go module" "export GOPROXY=off; $go_build" sh -c "$go_build"
