@@ -236,7 +236,9 @@ class Demand:
         while np.count_nonzero(going):
             # One tick further back, if it is likelier of the new rate than of the old.
             more, longer = self._since(ticks + 1, which, now, totals)
-            units, elapsed = (more - came) / per, longer - spans
+            # Beyond a tick in which a parent's total fell, nothing can be told.
+            going &= more >= came
+            units, elapsed = np.maximum(more - came, 0.0) / per, longer - spans
             new = deviance(units, came / spans * elapsed / per)
             going &= new < deviance(units, old * elapsed / per)
             ticks = ticks + going

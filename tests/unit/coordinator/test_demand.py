@@ -159,3 +159,13 @@ def test_room_is_left_for_a_young_estimate_only() -> None:
     young, old = count([5.0] * 4), count([5.0] * 60)
     assert young.room(COST)[0] == pytest.approx(np.sqrt(200 / 0.1) - np.sqrt(200))
     assert old.room(COST)[0] == 0.0
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_total_that_fell_ends_the_look_back() -> None:
+    # A child that had counted 10 leaves its parent in the tick before a rise.
+    demand, total = Demand(1, 0.0), 0.0
+    for tick, more in enumerate([1.0] * 198 + [-9.0, 60.0], start=1):
+        total += more
+        demand.look(tick * TICK_S, np.array([total]), COST)
+    assert demand.rate[0] == pytest.approx(60.0 / TICK_S)
