@@ -41,11 +41,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-SECONDS_PER_CELL = 2.5e-7
-"""Ten times what one cell of the table costs in a calculation: a table so large
-that it would take more than a tenth of a core is looked at less often."""
-
-
 RENAMED_MARK = "~"
 """Between the id that was given and what makes it unique."""
 
@@ -80,7 +75,7 @@ class Coordinator:
     ) -> None:
         self._random = np.random.default_rng(seed)
         self._now = self._counted_at = now
-        self._asked_again = False
+        self._goes_on = self._asked_again = False
         self._core = Core(
             settings,
             agent=agent,
@@ -141,6 +136,7 @@ class Coordinator:
     # What is heard.
 
     def _hear(self, now: float, event: Heard, effects: list[Effect]) -> None:
+        self._notice_pause(now, effects)  # what waited meanwhile may come first
         heard = self._core.listening.hear(
             event.report,
             now,
@@ -155,7 +151,7 @@ class Coordinator:
         self._core.reporting.answer |= heard.asked
         self._core.reporting.answering |= heard.asked
         self._core.reporting.hello |= heard.unknown
-        if heard.behind and not self._asked_again:
+        if heard.behind and not self._asked_again and not self._goes_on:
             # The hello after a pause may have been answered before the bus was back.
             self._asked_again = True
             self._ask_anew()
@@ -174,7 +170,9 @@ class Coordinator:
 
     def _hear_grants(self, report: Report, now: float, effects: list[Effect]) -> None:
         holder = holder_of(report.agent, report.incarnation)
-        if not self._core.strict.hear(report.grants, holder, now):
+        if not self._core.strict.hear(
+            report.grants, holder, now, whole=report.keyframe, last=report.leave
+        ):
             effects.append(
                 Noticed(
                     "malformed_grant",
@@ -210,6 +208,11 @@ class Coordinator:
             own.place_in(self._core.table)
             self._core.placed = self._core.table.version
         self._notice_pause(now, effects)
+        self._counted_at = now
+        if self._goes_on:
+            # Not before: what was sent before the question is no answer to it.
+            self._goes_on = self._asked_again = False
+            self._ask_anew()
         busy = self._enter_own(own, event, now)
         effects.extend(self._core.attendance.advance(now, self._core.agent))
         self._calculation.finish_joining(now)
@@ -229,13 +232,11 @@ class Coordinator:
     def _notice_pause(self, now: float, effects: list[Effect]) -> None:
         """Begin anew after a pause longer than a lease: the others went on without."""
         pause = now - self._counted_at
-        before, self._counted_at = self._counted_at, now
         if pause <= self._core.members.lease_of(None):
             return
         effects.append(Noticed("paused", f"this agent stood still for {pause:.1f} s"))
-        self._core.members.excuse(since=before, pause_s=pause)
-        self._asked_again = False
-        self._ask_anew()
+        self._core.members.excuse(since=self._counted_at, pause_s=pause)
+        self._counted_at, self._goes_on = now, True
 
     def _ask_anew(self) -> None:
         """Ask the others for their rows and levels, as a newcomer does."""
