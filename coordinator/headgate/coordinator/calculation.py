@@ -55,15 +55,11 @@ class Calculation:
                 slots.tolist(), shelf.number[slots].tolist(), strict=True
             ):
                 level = told[number]
-                if level is None:
-                    key = self._core.table.key_of(number)
-                    rate = shelf.rate.item(slot)
-                    level = self._core.joining.recall(key, rate=rate, now=now)
                 if level is not None:
                     shelf.level[slot] += level - shelf.belief[slot]
-                # Else all are new and began at the margin.  What they spent
-                # meanwhile is charged already: to begin anew now would give it
-                # back, to each a different amount.
+                # Else all are new and began at what was stored, or at the margin.
+                # What they spent meanwhile is charged already: to begin anew now
+                # would give it back, to each a different amount.
             shelf.joining_until[slots] = now
             shelf.dirty[slots] = True
 

@@ -95,15 +95,35 @@ class Tracking:
             shelf.level[at] = margin_of(
                 shelf.rate[at], shelf.burst[at], shelf.cost[at], on
             )
+            stored = self._core.joining.recall(key, rate=shelf.rate.item(slot), now=now)
+            if stored is not None:
+                shelf.level[slot] = min(stored, shelf.burst.item(slot))
             # Others may know it: ask, and spend only the floor until they answer.
             shelf.joining_until[slot] = np.inf
             self._core.joining.begin(int(shelf.number[slot]))
 
     def restore(self, now: float, event: Restored) -> None:
-        """Keep levels that were stored, for ledgers that nobody answers for."""
+        """Take levels that were stored, for ledgers that nobody answers for.
+
+        A ledger begins at its level, so that what is spent until the others have
+        answered, or have not, is charged to it.
+        """
+        told: dict[int, float] = {}
         for group_id, level in zip(
             event.group_ids.tolist(), event.level.tolist(), strict=True
         ):
-            self._core.joining.stored(
-                (event.dimension, group_id), level, at=now - event.age_s
-            )
+            key = (event.dimension, group_id)
+            if key in self._core.table:
+                told[self._number(key)] = level
+            else:
+                self._core.joining.stored(key, level, at=now - event.age_s)
+        numbers = np.array(list(told), dtype=np.int64)
+        for shelf, slots in self._core.table.where(numbers):
+            unsure = shelf.joining_until[slots] > now  # nobody has told its level yet
+            slots = slots[unsure & np.isfinite(shelf.rate[slots])]
+            self._calculation.settle(shelf, slots, now)
+            level = np.array([told[n] for n in shelf.number[slots].tolist()])
+            level += shelf.rate[slots] * event.age_s
+            shelf.level[slots] += np.minimum(level, shelf.burst[slots])
+            shelf.level[slots] -= shelf.belief[slots]
+            shelf.dirty[slots] = True

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from tests.scenarios.world import DIMENSION, World
 
+from headgate.coordinator import Restored
 from headgate.coordinator.joining import Joining
 
 
@@ -33,3 +36,41 @@ def test_a_new_ledger_of_an_old_number_is_asked_for_anew() -> None:
     joining.asked(2, np.array([5]))
     joining.echoed(2, ready_at=20.0)
     assert joining.finish(20.0) == [(5, None)]
+
+
+HOURLY = 1000.0 / 3600.0
+"""Units per second of a quota of 1,000 an hour."""
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+def test_what_is_spent_before_the_others_answer_is_charged_to_a_stored_level(
+    late: bool,
+) -> None:
+    world = World()
+    world.group(1, rate=HOURLY, burst=1000)
+    world.start("a")
+    process = world.processes["a"]
+    stored = Restored(DIMENSION, np.array([1]), np.array([700.0]), age_s=36.0)
+    if late:
+        world.run(0.025)  # the ledger is there
+    world.step(process, stored)
+    world.use("a", 1, 40.0, 0.0)  # at once, before anybody could have answered
+    world.run(10)
+    level = process.coordinator.explain(1, DIMENSION, world.now).level
+    assert level == pytest.approx(700.0 + 36.0 * HOURLY - 40.0 + 10.0 * HOURLY, abs=0.5)
+
+
+def test_a_level_that_others_tell_is_better_than_a_stored_one() -> None:
+    world = World()
+    world.group(1, rate=HOURLY, burst=1000)
+    world.start("a")
+    world.run(1)
+    world.use("a", 1, 300.0, 0.0)
+    world.run(1)
+    told = world.processes["a"].coordinator.explain(1, DIMENSION, world.now).level
+    world.start("b")
+    stored = Restored(DIMENSION, np.array([1]), np.array([900.0]))
+    world.step(world.processes["b"], stored)
+    world.run(10)
+    level = world.processes["b"].coordinator.explain(1, DIMENSION, world.now).level
+    assert level == pytest.approx(told + 10.0 * HOURLY, abs=0.5)
