@@ -6,9 +6,10 @@ import io
 import re
 import stat
 from pathlib import Path
+from typing import cast
 
 import pytest
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -16,6 +17,7 @@ from headgate.pipeline import jars
 from headgate.pipeline.command import app, seconds
 from headgate.pipeline.page import drawn, headline, print_summary, write_page
 from headgate.pipeline.report import Curve, Summary
+from headgate.pipeline.run import Run
 from headgate.pipeline.schema import TABLES
 from headgate.pipeline.settings import Settings, WrongSettings
 from headgate.pipeline.wording import COLUMNS, FURTHER, TITLES
@@ -108,6 +110,15 @@ def test_wrong_settings_are_refused_by_name(
 ) -> None:
     with pytest.raises(WrongSettings, match=said):
         Settings(out=tmp_path, **wrong)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_folder_of_another_format_is_refused_and_what_a_new_one_costs_is_said(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "pipeline.json").write_text('{"format": 1}')
+    nobody = cast("SparkSession", None)  # refused before anything is asked of it
+    with pytest.raises(WrongSettings, match=r"format = 1, not 2; give .* overlap"):
+        Run(nobody, Settings(out=tmp_path, files="f"))
 
 
 def test_an_unknown_job_and_a_missing_folder_are_one_line(tmp_path: Path) -> None:

@@ -38,9 +38,14 @@ PAUSE_S = 2.0
 POLL_S = 1
 """How often the driver looks whether the stream still runs."""
 
-
 FORMAT = 2
 """Of the steps in the output folder; those of another are not gone on with."""
+
+_ANOTHER = (
+    "give another --out, which reads anew what the topic still holds: bills of both "
+    "folders overlap there"
+)
+"""What to do about a folder that can't be gone on with."""
 
 STOP_S = 60.0
 """How long `stop` waits for the end of the running batch.  One that takes longer is
@@ -187,12 +192,12 @@ def _check_folder(settings: Settings) -> None:
         if found.get(name) != value:
             raise WrongSettings(
                 f"{settings.out}: made with {name} = {found.get(name)}, not {value}; "
-                "give another --out"
+                + _ANOTHER
             )
     if not (settings.out / "checkpoint").exists() and _has_steps(settings.out):
         raise WrongSettings(
             f"{settings.out}: its checkpoint is gone, so what was read is not known; "
-            "give another --out"
+            + _ANOTHER
         )
 
 
