@@ -228,7 +228,10 @@ class Handshakes:
             _, socket, address = self._again.pop(0)
             with suppress(zmq.ZMQError):  # what is left of the connection, if anything
                 socket.disconnect(address)
-            socket.connect(address)
+            try:
+                socket.connect(address)
+            except zmq.ZMQError:
+                self._again.append((now_s + RETRY_S, socket, address))
 
     def _note(
         self,
