@@ -16,11 +16,9 @@ from tests.api.conftest import TIMEOUT_S
 
 from headgate.api import (
     Addresses,
-    CannotStart,
     RightsSettings,
     ServerSettings,
     create_token,
-    run,
     running,
 )
 from headgate.api.rights.principal import Principal, Role
@@ -378,37 +376,3 @@ def test_what_no_rule_allows_is_denied(role: Role) -> None:
     for path in ("/api/v1/new", "/admin/v2/new", "/api/v1/tokens/1", "/new"):
         for method in ("PUT", "POST", "DELETE", "PATCH", "QUERY"):
             assert not may(who, method, path)
-
-
-def test_without_rights_only_this_machine_is_served(tmp_path: Path) -> None:
-    settings = ServerSettings(
-        host="0.0.0.0", port=0, bus_ports=(0, 0), database=str(tmp_path / "x.db")
-    )
-    with pytest.raises(CannotStart, match=r"rights are off, so 0\.0\.0\.0 would"):
-        run(settings)
-
-
-def test_rights_without_any_token_can_not_be_turned_on(tmp_path: Path) -> None:
-    settings = ServerSettings(
-        port=0,
-        bus_ports=(0, 0),
-        database=str(tmp_path / "x.db"),
-        rights=RightsSettings(required=True),
-    )
-    with pytest.raises(CannotStart, match="make a token with `headgate token create"):
-        run(settings)
-
-
-@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"keys": []}', "\x00"])
-def test_a_key_set_that_is_none_is_an_error(tmp_path: Path, text: str | None) -> None:
-    path = tmp_path / "keys.json"
-    if text is not None:
-        path.write_text(text)
-    settings = ServerSettings(
-        port=0,
-        bus_ports=(0, 0),
-        database=str(tmp_path / "x.db"),
-        rights=RightsSettings(required=True, key_set=str(path)),
-    )
-    with pytest.raises(CannotStart, match="key set"):
-        run(settings)

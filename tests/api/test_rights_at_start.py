@@ -1,0 +1,41 @@
+"""Rights that a server can not start with."""
+
+from pathlib import Path
+
+import pytest
+
+from headgate.api import CannotStart, RightsSettings, ServerSettings, run
+
+
+def test_without_rights_only_this_machine_is_served(tmp_path: Path) -> None:
+    settings = ServerSettings(
+        host="0.0.0.0", port=0, bus_ports=(0, 0), database=str(tmp_path / "x.db")
+    )
+    with pytest.raises(CannotStart, match=r"rights are off, so 0\.0\.0\.0 would"):
+        run(settings)
+
+
+def test_rights_without_any_token_can_not_be_turned_on(tmp_path: Path) -> None:
+    settings = ServerSettings(
+        port=0,
+        bus_ports=(0, 0),
+        database=str(tmp_path / "x.db"),
+        rights=RightsSettings(required=True),
+    )
+    with pytest.raises(CannotStart, match="make a token with `headgate token create"):
+        run(settings)
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"keys": []}', "\x00"])
+def test_a_key_set_that_is_none_is_an_error(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "keys.json"
+    if text is not None:
+        path.write_text(text)
+    settings = ServerSettings(
+        port=0,
+        bus_ports=(0, 0),
+        database=str(tmp_path / "x.db"),
+        rights=RightsSettings(required=True, key_set=str(path)),
+    )
+    with pytest.raises(CannotStart, match="key set"):
+        run(settings)
