@@ -27,7 +27,7 @@ from headgate.coordinator.reporting import CONFIRM_S
 from headgate.coordinator.rights import holder_of
 from headgate.coordinator.single import enter_few
 from headgate.coordinator.speaking import Speaking
-from headgate.coordinator.strict import ask_for_room
+from headgate.coordinator.strict_targets import ask_for_room
 from headgate.coordinator.tracking import Tracking
 
 if TYPE_CHECKING:

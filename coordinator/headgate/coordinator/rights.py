@@ -94,7 +94,12 @@ class Transfers:
     @property
     def minted(self) -> float:
         """What was minted in all, at least 1."""
-        return max(1.0, -self._balance.get(NOBODY, 0.0))
+        return max(1.0, self.raw_minted)
+
+    @property
+    def raw_minted(self) -> float:
+        """What was minted as far as this table knows, 0 before it was heard."""
+        return -self._balance.get(NOBODY, 0.0)
 
     def owned(self, holder: str) -> float:
         """Return the part that a holder owns at least, 0 … 1."""
@@ -137,14 +142,18 @@ class Transfers:
         self._balance[receiver] = self._balance.get(receiver, 0.0) + growth
 
     def rows(
-        self, givers: Iterable[str], *, since: float = -inf
+        self,
+        givers: Iterable[str],
+        receivers: Iterable[str] = (),
+        *,
+        since: float = -inf,
     ) -> list[tuple[str, str, float]]:
-        """Return (giver, receiver, given) of some givers, changed here since then."""
-        wanted = set(givers)
+        """Return (giver, receiver, given) of some of either, changed here since."""
+        wanted, also = set(givers), set(receivers)
         return [
             (giver, receiver, given)
             for (giver, receiver), given in sorted(self._given.items())
-            if giver in wanted
+            if (giver in wanted or receiver in also)
             and self._changed_at.get((giver, receiver), -inf) >= since
         ]
 

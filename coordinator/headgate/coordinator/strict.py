@@ -1,9 +1,8 @@
-"""Strict ledgers at work: who should own what, and what is given when.
+"""Strict ledgers at work: what is told of them, and what is given when.
 
-Targets are the max-min shares of Q itself, not of Q': no level is needed, since
-rights alone keep the bound.  What demand leaves over is spread, first as room for
-each agent's own noise, then evenly, so that whoever starts has something at once.
-See `headgate.coordinator.rights` for the claim and its proof.
+See `headgate.coordinator.rights` for the claim and its proof,
+`headgate.coordinator.estates` for what becomes of the parts of ended lives, and
+`headgate.coordinator.strict_targets` for who should own what.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation import shares_at, water_level
+from headgate.coordinator.estates import Lives, take
 from headgate.coordinator.report import Grants
 from headgate.coordinator.rights import (
     NOBODY,
@@ -21,24 +20,19 @@ from headgate.coordinator.rights import (
     agent_of,
     gifts,
     holder_of,
-    life_of,
     name_transfer,
     parse_transfer,
 )
+from headgate.coordinator.strict_targets import targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
     from headgate.coordinator.attendance import Attendance
     from headgate.coordinator.membership import Members
-    from headgate.coordinator.own import Own
     from headgate.coordinator.settings import Settings
     from headgate.coordinator.shelf import Shelf
     from headgate.coordinator.table import Key, Table
 
-    Floats = NDArray[np.float64]
+    Row = tuple[str, str, float]
 
 LEAST_GIFT = 0.004
 """Of all: less is not worth a report; noise moves targets by more."""
@@ -49,18 +43,14 @@ MINT_INTERVALS = 1.5
 REPEAT_INTERVALS = 3.0
 """Heartbeats for which a report repeats what was given last."""
 
-TOKENS_PER_HOLDER = 2.0
-"""Costs of burst that a holder needs: with fewer, not everyone can own a part."""
+LOOK_INTERVALS = 0.25
+"""Heartbeats between two looks at what ended lives left."""
 
 BURST = "__burst"
 """Ends the name under which the rights to a ledger's burst are told."""
 
 LEAST_TOKENS = 0.1
 """Of an even part of the burst: a smaller gift of it is not worth a report."""
-
-YOUNG_S = 1.0
-"""Age of a demand estimate up to which one sigma is asked for beside it: until the
-average is as long as it gets."""
 
 
 class Strict:
@@ -81,13 +71,13 @@ class Strict:
         self._settings = settings
         self._table = table
         self._members = members
-        self._attendance = attendance
+        self._lives = Lives(members, attendance)
         self._transfers: dict[Key, Transfers] = {}
         self._opened_at: dict[Key, float] = {}
         self._mine: list[str] = []
-        self._estates: set[str] = set()
-        self._seen: dict[str, float] = {}
-        self._gone: dict[str, float] = {}
+        self._estates: dict[Key, set[str]] = {}
+        self._look_at: dict[Key, float] = {}
+        self._news_at: dict[Key, float] = {}
         self._untold = Untold()
 
     def __bool__(self) -> bool:
@@ -100,6 +90,7 @@ class Strict:
             for holder in self._mine:
                 transfers.give(holder, name, transfers.balance(holder), now)
         self._mine.append(name)
+        self._lives.begin(name)
 
     def open(self, key: Key, now: float) -> None:
         """Track a strict ledger."""
@@ -113,6 +104,8 @@ class Strict:
         for each in (key, burst_of(key)):
             self._transfers.pop(each, None)
             self._untold.forget(each)
+            for known in (self._estates, self._look_at, self._news_at):
+                known.pop(each, None)
         self._opened_at.pop(key, None)
 
     def owned(self, key: Key) -> dict[str, float]:
@@ -122,9 +115,25 @@ class Strict:
             return {}
         return {holder: transfers.owned(holder) for holder in transfers.holders()}
 
-    def hear(self, grants: tuple[Grants, ...], sender: str, now: float) -> bool:
-        """Merge what a report says; return whether it was all well-formed."""
-        self._seen[sender] = now
+    def hear(
+        self,
+        grants: tuple[Grants, ...],
+        sender: str,
+        now: float,
+        *,
+        whole: bool,
+        last: bool,
+    ) -> bool:
+        """Merge what a report says; return whether it was all well-formed.
+
+        Args:
+            grants: Its rows.
+            sender: The holder that sent it.
+            now: Monotonic seconds.
+            whole: It tells all that the sender gave and received.
+            last: The sender leaves with it.
+        """
+        self._lives.hear(sender, now, whole=whole, last=last)
         sound = True
         for each in grants:
             rows = zip(
@@ -134,23 +143,20 @@ class Strict:
                 strict=True,
             )
             for group_id, name, given in rows:
-                transfers = self._transfers.get((each.dimension, group_id))
+                key = each.dimension, group_id
+                transfers = self._transfers.get(key)
                 pair = parse_transfer(name, sender)
                 if pair is None or not 0.0 <= given < 1e9:
                     sound = False
                 elif transfers is not None and pair[0] not in self._mine:
-                    transfers.learn(*pair, given)
+                    news = transfers.learn(*pair, given)
+                    if news and sender not in pair and pair[0] != NOBODY:
+                        self._news_at[key] = now
         return sound
 
     def vouch(self, agent: str, now: float, *, alive: bool | None) -> None:
-        """Note that the API says a process is gone, or lives, or can't be asked.
-
-        Only the word that it is gone proves anything; None takes that back.
-        """
-        if alive is False:
-            self._gone[agent] = now
-        else:
-            self._gone.pop(agent, None)
+        """Note that the API says a process is gone, or lives, or can't be asked."""
+        self._lives.vouch(agent, now, alive=alive)
 
     def step(self, now: float, agent: str, *, heard_own: bool) -> bool:
         """Mint, inherit and give; return whether anything was given."""
@@ -167,7 +173,7 @@ class Strict:
                 if not transfers:
                     moved |= self._mint(key, transfers, now, agent, heard_own=heard_own)
                 else:
-                    moved |= self._inherit(transfers, now, agent)
+                    moved |= self._inherit(each, transfers, now, agent)
                     even = each != key
                     moved |= self._give(shelf, slot, transfers, agent, now, even=even)
                 owned = sum(transfers.owned(holder) for holder in self._mine)
@@ -184,7 +190,7 @@ class Strict:
         Args:
             now: Monotonic seconds.
             agent: Own id.
-            all_own: All that this agent ever gave, not just lately.
+            all_own: All that this agent ever gave or received, not just lately.
             everything: Also what those gave who can't say it themselves.
         """
         since = now - REPEAT_INTERVALS * self._settings.interval_s
@@ -194,12 +200,10 @@ class Strict:
         grants: list[Grants] = []
         columns: dict[str, list[tuple[int, str, float]]] = {}
         for key, transfers in sorted(self._transfers.items()):
-            givers = {NOBODY, *self._mine, *self._estates}
             if everything:
-                absent = self._absent(transfers, agent) - givers
-                self._untold.begin(key, transfers.rows(absent))
-            told = transfers.rows(givers, since=since)
-            told += self._untold.some(key, 1 + len(self._members.by_agent))
+                self._untold.begin(key, self._for_others(key, now, agent))
+            told = transfers.rows({NOBODY, *self._mine}, self._mine, since=since)
+            told += self._some_untold(key)
             for giver, receiver, given in told:
                 name = name_transfer(giver, receiver, sender)
                 columns.setdefault(key[0], []).append((key[1], name, given))
@@ -226,13 +230,40 @@ class Strict:
                     for name in names:
                         transfers.give(holder, name, part / len(names), now)
 
-    def _absent(self, transfers: Transfers, agent: str) -> set[str]:
-        """Return givers that are not heard; the smallest id speaks for them."""
-        heard = [m for m in self._members.by_agent.values() if not m.silent]
-        if agent != min([agent, *(m.agent for m in heard)]):
-            return set()
-        alive = {holder_of(m.agent, m.incarnation) for m in heard}
-        return transfers.givers() - alive
+    def _for_others(self, key: Key, now: float, agent: str) -> list[Row]:
+        """Return what those can't say that are not heard.
+
+        What they gave to someone who is heard is told by that one, or by the heir.
+        """
+        transfers, mine = self._transfers[key], self._mine
+        began = self._began(key)
+        rows: list[Row] = []
+        if self._lives.speaks(agent, now, began, mine):
+            heard = self._lives.heard(mine)
+            rows = [
+                row
+                for row in transfers.rows(transfers.givers() - heard - {NOBODY})
+                if row[1] not in heard
+            ]
+        return rows + self._of_estates(key)
+
+    def _of_estates(self, key: Key) -> list[Row]:
+        """Return what ended lives gave to others that are heard: as heir."""
+        others = self._lives.heard([])
+        rows = self._transfers[key].rows(self._estates.get(key, ()))
+        return [row for row in rows if row[1] in others]
+
+    def _some_untold(self, key: Key) -> list[Row]:
+        rows = self._untold.some(key, 1 + len(self._members.by_agent))
+        if not rows:
+            return rows
+        heard, estates = self._lives.heard(self._mine), self._estates.get(key, set())
+        return [row for row in rows if row[0] in estates or row[1] not in heard]
+
+    def _began(self, key: Key) -> float:
+        """Return since when a table is followed."""
+        dimension, group_id = key
+        return self._opened_at[dimension.removesuffix(BURST), group_id]
 
     def _mint(
         self,
@@ -264,33 +295,25 @@ class Strict:
             return self._mine[-1]
         return holder_of(member.agent, member.incarnation)
 
-    def _inherit(self, transfers: Transfers, now: float, agent: str) -> bool:
+    def _inherit(self, key: Key, transfers: Transfers, now: float, agent: str) -> bool:
         """Take the parts of lives that are proven to have ended."""
-        took = False
-        quarantine = 2.0 * self._members.lease_of(None)
-        for holder in transfers.holders():
-            if holder in self._mine:
-                continue
-            if now - self._seen.get(holder, -np.inf) < quarantine:
-                continue
-            if not self._is_heir(holder, now, agent, quarantine):
-                continue
-            transfers.give(holder, self._mine[-1], transfers.balance(holder), now)
-            self._estates.add(holder)
-            took = True
-        return took
-
-    def _is_heir(self, holder: str, now: float, agent: str, quarantine: float) -> bool:
-        """Tell whether a life that was not seen for a quarantine is over for good."""
-        dead, own = agent_of(holder), self._mine[-1]
-        if dead == agent_of(own):
-            since = min(self._opened_at.values(), default=now)
-            return life_of(holder) < life_of(own) and now - since >= quarantine
-        gone_at = self._gone.get(dead)
-        if gone_at is None or now - gone_at < quarantine:
+        if now < self._look_at.get(key, -np.inf):
             return False
-        heard = [m.agent for m in self._members.by_agent.values() if not m.silent]
-        return agent == min([*heard, agent]) and self._attendance.quorate(agent)
+        self._look_at[key] = now + LOOK_INTERVALS * self._settings.interval_s
+        took, estates = take(
+            transfers,
+            self._lives,
+            agent=agent,
+            mine=self._mine,
+            now=now,
+            began=self._began(key),
+            quiet_since=self._news_at.get(key, -np.inf),
+        )
+        known = self._estates.get(key, set())
+        self._estates[key] = estates
+        if estates - known:
+            self._untold.begin(key, self._of_estates(key))
+        return took
 
     def _give(
         self,
@@ -334,66 +357,6 @@ class Strict:
         return bool(given)
 
 
-def ask_for_room(own: Own) -> None:
-    """Let the demand that is told of strict ledgers be no guess on the low side.
-
-    A balanced ledger makes up for a first guess that was too low; rights that were
-    not asked for are refusals until the next guess, 125 ms later.
-
-    Args:
-        own: Changed: `usable`, just after a reset.
-    """
-    young = own.demand.age_s < YOUNG_S
-    if not young.any():
-        return
-    room = np.where(young, own.demand.sigma(own.cost), 0.0)
-    usable = own.usable.copy()
-    for place in own.places:
-        strict = place.shelf.strict[place.slots]
-        usable[place.rows] += np.where(strict, room[place.rows], 0.0)
-    own.usable = usable
-
-
 def burst_of(key: Key) -> Key:
     """Return the name under which the rights to a ledger's burst are told."""
     return key[0] + BURST, key[1]
-
-
-def targets(
-    shelf: Shelf,
-    slot: int,
-    lines: NDArray[np.int64],
-    names_of: Callable[[], list[str]],
-    *,
-    even: bool,
-) -> Floats:
-    """Return the parts, ``float64[K]``, that agents should own; they sum to 1.
-
-    Args:
-        shelf: Of the ledger.
-        slot: Of the ledger.
-        lines: ``int64[K]`` of the agents that take part.
-        names_of: Returns their holders, which is asked only where they matter.
-        even: By weight alone, whatever they want.
-    """
-    rate = max(float(shelf.rate[slot]), 1e-12)
-    cost = float(shelf.cost[slot])
-    weight = shelf.weight[lines, slot]
-    demand = np.minimum(shelf.demand[lines, slot], shelf.demand_cap[slot])
-    most = max(1, int(shelf.burst[slot] / (TOKENS_PER_HOLDER * cost)))
-    if len(lines) > most:
-        # Too few tokens for all: those with most demand own parts, ties by name.
-        names = names_of()
-        order = sorted(range(len(names)), key=lambda i: (-demand[i], names[i]))
-        weight = weight.copy()
-        weight[order[most:]] = 0.0
-    if even:
-        whole_weight: Floats = weight / max(float(weight.sum()), 1e-12)
-        return whole_weight
-    room = demand + np.sqrt(2.0 * demand * cost)
-    whole = np.array([rate])
-    theta = water_level(room[:, None], weight[:, None], whole)
-    share = shares_at(theta, room[:, None], weight[:, None])[:, 0]
-    left = max(0.0, rate - float(share.sum()))
-    part: Floats = (share + left * weight / max(float(weight.sum()), 1e-12)) / rate
-    return part
