@@ -222,6 +222,7 @@ class Coordinator:
             heard_own = self._core.members.echoed
             if self._core.strict.step(now, self._core.agent, heard_own=heard_own):
                 self._core.reporting.urgent = True
+            self._core.reporting.hello |= self._core.strict.asks()
         told = [] if self._core.observing else self._speaking.report(own, now, wall_s)
         computed = self._calculation.calculate(now)
         if computed:

@@ -8,7 +8,7 @@ from the dead does not change any more.
 *Rule:* one agent, the smallest id of a majority that has been there for a quarantine,
 takes part d of an ended life, at most
 
-    minted − Σ of what is not ended owns,
+    minted − Σ of what all others own that can't be taken yet,
 
 once every life that is not proven to have ended has told *all that it gave and all
 that it received* since the end of d, and nothing new was told of others for a
@@ -29,6 +29,7 @@ silent and yet live.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 
 QUARANTINE_LEASES = 2.0
 """Longer than any ceiling holds, and than any report is on its way."""
+
+QUESTIONS_MAX = 3
+"""Times that all are asked to tell all for the sake of one ended life; after that it
+waits until they do so by themselves."""
 
 
 class Lives:
@@ -56,6 +61,7 @@ class Lives:
         self._gone: dict[str, float] = {}
         self._left: set[str] = set()
         self._over: set[str] = set()
+        self._asked: dict[str, tuple[int, float]] = {}
 
     @property
     def quarantine_s(self) -> float:
@@ -128,16 +134,15 @@ class Lives:
                 return False
         return True
 
-    def left_over(
-        self, transfers: Transfers, now: float, began: float, mine: list[str]
-    ) -> float:
-        """Return minted − Σ of what is not over owns: negative where rows lack."""
-        kept = sum(
-            transfers.balance(holder)
-            for holder in transfers.holders()
-            if holder in mine or not self.over(holder, now, began)
-        )
-        return transfers.raw_minted - kept
+    def ask(self, waiting: list[str], now: float) -> bool:
+        """Say whether to ask all to tell all, for the sake of these ended lives."""
+        asks = False
+        for holder in waiting:
+            count, last = self._asked.get(holder, (0, -inf))
+            if count < QUESTIONS_MAX and now - last >= self._members.lease_of(None):
+                self._asked[holder] = count + 1, now
+                asks = True
+        return asks
 
     def is_heir(self, agent: str, now: float, began: float) -> bool:
         """Say whether this agent takes what ended lives owned: one of all does."""
@@ -167,6 +172,22 @@ class Lives:
         return max(self._seen.get(holder, began), began)
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came of a look at the estates.
+
+    Attributes:
+        took: Something was taken.
+        asks: All are to be asked to tell all that they gave and received.
+        estates: Ended lives that this agent may tell the gifts of: its table counts
+            what those who got them may not know yet.
+    """
+
+    took: bool = False
+    asks: bool = False
+    estates: frozenset[str] = frozenset()
+
+
 def take(
     transfers: Transfers,
     lives: Lives,
@@ -176,7 +197,7 @@ def take(
     now: float,
     began: float,
     quiet_since: float,
-) -> tuple[bool, set[str]]:
+) -> Taken:
     """Take the parts of ended lives, if it is this agent's turn.
 
     Args:
@@ -187,30 +208,35 @@ def take(
         now: Monotonic seconds.
         began: Since when this table is followed.
         quiet_since: When something new was last told of others than the sender.
-
-    Returns:
-        Whether anything was taken, and the ended lives that this agent may tell the
-        gifts of: its table counts what those who got them may not know yet.
     """
     quarantine = lives.quarantine_s
     if now - quiet_since < quarantine or not lives.is_heir(agent, now, began):
-        return False, set()
+        return Taken()
     ended = [
         holder
         for holder in {*transfers.holders(), *transfers.givers()}
         if holder and holder not in mine and lives.over(holder, now, began)
     ]
-    ended = [h for h in sorted(ended) if lives.covered(h, transfers, now, began, mine)]
-    if not ended:
-        return False, set()
-    left = lives.left_over(transfers, now, began, mine)
-    if left < -DUST:
-        return False, set()
+    ready: list[str] = []
+    waiting: list[str] = []
+    for holder in sorted(ended):
+        if lives.covered(holder, transfers, now, began, mine):
+            ready.append(holder)
+        elif transfers.balance(holder) > DUST:
+            waiting.append(holder)
+    asks = lives.ask(waiting, now)
+    left = transfers.raw_minted - sum(
+        transfers.balance(holder)
+        for holder in transfers.holders()
+        if holder not in ready
+    )
+    if not ready or left < -DUST:
+        return Taken(asks=asks)
     took = False
-    for holder in ended:
+    for holder in ready:
         part = min(transfers.balance(holder), left)
         if part > DUST:
             transfers.give(holder, mine[-1], part, now)
             left -= part
             took = True
-    return took, set(ended)
+    return Taken(took, asks, frozenset(ready))

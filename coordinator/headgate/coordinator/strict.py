@@ -75,10 +75,11 @@ class Strict:
         self._transfers: dict[Key, Transfers] = {}
         self._opened_at: dict[Key, float] = {}
         self._mine: list[str] = []
-        self._estates: dict[Key, set[str]] = {}
+        self._estates: dict[Key, frozenset[str]] = {}
         self._look_at: dict[Key, float] = {}
         self._news_at: dict[Key, float] = {}
         self._untold = Untold()
+        self._asks = False
 
     def __bool__(self) -> bool:
         return bool(self._transfers)
@@ -182,6 +183,11 @@ class Strict:
                     shelf.dirty[slot] = True
         return moved
 
+    def asks(self) -> bool:
+        """Say, once, that all are to be asked for all that they gave and received."""
+        asks, self._asks = self._asks, False
+        return asks
+
     def grants(
         self, now: float, agent: str, *, all_own: bool, everything: bool
     ) -> tuple[Grants, ...]:
@@ -257,7 +263,7 @@ class Strict:
         rows = self._untold.some(key, 1 + len(self._members.by_agent))
         if not rows:
             return rows
-        heard, estates = self._lives.heard(self._mine), self._estates.get(key, set())
+        heard, estates = self._lives.heard(self._mine), self._estates.get(key, ())
         return [row for row in rows if row[0] in estates or row[1] not in heard]
 
     def _began(self, key: Key) -> float:
@@ -300,7 +306,7 @@ class Strict:
         if now < self._look_at.get(key, -np.inf):
             return False
         self._look_at[key] = now + LOOK_INTERVALS * self._settings.interval_s
-        took, estates = take(
+        taken = take(
             transfers,
             self._lives,
             agent=agent,
@@ -309,11 +315,12 @@ class Strict:
             began=self._began(key),
             quiet_since=self._news_at.get(key, -np.inf),
         )
-        known = self._estates.get(key, set())
-        self._estates[key] = estates
-        if estates - known:
+        self._asks |= taken.asks
+        known = self._estates.get(key, frozenset())
+        self._estates[key] = taken.estates
+        if taken.estates - known:
             self._untold.begin(key, self._of_estates(key))
-        return took
+        return taken.took
 
     def _give(
         self,
