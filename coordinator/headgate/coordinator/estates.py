@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from headgate.coordinator.rights import DUST, agent_of, life_of
+from headgate.coordinator.rights import DUST, NOBODY, agent_of, life_of
 
 if TYPE_CHECKING:
     from headgate.coordinator.attendance import Attendance
@@ -106,15 +106,23 @@ class Lives:
         """
         if holder in self._over:
             return True
-        agent, quarantine = agent_of(holder), self.quarantine_s
-        if now - self._end_of(holder, began) < quarantine:
+        quarantine = self.quarantine_s
+        if not self._ended(holder) or now - self._end_of(holder, began) < quarantine:
             return False
-        gone_at = self._gone.get(agent, inf)
-        ended = holder in self._left or now - gone_at >= quarantine
-        if ended or life_of(holder) < self._newest.get(agent, 0):
-            self._over.add(holder)
-            return True
-        return False
+        if now - self._gone.get(agent_of(holder), -inf) < quarantine:
+            return False
+        self._over.add(holder)
+        return True
+
+    def may_be_asked_of(self, holder: str, now: float, began: float) -> bool:
+        """Say whether a life ended, and what was told from now on covers it."""
+        asked = self._end_of(holder, began) + self._members.lease_of(None)
+        return self._ended(holder) and now >= asked
+
+    def _ended(self, holder: str) -> bool:
+        agent = agent_of(holder)
+        next_life = life_of(holder) < self._newest.get(agent, 0)
+        return next_life or holder in self._left or agent in self._gone
 
     def covered(
         self, dead: str, transfers: Transfers, now: float, began: float, mine: list[str]
@@ -214,16 +222,17 @@ def take(
         return Taken()
     ended = [
         holder
-        for holder in {*transfers.holders(), *transfers.givers()}
-        if holder and holder not in mine and lives.over(holder, now, began)
+        for holder in {*transfers.holders(), *transfers.givers()} - {NOBODY, *mine}
+        if lives.may_be_asked_of(holder, now, began)
     ]
     ready: list[str] = []
     waiting: list[str] = []
     for holder in sorted(ended):
-        if lives.covered(holder, transfers, now, began, mine):
+        if not lives.covered(holder, transfers, now, began, mine):
+            if transfers.balance(holder) > DUST:
+                waiting.append(holder)
+        elif lives.over(holder, now, began):
             ready.append(holder)
-        elif transfers.balance(holder) > DUST:
-            waiting.append(holder)
     asks = lives.ask(waiting, now)
     left = transfers.raw_minted - sum(
         transfers.balance(holder)

@@ -9,11 +9,12 @@ Only i raises it, and never lowers it, so copies merge by the maximum, and a los
 doubled or reordered report does no harm (a bounded counter: Balegas et al. 2015).
 What i owns is given[* → i] − given[i → *].
 
-*Claim:* at any moment the parts in use sum to at most what was minted.  *Proof:* i
-knows all of its own giving and some of its receiving, so what it uses is at most
-what it owns.  A giver lowers its ceiling in the step before the report leaves
-(effects are performed in order), so a transfer on its way is used by nobody, and one
-that is lost stays unused until a later report repeats it.  ∎
+*Claim:* while lives only mint and give, the parts in use sum to at most what was
+minted.  *Proof:* a life knows all of its own giving and some of its receiving, so
+what it uses is at most what it owns.  A giver lowers its ceiling in the step before
+the report leaves (effects are performed in order), so a transfer on its way is used
+by nobody, and one that is lost stays unused until a later report repeats it.  ∎
+This says nothing of an heir: it does not know all that the dead life gave.
 
 *Bound:* a bucket of part p holds at most p·(B − 2·n·cost) tokens and may owe one
 cost, and is clipped in the step in which p shrinks.  So tokens never sum to more than
@@ -26,10 +27,11 @@ divides by what was minted in all, as soon as it knows.
 
 **Death.**  An agent that is silent keeps its part: whoever took it back could not
 know that it has stopped (in a partition it has not).  A part comes back when its
-holder *provably* ended: its own next life claims it once the old one has been silent
-for a quarantine longer than any ceiling, an agent that leaves gives all away in its
-last report, and of a process that the API says is gone the smallest id of a majority
-takes it.  Until then its part is unused; that is the price of the bound.
+holder *provably* ended: its next life was heard, it left, or the API says that its
+process is gone, and it has been silent for a quarantine longer than any ceiling.  An
+agent that leaves gives all away in its last report; what else is left, one takes for
+all.  How much that may be is in `headgate.coordinator.estates`.  Until then the part
+is unused; that is the price of the bound.
 
 Rejected: lower-at-once-raise-into-free without transfers (two agents raise into the
 same free share: Σ reached 1.75·Q); leases that a majority takes back (needs a member
@@ -165,8 +167,9 @@ class Transfers:
 class Untold:
     """What is told for those that can't say it themselves: some at a time.
 
-    It grows with the square of the agents, a report must not.  Counters merge by the
-    maximum, so whoever hears a part, in any order, knows too little and nothing wrong.
+    It grows with the square of the agents, a report must not.  Whoever has heard a part
+    of it knows too little, and may think that a dead life owns more than it does: so no
+    estate is taken by a balance alone (see `headgate.coordinator.estates`).
     """
 
     def __init__(self) -> None:
