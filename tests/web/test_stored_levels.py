@@ -70,10 +70,9 @@ def test_ably_an_hourly_quota_survives_the_restart_of_the_whole_cluster(
         limiter = agent.limiter(tenant="acme")
         admit(limiter, units=1)
         until(lambda: is_seen(server), "a first report: what comes before is no use")
-        admit(limiter, units=300)
-        stored = _stored_level(server, below=750.0)
-        assert 650.0 < stored < 750.0
-    began = time.monotonic()
+        admit(limiter, units=150)
+        assert _stored_level(server, below=1000.0) > 690.0
+        admit(limiter, units=150)  # what nobody asks for any more is stored, too
     server.stop()  # the agent is gone already: nobody is left to ask
     server.start()
     with headgate.agent.connect(
@@ -85,5 +84,4 @@ def test_ably_an_hourly_quota_survives_the_restart_of_the_whole_cluster(
         for _ in range(500):  # what is left, and what two seconds and a bit earn
             more += bool(limiter.try_acquire(requests=1))
             time.sleep(0.004)
-        earned = (time.monotonic() - began) / 3.6  # of 1,000 an hour
-        assert 550 + more < 760 + earned
+        assert 550 + more < 760

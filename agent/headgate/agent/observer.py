@@ -113,6 +113,7 @@ class Sight:
         revision: Of the configuration that the observer goes by; None before the
             first.
         limits: Those that agents use, by dimension and group.
+        left: Those that agents used at the look before, and none does now.
         members: All agents that are known, by id.
         lag_s: Of the bus, as far as a listener can tell.
         bus_open: Whether the bus could be opened.
@@ -122,6 +123,7 @@ class Sight:
 
     revision: int | None
     limits: tuple[LimitUse, ...]
+    left: tuple[LimitUse, ...]
     members: tuple[MemberView, ...]
     lag_s: float
     bus_open: bool
@@ -166,11 +168,14 @@ class Observer:
             runtime = self._runtime
             snapshot, bus = runtime.snapshot, runtime.bus
             configuration = snapshot.configuration if snapshot is not None else None
+            before = self._seen
             limits = self._limits(configuration, now) if configuration else []
+            left = [self._look_at(key, now) for key in before.keys() - self._seen]
             self._forget(now)
             return Sight(
                 revision=configuration.revision if configuration else None,
                 limits=tuple(limits),
+                left=tuple(use for use in left if use is not None),
                 members=tuple(runtime.members()),
                 lag_s=0.0 if bus is None else bus.lag(),
                 bus_open=bus is not None,
@@ -220,7 +225,7 @@ class Observer:
             turn = (used + used)[first : first + MOST_LIMITS]
         looked = {key: self._look_at(key, now) for key in turn}
         seen = {key: looked.get(key) or self._seen.get(key) for key in used}
-        self._seen = {key: use for key, use in seen.items() if use is not None}
+        self._seen = {key: use for key, use in seen.items() if use and use.agents}
         return list(self._seen.values())
 
     def _used(self, configuration: Configuration) -> list[tuple[str, int]]:
@@ -236,14 +241,14 @@ class Observer:
         return [key for key in self._runtime.used() if key in self._known]
 
     def _look_at(self, key: tuple[str, int], now: float) -> LimitUse | None:
-        """Return one limit's use; None when nobody uses it any more."""
+        """Return one limit's use; None where the runtime has no such limit."""
+        if key not in self._known:
+            return None
         group, limit = self._known[key]
         try:
             seen = self._runtime.explain(group.id, limit.dimension)
         except KeyError:
             return None  # the runtime has not followed so far yet
-        if not seen.agents:
-            return None
         return LimitUse(
             group=group,
             limit=limit,

@@ -7,6 +7,7 @@ has earned since (Ably's quotas per hour and month).
 
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 
@@ -14,7 +15,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from headgate.api.levels.table import LevelRow
-from headgate.api.live.picture import Picture
+from headgate.api.live.picture import Use
 from headgate.api.store import Store
 from headgate.api.store.tables import GroupRow, LimitRow
 
@@ -42,19 +43,25 @@ class StoredLevel:
     age_s: float
 
 
-def save(store: Store, picture: Picture) -> int:
-    """Store the levels that `picture` shows of long limits; return how many.
+def save(store: Store, uses: Iterable[Use], *, at_s: float) -> int:
+    """Store the levels of long limits among `uses`; return how many.
 
-    Rows of groups that are gone are dropped.
+    Of several uses of one limit the last one holds.  Rows of groups that are gone
+    are dropped.
+
+    Args:
+        store: Where they are kept.
+        uses: As they were seen.
+        at_s: When, on the wall clock.
     """
     rows = [
         LevelRow(
             group_id=use.group_id,
             dimension=use.dimension,
             level=use.level,
-            at_s=picture.at_s,
+            at_s=at_s,
         )
-        for use in picture.uses
+        for use in uses
         if use.period_s >= LEAST_PERIOD_S and isfinite(use.level)
     ]
     if not rows:

@@ -93,6 +93,7 @@ class Painter:
         self._store = store
         self._observing = observing
         self._number = 0
+        self._left: dict[tuple[int, str], Use] = {}
         self._failures: set[str] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(
@@ -115,19 +116,29 @@ class Painter:
             while not self._stopping.wait(max(0.0, due_s - time.monotonic())):
                 # Not behind: after a slow look the next one is a full pause later.
                 due_s = max(due_s + INTERVAL_S, time.monotonic() + INTERVAL_S / 2)
-                try:
-                    self._paint(observer)
-                except Exception as error:
-                    self._say(error)
+                self._try_to_paint(observer, save_every=SAVE_EVERY)
+            # What was spent since the last time is not to be given out again.
+            self._try_to_paint(observer, save_every=1)
             self._observing.observer = None
 
-    def _paint(self, observer: Observer) -> None:
+    def _try_to_paint(self, observer: Observer, *, save_every: int) -> None:
+        try:
+            self._paint(observer, save_every=save_every)
+        except Exception as error:
+            self._say(error)
+
+    def _paint(self, observer: Observer, *, save_every: int) -> None:
         sight = observer.look()
         self._number += 1
         picture = painted(sight, number=self._number, at_s=time.time())
         self._observing.see(picture)
-        if self._number % SAVE_EVERY == 0:
-            save(self._store, picture)
+        for seen in sight.left:
+            self._left[seen.group.id, seen.limit.dimension] = _use(seen)
+        if self._number % save_every == 0:
+            # Later uses of one limit come later, and hold.
+            uses = (*self._left.values(), *picture.uses)
+            save(self._store, uses, at_s=picture.at_s)
+            self._left.clear()
 
     def _restore(self, observer: Observer) -> None:
         """Tell the observer the levels that were stored before it began."""
