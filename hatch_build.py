@@ -73,7 +73,7 @@ class WheelHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Run before the files of the wheel are collected."""
-        scratch = Path(tempfile.mkdtemp(prefix="headgate-build-"))
+        self._scratch = scratch = Path(tempfile.mkdtemp(prefix="headgate-build-"))
         if version == "editable":
             finder = FINDER.format(
                 front_door=str(Path(self.root, FRONT_DOOR)),
@@ -100,6 +100,12 @@ class WheelHook(BuildHookInterface[Any]):
                 else:
                     build_data["force_include"][str(built)] = str(name)
             build_data.update(pure_python=False, infer_tag=True)
+
+    def finalize(
+        self, version: str, build_data: dict[str, Any], artifact_path: str
+    ) -> None:
+        """Run when the wheel is written."""
+        shutil.rmtree(self._scratch)
 
 
 def compile_hot(out: Path) -> list[Path]:

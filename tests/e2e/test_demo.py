@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -56,10 +57,11 @@ def test_one_quota_is_held_over_five_processes(bus: str) -> None:
 
 
 @pytest.fixture
-def demo() -> Iterator[subprocess.Popen[str]]:
+def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A demo whose agents are running, on an encrypted bus."""
     process = subprocess.Popen(
         [*DEMO, "--bus", "curve"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
