@@ -70,8 +70,9 @@ accuracy: $(READY) ## docs/accuracy.md from ten seeds of each scenario
 soak: $(READY) ## random scenarios for MINUTES=10
 	@$(BIN)/python -m headgate.simulation.soak --minutes $(MINUTES)
 
-bench: $(READY) ## the tables of docs/benchmarks.md
-	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: $(READY) ## the tables of docs/benchmarks.md; hours, on a machine without other work
+	@for script in $$(grep -l '^if __name__' bench/*.py); do \
+	  echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 clean: ## all that make made
 	rm -rf $(VENV) .headgate .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

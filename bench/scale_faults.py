@@ -1,7 +1,8 @@
 """Faults on a real broker and real processes: what callers notice, and how it heals.
 
-``python bench/scale_faults.py [--only NAME]`` prints a table for docs/benchmarks.md.
-Agents, a process each, share 1,000 units/s (burst 1,000) and are asked for 1,800/s.
+``python bench/scale_faults.py [--play NAME] [--only NAME]`` prints a table for
+docs/benchmarks.md.  Agents, a process each, share 1,000 units/s (burst 1,000) and are
+asked for 1,800/s.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ def alter(admin: BusSettings, user: str, password: str | None) -> None:
     client.close()
 
 
-def on_zeromq(only: str, folder: Path) -> None:
+def on_zeromq(folder: Path) -> None:
     """Take the proxy away; there is no API."""
     proxy = ZeroMQProxy()
     addresses = proxy.publish_address, proxy.subscribe_address
@@ -286,7 +287,11 @@ def remake(bus: BusSettings) -> None:
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--only", default="", help="faults whose name holds this")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="of the plays on Kafka those faults whose name holds this",
+    )
     parser.add_argument("--play", default="", help="plays whose name holds this")
     parser.add_argument("--agents", type=int, default=CROWD, help="that start at once")
     parser.add_argument("--crowd", type=Path, help=argparse.SUPPRESS)
@@ -298,7 +303,7 @@ def main() -> None:
     plays: dict[str, Callable[[Path], None]] = {
         "kafka": lambda folder: on_kafka(only, folder),
         "guarded": lambda folder: on_guarded_kafka(only, folder),
-        "zeromq": lambda folder: on_zeromq(only, folder),
+        "zeromq": on_zeromq,
         "halves with": lambda folder: halves(folder, api=True),
         "halves without": lambda folder: halves(folder, api=False),
         "hundred": lambda folder: hundred(folder, arguments.agents),

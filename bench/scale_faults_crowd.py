@@ -1,4 +1,6 @@
-"""A hundred agents that start within one second: ``python bench/scale_faults.py``.
+"""A hundred agents that start within one second.
+
+``python bench/scale_faults.py --play hundred`` plays it.
 
 Their processes are forked from one that has imported everything, and wait for a word;
 then each connects.  They share one quota over ZeroMQ and are asked for 1.8 times of it.

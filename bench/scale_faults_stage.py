@@ -1,7 +1,7 @@
 """Callers in processes of their own, and what they wrote down while something failed.
 
 Every 100 ms a caller writes what it was admitted, the 99th percentile of its calls, and
-what its agent explains.  `fault` lets one thing happen and prints the row of a table.
+what its agent explains.  `happen` lets one thing happen and prints the row of a table.
 """
 
 from __future__ import annotations

@@ -124,12 +124,6 @@ class Demand:
         if not np.count_nonzero(self.rate):
             self._times += now - self._times[self._seen % DEPTH]
 
-    def start_from(self, totals: Floats, now: float) -> None:
-        """Take counters as the base line, as of `now`."""
-        self._totals[:] = totals
-        self._times[:] = now
-        self._grew_at[:] = now
-
     def inherit(
         self, old: Demand, to: NDArray[np.int64], of: NDArray[np.int64]
     ) -> None:

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from headgate.coordinator.rights import DUST, NOBODY, agent_of, life_of
+from headgate.coordinator.rights import DUST, NOBODY, agent_of, holder_of, life_of
 
 if TYPE_CHECKING:
     from headgate.coordinator.attendance import Attendance
@@ -162,7 +162,7 @@ class Lives:
     def heard(self, mine: list[str]) -> set[str]:
         """Return the lives that can speak for themselves."""
         living = [m for m in self._members.by_agent.values() if not m.silent]
-        return {f"{m.agent}@{m.incarnation}" for m in living} | set(mine)
+        return {holder_of(m.agent, m.incarnation) for m in living} | set(mine)
 
     def speaks(self, agent: str, now: float, began: float, mine: list[str]) -> bool:
         """Say whether this agent tells what the silent can't: the smallest id does.

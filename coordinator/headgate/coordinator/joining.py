@@ -6,8 +6,9 @@ they are coalesced, the ticks of both sides and twice the lag.
 
 The median, since one answer may be a liar's.  Never a full bucket: an agent that is
 restarted every few seconds would get a burst each time.  Where nobody answers, all
-are new; then the level has begun at the margin, where the feedback is at rest and
-each gets exactly its share of Q, and what was spent since is charged.  (To set it
+are new; then the level has begun at what was stored before the cluster stopped, else
+at the margin, where the feedback is at rest and each gets exactly its share of Q,
+and what was spent since is charged.  (To set it
 anew at the end of the round gave each of fifty agents on 10 units/s a different
 level, up to 4.6 tokens above the true one.)
 """

@@ -35,7 +35,7 @@ def ask_for_room(own: Own) -> None:
     """Let the demand that is told of strict ledgers be no guess on the low side.
 
     A balanced ledger makes up for a first guess that was too low; rights that were
-    not asked for are refusals until the next guess, 125 ms later.
+    not asked for are refusals until the next guess, 75 ms later.
 
     Args:
         own: Changed: `usable`, just after a reset.

@@ -34,7 +34,7 @@ INTERVAL_S = 1.0
 """Between two pictures: what an eye follows, and as often as agents report."""
 
 SAVE_EVERY = 5
-"""Pictures from one saving of levels to the next: the restart of a whole cluster
+"""Pictures from one saving of levels to the next: a server that is killed
 forgets at most 5 s of what an hourly quota was used."""
 
 CLOSE_S = 10.0
