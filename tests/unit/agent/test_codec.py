@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.unit.agent.rows import ROW, floats, ids
 
 from headgate.agent.codec import (
     decode,
@@ -66,24 +67,6 @@ def report(*rows: Rows, grants: tuple[Grants, ...] = ()) -> Report:
         rows=rows,
         grants=grants,
     )
-
-
-def floats(*values: float) -> NDArray[np.float64]:
-    return np.array(values, np.float64)
-
-
-def ids(*values: int) -> NDArray[np.int64]:
-    return np.array(values, np.int64)
-
-
-ROW = Rows(
-    dimension="requests",
-    group_ids=ids(4, 9),
-    refused=floats(1, 2),
-    admitted=floats(10, 20),
-    demand=floats(5, 6),
-    held=floats(3, -4),
-)
 
 
 @given(st.lists(all_rows(), max_size=3, unique_by=lambda r: r.dimension), st.data())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.unit.agent.rows import ROW, floats, ids
 
 from headgate.agent.bus import MAX_PAYLOAD_BYTES
 from headgate.agent.codec import decode, encode
@@ -20,26 +21,6 @@ from headgate.proto import report_pb2 as wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-
-def floats(*values: float) -> NDArray[np.float64]:
-    return np.array(values, np.float64)
-
-
-def ids(*values: int) -> NDArray[np.int64]:
-    return np.array(values, np.int64)
-
-
-ROW = Rows(
-    dimension="requests",
-    group_ids=ids(4, 9),
-    refused=floats(1, 2),
-    admitted=floats(10, 20),
-    demand=floats(5, 6),
-    held=floats(3, -4),
-)
 
 
 def report(*rows: Rows) -> Report:

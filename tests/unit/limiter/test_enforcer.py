@@ -8,6 +8,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
+from tests.unit.limiter.making import NODE, Clock, configuration, make
 
 from headgate.agent.enforcer import RETAIN_S, Enforcer
 from headgate.agent.errors import InvalidCost, InvalidDimension
@@ -19,35 +20,8 @@ from headgate.coordinator.configuration import (
 )
 from headgate.coordinator.events import Counted, SetCeilings
 
-NODE = Limit(dimension="requests", rate=10, burst=5, scope="node")
 CLUSTER = Limit(dimension="requests", rate=1_000, burst=1_000)
 BYTES = Limit(dimension="publish_bytes", rate=1e6, burst=1e6)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def configuration(*groups: Group, revision: int = 1, **tenants: int) -> Configuration:
-    return Configuration(
-        revision=revision,
-        groups=groups,
-        attachments=tuple(
-            Attachment((("tenant", tenant),), group)
-            for tenant, group in tenants.items()
-        ),
-    )
-
-
-def make(*groups: Group, **tenants: int) -> tuple[Enforcer, Clock]:
-    clock = Clock()
-    enforcer = Enforcer(clock=clock, seed=1)
-    enforcer.configure(configuration(*groups, **tenants), clock.now)
-    return enforcer, clock
 
 
 def ceilings(counted: Counted, now: float, **columns: float) -> SetCeilings:
