@@ -126,12 +126,12 @@ class KafkaFaults:
             time.sleep(3.0)
 
 
-def on_kafka(only: str, folder: Path) -> None:
+def on_kafka(only: str, folder: Path, traces: Path | None) -> None:
     """Strike a broker and its callers; there is no API."""
     with Broker(folder / "kafka") as broker:
         bus = BusSettings(kind="kafka", bootstrap=broker.bootstrap)
         ensure_topic(bus)
-        stage = Stage(folder, bus=bus)
+        stage = Stage(folder, bus=bus, traces=traces)
         try:
             for fault in KafkaFaults(broker, bus, stage).all():
                 if only in fault.name:
@@ -140,7 +140,7 @@ def on_kafka(only: str, folder: Path) -> None:
             stage.close()
 
 
-def on_guarded_kafka(only: str, folder: Path) -> None:
+def on_guarded_kafka(only: str, folder: Path, traces: Path | None) -> None:
     """Cut agents off from a broker that asks for passwords; all see the API."""
     with ExitStack() as stack:
         broker = Broker(folder / "kafka", auth="scram")
@@ -161,7 +161,13 @@ def on_guarded_kafka(only: str, folder: Path) -> None:
         ]
         seen_at = f"127.0.0.1:{relay.port}"
         bus = BusSettings(kind="kafka", bootstrap=seen_at, options=options)
-        stage = Stage(folder, bus=bus, url=served(stack, folder, bus), options=own)
+        stage = Stage(
+            folder,
+            bus=bus,
+            url=served(stack, folder, bus),
+            options=own,
+            traces=traces,
+        )
         stack.callback(stage.close)
         for fault in _guarded(admin, relay, stage):
             if only in fault.name:
@@ -202,12 +208,12 @@ def alter(admin: BusSettings, user: str, password: str | None) -> None:
     client.close()
 
 
-def on_zeromq(folder: Path) -> None:
+def on_zeromq(folder: Path, traces: Path | None) -> None:
     """Take the proxy away; there is no API."""
     proxy = ZeroMQProxy()
     addresses = proxy.publish_address, proxy.subscribe_address
     bus = BusSettings(kind="zeromq", publish=addresses[:1], subscribe=addresses[1:])
-    stage = Stage(folder, bus=bus)
+    stage = Stage(folder, bus=bus, traces=traces)
 
     def again() -> None:
         nonlocal proxy
@@ -222,7 +228,7 @@ def on_zeromq(folder: Path) -> None:
         proxy.close()
 
 
-def halves(folder: Path, *, api: bool) -> None:
+def halves(folder: Path, traces: Path | None, *, api: bool) -> None:
     """Let two of four agents not hear the other two: two proxies, one left to each."""
     with ExitStack() as stack:
         proxies = [stack.enter_context(ZeroMQProxy()) for _ in range(2)]
@@ -239,7 +245,7 @@ def halves(folder: Path, *, api: bool) -> None:
         )
         bus = BusSettings(kind="zeromq", publish=publish, subscribe=subscribe)
         url = served(stack, folder, bus) if api else NOBODY
-        stage = Stage(folder, bus=bus, url=url, options=({}, {}, {}, {}))
+        stage = Stage(folder, bus=bus, url=url, options=({}, {}, {}, {}), traces=traces)
         stack.callback(stage.close)
 
         def cut() -> None:
@@ -294,18 +300,22 @@ def main() -> None:
     )
     parser.add_argument("--play", default="", help="plays whose name holds this")
     parser.add_argument("--agents", type=int, default=CROWD, help="that start at once")
+    parser.add_argument("--traces", type=Path, help="folder for what callers wrote")
     parser.add_argument("--crowd", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.crowd:
         crowd(arguments.agents, arguments.crowd, CROWD_S)
         return
     only: str = arguments.only
+    traces: Path | None = arguments.traces
+    if traces is not None:
+        traces.mkdir(parents=True, exist_ok=True)
     plays: dict[str, Callable[[Path], None]] = {
-        "kafka": lambda folder: on_kafka(only, folder),
-        "guarded": lambda folder: on_guarded_kafka(only, folder),
-        "zeromq": on_zeromq,
-        "halves with": lambda folder: halves(folder, api=True),
-        "halves without": lambda folder: halves(folder, api=False),
+        "kafka": lambda folder: on_kafka(only, folder, traces),
+        "guarded": lambda folder: on_guarded_kafka(only, folder, traces),
+        "zeromq": lambda folder: on_zeromq(folder, traces),
+        "halves with": lambda folder: halves(folder, traces, api=True),
+        "halves without": lambda folder: halves(folder, traces, api=False),
         "hundred": lambda folder: hundred(folder, arguments.agents),
     }
     print(HEAD, flush=True)

@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import IO, TYPE_CHECKING, cast
 
+from bench.scale_faults_billing import WATCHED_S, Total, billed_units
+
 from headgate.agent import HeadgateError, connect
 from headgate.agent.snapshot import Snapshot
 from headgate.agent.snapshot_file import store
@@ -39,7 +41,8 @@ NOBODY = "http://127.0.0.1:9"
 HEAD = (
     "| fault | for | p99, us: before / during | in force and seen after "
     "| each spent, of its part | fair again: equal, of Q | over (bound) "
-    "| memory, threads | load |\n|---|---|---|---|---|---|---|---|---|"
+    "| spent apart, of it billed | memory, threads | load |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -84,7 +87,7 @@ def explained(agent: Agent) -> dict[str, object]:
     with suppress(HeadgateError):
         why = agent.explain("gold", "requests")
         said |= {"cut": why.cut_off, "kept": why.reserved, "bound": why.bound}
-        said |= {"share": why.share, "free": why.available}
+        said |= {"share": why.share, "free": why.available, "level": why.level}
         said |= {"n_agents": why.members}
     return said
 
@@ -140,11 +143,14 @@ class Stage:
         bus: BusSettings,
         url: str = NOBODY,
         options: Sequence[dict[str, str]] = ({}, {}, {}),
+        traces: Path | None = None,
     ) -> None:
         """Start a caller for each of `options`, which are added to those of the bus.
 
-        Without `url` the configuration comes from a snapshot on disk.
+        Without `url` the configuration comes from a snapshot on disk.  What callers
+        wrote down is left in the folder `traces`.
         """
+        self.traces = traces
         for n in range(len(options)):
             store(folder / f"{n}.json", snapshot_of(bus))
         self.told = [
@@ -303,7 +309,13 @@ def happen(fault: Fault, stage: Stage) -> None:
     fault.heal()
     healed_s = time.monotonic()
     fair_s = stage.await_fair()
+    time.sleep(max(healed_s + WATCHED_S - time.monotonic(), 0.0))
     everyone = [*stage.callers, *stage.ended]
+    if stage.traces is not None:
+        told = [{"n": n, **x} for n, c in enumerate(everyone) for x in c.lines]
+        marks = {"struck": struck_s, "healing": healing_s, "healed": healed_s}
+        path = stage.traces / f"{fault.name}.json"
+        path.write_text(json.dumps({**marks, "lines": told}), encoding="utf-8")
     after = [caller.lines[-1] for caller in stage.callers]
     grown = max(b["rss"] - a["rss"] for a, b in zip(before, after, strict=True))
     grown *= os.sysconf("SC_PAGE_SIZE")
@@ -317,9 +329,22 @@ def happen(fault: Fault, stage: Stage) -> None:
         f"| {_in_force(stage, struck_s, healing_s)} "
         f"| {equal_s(stage.callers, healed_s):.1f} s, {fair_s - healed_s:.1f} s "
         f"| {overshoot_s(everyone, began_s):+.2f} s ({fault.bound_s:.0f} s) "
+        f"| {_billed(everyone, struck_s, healing_s, healed_s)} "
         f"| {grown / 1e6:+.1f} MB, {threads:+.0f} | {os.getloadavg()[0]:.0f} |",
         flush=True,
     )
+
+
+def _billed(
+    everyone: list[Caller], struck_s: float, healing_s: float, healed_s: float
+) -> str:
+    """Say what all spent while something was wrong, and what of it was billed."""
+    lines = [list(caller.lines) for caller in everyone]
+    apart = Total(lines).between(struck_s, healing_s)
+    billed = billed_units(
+        lines, rate_per_s=QUOTA, healing_s=healing_s, healed_s=healed_s
+    )
+    return f"{apart / QUOTA:.1f} s, {billed / QUOTA:.2f} s"
 
 
 def _in_force(stage: Stage, struck_s: float, healing_s: float) -> str:
