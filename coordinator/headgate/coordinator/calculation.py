@@ -55,6 +55,9 @@ class Calculation:
                 slots.tolist(), shelf.number[slots].tolist(), strict=True
             ):
                 level = told[number]
+                doubts = self._core.joining.doubts(number)
+                if level is None and doubts and shelf.agents[slot] > 1.0:
+                    level = min(shelf.belief.item(slot), shelf.margin.item(slot))
                 if level is not None:
                     shelf.level[slot] += level - shelf.belief[slot]
                 # Else all are new and began at what was stored, or at the margin.

@@ -246,7 +246,7 @@ class Coordinator:
             shelf, slot = self._core.table.at(key)
             shelf.joining_until[slot] = np.inf
             shelf.dirty[slot] = True
-            self._core.joining.begin(int(shelf.number[slot]))
+            self._core.joining.begin(int(shelf.number[slot]), doubted=True)
 
     def _enter_own(self, own: Own, event: Counted, now: float) -> bool:
         moved = own.count(event)

@@ -8,7 +8,9 @@ The median, since one answer may be a liar's.  Never a full bucket: an agent tha
 restarted every few seconds would get a burst each time.  Where nobody answers, all
 are new; then the level has begun at what was stored before the cluster stopped, else
 at the margin, where the feedback is at rest and each gets exactly its share of Q,
-and what was spent since is charged.  (To set it
+and what was spent since is charged.  An agent that asks anew because it stood still
+is worse off when nobody answers in time: it took the pause for time in which nobody
+spent, so where others take part it goes on at the margin at most.  (To set it
 anew at the end of the round gave each of fifty agents on 10 units/s a different
 level, up to 4.6 tokens above the true one.)
 """
@@ -42,17 +44,27 @@ class Joining:
         self._ready: list[tuple[float, Ints]] = []
         self._answers: list[tuple[Ints, Floats]] = []
         self._stored: dict[Key, tuple[float, float]] = {}
+        self._doubted: set[int] = set()
 
     def __bool__(self) -> bool:
         return bool(self._waiting) or bool(self._ready)
 
-    def begin(self, number: int) -> None:
-        """Start to ask about a ledger."""
+    def begin(self, number: int, *, doubted: bool = False) -> None:
+        """Start to ask about a ledger; `doubted`: its level missed what others spent."""
         self._waiting[number] = None
+        if doubted:
+            self._doubted.add(number)
+
+    def doubts(self, number: int) -> bool:
+        """Say whether a ledger's own level is not to be relied on; once."""
+        known = number not in self._doubted
+        self._doubted.discard(number)
+        return not known
 
     def forget(self, number: int) -> None:
         """Stop asking: the ledger is gone, and another may get its number."""
         self._waiting.pop(number, None)
+        self._doubted.discard(number)
         left = [(at, numbers[numbers != number]) for at, numbers in self._ready]
         self._ready = [(at, numbers) for at, numbers in left if len(numbers)]
         self._answers = [

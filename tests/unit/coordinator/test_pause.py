@@ -29,3 +29,26 @@ def test_an_own_pause_is_no_loss(heard_first: bool) -> None:
     members = paused.coordinator._core.members  # pyright: ignore[reportPrivateUsage]
     assert members.loss == 0.0
     assert [member.loss for member in members.by_agent.values()] == [0.0, 0.0]
+
+
+def test_a_pause_that_nobody_answers_for_is_no_time_in_which_nobody_spent() -> None:
+    world = World()
+    world.group(1, rate=1000, burst=1000)
+    for name in "abc":
+        world.start(name)
+        world.load(name, 1, admitted=333, refused=267)
+    world.run(5)
+    world.processes["b"].paused = True
+    world.load("b", 1, admitted=0, refused=0)
+    for name in "ac":
+        world.load(name, 1, admitted=500, refused=100)
+    world.run(15)
+    for name in "ac":  # so busy that they do not hear the question
+        world.processes[name].paused = name != "b"
+    world.processes["b"].paused = False
+    world.load("b", 1, admitted=333, refused=267)
+    world.run(1)
+    seen = world.processes["b"].coordinator.explain(1, "requests", world.now)
+    assert seen.members == 3
+    assert seen.level < 1.2 * seen.margin
+    assert seen.share == pytest.approx(333, rel=0.15)
