@@ -50,7 +50,7 @@ class Joining:
         return bool(self._waiting) or bool(self._ready)
 
     def begin(self, number: int, *, doubted: bool = False) -> None:
-        """Start to ask about a ledger; `doubted`: its level missed what others spent."""
+        """Start to ask about a ledger; `doubted`: the others spent unseen."""
         self._waiting[number] = None
         if doubted:
             self._doubted.add(number)
