@@ -103,6 +103,7 @@ class Demand:
         self._seen = 0
         self._grew_at = np.full(size, now)
         self._active_at = self._idle_at = now
+        self._before = self.rate
 
     def busy(self, now: float) -> bool:
         """Say whether requests came so lately that each tick needs a look."""
@@ -133,10 +134,15 @@ class Demand:
         self._totals[:, to] = old._totals[:, of]
         self._rates[:, to] = old._rates[:, of]
         self._grew_at[to] = old._grew_at[of]
+        self._before = self.rate.copy()
         self._times[:] = old._times
         self._seen = old._seen
         fresh = np.setdiff1d(np.arange(len(self.rate)), to)
         self._totals[:, fresh] = 0.0
+
+    def begin(self, at: NDArray[np.int64], totals: Floats) -> None:
+        """Let some buckets count from these totals on, ``float64[K]`` units."""
+        self._totals[:, at] = totals
 
     def look(self, now: float, totals: Floats, cost: Floats) -> NDArray[np.bool_]:
         """Take the newest counters; return ``bool[N]``: the average was reset.
@@ -172,8 +178,10 @@ class Demand:
         self.age_s = np.minimum(self.age_s + elapsed, tau)
         gain = np.minimum(elapsed / self.age_s, 1.0)
         self.rate = before + gain * (grown / elapsed - before)
+        self._before = before
         if np.count_nonzero(reset):
             self._reset(now, totals, cost, reset)
+            self._before = np.where(reset, self.rate, before)
         silent = (now - self._grew_at) * self.rate > SILENCE * cost
         if np.count_nonzero(silent):
             self.rate[silent] = 0.0
@@ -183,6 +191,16 @@ class Demand:
             self.rate[self.rate < FAINT_PER_S * cost] = 0.0
         self._rates[here] = self.rate
         return reset
+
+    def unmoved(self) -> Floats:
+        """Return ``float64[N]``, λ without the requests of the newest look, units/s.
+
+        Who looks because a request came finds the average at its highest: with one
+        request in 10 s and τ = 5 s at 0.3/s in the mean, not at 0.1/s.  Poisson
+        arrivals find it, just before they come, as it is at any time.
+        """
+        unmoved: Floats = np.minimum(self._before, self.rate)
+        return unmoved
 
     def sigma(self, cost: Floats) -> Floats:
         """Return ``float64[N]``, the noise of the average in units/s."""

@@ -1,7 +1,11 @@
 """This agent's own buckets: counters, demand, what was told, what was set.
 
 Arrays of length N in the order of the shell's `Keys`, followed by ancestors that
-the shell leaves out, whose counters are the sums of their children's.
+the shell leaves out.
+
+An ancestor counts what its children's counters *grow* by, while they are its children.
+As the sum of their totals it would jump when a child with a past is moved under it and
+fall when one leaves, and the others would believe neither.
 """
 
 from __future__ import annotations
@@ -36,6 +40,9 @@ CHANGED_CAPACITY = 0.1
 
 CHANGED_CHANCE = 0.02
 """Likewise of a probability."""
+
+RETIRED_MAX = 4096
+"""Buckets that went whose counters are remembered; the oldest goes first."""
 
 
 def _near(new: Floats, old: Floats, part: float) -> NDArray[np.bool_]:
@@ -110,7 +117,7 @@ class Own:
         self.index_of: dict[int, int] = {}
         self.admitted, self.refused, self.held = np.zeros((3, n))
         self._raw_admitted, self._raw_refused = np.zeros((2, n))
-        self._own_admitted, self._own_refused = np.zeros((2, n))
+        self._retired: dict[Key, tuple[float, ...]] = {}
         self.cost = np.ones(n)
         self.subjects: Ints = np.zeros(n, dtype=np.int64)
         self.demand = Demand(n, now)
@@ -145,17 +152,36 @@ class Own:
         return grouped
 
     def inherit(self, old: Own) -> None:
-        """Go on with the buckets that were there before."""
+        """Go on with the buckets that were there before, or once were."""
         both = [
             (i, old.at[name]) for i, name in enumerate(self.names) if name in old.at
         ]
-        if not both:
-            return
         to = np.array([pair[0] for pair in both], dtype=np.int64)
         of = np.array([pair[1] for pair in both], dtype=np.int64)
         for name in _INHERITED:
             getattr(self, name)[to] = getattr(old, name)[of]
         self.demand.inherit(old.demand, to, of)
+        self._retired = old._retire(self.at)
+        again = [
+            (i, self._retired.pop(name))
+            for i, name in enumerate(self.names)
+            if name in self._retired
+        ]
+        for i, counted in again:
+            for name, value in zip(_COUNTERS, counted, strict=True):
+                getattr(self, name)[i] = value
+        at = np.array([i for i, _ in again], dtype=np.int64)
+        self.demand.begin(at, (self.admitted + self.refused)[at])
+
+    def _retire(self, kept: Mapping[Key, int]) -> dict[Key, tuple[float, ...]]:
+        """Return the counters of buckets that are gone, the newest last."""
+        counters = [getattr(self, name) for name in _COUNTERS]
+        for name, i in self.at.items():
+            if name not in kept:
+                self._retired[name] = tuple(float(each[i]) for each in counters)
+        while len(self._retired) > RETIRED_MAX:
+            del self._retired[next(iter(self._retired))]
+        return self._retired
 
     def place_in(self, table: Table) -> None:
         """Look up where the own lines stand; to be repeated when they move."""
@@ -186,16 +212,16 @@ class Own:
             if min(grown.min(), turned_away.min()) < 0.0:
                 _restarted(grown, self._raw_admitted[:n], event.admitted)
                 _restarted(turned_away, self._raw_refused[:n], event.refused)
-            self._own_admitted[:n] += grown
-            self._own_refused[:n] += turned_away
-            self.admitted[:n] = self._own_admitted[:n]
-            self.refused[:n] = self._own_refused[:n]
+            self.admitted[:n] += grown
+            self.refused[:n] += turned_away
             self._raw_admitted[:n] += grown
             self._raw_refused[:n] += turned_away
             self.cost[:n] = event.cost
             self.used[:n] = grown + turned_away > 0.0
             self.subjects[:n] = event.subjects
             if len(self._sum_to):
+                np.add.at(self.admitted, self._sum_to, grown[self._sum_of])
+                np.add.at(self.refused, self._sum_to, turned_away[self._sum_of])
                 self._sum_up()
         return moved
 
@@ -215,12 +241,10 @@ class Own:
             refused = event.refused.item(i) - self._raw_refused.item(i)
             grown.append(admitted + refused)
             if grown[-1] > 0.0:
-                self._own_admitted[i] += admitted
-                self._own_refused[i] += refused
                 self._raw_admitted[i] += admitted
                 self._raw_refused[i] += refused
-                self.admitted[i] = self._own_admitted.item(i)
-                self.refused[i] = self._own_refused.item(i)
+                self.admitted[i] += admitted
+                self.refused[i] += refused
         if not any(grown):
             return False
         for i, units in enumerate(grown):
@@ -235,6 +259,17 @@ class Own:
         self.usable = self._blocking.usable(self.demand.rate, self.ceiling)
         self.room = self.demand.room(self.cost)
         return reset
+
+    def tellable(self, eager: NDArray[np.bool_]) -> Floats:
+        """Return ``float64[N]`` λ' to tell; unmoved where each admission is told.
+
+        Args:
+            eager: ``bool[N]`` which those are.
+        """
+        if not eager.any():
+            return self.usable
+        part = self.demand.unmoved() / np.maximum(self.demand.rate, 1e-12)
+        return np.where(eager, self.usable * part, self.usable)
 
     def change(
         self,
@@ -307,11 +342,9 @@ class Own:
         n = self.told_size
         self.subjects[n:] = 0
         self.used[n:] = False
-        self.admitted[n:] = 0.0
-        self.refused[n:] = 0.0
-        for total in (self.admitted, self.refused, self.subjects):
-            # Of the told alone: sums must not enter other sums.
-            np.add.at(total, self._sum_to, total[:n].copy()[self._sum_of])
+        # Of the told alone: sums must not enter other sums.
+        told = self.subjects[:n].copy()
+        np.add.at(self.subjects, self._sum_to, told[self._sum_of])
         np.logical_or.at(self.used, self._sum_to, self.used[self._sum_of])
         np.maximum.at(self.cost, self._sum_to, self.cost[self._sum_of])
 
@@ -326,13 +359,10 @@ def _restarted(grown: Floats, before: Floats, now: Floats) -> None:
     before[made_anew] = 0.0
 
 
+_COUNTERS = ("admitted", "refused", "_raw_admitted", "_raw_refused")
+
 _INHERITED = (
-    "admitted",
-    "refused",
-    "_raw_admitted",
-    "_raw_refused",
-    "_own_admitted",
-    "_own_refused",
+    *_COUNTERS,
     "held",
     "cost",
     "subjects",

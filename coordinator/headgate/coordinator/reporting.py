@@ -232,6 +232,7 @@ class Reporting:
         now: float,
         level: Floats | None,
         like: Report,
+        demand: Floats | None = None,
     ) -> Report:
         """Make the report and remember what it said.
 
@@ -239,6 +240,7 @@ class Reporting:
             own: The buckets, if there are any.
             rows: ``bool[N]`` which of them.
             now: Monotonic seconds.
+            demand: ``float64[N]`` λ' to tell; `usable` if absent.
             level: ``float64[N]`` E, where it is known and asked for.
             like: Carries sender, time and revision.
         """
@@ -246,10 +248,11 @@ class Reporting:
         self._last_at = now
         parts: list[Rows] = []
         if own is not None and rows is not None:
-            parts = _rows_of(own, rows, level)
+            demand = own.usable if demand is None else demand
+            parts = _rows_of(own, rows, demand, level)
             own.sent_admitted[rows] = own.admitted[rows]
             own.sent_held[rows] = own.held[rows]
-            own.sent_demand[rows] = own.usable[rows]
+            own.sent_demand[rows] = demand[rows]
             own.wanted[rows] = False
         report = Report(
             cluster=like.cluster,
@@ -280,7 +283,9 @@ def _repeats(loss: float) -> int:
     return min(max(1, ceil(log(MISSED_BY) / log(min(loss, 0.9)))), REPEATS_MAX)
 
 
-def _rows_of(own: Own, chosen: NDArray[np.bool_], level: Floats | None) -> list[Rows]:
+def _rows_of(
+    own: Own, chosen: NDArray[np.bool_], demand: Floats, level: Floats | None
+) -> list[Rows]:
     parts: list[Rows] = []
     for dimension, where, groups in own.by_dimension:
         picked = chosen[where]
@@ -293,7 +298,7 @@ def _rows_of(own: Own, chosen: NDArray[np.bool_], level: Floats | None) -> list[
                 group_ids=groups[picked],
                 refused=own.refused[at],
                 admitted=own.admitted[at],
-                demand=own.usable[at],
+                demand=demand[at],
                 held=own.held[at],
                 level=None if level is None else level[at],
                 subjects=own.subjects[at],

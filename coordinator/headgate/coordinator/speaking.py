@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from headgate.coordinator.core import Core
     from headgate.coordinator.own import Own
 
+    Floats = NDArray[np.float64]
+
 UNSURE_LAGS = 4.0
 """After its own round, for so many lags, an agent tells no level: rows on their way
 tell of the time when all spent the floor, and are extrapolated at a share."""
@@ -58,7 +60,7 @@ class Speaking:
         )
         if chosen is None:
             return []
-        report = self._publish(own, chosen, now, wall_s)
+        report = self._publish(own, chosen, own.tellable(eager), now, wall_s)
         for place in own.places:
             shelf, slots = place.shelf, place.slots
             zero = -shelf.burn[0, slots] * (now - shelf.at[slots])
@@ -88,6 +90,7 @@ class Speaking:
         self,
         own: Own,
         rows: NDArray[np.bool_],
+        demand: Floats,
         now: float,
         wall_s: float,
     ) -> Report:
@@ -103,6 +106,7 @@ class Speaking:
             rows,
             now=now,
             level=level if joined else None,
+            demand=demand,
             like=self._blank(wall_s, grants=self._grants(now)),
         )
         if self._core.joining:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.scenarios.world import World
 
 from headgate.coordinator.demand import Demand
 
@@ -169,3 +170,37 @@ def test_a_total_that_fell_ends_the_look_back() -> None:
         total += more
         demand.look(tick * TICK_S, np.array([total]), COST)
     assert demand.rate[0] == pytest.approx(60.0 / TICK_S)
+
+
+def test_who_looks_as_a_rare_request_comes_is_told_how_rare_it_is() -> None:
+    # One in 10 s, over two hours: half of the requests of the average is the newest.
+    random = np.random.default_rng(7)
+    demand, total = Demand(1, 0.0), 0.0
+    moved: list[float] = []
+    unmoved: list[float] = []
+    for tick in range(round(7200 / 0.25)):
+        came = float(random.poisson(0.1 * 0.25))
+        total += came
+        demand.look((tick + 1) * 0.25, np.array([total]), COST)
+        if came:
+            moved.append(float(demand.rate[0]))
+            unmoved.append(float(demand.unmoved()[0]))
+    assert np.mean(unmoved) == pytest.approx(0.1, rel=0.15)
+    assert np.mean(moved) > 0.25
+
+
+def test_after_a_change_all_that_is_known_is_told() -> None:
+    assert count([200.0, 200.0]).unmoved()[0] == pytest.approx(200 / TICK_S)
+
+
+def test_an_admission_that_is_told_at_once_does_not_tell_of_more_demand() -> None:
+    world = World()
+    world.group(1, rate=1, burst=1)
+    world.start("a")
+    world.start("b")
+    world.run(2.0)
+    world.use("a", 1, 1, 0)
+    world.run(0.1)
+    rows = world.processes["a"].sent[-1].rows[0]
+    assert rows.admitted.tolist() == [1.0]
+    assert rows.demand.tolist() == [0.0]
