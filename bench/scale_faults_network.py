@@ -20,6 +20,9 @@ HELD_S = 0.05
 
 CHUNK = 1 << 16
 
+CLOSE_S = 5.0
+"""For a connection to end once it is broken."""
+
 
 class Relay:
     """A port of its own before the port of a server on loopback.
@@ -33,6 +36,7 @@ class Relay:
         self.server_port = server_port
         self.cut: set[int] = set()
         self._open: list[tuple[int, socket.socket]] = []
+        self._passing: list[threading.Thread] = []
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port: int = self._listening.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -41,8 +45,13 @@ class Relay:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.cut.clear()
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # ends the wait for another
         self._listening.close()
         self.drop()
+        for passing in self._passing:
+            passing.join(CLOSE_S)
 
     def drop(self) -> None:
         """Break all connections; who wants may make another."""
@@ -57,6 +66,8 @@ class Relay:
                 passing = threading.Thread(
                     target=self._pass, args=(client, port), daemon=True
                 )
+                self._passing = [one for one in self._passing if one.is_alive()]
+                self._passing.append(passing)
                 passing.start()
 
     def _pass(self, client: socket.socket, port: int) -> None:
@@ -75,6 +86,9 @@ class Relay:
         )
         back.start()
         self._pump(pid, client, server)
+        back.join()
+        client.close()
+        server.close()
 
     def _pump(self, pid: int, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
