@@ -19,6 +19,7 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import zmq
@@ -29,7 +30,6 @@ from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from headgate.agent.json_place import Json
 
@@ -42,7 +42,8 @@ AGENT_KEY = "curve.key"
 """In the folder of keys: what agents show; secret, on their hosts."""
 
 CLIENTS = "curve_clients"
-"""Option of the proxy: public keys of those who may connect."""
+"""Option of the proxy: public keys of those who may connect, or ``{"file": …}`` with
+the list or the proxy's options in it, which is read anew when it changes."""
 
 RETRY_S = 5.0
 """Pause before who was turned away knocks again."""
@@ -99,6 +100,7 @@ class CurveKeys:
             )
         if own not in client_keys(proxy[CLIENTS]):
             raise BusUnavailable(f"{key}: {path} does not let this key in")
+        proxy = dict(followed(proxy, path))
         agents: dict[str, Json] = {
             "curve_serverkey": public_key(secret, str(path)).decode(),
             "curve_secretkey": {"file": str(key)},
@@ -132,6 +134,64 @@ def client_keys(value: Json) -> frozenset[bytes]:
     raise BusUnavailable(f"{CLIENTS}: expected a list of keys of 40 characters")
 
 
+def followed(options: Mapping[str, Json], path: Path) -> Mapping[str, Json]:
+    """Return the options that stand in a file so that its list of keys is followed."""
+    if not isinstance(options.get(CLIENTS), list):
+        return options
+    return {**options, CLIENTS: {"file": str(path.absolute())}}
+
+
+class KnownClients:
+    """Whose keys a proxy knows; a file of them is read anew once it has changed.
+
+    A file that can't be read leaves what was known before.
+
+    Raises:
+        BusUnavailable: `value` is no list of keys, and no such file.
+    """
+
+    def __init__(self, value: Json) -> None:
+        self._file: Path | None = None
+        self._read: tuple[int, ...] = ()
+        if isinstance(value, dict) and isinstance(value.get("file"), str):
+            self._file = Path(cast("str", value["file"]))
+            self._known = self._keys(self._file)
+        else:
+            self._known = client_keys(value)
+
+    def __contains__(self, key: bytes) -> bool:
+        """Say whether a key, as Z85, is known now."""
+        if self._file is not None:
+            self._follow(self._file)
+        return key in self._known
+
+    def _follow(self, path: Path) -> None:
+        try:
+            if _version(path) == self._read:
+                return
+            self._known = self._keys(path)
+        except (OSError, BusUnavailable) as error:
+            log.warning("%s: going on with the keys of before: %s", CLIENTS, error)
+        else:
+            log.info("%s: %d keys are known now", CLIENTS, len(self._known))
+
+    def _keys(self, path: Path) -> frozenset[bytes]:
+        try:
+            version = _version(path)
+            told = cast("Json", json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError) as error:
+            raise BusUnavailable(f"{CLIENTS}: {path}: {error}") from None
+        known = client_keys(told.get(CLIENTS) if isinstance(told, dict) else told)
+        self._read = version
+        return known
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    """Return what changes with a file."""
+    now = path.stat()
+    return now.st_mtime_ns, now.st_size, now.st_ino
+
+
 def with_own_key(options: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return the options of an agent, its public key derived from its secret one.
 
@@ -155,7 +215,7 @@ class Doorkeeper:
     """Tells a proxy whose keys are known, in a thread of its own."""
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], known: frozenset[bytes]
+        self, context: zmq.Context[zmq.Socket[bytes]], known: KnownClients
     ) -> None:
         """Answer the sockets of `context`, which must not be bound yet."""
         self._known = known

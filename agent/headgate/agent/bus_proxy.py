@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import zmq
 
 from headgate.agent.bus import MAX_PAYLOAD_BYTES
-from headgate.agent.bus_curve import CLIENTS, Doorkeeper, client_keys
+from headgate.agent.bus_curve import CLIENTS, Doorkeeper, KnownClients
 from headgate.agent.bus_zeromq import set_option
 from headgate.agent.errors import BusUnavailable
 
@@ -39,7 +39,8 @@ class ZeroMQProxy:
         subscribe: Where agents listen.
         options: ZeroMQ socket options by name, for both sides; for CURVE
             ``{"curve_server": 1, "curve_secretkey": …, "curve_clients": [key, …]}``,
-            where the last are public keys of those who may connect.
+            where the last are public keys of those who may connect, or
+            ``{"file": …}`` with them, which is read anew when it changes.
 
     Attributes:
         publish_address: The address with its real port.
@@ -111,14 +112,14 @@ class ZeroMQProxy:
 
 def _doors(
     options: Mapping[str, Json],
-) -> tuple[dict[str, Json], frozenset[bytes] | None]:
+) -> tuple[dict[str, Json], KnownClients | None]:
     """Return the options that are ZeroMQ's, and whose keys may connect; None: all."""
     rest = {name: value for name, value in options.items() if name != CLIENTS}
     if CLIENTS not in options:
         return rest, None
     if "curve_secretkey" not in options or not options.get("curve_server"):
         raise BusUnavailable(f"{CLIENTS}: expected curve_server and curve_secretkey")
-    return rest, client_keys(options[CLIENTS])
+    return rest, KnownClients(options[CLIENTS])
 
 
 def _bind(socket: zmq.Socket[bytes], address: str) -> str:

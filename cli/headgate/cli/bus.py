@@ -49,6 +49,7 @@ def proxy(
     ] = None,
 ) -> None:
     """Carry reports between agents over ZeroMQ until Ctrl-C."""
+    from headgate.agent.bus_curve import followed
     from headgate.agent.bus_proxy import ZeroMQProxy
     from headgate.agent.errors import BusUnavailable
     from headgate.cli.bus_address import read_json
@@ -65,7 +66,7 @@ def proxy(
         with ZeroMQProxy(
             publish=f"tcp://{host}:{reports_port or '*'}",
             subscribe=f"tcp://{host}:{subscribe_port or '*'}",
-            options=None if options is None else read_json(options),
+            options=None if options is None else followed(read_json(options), options),
         ) as running:
             front = running.publish_address.rpartition(":")[2]
             back = running.subscribe_address.rpartition(":")[2]

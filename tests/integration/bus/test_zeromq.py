@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from headgate.agent.bus import Bus
     from headgate.agent.json_place import Json
@@ -126,6 +129,55 @@ def test_who_is_turned_away_says_so_once_and_is_let_in_by_other_keys(
         assert b"at last" not in [m.payload for m in agent.receive(0.0)]
         agent.close()
         other.close()
+
+
+def test_a_file_of_clients_is_read_anew_when_it_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bus_curve, "RETRY_S", 0.1)
+    server_public, server_secret = (key.decode() for key in zmq.curve_keypair())
+    first, second = zmq.curve_keypair(), zmq.curve_keypair()
+    path = tmp_path / "curve-proxy.json"
+    door: dict[str, Json] = {"curve_server": 1, "curve_secretkey": server_secret}
+
+    def let_in(*keys: tuple[bytes, bytes]) -> None:
+        told = {**door, "curve_clients": [public.decode() for public, _ in keys]}
+        path.write_text(json.dumps(told), encoding="utf-8")
+
+    let_in(first)
+    with ZeroMQProxy(options={**door, "curve_clients": {"file": str(path)}}) as proxy:
+
+        def own(secret: bytes) -> BusSettings:
+            told = {
+                "curve_serverkey": server_public,
+                "curve_secretkey": secret.decode(),
+            }
+            return replace(settings_of(proxy), options=told)
+
+        agent, other = connected(own(first[1])), open_bus(own(second[1]))
+        with closing(agent), closing(other):
+
+            def hears_itself() -> bool:
+                other.publish(b"at last")
+                return any(m.payload == b"at last" for m in other.receive(0.05))
+
+            def refused() -> bool:
+                return not hears_itself() and other.counters["refused"] > 0
+
+            until(refused, "the other to be refused")
+            path.write_text("half of a fi", encoding="utf-8")
+            until(
+                lambda: refused() and "going on with the keys" in caplog.text,
+                "what is no list to be told",
+            )
+            let_in(first, second)
+            until(hears_itself, "the other to be let in")
+            let_in(second)
+            with closing(open_bus(own(first[1]))) as late:
+                until(
+                    lambda: late.receive(0.05) == [] and late.counters["refused"] > 0,
+                    "who was taken out to be refused",
+                )
 
 
 @pytest.mark.parametrize("proxy_has_keys", [True, False])
