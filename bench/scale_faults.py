@@ -58,6 +58,19 @@ LONG_S = 45.0
 CROWD = 100
 """Agents that start at once; ``--agents`` for another number."""
 
+FAULTS = (
+    "broker stopped",
+    "broker frozen",
+    "topic deleted and made again",
+    "an agent paused",
+    "rolling restart",
+    "disk full",
+    "one agent cut off from the bus alone",
+    "one agent's rights taken",
+    "one agent's user deleted, connections broken",
+)
+"""Of the plays on Kafka, in their order."""
+
 CROWD_S = 40.0
 CROWD_INTERVAL_S = 5.0
 """T of the hundred: at 1 s they would decode 10,000 reports a second on two cores."""
@@ -87,13 +100,13 @@ class KafkaFaults:
         """Yield each of them."""
         again = self.broker.start
         stop, freeze = self.broker.stop, self.broker.freeze
-        yield Fault("broker stopped", stop, LONG_S, lambda: void(again()))
-        yield Fault("broker frozen", freeze, 20.0, self.broker.thaw)
-        name = "topic deleted and made again"
-        yield Fault(name, self.delete, 10.0, lambda: remake(self.bus))
-        yield Fault("an agent paused", self.pause, 15.0, self.resume)
-        yield Fault("rolling restart", self.roll)
-        yield Fault("disk full", self.fill, 15.0, self.empty)
+        names = iter(FAULTS)
+        yield Fault(next(names), stop, LONG_S, lambda: void(again()))
+        yield Fault(next(names), freeze, 20.0, self.broker.thaw)
+        yield Fault(next(names), self.delete, 10.0, lambda: remake(self.bus))
+        yield Fault(next(names), self.pause, 15.0, self.resume)
+        yield Fault(next(names), self.roll)
+        yield Fault(next(names), self.fill, 15.0, self.empty)
 
     def delete(self) -> None:
         """Delete the topic."""
@@ -187,12 +200,11 @@ def _guarded(admin: BusSettings, relay: Relay, stage: Stage) -> Iterator[Fault]:
     def know() -> None:
         alter(admin, "agent", PASSWORDS["agent"])
 
-    name = "one agent cut off from the bus alone"
-    yield Fault(name, cut, LONG_S, relay.cut.clear)
+    first, second, third = FAULTS[-3:]
+    yield Fault(first, cut, LONG_S, relay.cut.clear)
     take, give = (lambda do=do: do(admin, "agent", both) for do in (revoke, allow))
-    yield Fault("one agent's rights taken", take, 20.0, give)
-    name = "one agent's user deleted, connections broken"
-    yield Fault(name, forget, 20.0, know)
+    yield Fault(second, take, 20.0, give)
+    yield Fault(third, forget, 20.0, know)
 
 
 def alter(admin: BusSettings, user: str, password: str | None) -> None:
@@ -318,6 +330,12 @@ def main() -> None:
         "halves without": lambda folder: halves(folder, traces, api=False),
         "hundred": lambda folder: hundred(folder, arguments.agents),
     }
+    if arguments.agents < 2:
+        parser.error("--agents: expected at least 2")
+    if not any(arguments.play in name for name in plays):
+        parser.error(f"no play has {arguments.play!r} in its name: {', '.join(plays)}")
+    if not any(only in name for name in FAULTS):
+        parser.error(f"no fault has {only!r} in its name: {', '.join(FAULTS)}")
     print(HEAD, flush=True)
     for name, play in plays.items():
         if arguments.play in name:

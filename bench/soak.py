@@ -1,10 +1,11 @@
 """Ten minutes of random kills: real agents on one quota, and what one bucket would do.
 
-``python bench/soak.py [--minutes 10] [--agents 12] [--kept 3] [--kill-every 4]``.
-Starts `headgate up` and a process for each agent, all under load.  Every few seconds
-one is killed (SIGKILL) and started again some seconds later, half of the times under
-another id, as a platform does it.  Those that are kept alive show whether anything
-grows.
+``python bench/soak.py [--minutes 10] [--agents 12] [--kept 3] [--kill-every 4]
+[--bus zeromq|curve|kafka] [--kill-bus-every 60]``.
+Starts a bus, `headgate up` and a process for each agent, all under load.  Every few
+seconds one is killed (SIGKILL) and started again some seconds later, half of the times
+under another id, as a platform does it.  Those that are kept alive show whether
+anything grows.
 
 What was tried and got is logged by the callers, attempt by attempt, in memory that
 outlives a kill; the yardstick is one central bucket with the very same attempts.
@@ -28,15 +29,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.agent import connect
-from headgate.cli.demo.callerlog import CallerLog, read_log
-from headgate.cli.demo.replay import (
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT)]
+
+from bench.soak_bus import BUSES, Killer, open_middle  # noqa: E402 - of the repository
+
+from headgate.agent import connect  # noqa: E402
+from headgate.cli.demo.callerlog import CallerLog, read_log  # noqa: E402
+from headgate.cli.demo.replay import (  # noqa: E402
     admitted_by_one_bucket,
     deepest_debt,
     worst_window,
 )
-from headgate.cli.processes import Child, Children, hold_to_parent
-from headgate.cli.rest import Rest
+from headgate.cli.processes import Child, Children, hold_to_parent  # noqa: E402
+from headgate.cli.rest import Rest  # noqa: E402
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,6 +137,7 @@ class Soak:
     options: argparse.Namespace
     folder: Path
     children: Children
+    killer: Killer
     url: str = ""
     kills: int = 0
     renamed: int = 0
@@ -153,6 +160,7 @@ class Soak:
         until_s = from_s + self.options.minutes * 60
         look_s = redraw_s = time.monotonic()
         kill_s = look_s if self.options.kill_every else math.inf
+        self.killer.begin()
         while (now_s := time.monotonic()) < until_s:
             if now_s >= kill_s:
                 kill_s = now_s + chance.expovariate(1 / self.options.kill_every)
@@ -167,8 +175,10 @@ class Soak:
             if now_s >= look_s:
                 look_s = now_s + LOOK_S
                 self._look(server)
+            self.killer.look()
             self.children.check()
             time.sleep(0.05)
+        self.killer.end()
         return from_s, until_s
 
     def members(self) -> int:
@@ -186,7 +196,7 @@ class Soak:
     def _serve(self) -> Child:
         ready = self.folder / "ready.json"
         command = [sys.executable, "-m", "headgate.cli", "up", "--port", "0"]
-        command += ["--bus-ports", "0,0", "--ready-file", str(ready)]
+        command += ["--bus", self.killer.middle.address, "--ready-file", str(ready)]
         command += ["--database", str(self.folder / "headgate.db")]
         log = self.folder / "up.log"
         server = self.children.start("the server", command, log=log, talks=False)
@@ -303,6 +313,22 @@ def tell_growth(looks: dict[str, list[Look]], from_s: float) -> None:
         )
 
 
+def mistake(options: argparse.Namespace) -> str:
+    """Return what is wrong with the command line; empty if nothing is."""
+    if not 0 < options.minutes < math.inf:
+        return f"--minutes {options.minutes:g}: expected a number > 0"
+    if options.agents < 1:
+        return f"--agents {options.agents}: expected at least 1"
+    if not 1 <= options.kept <= options.agents:
+        return f"--kept {options.kept}: expected 1 to {options.agents}"
+    for name in ("kill_every", "kill_bus_every"):
+        value = getattr(options, name)
+        if not 0 <= value < math.inf:
+            told = name.replace("_", "-")
+            return f"--{told} {value:g}: expected a number ≥ 0"
+    return ""
+
+
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -312,21 +338,33 @@ def main() -> None:
     parser.add_argument(
         "--kill-every", type=float, default=4.0, help="seconds, mean; 0 for never"
     )
+    parser.add_argument("--bus", choices=BUSES, default="zeromq")
+    parser.add_argument(
+        "--kill-bus-every", type=float, default=0.0, help="seconds, mean; 0 for never"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--call", nargs=4)
+    parser.add_argument("--call", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.call:
         url, agent, log, seconds = options.call
         call(url, agent, Path(log), float(seconds))
         return
+    if wrong := mistake(options):
+        parser.exit(2, f"soak: {wrong}\n")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        soak = Soak(options, folder, stack.enter_context(Children()))
+        children = stack.enter_context(Children())
+        middle = open_middle(options.bus, folder, children)
+        stack.callback(middle.close)
+        chance = random.Random(f"{options.seed}/bus")
+        killer = Killer(middle, options.kill_bus_every, chance)
+        soak = Soak(options, folder, children, killer)
         from_s, until_s = soak.run()
         members, alive = soak.members(), sum(s.child is not None for s in soak.slots)
         print(
             f"{options.agents} agents, {options.minutes:g} minutes, "
-            f"{soak.kills} kills, {soak.renamed} came back under another id"
+            f"{soak.kills} kills, {soak.renamed} came back under another id; "
+            f"{options.bus}, killed {killer.kills} times"
         )
         tell_accuracy(soak.attempts(), from_s, until_s)
         tell_growth(soak.looks, from_s)
