@@ -47,6 +47,10 @@ PRODUCER: Mapping[str, object] = {
     "compression_type": "lz4",
 }
 
+FETCH_BYTES = 2 << 20
+"""What one fetch brings of a partition, at most: a fifth of a second of a hundred
+agents that change 10,000 rows a second each."""
+
 CONSUMER: Mapping[str, object] = {
     # No group: every agent reads everything, nothing is committed.
     "group_id": None,
@@ -55,6 +59,7 @@ CONSUMER: Mapping[str, object] = {
     # 1 MB and 200 ms would save four fifths of the CPU and cost 100 ms of lag.
     "fetch_min_bytes": 1,
     "fetch_max_wait_ms": 500,
+    "max_partition_fetch_bytes": FETCH_BYTES,
     "request_timeout_ms": 5_000,
     "max_poll_records": MAX_BATCH,
     "allow_auto_create_topics": False,
@@ -172,6 +177,12 @@ def open_consumer(settings: BusSettings) -> Consumer:
         BusUnavailable: As `open_producer`.
     """
     return cast("Consumer", _open("KafkaConsumer", CONSUMER, settings))
+
+
+def fetch_bytes(settings: BusSettings) -> int:
+    """Return what one fetch brings of a partition, at most, bytes."""
+    asked = settings.options.get("max_partition_fetch_bytes")
+    return asked if isinstance(asked, int) else FETCH_BYTES
 
 
 def open_admin(settings: BusSettings, timeout_ms: int) -> object:

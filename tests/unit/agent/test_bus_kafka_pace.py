@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.agent.bus_kafka import FETCHES_PER_S, LARGE_BYTES, Pace
+from headgate.agent.bus import BusSettings
+from headgate.agent.bus_kafka import FETCHES_PER_S, Pace
+from headgate.agent.kafka_client import FETCH_BYTES, fetch_bytes
 
 
 def fetches(seconds: float, gap_s: float, size: int = 100) -> tuple[int, float]:
@@ -31,4 +33,19 @@ def test_where_reports_are_rare_none_waits() -> None:
 
 
 def test_what_waits_at_the_broker_in_bulk_is_fetched_at_once() -> None:
-    assert fetches(10.0, 0.01, LARGE_BYTES)[1] == 0.0
+    assert fetches(10.0, 0.01, FETCH_BYTES)[1] == 0.0
+
+
+def test_five_reports_of_ninety_kilobytes_are_no_bulk() -> None:
+    assert fetches(60.0, 0.01, 5 * 90_000)[0] / 60.0 <= FETCHES_PER_S + 0.1
+
+
+def test_bulk_is_what_the_operator_lets_a_fetch_bring() -> None:
+    options = {"max_partition_fetch_bytes": 65_536}
+    bus = BusSettings(kind="kafka", bootstrap="broker:9092", topic="t", options=options)
+    pace = Pace(0.0, fetch_bytes(bus))
+    waits: list[float] = []
+    for _ in range(20):
+        waits.append(pace.wait_s(0.0))
+        pace.brought(65_536)
+    assert waits == [0.0] * 20
