@@ -146,7 +146,7 @@ class Attendance:
         if member is not None:
             if member.vouched and event.alive is None:
                 member.lived_at = now
-            member.vouched = event.alive
+            member.vouched, member.vouched_at = event.alive, now
             self._next_at = -np.inf
         if event.alive is False:
             self.ghosts.pop(event.agent, None)
@@ -159,9 +159,18 @@ class Attendance:
         member.vouched = self._words.get(member.agent) or None
 
     def heard(self, member: Member, now: float) -> None:
-        """Look again when the lease of a member that was just heard ends."""
+        """Look again when the lease of a member that was just heard ends.
+
+        Who is heard although it should be gone for so long that it would have been
+        dropped lives: it asks another process of the API now, and may be heard as
+        late as anybody.
+        """
         self.hears(now)
-        self._next_at = min(self._next_at, now + self._members.lease_of(member))
+        lease = self._members.lease_of(member)
+        if member.vouched is False and now - member.vouched_at > VOUCHED_PART * lease:
+            member.vouched = None
+            self._words.pop(member.agent, None)
+        self._next_at = min(self._next_at, now + lease)
 
     def hears(self, now: float) -> None:
         """Note that a report came, its own or another's: from now on silence counts."""

@@ -42,7 +42,7 @@ class Calculation:
         """Take over the levels that were asked for, where the round is over."""
         if not self._core.joining:
             return
-        over = self._core.joining.finish(now)
+        over = self._core.joining.finish(now - self._patience_s(now))
         if not over:
             return
         told = dict(over)
@@ -65,6 +65,21 @@ class Calculation:
                 # would give it back, to each a different amount.
             shelf.joining_until[slots] = now
             shelf.dirty[slots] = True
+
+    def _patience_s(self, now: float) -> float:
+        """Return for how long a round that is over is not yet believed to be.
+
+        Who knows few of the many that start with it would take their parts: as long
+        as it meets others, of whom some have not told their rows, it goes on at the
+        floor, for a lease at most.
+        """
+        members = self._core.members
+        quiet_s = now - members.met_at
+        if quiet_s > members.answer_gap_s() + members.answer_s():
+            return 0.0
+        if self._core.observing or members.all_whole():
+            return 0.0
+        return members.lease_of(None)
 
     def settle(self, shelf: Shelf, slots: NDArray[np.int64], now: float) -> None:
         """Bring some ledgers to `now`, without sharing out."""

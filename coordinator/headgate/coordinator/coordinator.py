@@ -33,6 +33,7 @@ from headgate.coordinator.tracking import Tracking
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from headgate.coordinator.listening import Outcome
     from headgate.coordinator.own import Own
     from headgate.coordinator.report import Report
     from headgate.coordinator.settings import Settings
@@ -148,25 +149,31 @@ class Coordinator:
             self._hear_grants(event.report, now, effects)
         if heard.doubled:
             self._rename(effects)
-        self._core.reporting.answer |= heard.asked
-        self._core.reporting.answering |= heard.asked
-        self._core.reporting.hello |= heard.unknown
+        self._note_questions(heard, now)
         if heard.behind and not self._asked_again and not self._goes_on:
             # The hello after a pause may have been answered before the bus was back.
             self._asked_again = True
             self._ask_anew()
         if self._core.own is not None and len(heard.fresh):
+            self._core.reporting.owe_rows(now, self._core.members.answer_gap_s())
             for number in heard.fresh.tolist():
                 at = self._core.own.index_of.get(number)
                 if at is not None:
                     self._core.own.wanted[at] = True
         if heard.echo is not None:
-            wait = 2.0 * (self._core.members.lag_s + self._core.settings.tick_s)
-            wait += self._core.settings.answer_gap_s
-            self._core.joining.echoed(heard.echo, now + wait)
+            self._core.joining.echoed(heard.echo, now + self._core.members.answer_s())
         elif self._core.observing and self._core.joining.answered():
             # It never asks, so it never hears itself: the first answers will do.
             self._core.joining.take_what_came(now + self._core.settings.interval_s)
+
+    def _note_questions(self, heard: Outcome, now: float) -> None:
+        """Note what is to be answered, and what to ask if it does not come anyway."""
+        members, reporting = self._core.members, self._core.reporting
+        if heard.asked:
+            reporting.owe(now, members.answer_gap_s())
+        if heard.unknown:
+            wait_s = 2.0 * members.answer_gap_s() + members.answer_s()
+            reporting.wonder(now, wait_s)
 
     def _hear_grants(self, report: Report, now: float, effects: list[Effect]) -> None:
         holder = holder_of(report.agent, report.incarnation)
@@ -223,6 +230,8 @@ class Coordinator:
             if self._core.strict.step(now, self._core.agent, heard_own=heard_own):
                 self._core.reporting.urgent = True
             self._core.reporting.hello |= self._core.strict.asks()
+        if self._core.reporting.wonders(now) and not self._core.members.all_whole():
+            self._core.reporting.hello = True
         told = [] if self._core.observing else self._speaking.report(own, now, wall_s)
         computed = self._calculation.calculate(now)
         if computed:

@@ -166,6 +166,7 @@ class Listening:
             member.interval_s = report.interval_s
         member.revision = report.revision
         outcome.asked |= report.hello
+        member.whole |= report.keyframe
         self.attendance.heard(member, now)
         for rows in report.rows:
             self._hear_rows(member, rows, told_at, outcome, report)
@@ -204,6 +205,7 @@ class Listening:
         member.cache.clear()
         member.incarnation = report.incarnation
         member.sequence = 0
+        member.whole = False
         member.disbelieved_at = -np.inf
         self.attendance.begin(member)
 

@@ -69,8 +69,10 @@ class Member:
         disbelieved_at: When its counters last could not be true.
         vouched: The API says that its process lives (True) or is gone (False), or
             nothing (None).
+        vouched_at: When it said so.
         lived_at: When the API last said that it lives, and then no more.
         excused: It was not heard since this agent stood still.
+        whole: It has told all its rows.
         cache: Where the rows of its last report stand, by dimension.
     """
 
@@ -87,8 +89,10 @@ class Member:
     silent: bool = False
     disbelieved_at: float = -inf
     vouched: bool | None = None
+    vouched_at: float = -inf
     lived_at: float = -inf
     excused: bool = False
+    whole: bool = False
     late_s: float = 0.0
     cache: dict[str, tuple[int, NDArray[np.int64], list[Place]]] = field(
         default_factory=dict[str, "tuple[int, NDArray[np.int64], list[Place]]"]
@@ -126,6 +130,7 @@ class Members:
         least_lag_s: The smallest lately.
         echo_at: When the newest own report came back.
         echoed: Whether one ever did.
+        met_at: When an agent was last met that was not known.
         last_sequence: Of the own reports.
         loss: Part of all reports that don't arrive.
     """
@@ -138,6 +143,7 @@ class Members:
         self.least_lag_s = 0.02
         self.echo_at = now
         self.echoed = False
+        self.met_at = now
         self.last_sequence = 0
         self.loss = 0.0
         self._published: dict[int, float] = {}
@@ -191,6 +197,7 @@ class Members:
             number, report.agent, report.incarnation, 0, now, now - self.lag_s
         )
         self.by_agent[report.agent] = self.by_number[number] = member
+        self.met_at = now
         return member
 
     def remove(self, member: Member) -> None:
@@ -222,6 +229,20 @@ class Members:
 
     def _crowd(self) -> float:
         return max(1.0, 0.2 * len(self.by_agent))
+
+    def all_whole(self) -> bool:
+        """Say whether each has told all its rows."""
+        return all(member.whole for member in self.by_agent.values())
+
+    def answer_gap_s(self) -> float:
+        """Return the least time between two answers to hellos."""
+        settings = self._settings
+        each_s = settings.answer_gap_each_s * len(self.by_agent)
+        return max(settings.answer_gap_s, each_s)
+
+    def answer_s(self) -> float:
+        """Return how long a question and its answer take, if it comes at once."""
+        return 2.0 * (self.lag_s + self._settings.tick_s) + self._settings.answer_gap_s
 
     def lease_of(self, member: Member | None) -> float:
         """Return the silence after which a member, or this agent, counts as silent.

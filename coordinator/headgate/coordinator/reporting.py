@@ -66,6 +66,9 @@ CONFIRM_S = 0.075
 half of the noise, and then each time that it is twice as old.  Without it the first
 guess stays until the next heartbeat."""
 
+ROUNDING_S = 1e-9
+"""What the sum of two times may be too late by."""
+
 CONFIRMED_S = 0.6
 """Age of an estimate that was told often enough: its noise is near its least."""
 
@@ -76,7 +79,7 @@ class Reporting:
     Attributes:
         sequence: Of the last report.
         hello: The next report asks for everyone's rows.
-        answer: The next report carries all rows, soon.
+        answer: The next report carries all rows.
         answering: It was asked for, rather than due.
         urgent: A report must leave as soon as the gap allows.
     """
@@ -91,7 +94,30 @@ class Reporting:
         self._beats = 0
         self._next_beat = now
         self._phase = phase
-        self._last_at = -np.inf
+        self._last_at = self._told_all_at = self._told_rows_at = -np.inf
+        self._answer_at = self._rows_at = self._wonder_at = np.inf
+
+    def owe(self, now: float, gap_s: float) -> None:
+        """Tell all rows, at least `gap_s` after they were told the last time."""
+        self.answering = True
+        at = max(now, self._told_all_at + gap_s - ROUNDING_S)
+        self._answer_at = min(self._answer_at, at)
+
+    def owe_rows(self, now: float, gap_s: float) -> None:
+        """Tell those that are wanted, at least `gap_s` after such were told."""
+        told_at = max(self._told_all_at, self._told_rows_at)
+        self._rows_at = min(self._rows_at, max(now, told_at + gap_s - ROUNDING_S))
+
+    def wonder(self, now: float, wait_s: float) -> None:
+        """Ask for all rows, unless they have come after `wait_s`."""
+        self._wonder_at = min(self._wonder_at, now + wait_s)
+
+    def wonders(self, now: float) -> bool:
+        """Say once, when it is time, that what was missing should be there."""
+        if now < self._wonder_at:
+            return False
+        self._wonder_at = np.inf
+        return True
 
     def next_at(self) -> float:
         """Return when the next heartbeat is due, monotonic seconds."""
@@ -99,15 +125,15 @@ class Reporting:
 
     def may_speak(self, now: float, own: Own) -> bool:
         """Say whether there can be anything to report now: a cheap first look."""
-        if now - self._last_at < self._settings.urgent_gap_s - 1e-9:
+        if now - self._last_at < self._settings.urgent_gap_s - ROUNDING_S:
             return False
         return (
             now >= self._next_beat
             or self.hello
-            or self.answer
+            or now >= self._answer_at
+            or now >= self._rows_at
             or self.urgent
             or bool(np.count_nonzero(own.used))
-            or bool(np.count_nonzero(own.wanted))
             or bool(np.count_nonzero(own.demand.rate))
         )
 
@@ -123,10 +149,12 @@ class Reporting:
             quota: Q/n, units/s; infinite where unlimited.
             eager: Each admission is told at once.
         """
-        if now >= self._next_beat or self.hello or self.answer or self.urgent:
+        if now >= min(self._next_beat, self._answer_at, self._rows_at):
+            return False
+        if self.hello or self.urgent:
             return False
         told = own.sent_demand.item(0)
-        if told < 0.0 or own.wanted.item(0) or own.confirm_at.item(0) <= now:
+        if told < 0.0 or own.confirm_at.item(0) <= now:
             return False
         if eager and own.admitted.item(0) > own.sent_admitted.item(0):
             return False
@@ -165,7 +193,7 @@ class Reporting:
             loss: Part of reports that are lost.
         """
         beat = now >= self._next_beat
-        keyframe = self.hello or self.answer
+        keyframe = self.hello or now >= self._answer_at
         if beat:
             if self._beats % self._settings.keyframe_every == 0:
                 keyframe = True
@@ -188,7 +216,10 @@ class Reporting:
             again = own.repeats > 0
             own.repeats[again] -= 1
             urgent |= again
-        urgent |= own.wanted | (own.sent_demand < 0.0)
+        urgent |= own.sent_demand < 0.0
+        if now >= self._rows_at:
+            urgent |= own.wanted
+            self._rows_at, self._told_rows_at = np.inf, now
         if eager.any():
             urgent |= eager & (own.admitted > own.sent_admitted)
         urgent &= known
@@ -269,7 +300,11 @@ class Reporting:
             weight=like.weight,
             interval_s=like.interval_s,
         )
-        self.hello = self.answer = self.answering = self.urgent = False
+        if report.keyframe:
+            self._told_all_at = now
+            self._answer_at = self._rows_at = np.inf
+            self.answering = False
+        self.hello = self.answer = self.urgent = False
         return report
 
 

@@ -24,8 +24,10 @@ class Settings:
         rest_tick_s: The same while no local bucket is used.
         urgent_gap_s: Least time between two reports.  50 ms bounds an agent to
             twenty reports a second whatever its demand does.
-        answer_gap_s: Least time between two answers to hellos, so that a hundred
-            agents starting at once cost one answer.
+        answer_gap_s: Least time between two answers to hellos.
+        answer_gap_each_s: The same for each other agent, where that is longer: who is
+            asked over and over, as by a hundred agents that start within seconds,
+            costs everyone a hundred messages a second and not two thousand.
         keyframe_every: Heartbeats from one report of all rows to the next.
         horizon_s: Shortest H over which a surplus or debt is worked off.
         lease_min_intervals: Silence, in T, until a member counts as silent.
@@ -46,6 +48,7 @@ class Settings:
     rest_tick_s: float = 0.05
     urgent_gap_s: float = 0.05
     answer_gap_s: float = 0.05
+    answer_gap_each_s: float = 0.01
     keyframe_every: int = 10
     horizon_s: float = 1.0
     lease_min_intervals: float = 3.0

@@ -117,11 +117,13 @@ class Speaking:
     def _grants(self, now: float) -> tuple[Grants, ...]:
         if not self._core.strict:
             return ()
+        reporting = self._core.reporting
+        all_own = reporting.answer or reporting.hello
         return self._core.strict.grants(
             now,
             self._core.agent,
-            all_own=self._core.reporting.answer or self._core.reporting.hello,
-            everything=self._core.reporting.answering,
+            all_own=all_own,
+            everything=all_own and reporting.answering,
         )
 
     def _blank(
