@@ -177,12 +177,17 @@ class Listening:
         self, member: Member, report: Report, now: float, outcome: Outcome
     ) -> bool:
         if report.incarnation < member.incarnation:
-            if not (report.hello and now - member.heard_at > 1.5 * member.interval_s):
+            # A life that is silent may be one that never was: a number that was
+            # changed on the way must not mute its owner until that is presumed dead.
+            quiet_s = now - member.heard_at
+            begins = report.hello and quiet_s > 1.5 * member.interval_s
+            if not (begins or member.silent):
                 self._notice(
                     outcome, "older_incarnation", report, "comes from an earlier life"
                 )
                 return False
             self._rebirth(member, report, now)
+            outcome.unknown = not report.keyframe
         elif report.incarnation > member.incarnation:
             self._rebirth(member, report, now)
         elif report.sequence <= member.sequence:

@@ -41,6 +41,11 @@ CHANGED_CAPACITY = 0.1
 CHANGED_CHANCE = 0.02
 """Likewise of a probability."""
 
+COST_LASTS = 50.0
+"""Looks with requests that the mean cost rests on.  It decides how ledgers are kept,
+and each agent goes by its own: one request of fifteen times the others' must not make
+an agent take a quota for a small one that nobody else does."""
+
 RETIRED_MAX = 4096
 """Buckets that went whose counters are remembered; the oldest goes first."""
 
@@ -119,6 +124,7 @@ class Own:
         self._raw_admitted, self._raw_refused = np.zeros((2, n))
         self._retired: dict[Key, tuple[float, ...]] = {}
         self.cost = np.ones(n)
+        self._costs_seen = np.zeros(n)
         self.subjects: Ints = np.zeros(n, dtype=np.int64)
         self.demand = Demand(n, now)
         self.usable = np.zeros(n)
@@ -216,8 +222,11 @@ class Own:
             self.refused[:n] += turned_away
             self._raw_admitted[:n] += grown
             self._raw_refused[:n] += turned_away
-            self.cost[:n] = event.cost
-            self.used[:n] = grown + turned_away > 0.0
+            used = grown + turned_away > 0.0
+            self._costs_seen[:n] = np.minimum(self._costs_seen[:n] + used, COST_LASTS)
+            gain = used / np.maximum(self._costs_seen[:n], 1.0)
+            self.cost[:n] += gain * (event.cost - self.cost[:n])
+            self.used[:n] = used
             self.subjects[:n] = event.subjects
             if len(self._sum_to):
                 np.add.at(self.admitted, self._sum_to, grown[self._sum_of])
@@ -249,7 +258,11 @@ class Own:
             return False
         for i, units in enumerate(grown):
             self.used[i] = units > 0.0
-            self.cost[i] = event.cost.item(i)
+            if units > 0.0:
+                seen = min(self._costs_seen.item(i) + 1.0, COST_LASTS)
+                cost = self.cost.item(i)
+                self._costs_seen[i] = seen
+                self.cost[i] = cost + 1.0 / seen * (event.cost.item(i) - cost)
             self.subjects[i] = event.subjects.item(i)
         return True
 
@@ -365,6 +378,7 @@ _INHERITED = (
     *_COUNTERS,
     "held",
     "cost",
+    "_costs_seen",
     "subjects",
     "sent_admitted",
     "sent_held",

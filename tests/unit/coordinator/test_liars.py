@@ -125,6 +125,16 @@ def test_a_report_from_an_earlier_life_is_ignored() -> None:
     assert "older_incarnation b" in world.processes["a"].noticed
 
 
+def test_a_life_that_never_was_mutes_its_owner_for_a_lease_at_most() -> None:
+    world = three()
+    world.inject("a", replace(forged(world), incarnation=1 << 40))
+    world.run(6.0)
+    members = world.processes["a"].coordinator.members(world.now)
+    assert {m.agent: (m.state, m.incarnation) for m in members}["b"] == ("present", 1)
+    rows = world.processes["a"].coordinator.table(1, "requests", world.now).agents
+    assert {row.agent: row.admitted for row in rows}["b"] > 1500.0
+
+
 @pytest.mark.parametrize("sent_at_s", [1e12, -1e12])
 def test_a_wrong_wall_clock_costs_at_most_a_heartbeat_of_a_share(
     sent_at_s: float,

@@ -1,0 +1,56 @@
+"""What an agent keeps of its own buckets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headgate.coordinator import Counted, Keys
+from headgate.coordinator.own import Own
+
+
+def follow(costs: list[float], size: int) -> list[float]:
+    """Return the cost that is gone by after each look at which requests came.
+
+    Args:
+        costs: Mean cost of late, look by look.
+        size: Buckets; of a few each is counted by itself.
+    """
+    ids = np.arange(1, size + 1)
+    keys = Keys(("bytes",), np.zeros(size, dtype=np.int64), ids)
+    own, admitted, seen = Own(keys, {}, {}, 0.0), np.zeros(size), list[float]()
+    for cost in costs:
+        admitted[0] += cost
+        own.count(
+            Counted(
+                keys,
+                np.zeros(size),
+                admitted.copy(),
+                np.zeros(size),
+                np.full(size, cost),
+                np.ones(size, dtype=np.int64),
+            )
+        )
+        assert own.cost[1:].tolist() == [1.0] * (size - 1)
+        seen.append(float(own.cost[0]))
+    return seen
+
+
+@pytest.mark.parametrize("size", [2, 9])
+def test_one_dear_request_does_not_change_how_a_quota_is_kept(size: int) -> None:
+    # One of 600 among requests of 40, as a mean of late shows it.
+    late = [40.0 + 168.0 * 0.7**i for i in range(12)]
+    seen = follow([40.0] * 60 + late, size)
+    assert seen[0] == 40.0
+    assert max(seen) < 55.0
+
+
+@pytest.mark.parametrize("size", [2, 9])
+def test_requests_that_stay_dear_are_taken_for_it(size: int) -> None:
+    seen = follow([40.0] * 60 + [400.0] * 150, size)
+    assert seen[-1] == pytest.approx(400.0, rel=0.1)
+
+
+def test_few_and_many_are_counted_alike() -> None:
+    costs = [3.0, 9.0, 4.0, 27.0] * 30
+    assert follow(costs, 2) == follow(costs, 9)
