@@ -25,6 +25,7 @@ from headgate.coordinator import (
     Counted,
     Group,
     Heard,
+    HeardTogether,
     Keys,
     Limit,
     Publish,
@@ -117,8 +118,8 @@ class Bench:
         reports = [decode(message) for message in messages]
         decoded = thread_time()
         self.now += 0.001
-        for report in reports:
-            self.coordinator.step(self.now, Heard(report, self.now), wall_s=self.now)
+        event = HeardTogether(tuple(reports))
+        self.coordinator.step(self.now, event, wall_s=self.now)
         heard = thread_time()
         self.tick()
         shared = thread_time()

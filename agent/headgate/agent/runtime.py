@@ -23,7 +23,7 @@ from headgate.agent.vouching import LastWords
 from headgate.coordinator import (
     Configured,
     Coordinator,
-    Heard,
+    HeardTogether,
     Noticed,
     Publish,
     Renamed,
@@ -254,8 +254,8 @@ class Runtime:
         if self._bus is None:
             self._stopping.wait(max(wait_s, 0.001))
         else:
-            for report, received_wall_s in self._bus.receive(wait_s):
-                self._step(Heard(report, received_wall_s))
+            if reports := tuple(report for report, _ in self._bus.receive(wait_s)):
+                self._step(HeardTogether(reports))
         if self._arrived is not self._followed:
             self._follow()
         while self._vouched and self._coordinator is not None:

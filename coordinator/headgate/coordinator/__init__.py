@@ -45,6 +45,9 @@ from headgate.coordinator.events import (
     Heard as Heard,
 )
 from headgate.coordinator.events import (
+    HeardTogether as HeardTogether,
+)
+from headgate.coordinator.events import (
     Keys as Keys,
 )
 from headgate.coordinator.events import (

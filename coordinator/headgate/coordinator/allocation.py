@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+_ALL = 1e290
+"""In place of an infinite θ: with any weight more than anyone can want."""
+
 
 def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
     """Return θ, ``float64[G]``: infinite where all demand fits.
@@ -40,12 +43,25 @@ def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
 
     Of one ledger the lines may be given as ``float64[A]``, and a number comes back.
     """
-    if demand.ndim == 1:
-        return np.float64(_level_of_one(demand, weight, float(available)))  # type: ignore[return-value]
+    return level_of(wanted_by(demand, weight), weight, available)
+
+
+def wanted_by(demand: Floats, weight: Floats) -> Floats:
+    """Return ``float64[A, G]`` or ``[A]``: λ, and 0 where the weight is 0.
+
+    It is `demand` itself where all take part.
+    """
+    present = weight > 0.0
+    return demand if present.all() else np.where(present, demand, 0.0)
+
+
+def level_of(wanted: Floats, weight: Floats, available: Floats) -> Floats:
+    """Return θ of what `wanted_by` gave: see `water_level`."""
+    if wanted.ndim == 1:
+        return np.float64(_level_of_one(wanted, weight, float(available)))  # type: ignore[return-value]
     if len(available) == 1:
-        level = _level_of_one(demand[:, 0], weight[:, 0], float(available[0]))
+        level = _level_of_one(wanted[:, 0], weight[:, 0], float(available[0]))
         return np.array([level])
-    wanted = np.where(weight > 0.0, demand, 0.0)
     theta = np.full(available.shape, inf)
     short = np.flatnonzero(wanted.sum(axis=0) > available)
     if len(short) == 0:
@@ -57,9 +73,8 @@ def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
     return theta
 
 
-def _level_of_one(demand: Floats, weight: Floats, available: float) -> float:
+def _level_of_one(wanted: Floats, weight: Floats, available: float) -> float:
     """Return θ of one ledger: the same steps, with one number where there is one."""
-    wanted = np.where(weight > 0.0, demand, 0.0)
     if not float(np.add.reduce(wanted)) > available:
         return inf
     level = available / float(np.add.reduce(weight))
@@ -78,9 +93,11 @@ def _level_of_one(demand: Floats, weight: Floats, available: float) -> float:
 def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
     level: Floats = available / weight.sum(axis=0)
     while True:
-        hungry = wanted > weight * level
-        rest = available - np.where(hungry, 0.0, wanted).sum(axis=0)
-        open_weight = np.where(hungry, weight, 0.0).sum(axis=0)
+        bound = weight * level
+        # Times a flag, not `where`: who is hungry can't be guessed, and a branch per
+        # cell that is guessed wrong half of the time costs six times as much.
+        rest = available - (wanted * (wanted <= bound)).sum(axis=0)
+        open_weight = (weight * (wanted > bound)).sum(axis=0)
         # Rounding may find everyone satisfied at the root itself: stay there.
         higher = np.where(
             open_weight > 0.0, rest / np.maximum(open_weight, 1e-300), level
@@ -92,11 +109,11 @@ def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
 
 def shares_at(theta: Floats, demand: Floats, weight: Floats) -> Floats:
     """Return min(λ, w·θ), ``float64[A, G]``; 0 where the weight is 0."""
-    if np.size(theta) == 1:
-        level = theta.item()
-        if level < inf:
-            return np.minimum(demand, np.where(weight > 0.0, weight * level, 0.0))
-        return np.minimum(demand, np.where(weight > 0.0, inf, 0.0))
-    with np.errstate(invalid="ignore"):
-        bound = np.where(weight > 0.0, weight * theta, 0.0)
-    return np.minimum(demand, bound)
+    return shares_of(theta, wanted_by(demand, weight), weight)
+
+
+def shares_of(theta: Floats, wanted: Floats, weight: Floats) -> Floats:
+    """Return the shares of what `wanted_by` gave: see `shares_at`."""
+    # Who wants nothing gets nothing, whatever the product is, if only it is a number.
+    share: Floats = weight * np.minimum(theta, _ALL)
+    return np.minimum(wanted, share, out=share)

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation import shares_at, water_level
+from headgate.coordinator.allocation import level_of, shares_at, shares_of, wanted_by
 from headgate.coordinator.isolation import alone_of
 from headgate.coordinator.ops import Ops, many, ops_of
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.shelf import Index, Shelf
 
     Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
 
 MARGIN_SIGMAS = 5.0
 """At one sigma flashes overshoot 0.03 s of quota; at five none did."""
@@ -110,7 +111,7 @@ class Conditions:
     quorate: bool = True
 
 
-def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) -> None:
+def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) -> Flags:
     """Compute Q', θ and all shares of settled ledgers.
 
     Args:
@@ -118,10 +119,14 @@ def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) ->
         slots: K of its slots.
         on: Lag and ages.
         settings: Parameters.
+
+    Returns:
+        ``bool[K]``, of one ledger a flag: whether an agent wants anything there.
     """
     at, ops = ops_of(slots)
     rate, burst = shelf.rate[at], shelf.burst[at]
-    weight = shelf.weight[:, at]
+    lines = shelf.lines(slots)
+    weight = shelf.weight[lines, at]
     agents = ops.count(weight)
     cost = shelf.cost[at]
     margin = margin_of(rate, burst, cost, on, ops)
@@ -131,13 +136,17 @@ def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) ->
     available = ops.minimum(available, shelf.part[at]) - shelf.reserved[at]
     available = ops.where(rate > 0.0, ops.maximum(available, 0.0), 0.0)
 
-    demand = np.minimum(shelf.demand[:, at], shelf.demand_cap[at])
+    told = shelf.demand[lines, at]
+    # Before it is capped: a cap of 0 is no rest.
+    asked: Flags = np.logical_or.reduce(told, axis=0)
+    demand = np.minimum(told, shelf.demand_cap[at])
     # The others know this agent's demand as it told them: with the newest in its
     # place no two agents would predict the same.
     own_demand = demand[0].copy()
     demand[0] = ops.minimum(shelf.told_demand[at], shelf.demand_cap[at])
-    theta = water_level(demand, weight, available)
-    share = shares_at(theta, demand, weight)
+    wanted = wanted_by(demand, weight)
+    theta = level_of(wanted, weight, available)
+    share = shares_of(theta, wanted, weight)
     rest = available - np.add.reduce(share, axis=0)
     slack = ops.where(theta == inf, rest, 0.0)
     shelf.small[at] = ops.minimum(rate * settings.interval_s, burst) < agents * cost
@@ -157,9 +166,13 @@ def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) ->
             joining, np.minimum(share, _floor(rate, agents, ops)), share
         )
     # A silent member goes on at its reserve, not at a share.
-    shelf.burn[:, at] = np.where(weight > 0.0, expected, shelf.burn[:, at])
+    present = weight > 0.0
+    if np.count_nonzero(present) < present.size:
+        expected = np.where(present, expected, shelf.burn[lines, at])
+    shelf.burn[lines, at] = expected
     most = weight[0] * ops.minimum(theta, HIGH)
     shelf.share[at] = ops.minimum(own_demand, most)
+    return asked
 
 
 def _floor(rate: Floats, agents: Floats, ops: Ops) -> Floats:

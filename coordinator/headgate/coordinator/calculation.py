@@ -151,11 +151,11 @@ class Calculation:
         if np.count_nonzero(stale):
             roster = self._core.attendance.roster(own, now)
             seat(shelf, slots[stale], roster)
-        share_out(shelf, at, on, self._core.settings)
+        asked = share_out(shelf, at, on, self._core.settings)
         shelf.dirty[at] = False
         # Without demand and with a full bucket nothing changes until someone asks.
         at, ops = ops_of(at)
-        busy = ~shelf.full[at] | np.logical_or.reduce(shelf.demand[:, at], axis=0)
+        busy = ~shelf.full[at] | asked
         shelf.due[at] = ops.where(busy, now + self.refresh_s(), np.inf)
 
     def set_ceilings(

@@ -14,6 +14,7 @@ from headgate.coordinator.events import (
     Effect,
     Event,
     Heard,
+    HeardTogether,
     Noticed,
     Renamed,
     Restored,
@@ -119,7 +120,13 @@ class Coordinator:
             case Counted():
                 self._count(now, event, wall_s, effects)
             case Heard():
-                self._hear(now, event, effects)
+                self._hear(now, event.report, effects)
+            case HeardTogether():
+                # Of strict groups each report may ask for an answer at once.
+                for report in event.reports:
+                    wait = not self._core.strict
+                    self._hear(now, report, effects, wait=wait)
+                self._take_in(self._core.listening.enter(), effects)
             case Configured():
                 self._tracking.configure(now, event)
             case Vouched():
@@ -136,17 +143,20 @@ class Coordinator:
 
     # What is heard.
 
-    def _hear(self, now: float, event: Heard, effects: list[Effect]) -> None:
+    def _hear(
+        self, now: float, report: Report, effects: list[Effect], *, wait: bool = False
+    ) -> None:
         self._notice_pause(now, effects)  # what waited meanwhile may come first
         heard = self._core.listening.hear(
-            event.report,
+            report,
             now,
             agent=self._core.agent,
             incarnation=self._core.incarnation,
+            wait=wait,
         )
-        effects.extend(heard.noticed)
+        self._take_in(heard, effects)
         if heard.believed and self._core.strict:
-            self._hear_grants(event.report, now, effects)
+            self._hear_grants(report, now, effects)
         if heard.doubled:
             self._rename(effects)
         self._note_questions(heard, now)
@@ -154,17 +164,22 @@ class Coordinator:
             # The hello after a pause may have been answered before the bus was back.
             self._asked_again = True
             self._ask_anew()
-        if self._core.own is not None and len(heard.fresh):
-            self._core.reporting.owe_rows(now, self._core.members.answer_gap_s())
-            for number in heard.fresh.tolist():
-                at = self._core.own.index_of.get(number)
-                if at is not None:
-                    self._core.own.wanted[at] = True
         if heard.echo is not None:
             self._core.joining.echoed(heard.echo, now + self._core.members.answer_s())
         elif self._core.observing and self._core.joining.answered():
             # It never asks, so it never hears itself: the first answers will do.
             self._core.joining.take_what_came(now + self._core.settings.interval_s)
+
+    def _take_in(self, heard: Outcome, effects: list[Effect]) -> None:
+        """Say what was noticed, and answer rows that someone had no line for."""
+        effects.extend(heard.noticed)
+        if self._core.own is not None and len(heard.fresh):
+            gap_s = self._core.members.answer_gap_s()
+            self._core.reporting.owe_rows(self._now, gap_s)
+            for number in heard.fresh.tolist():
+                at = self._core.own.index_of.get(number)
+                if at is not None:
+                    self._core.own.wanted[at] = True
 
     def _note_questions(self, heard: Outcome, now: float) -> None:
         """Note what is to be answered, and what to ask if it does not come anyway."""

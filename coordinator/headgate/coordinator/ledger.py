@@ -39,6 +39,7 @@ from headgate.coordinator.single import (
     hear_few,
     settle_one,
     slot_of,
+    wake_one,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.shelf import Index, Shelf
     from headgate.coordinator.table import Place
 
+    Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]
 
 EXTRAPOLATE_SMALL_S = 0.05
@@ -74,14 +76,18 @@ def settle(shelf: Shelf, slots: Index, now: float, *, small_s: float) -> Floats:
 def settle_many(shelf: Shelf, slots: Index, now: float, small_s: float) -> Floats:
     """Do what `settle` does, on columns."""
     elapsed = now - shelf.at[slots]
-    burn = shelf.burn[:, slots]
-    ahead = shelf.ahead[:, slots] + burn * elapsed
+    lines = shelf.lines(slots)
+    burn = shelf.burn[lines, slots]
+    ahead = shelf.ahead[lines, slots]  # of a slice in place, else a copy
+    ahead += burn * elapsed
     small = shelf.small[slots]
     if small.any():
         # Line 0 is what the others extrapolate, and they stop as well.
-        ahead = np.where(small, np.minimum(ahead, burn * small_s), ahead)
+        np.minimum(ahead, burn * small_s, out=ahead, where=small)
+    if not isinstance(slots, slice):
+        shelf.ahead[:, slots] = ahead
     level = shelf.level[slots] + shelf.rate[slots] * elapsed
-    held = shelf.held[:, slots].sum(axis=0)
+    held = shelf.held[lines, slots].sum(axis=0)
     outstanding = ahead[1:].sum(axis=0) + held
     believed = level - outstanding
     # Held tokens beside a full ledger are more than B; the margin covers as much.
@@ -91,7 +97,6 @@ def settle_many(shelf: Shelf, slots: Index, now: float, small_s: float) -> Float
     shelf.error[slots] = shelf.error[slots] * np.exp(-elapsed) + np.maximum(
         -shelf.debt_cap[slots] - believed, 0.0
     )
-    shelf.ahead[:, slots] = ahead
     # Half of the largest demand that counts is Q, or infinite where unlimited.
     most = np.minimum(2.0 * shelf.theta[slots], 0.5 * shelf.demand_cap[slots])
     faded = shelf.plausible[slots] * np.exp(-elapsed / PLAUSIBLE_S)
@@ -143,8 +148,45 @@ def hear(place: Place, rows: Rows, *, told_at: float) -> int:
 
 def hear_many(place: Place, rows: Rows, told_at: float) -> int:
     """Do what `hear` does, on columns."""
-    shelf, at, slots, cells = place.shelf, place.rows, place.slots, place.cells
+    shelf, slots = place.shelf, place.slots
     wake(shelf, slots, told_at)
+    charged, wrong = _enter(place, rows, told_at, shelf.at[slots])
+    shelf.level[slots] -= charged
+    return int(np.count_nonzero(wrong))
+
+
+def hear_together(place: Place, rows: Rows, told_at: Floats) -> Flags:
+    """Enter rows of several members, each line once.
+
+    Args:
+        place: Where they stand, one member after the other: from `Table.standing`.
+        rows: Of one dimension.
+        told_at: ``float64[N]`` when each was true, monotonic seconds.
+
+    Returns:
+        ``bool[K]`` counters that could not be true: as if each member had been heard
+        by itself, in this order.
+    """
+    shelf, slots, told_at = place.shelf, place.slots, told_at[place.rows]
+    assert not isinstance(slots, slice)
+    at_s = shelf.at[slots]
+    resting = shelf.full & (shelf.due == np.inf)
+    if np.count_nonzero(resting):
+        for row in resting[slots].nonzero()[0].tolist():
+            slot = slots.item(row)
+            wake_one(shelf, slot, told_at.item(row))
+            at_s[row] = shelf.at[slot]
+    charged, wrong = _enter(place, rows, told_at, at_s)
+    # Several may be of one ledger: each is charged, one after the other.
+    np.subtract.at(shelf.level, slots, charged)
+    return wrong
+
+
+def _enter(
+    place: Place, rows: Rows, told_at: Floats | float, at_s: Floats
+) -> tuple[Floats, Flags]:
+    """Enter rows but for the level; return what to charge, and what is not true."""
+    shelf, at, slots, cells = place.shelf, place.rows, place.slots, place.cells
     counters, ahead = shelf.admitted.reshape(-1), shelf.ahead.reshape(-1)
     burn = shelf.burn.reshape(-1)[cells]
     reported = rows.admitted[at]
@@ -153,7 +195,7 @@ def hear_many(place: Place, rows: Rows, told_at: float) -> int:
     # Dead reckoning leaves rows out for many reports: the row's own gap counts.
     before = shelf.told_at.reshape(-1)
     gap = np.maximum(told_at - before[cells], 0.0)
-    burst, at_s = shelf.burst[slots], shelf.at[slots]
+    burst = shelf.burst[slots]
     most = allowed * (gap + GRACE_S)
     most += GRACE_COSTS * shelf.cost[slots]
     most += GRACE_BURST * burst
@@ -161,11 +203,9 @@ def hear_many(place: Place, rows: Rows, told_at: float) -> int:
     charged = grown
     if np.isnan(np.add.reduce(grown)):
         charged = np.where(np.isnan(grown), 0.0, grown)  # a base line
-    disbelieved = int(np.count_nonzero(wrong))
-    if disbelieved:
+    if np.count_nonzero(wrong):
         predicted = ahead[cells] + burn * (told_at - at_s)
         charged = np.where(wrong, np.maximum(predicted, 0.0), charged)
-    shelf.level[slots] -= charged
     counters[cells] = reported
     ahead[cells] = burn * (at_s - told_at)
     shelf.refused.reshape(-1)[cells] = rows.refused[at]
@@ -176,7 +216,7 @@ def hear_many(place: Place, rows: Rows, told_at: float) -> int:
     if rows.subjects is not None:
         shelf.subjects.reshape(-1)[cells] = rows.subjects[at]
     shelf.dirty[slots] = True
-    return disbelieved
+    return charged, wrong
 
 
 def close_account(place: Place, until: float) -> None:

@@ -10,6 +10,12 @@ import numpy as np
 
 from headgate.coordinator.attendance import Attendance
 from headgate.coordinator.events import Noticed
+from headgate.coordinator.gathering import (
+    ROWS_MAX,
+    ROWS_TOGETHER,
+    Waiting,
+    enter_together,
+)
 from headgate.coordinator.ledger import close_account, hear
 from headgate.coordinator.membership import Member, Members
 from headgate.coordinator.table import FEW
@@ -104,22 +110,75 @@ class Listening:
         self._observing = observing
         self.members = Members(settings, now)
         self._told: set[tuple[str, str]] = set()
+        self._waiting: dict[str, Waiting] = {}
+        self._rows_waiting = 0
         self.attendance = Attendance(
             settings, table, self.members, now, observing=observing
         )
 
     def hear(
-        self, report: Report, now: float, *, agent: str, incarnation: int
+        self,
+        report: Report,
+        now: float,
+        *,
+        agent: str,
+        incarnation: int,
+        wait: bool = False,
     ) -> Outcome:
-        """Take one report."""
-        outcome = Outcome()
+        """Take one report.
+
+        Args:
+            report: Anyone's.
+            now: Monotonic seconds.
+            agent: Own id.
+            incarnation: Own life.
+            wait: Its rows may be put off until `enter` is called, or until a report
+                comes that must find them entered.
+        """
+        wait = wait and self._may_wait(report)
+        outcome = Outcome() if wait else self.enter()
         if report.cluster != self._settings.cluster:
             self._notice(outcome, "foreign_cluster", report, "is of another cluster")
         elif report.agent == agent:
             self._hear_own(report, now, incarnation, outcome)
         else:
-            self._hear_other(report, now, outcome)
+            self._hear_other(report, now, outcome, wait=wait)
+        if self._rows_waiting >= ROWS_TOGETHER or outcome.behind:
+            late = self.enter()
+            outcome.fresh = late.fresh
+            outcome.noticed += late.noticed
         return outcome
+
+    def enter(self) -> Outcome:
+        """Enter the rows that wait; what comes of it is not of the last report."""
+        outcome = Outcome()
+        if not self._waiting:
+            return outcome
+        waiting = list(self._waiting.values())
+        self._waiting.clear()
+        self._rows_waiting = 0
+        wrong = enter_together(self._table, waiting)
+        for at, one in enumerate(waiting):
+            if wrong is None:
+                for rows in one.report.rows:
+                    self._hear_rows(one.member, rows, one.told_at, outcome, one.report)
+                continue
+            for _ in range(wrong[at]):
+                self._disbelieve(one.member, one.told_at, outcome, one.report)
+        return outcome
+
+    def _may_wait(self, report: Report) -> bool:
+        """Say whether nothing but its rows can come of a report: the rule."""
+        member = self.members.by_agent.get(report.agent)
+        return (
+            member is not None
+            and not (self._observing or self._joining)
+            and not (member.silent or report.hello or report.leave)
+            and member.incarnation == report.incarnation
+            and member.weight == report.weight
+            and report.agent not in self._waiting
+            and all(len(rows.group_ids) <= ROWS_MAX for rows in report.rows)
+        )
 
     def _hear_own(
         self, report: Report, now: float, incarnation: int, outcome: Outcome
@@ -137,7 +196,9 @@ class Listening:
             outcome.doubled = True
             self._notice(outcome, "doubled_id", report, "runs twice")
 
-    def _hear_other(self, report: Report, now: float, outcome: Outcome) -> None:
+    def _hear_other(
+        self, report: Report, now: float, outcome: Outcome, *, wait: bool
+    ) -> None:
         member = self.members.by_agent.get(report.agent)
         if member is None:
             # It may have been dropped: it would go on sending only what changes.
@@ -168,6 +229,10 @@ class Listening:
         outcome.asked |= report.hello
         member.whole |= report.keyframe
         self.attendance.heard(member, now)
+        if wait and report.rows:
+            self._waiting[report.agent] = Waiting(member, report, told_at)
+            self._rows_waiting += sum(len(rows.group_ids) for rows in report.rows)
+            return
         for rows in report.rows:
             self._hear_rows(member, rows, told_at, outcome, report)
         if report.leave:
@@ -236,10 +301,13 @@ class Listening:
             if levels and rows.level is not None:
                 self._hear_levels(place, rows.level[place.rows])
         if wrong:
-            member.disbelieved_at = told_at
-            self._notice(
-                outcome, "disbelieved", report, "counts more than it may, or less"
-            )
+            self._disbelieve(member, told_at, outcome, report)
+
+    def _disbelieve(
+        self, member: Member, told_at: float, outcome: Outcome, report: Report
+    ) -> None:
+        member.disbelieved_at = told_at
+        self._notice(outcome, "disbelieved", report, "counts more than it may, or less")
 
     def _hear_levels(self, place: Place, levels: Floats) -> None:
         shelf, slots = place.shelf, place.slots

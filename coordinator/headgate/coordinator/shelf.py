@@ -233,6 +233,17 @@ class Shelf:
             shape = (0,) if flat else (self.width, 0)
             setattr(self, name, np.zeros(shape, dtype=kind))
 
+    def lines(self, slots: Index) -> slice:
+        """Return the lines that some ledgers use: what is below is empty.
+
+        Only of a slice of several, whose columns are added up line by line, so that
+        empty lines at the end change nothing.  Others are added in pairs, and pairs
+        would be others.
+        """
+        if isinstance(slots, slice) and slots.stop - slots.start > 1:
+            return slice(0, int(np.maximum.reduce(self.used[slots])))
+        return slice(0, self.width)
+
     def take_slot(self) -> int:
         """Return an empty slot, zeroed, growing the arrays when there is none."""
         if not self.free:

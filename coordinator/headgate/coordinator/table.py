@@ -265,6 +265,39 @@ class Table:
         slots = self._slot_of[numbers]
         return place_of(self.shelves[at], np.arange(len(numbers)), slots, lines)
 
+    def standing(
+        self, members: list[int], sizes: list[int], numbers: Ints
+    ) -> list[Place] | None:
+        """Return where lines of several members stand; None if one is not there.
+
+        Args:
+            members: Their numbers, each once.
+            sizes: How many of `numbers` are whose, one after the other.
+            numbers: ``int64[N]`` ledger numbers; −1 is left out.
+        """
+        known = numbers >= 0
+        lines = np.full(len(numbers), NOBODY)
+        first = 0
+        for member, size in zip(members, sizes, strict=True):
+            of_member = self._lines.get(member)
+            if of_member is None or len(of_member) < len(self._keys):
+                return None
+            lines[first : first + size] = of_member[numbers[first : first + size]]
+            first += size
+        if np.count_nonzero(lines[known] == NOBODY):
+            return None
+        shelves = np.where(known, self._shelf_of[numbers], NOBODY)
+        places: list[Place] = []
+        for at, shelf in enumerate(self.shelves):
+            rows = (shelves == at).nonzero()[0]
+            if len(rows):
+                there = self._slot_of[numbers[rows]]
+                cells = lines[rows] * shelf.capacity + there
+                whole = len(rows) == len(numbers)
+                index = slice(0, len(rows)) if whole else rows
+                places.append(Place(shelf, len(rows), index, there, cells))
+        return places
+
     def all_places(self, member: int) -> list[Place]:
         """Return all lines that a member has."""
         lines = self._lines.get(member)
