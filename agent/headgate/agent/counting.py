@@ -14,9 +14,10 @@ Not thread-safe: the enforcer holds its lock around every method.
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import starmap
 from math import inf, nan
 from operator import attrgetter
+from struct import Struct
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +68,9 @@ READ = (
 """What is read of a bucket; the getter is C, so no thread comes between."""
 
 _read = attrgetter(*READ)
+
+_packed = Struct(f"{len(READ)}d").pack
+"""Makes a row of doubles; for numpy to take them one by one costs a quarter more."""
 
 
 class Columns:
@@ -170,10 +174,10 @@ class Columns:
     def _look_at_many(self, rows: Ints, now: float) -> None:
         """Do what `_look` does, on columns."""
         of, at = self.buckets, rows.tolist()
-        values = chain.from_iterable(map(_read, map(of.__getitem__, at)))
-        read = np.fromiter(values, np.float64, len(at) * len(READ))
+        values = starmap(_packed, map(_read, map(of.__getitem__, at)))
+        read = np.frombuffer(b"".join(values), np.float64)
         columns: dict[str, Floats] = dict(
-            zip(READ, read.reshape(len(at), len(READ)).T, strict=True)
+            zip(READ, read.reshape(len(at), len(READ)).T.copy(), strict=True)
         )
         admitted = columns["folded"] + columns["spent"]
         self._admitted[rows] = np.maximum(self._admitted[rows], admitted)
@@ -224,23 +228,36 @@ class Columns:
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Set what the coordinator decided, where the limit still has a rate."""
-        ceiling, capacity = ceilings.ceiling.tolist(), ceilings.capacity.tolist()
-        probability, share = ceilings.probability.tolist(), ceilings.share.tolist()
-        deadline_s, reserve = ceilings.deadline_s.tolist(), ceilings.reserve.tolist()
-        index: int
-        for row, index in enumerate(ceilings.index.tolist()):
-            local = self.locals[index]
+        changes = zip(
+            map(self.locals.__getitem__, ceilings.index.tolist()),
+            ceilings.share.tolist(),
+            ceilings.ceiling.tolist(),
+            ceilings.capacity.tolist(),
+            ceilings.probability.tolist(),
+            ceilings.deadline_s.tolist(),
+            ceilings.reserve.tolist(),
+            strict=True,
+        )
+        for (
+            local,
+            share,
+            ceiling,
+            capacity,
+            probability,
+            deadline_s,
+            reserve,
+        ) in changes:
             limit = local.limit
             # The step may have been taken before the limit was closed or opened.
             if 0.0 < limit.rate < inf:
-                local.share = share[row]
+                local.share = share
                 local.bucket.set_ceiling_at(
                     now,
-                    ceiling=ceiling[row],
-                    capacity=min(capacity[row], limit.burst),
-                    probability=probability[row],
-                    deadline_s=deadline_s[row],
-                    reserve=reserve[row],
+                    ceiling=ceiling,
+                    capacity=capacity if capacity < limit.burst else limit.burst,
+                    probability=probability,
+                    deadline_s=deadline_s,
+                    reserve=reserve,
                 )
 
     def _carry_over(self, before: Columns) -> None:

@@ -207,7 +207,9 @@ class Level:
             deadline_s: When the ceiling ends.
             reserve: Units/s after the deadline.
         """
-        self.settle(now)
+        if now > self.deadline_s:
+            self._expire(self.deadline_s)
+        self._refill(now)
         # From here to the end: no call, no backward jump.
         bottomless = ceiling == inf
         tokenless = not bottomless and (probability < 1.0 or capacity <= 0.0)
