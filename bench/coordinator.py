@@ -3,8 +3,8 @@
 ``.venv/bin/python bench/coordinator.py`` prints medians in milliseconds of thread CPU
 time: codec, ledger and shares apart, dense (100 agents × 5,000 groups), with a tenth
 of the rows changed, and in PIP-82's sparse size (5,000 own groups × 5 agents).
-``--grow FILE.svg`` measures how it grows in agents and groups, all of which all use,
-and draws it.
+``--grow FILE.svg`` measures how it grows in agents and groups, which five agents use
+or all, and draws the latter.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import gc
 from dataclasses import replace
+from itertools import product
+from pathlib import Path
 from statistics import median
 from time import thread_time
 
@@ -177,37 +179,48 @@ def measure(name: str, *, groups: int, agents: int, users: int, part: float) -> 
 
 
 GROW_AGENTS, GROW_GROUPS = (10, 30, 100, 300), (100, 1_000, 5_000, 20_000)
-GROW_ROWS_MAX = 2_000_000
-"""More is not measured: encoding what others would say takes minutes."""
+GROW_USERS = 5
+"""Agents a group in the second table: PIP-82's."""
+
+GROW_RUNS, GROW_RUNS_LARGE, LARGE = 5, 1, 2_000_000
+"""Cycles of which the median is taken; of more rows than this, one is enough."""
 
 Grown = dict[tuple[int, int], tuple[float, float, float, float]]
 """By agents and groups: decode ms, ledger + shares ms, MB of table, kB of a report."""
 
 
-def grow(path: str) -> None:
+def grow(path: Path) -> None:
     """Print how a cycle in which every row changes grows, and draw it."""
     found: Grown = {}
-    print("| agents | groups | decode | ledger + shares | table | one report |")
-    print("|---|---|---|---|---|---|")
-    for agents in GROW_AGENTS:
-        for groups in GROW_GROUPS:
-            if agents * groups > GROW_ROWS_MAX:
-                continue
-            bench = Bench(groups=groups, agents=agents, users=agents)
-            bench.tick()
-            bench.cycle(1.0)
-            runs = [bench.cycle(1.0) for _ in range(5)]
-            decoding, sharing, size = (median(run[i] for run in runs) for i in range(3))
-            found[agents, groups] = decoding, sharing, bench.table_mb(), size / 1e3
+    for users in (GROW_USERS, None):
+        print(f"\n{users or 'all'} agents use a group\n")
+        print("| agents | groups | decode | ledger + shares | table | one report |")
+        print("|---|---|---|---|---|---|")
+        for agents, groups in product(GROW_AGENTS, GROW_GROUPS):
+            row = grown(agents, groups, users or agents)
+            if users is None:
+                found[agents, groups] = row
+                draw(found, path)
+            decoding, sharing, table_mb, heard_kb = row
             print(
                 f"| {agents} | {groups:,} | {decoding:.1f} ms | {sharing:.1f} ms "
-                f"| {bench.table_mb():.1f} MB | {size / agents / 1e3:.1f} kB |",
+                f"| {table_mb:.1f} MB | {heard_kb / agents:.1f} kB |",
                 flush=True,
             )
-            draw(found, path)
 
 
-def draw(found: Grown, path: str) -> None:
+def grown(agents: int, groups: int, users: int) -> tuple[float, float, float, float]:
+    """Return one row of the table: see `Grown`."""
+    bench = Bench(groups=groups, agents=agents, users=users)
+    bench.tick()
+    bench.cycle(1.0)
+    large = groups * users > LARGE
+    runs = [bench.cycle(1.0) for _ in range(GROW_RUNS_LARGE if large else GROW_RUNS)]
+    decoding, sharing, size = (median(run[i] for run in runs) for i in range(3))
+    return decoding, sharing, bench.table_mb(), size / 1e3
+
+
+def draw(found: Grown, path: Path) -> None:
     """Draw CPU, memory and bytes by groups, a line for each number of agents."""
     from matplotlib.figure import Figure
 
@@ -231,10 +244,16 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="only the three budgets")
-    parser.add_argument("--grow", metavar="FILE.svg", help="agents × groups, drawn")
+    parser.add_argument(
+        "--grow", metavar="FILE.svg", type=Path, help="agents × groups, drawn"
+    )
     arguments = parser.parse_args()
     quick = arguments.quick
     if arguments.grow:
+        if arguments.grow.suffix != ".svg" or not arguments.grow.parent.is_dir():
+            raise SystemExit(
+                f"--grow {arguments.grow}: expected a file .svg in a folder that exists"
+            )
         grow(arguments.grow)
         return
     measure("PIP-82: 5 of 100 agents a group", groups=5000, agents=100, users=5, part=1)

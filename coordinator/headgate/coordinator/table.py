@@ -275,27 +275,33 @@ class Table:
             sizes: How many of `numbers` are whose, one after the other.
             numbers: ``int64[N]`` ledger numbers; −1 is left out.
         """
-        known = numbers >= 0
-        lines = np.full(len(numbers), NOBODY)
+        lines = np.empty(len(numbers), dtype=np.int64)
         first = 0
         for member, size in zip(members, sizes, strict=True):
             of_member = self._lines.get(member)
             if of_member is None or len(of_member) < len(self._keys):
                 return None
-            lines[first : first + size] = of_member[numbers[first : first + size]]
-            first += size
-        if np.count_nonzero(lines[known] == NOBODY):
+            last = first + size
+            # Clipped, as −1 is left out below; else it would go through a buffer.
+            of_member.take(numbers[first:last], out=lines[first:last], mode="clip")
+            first = last
+        shelves, unknown = self._shelf_of[numbers], numbers < 0
+        shelves[unknown], lines[unknown] = NOBODY, 0
+        if len(lines) and np.minimum.reduce(lines) == NOBODY:
             return None
-        shelves = np.where(known, self._shelf_of[numbers], NOBODY)
         places: list[Place] = []
         for at, shelf in enumerate(self.shelves):
-            rows = (shelves == at).nonzero()[0]
-            if len(rows):
-                there = self._slot_of[numbers[rows]]
-                cells = lines[rows] * shelf.capacity + there
-                whole = len(rows) == len(numbers)
-                index = slice(0, len(rows)) if whole else rows
-                places.append(Place(shelf, len(rows), index, there, cells))
+            here = shelves == at
+            size = int(np.count_nonzero(here))
+            if size == len(numbers):
+                slots = self._slot_of[numbers]
+                cells = lines * shelf.capacity + slots
+                return [Place(shelf, size, slice(0, size), slots, cells)]
+            if size:
+                rows = here.nonzero()[0]
+                slots = self._slot_of[numbers[rows]]
+                cells = lines[rows] * shelf.capacity + slots
+                places.append(Place(shelf, size, rows, slots, cells))
         return places
 
     def all_places(self, member: int) -> list[Place]:
