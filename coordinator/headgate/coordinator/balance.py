@@ -277,8 +277,11 @@ def _strictly(
     held_back = COSTS_HELD_BACK * shelf.agents[at] * cost
     tokens = shelf.burst_right[at] * ops.maximum(shelf.burst[at] - held_back, 0.0)
     owned = ops.maximum(tokens, LEAST_CAPACITY * cost)
+    # Rights say nothing of a parent that has less to give: then its part rules, too.
+    within = ops.where(shelf.part[at] < rate, new.ceiling, inf)
+    ceiling = ops.minimum(ops.minimum(right * rate, most), within)
     return Ceilings(
-        ops.where(strict, ops.minimum(right * rate, most), new.ceiling),
+        ops.where(strict, ceiling, new.ceiling),
         ops.where(strict, ops.where(right > 0.0, owned, 0.0), new.capacity),
         ops.where(strict, 1.0, new.probability),
         ops.where(strict, right * rate, new.share),
