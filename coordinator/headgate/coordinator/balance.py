@@ -163,7 +163,7 @@ def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) ->
         # Were they charged a share meanwhile, E would be clamped at B as if that had
         # been spent, and what was not would be credit for ever (see decision 13).
         expected = np.where(
-            joining, np.minimum(share, _floor(rate, agents, ops)), share
+            joining, np.minimum(share, floor_of(rate, agents, ops)), share
         )
     # A silent member goes on at its reserve, not at a share.
     present = weight > 0.0
@@ -175,7 +175,8 @@ def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) ->
     return asked
 
 
-def _floor(rate: Floats, agents: Floats, ops: Ops) -> Floats:
+def floor_of(rate: Floats, agents: Floats, ops: Ops = many) -> Floats:
+    """Return what may be spent while a level is asked for, ``float64[K]`` units/s."""
     floor: Floats = FLOOR_PART * rate / ops.maximum(agents, FEWEST_AT_FIRST)
     return floor
 
@@ -236,7 +237,7 @@ def own_ceilings(
     joining = shelf.joining_until[at] > on.now
     if ops.any(joining):
         ceiling = ops.where(
-            joining, ops.minimum(ceiling, _floor(rate, agents, ops)), ceiling
+            joining, ops.minimum(ceiling, floor_of(rate, agents, ops)), ceiling
         )
 
     seconds = ops.minimum(

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.balance import Conditions, own_ceilings, share_out
+from headgate.coordinator.balance import (
+    Conditions,
+    floor_of,
+    own_ceilings,
+    share_out,
+)
 from headgate.coordinator.isolation import HOLD, keep_shares, seat
 from headgate.coordinator.ledger import EXTRAPOLATE_SMALL_S, settle
 from headgate.coordinator.ops import ops_of
@@ -51,20 +56,62 @@ class Calculation:
         for shelf, slots in self._core.table.where(numbers):
             self.settle(shelf, slots, now)
             share_out(shelf, slots, on, self._core.settings)
-            for slot, number in zip(
-                slots.tolist(), shelf.number[slots].tolist(), strict=True
-            ):
-                level = told[number]
-                doubts = self._core.joining.doubts(number)
-                if level is None and doubts and shelf.agents[slot] > 1.0:
-                    level = min(shelf.belief.item(slot), shelf.margin.item(slot))
-                if level is not None:
-                    shelf.level[slot] += level - shelf.belief[slot]
-                # Else all are new and began at what was stored, or at the margin.
-                # What they spent meanwhile is charged already: to begin anew now
-                # would give it back, to each a different amount.
+            answers = [told[number] for number in shelf.number[slots].tolist()]
+            known = np.array([answer is not None for answer in answers])
+            if known.any():
+                pairs = np.array([answer for answer in answers if answer is not None])
+                self._take_levels(shelf, slots[known], pairs.T, on)
+            doubts = [self._core.joining.doubts(n) for n in shelf.number[slots]]
+            lost = slots[~known & np.array(doubts) & (shelf.agents[slots] > 1.0)]
+            excess = shelf.belief[lost] - shelf.margin[lost]
+            shelf.level[lost] -= np.maximum(excess, 0.0)
+            # Else all are new and began at what was stored, or at the margin.
+            # What they spent meanwhile is charged already: to begin anew now
+            # would give it back, to each a different amount.
             shelf.joining_until[slots] = now
             shelf.dirty[slots] = True
+
+    def _take_levels(
+        self,
+        shelf: Shelf,
+        slots: NDArray[np.int64],
+        answers: NDArray[np.float64],
+        on: Conditions,
+    ) -> None:
+        """Go over to levels that others told, with what they have grown by since.
+
+        The others left this agent its share, which it did not spend while it asked:
+        to go by a level of half a second ago is to compute other shares than they
+        do, and to predict them wrongly until their next keyframe.
+
+        Args:
+            shelf: Changed.
+            slots: K of its slots.
+            answers: ``float64[2, K]`` level and when it was true.
+            on: What holds now.
+        """
+        level, told_at = answers
+        shelf.level[slots] += level - shelf.belief[slots]
+        shelf.belief[slots] = level
+        shelf.joining_until[slots] = on.now
+        share_out(shelf, slots, on, self._core.settings)
+        rate, burst = shelf.rate[slots], shelf.burst[slots]
+        # They were not at the floor, and count on being extrapolated at a share.
+        burn = shelf.burn[1:, slots]
+        due = burn * (shelf.at[slots] - shelf.told_at[1:, slots])
+        heard = (shelf.weight[1:, slots] > 0.0) & ~shelf.small[slots]
+        missed = np.where(heard, due - shelf.ahead[1:, slots], 0.0)
+        shelf.ahead[1:, slots] += missed
+        shelf.level[slots] += missed.sum(axis=0)
+        elapsed_s = np.maximum(on.now - told_at, 0.0)
+        spent = burn.sum(axis=0) + floor_of(rate, shelf.agents[slots])
+        grown = np.maximum(rate - spent, 0.0) * elapsed_s
+        shelf.level[slots] += np.maximum(np.minimum(grown, burst - level), 0.0)
+        # What they take this agent to have spent meanwhile is told at once.
+        own = shelf.burn[0, slots]
+        noise = np.sqrt(own * shelf.cost[slots] * self._core.settings.interval_s)
+        if (own * elapsed_s > noise).any():
+            self._core.reporting.urgent = True
 
     def _patience_s(self, now: float) -> float:
         """Return for how long a round that is over is not yet believed to be.

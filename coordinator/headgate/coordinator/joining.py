@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 ANSWERS_MAX = 256
 """Answers kept for one round; a median of more is no better."""
 
+OLDER_S = 1.0
+"""Answers older than the newest by more are none: who stood still finds reports of the
+time before it asked."""
+
 STORED_MAX = 100_000
 """Stored levels kept: PIP-82's number of groups."""
 
@@ -42,7 +46,7 @@ class Joining:
     def __init__(self) -> None:
         self._waiting: dict[int, int | None] = {}
         self._ready: list[tuple[float, Ints]] = []
-        self._answers: list[tuple[Ints, Floats]] = []
+        self._answers: list[tuple[Ints, Floats, float]] = []
         self._stored: dict[Key, tuple[float, float]] = {}
         self._doubted: set[int] = set()
 
@@ -68,8 +72,8 @@ class Joining:
         left = [(at, numbers[numbers != number]) for at, numbers in self._ready]
         self._ready = [(at, numbers) for at, numbers in left if len(numbers)]
         self._answers = [
-            (numbers[numbers != number], levels[numbers != number])
-            for numbers, levels in self._answers
+            (numbers[numbers != number], levels[numbers != number], at)
+            for numbers, levels, at in self._answers
         ]
 
     def asked(self, sequence: int, numbers: Ints) -> None:
@@ -101,10 +105,10 @@ class Joining:
         """Say whether anyone has told a level since this agent asked."""
         return bool(self._answers)
 
-    def answer(self, numbers: Ints, levels: Floats) -> None:
+    def answer(self, numbers: Ints, levels: Floats, *, told_at: float) -> None:
         """Keep the levels that another agent believes."""
         if len(self._answers) < ANSWERS_MAX:
-            self._answers.append((numbers, levels))
+            self._answers.append((numbers, levels, told_at))
 
     def stored(self, key: Key, level: float, *, at: float) -> None:
         """Keep a level that was stored before a restart of the whole cluster.
@@ -126,29 +130,34 @@ class Joining:
         """Return when the next round is over; infinite when none is under way."""
         return min((at for at, _ in self._ready), default=np.inf)
 
-    def finish(self, now: float) -> list[tuple[int, float | None]]:
-        """Return (number, level) where the round is over; None: nobody knew."""
+    def finish(self, now: float) -> list[tuple[int, tuple[float, float] | None]]:
+        """Return (number, (level, when)) where a round is over; None: nobody knew."""
         over = [numbers for at, numbers in self._ready if at <= now]
         if not over:
             return []
         self._ready = [(at, numbers) for at, numbers in self._ready if at > now]
         wanted = np.concatenate(over)
         medians = self._medians()
-        result: list[tuple[int, float | None]] = []
+        result: list[tuple[int, tuple[float, float] | None]] = []
         for number in wanted.tolist():
             result.append((number, medians.get(number)))
         if not self:
             self._answers.clear()
         return result
 
-    def _medians(self) -> dict[int, float]:
+    def _medians(self) -> dict[int, tuple[float, float]]:
         if not self._answers:
             return {}
-        numbers = np.concatenate([answer[0] for answer in self._answers])
-        levels = np.concatenate([answer[1] for answer in self._answers])
+        newest = max(at for _, _, at in self._answers)
+        fresh = [answer for answer in self._answers if answer[2] > newest - OLDER_S]
+        numbers = np.concatenate([answer[0] for answer in fresh])
+        levels = np.concatenate([answer[1] for answer in fresh])
+        told_at = np.concatenate([np.full(len(a[0]), a[2]) for a in fresh])
         order = np.lexsort((levels, numbers))
-        numbers, levels = numbers[order], levels[order]
+        numbers, levels, told_at = numbers[order], levels[order], told_at[order]
         names, first, count = np.unique(numbers, return_index=True, return_counts=True)
         low, high = first + (count - 1) // 2, first + count // 2
         median = 0.5 * (levels[low] + levels[high])
-        return dict(zip(names.tolist(), median.tolist(), strict=True))
+        at = 0.5 * (told_at[low] + told_at[high])
+        pairs = zip(median.tolist(), at.tolist(), strict=True)
+        return dict(zip(names.tolist(), pairs, strict=True))

@@ -299,7 +299,7 @@ class Listening:
                 outcome.fresh = np.concatenate([outcome.fresh, fresh])
             wrong += hear(place, rows, told_at=told_at)
             if levels and rows.level is not None:
-                self._hear_levels(place, rows.level[place.rows])
+                self._hear_levels(place, rows.level[place.rows], told_at)
         if wrong:
             self._disbelieve(member, told_at, outcome, report)
 
@@ -309,10 +309,10 @@ class Listening:
         member.disbelieved_at = told_at
         self._notice(outcome, "disbelieved", report, "counts more than it may, or less")
 
-    def _hear_levels(self, place: Place, levels: Floats) -> None:
+    def _hear_levels(self, place: Place, levels: Floats, told_at: float) -> None:
         shelf, slots = place.shelf, place.slots
         if self._joining:
-            self._joining.answer(shelf.number[slots], levels)
+            self._joining.answer(shelf.number[slots], levels, told_at=told_at)
         if self._observing:
             # One that does not take part has no feedback of its own to rely on.
             known = np.isfinite(shelf.joining_until[slots])

@@ -16,7 +16,8 @@ def asked(*numbers: int) -> Joining:
     for number in numbers:
         joining.begin(number)
     joining.asked(1, np.array(numbers))
-    joining.answer(np.array(numbers), np.array([float(n) for n in numbers]))
+    levels = np.array([float(number) for number in numbers])
+    joining.answer(np.array(numbers), levels, told_at=9.5)
     joining.echoed(1, ready_at=10.0)
     return joining
 
@@ -24,7 +25,7 @@ def asked(*numbers: int) -> Joining:
 def test_a_ledger_that_went_away_in_the_middle_of_a_round_is_not_told() -> None:
     joining = asked(5, 7)
     joining.forget(5)
-    assert joining.finish(10.0) == [(7, 7.0)]
+    assert joining.finish(10.0) == [(7, (7.0, 9.5))]
     assert not joining
 
 

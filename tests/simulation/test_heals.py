@@ -1,0 +1,49 @@
+"""Shares are right again within three heartbeats of a fault's end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from headgate.simulation.brain import real_coordinator
+from headgate.simulation.engine import Engine
+from headgate.simulation.parsing import parse_scenario
+from headgate.simulation.settling import STEP_S, ceiling_at
+
+RATE, AGENTS, DEMAND = 1000.0, 3, 600.0
+BEGINS_S, ENDS_S, UNTIL_S = 8.0, 23.0, 34.0
+HEALED_S = 3.0
+WITHIN = 0.15
+
+
+@pytest.mark.parametrize(
+    ("kind", "delay_s"), [("pause", 0.02), ("pause", 0.3), ("partition", 0.3)]
+)
+def test_one_of_three_is_back_at_its_part(kind: str, delay_s: float) -> None:
+    fault = {"kind": kind, "agents": [1], "from": BEGINS_S, "until": ENDS_S}
+    scenario = parse_scenario(
+        {
+            "seconds": UNTIL_S,
+            "measure_from": 5,
+            "group": {"rate": RATE},
+            "agents": {"count": AGENTS},
+            "network": {"delay": delay_s},
+            "fault": [fault],
+            "demand": [{"agents": "all", "rate": DEMAND}],
+        },
+        name=kind,
+    )
+    run = Engine(
+        scenario, seed=1, strategy="headgate", make_brain=real_coordinator
+    ).run()
+    times = np.arange(ENDS_S, UNTIL_S - 1.0, STEP_S)
+    shares = np.array(
+        [np.minimum(ceiling_at(told, times), DEMAND) for told in run.ceilings[0]]
+    )
+    # A tenth of a second each: a single look may be off by chance.
+    width = round(0.1 / STEP_S)
+    shares = shares[:, : len(times) // width * width].reshape(AGENTS, -1, width)
+    part = RATE / AGENTS
+    off = (np.abs(shares.mean(axis=2) - part) > WITHIN * part).any(axis=0)
+    last = np.flatnonzero(off)[-1] + 1 if off.any() else 0
+    assert last * 0.1 <= HEALED_S
