@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,12 +74,16 @@ def committed(out: Path) -> int:
 class Driver:
     """A process that runs the stream once it is told to."""
 
-    def __init__(self, out: Path, broker: Broker) -> None:
+    def __init__(self, out: Path, broker: Broker, scratch: Path) -> None:
         self._out = out
+        # Who is killed leaves its scratch files behind.
+        own = {"SPARK_LOCAL_DIRS": str(scratch), "TMPDIR": str(scratch)}
+        own["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={scratch}"
         command = [sys.executable, "-m", "tests.pipeline.driver", str(out)]
         self.process = subprocess.Popen(
             [*command, broker.bootstrap, TOPIC],
             cwd=ROOT,
+            env=os.environ | own,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -113,17 +118,19 @@ class Driver:
 @contextmanager
 def drivers(out: Path, broker: Broker) -> Generator[Callable[[], Driver]]:
     """Give a function that returns the next driver, which has been starting."""
-    waiting = [Driver(out, broker)]
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        scratch = Path(folder)
+        waiting = [Driver(out, broker, scratch)]
 
-    def following() -> Driver:
-        waiting.append(Driver(out, broker))
-        return waiting[-2]
+        def following() -> Driver:
+            waiting.append(Driver(out, broker, scratch))
+            return waiting[-2]
 
-    try:
-        yield following
-    finally:
-        for driver in waiting:
-            driver.kill()
+        try:
+            yield following
+        finally:
+            for driver in waiting:
+                driver.kill()
 
 
 @pytest.fixture(scope="module")
