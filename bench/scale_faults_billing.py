@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import pairwise
 from math import nan
+from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,19 +38,23 @@ def billed_units(
         healed_s: When it was over.
     """
     total = Total(callers)
-    before, after = list[float](), list[float]()
+    known, falls, strange = list[float](), list[float](), list[float]()
     for lines in callers:
         seen = [
             (x["t"], x["level"] + total.at(x["t"]) - rate_per_s * x["t"])
             for x in lines
             if "level" in x
         ]
-        # Who stood still, or was restarted, goes by the others' yardstick.
-        before += [y for t, y in seen if healing_s - 1.0 < t <= healing_s][-1:]
-        after += [y for t, y in seen if healed_s < t <= healed_s + WATCHED_S]
-    if not before or not after:
-        return nan
-    return max(max(before) - min(after), 0.0)
+        before = [y for t, y in seen if healing_s - 1.0 < t <= healing_s]
+        after = [y for t, y in seen if healed_s < t <= healed_s + WATCHED_S]
+        known += before[-1:]
+        if before and after:
+            falls.append(before[-1] - min(after))
+        elif after:
+            strange.append(min(after))
+    if known:  # who stood still, or was restarted, goes by the others' yardstick
+        falls += [median(known) - least for least in strange]
+    return max(0.0, *falls) if falls else nan
 
 
 class Total:
