@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-ROWS_MAX = 1 << 10
-"""Rows of a report that waits for others: with more the columns are long enough."""
+ROWS_MAX = 768
+"""Rows of a report that waits for others: from a thousand on its columns are long
+enough, and where the same come each time their lines need not be looked up again."""
 
 ROWS_TOGETHER = 1 << 13
 """Rows entered at once: a dozen columns of this length stay in the cache of a core."""
