@@ -103,11 +103,16 @@ def check_killed(run: Run, ledgers: Ledgers) -> Iterator[Violation]:
             known = ledgers.known.get(
                 (life.agent, life.birth.incarnation, group + 1), Known()
             )
-            gap = life.admitted[group] - known.admitted
-            if abs(gap) <= EXACT and abs(life.refused[group] - known.refused) <= EXACT:
+            refused, admitted = _true(run, life, group)
+            gap = admitted - known.admitted
+            if abs(gap) <= EXACT and abs(refused - known.refused) <= EXACT:
                 continue
             run.untold.append(Gap(life.agent, life.birth.incarnation, group, gap))
-            most = _spendable(run, life, group, known.sequence)
+            most = sum(
+                _spendable(run, life, each, known.sequence)
+                for each in life.admitted
+                if each == group or _stands_below(run, each, group)
+            )
             if not -EXACT <= gap <= most:
                 text = (
                     f"{life.agent} was killed with {gap:.0f} units untold, "
@@ -125,6 +130,18 @@ def _true(run: Run, life: Life, group: int) -> tuple[float, float]:
             below = _true(run, life, place)
             refused, admitted = refused + below[0], admitted + below[1]
     return refused, admitted
+
+
+def _stands_below(run: Run, group: int, above: int) -> bool:
+    """Say whether a group is somewhere below another."""
+    groups = run.scenario.groups
+    named = {spec.name: place for place, spec in enumerate(groups)}
+    parent = groups[group].parent
+    while parent is not None:
+        if named[parent] == above:
+            return True
+        parent = groups[named[parent]].parent
+    return False
 
 
 def _spendable(run: Run, life: Life, group: int, sequence: int) -> float:
