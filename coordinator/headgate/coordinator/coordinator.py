@@ -122,11 +122,13 @@ class Coordinator:
             case Heard():
                 self._hear(now, event.report, effects)
             case HeardTogether():
-                # Of strict groups each report may ask for an answer at once.
-                for report in event.reports:
-                    wait = not self._core.strict
-                    self._hear(now, report, effects, wait=wait)
-                self._take_in(self._core.listening.enter(), effects)
+                try:
+                    for report in event.reports:
+                        # What is told of strict groups may ask for an answer at once.
+                        wait = not self._core.strict
+                        self._hear(now, report, effects, wait=wait)
+                finally:  # nothing may wait past this step: members come and go
+                    self._take_in(self._core.listening.enter(), effects)
             case Configured():
                 self._tracking.configure(now, event)
             case Vouched():
@@ -242,7 +244,7 @@ class Coordinator:
         # ceilings are lowered before anyone can take what they leave.
         if self._core.strict and not self._core.observing:
             heard_own = self._core.members.echoed
-            if self._core.strict.step(now, self._core.agent, heard_own=heard_own):
+            if self._core.strict.step(now, self._core.agent, own, heard_own=heard_own):
                 self._core.reporting.urgent = True
             self._core.reporting.hello |= self._core.strict.asks()
         if self._core.reporting.wonders(now) and not self._core.members.all_whole():
@@ -304,6 +306,8 @@ class Coordinator:
         return own.demand.busy(now)
 
     def _next_at(self, now: float, *, busy: bool) -> float:
+        if self._core.strict.waits:
+            return now
         settings = self._core.settings
         pace = settings.tick_s if busy or self._core.joining else settings.rest_tick_s
         return min(

@@ -145,7 +145,7 @@ class Listening:
             self._hear_other(report, now, outcome, wait=wait)
         if self._rows_waiting >= ROWS_TOGETHER or outcome.behind:
             late = self.enter()
-            outcome.fresh = late.fresh
+            outcome.fresh = np.concatenate([outcome.fresh, late.fresh])
             outcome.noticed += late.noticed
         return outcome
 
