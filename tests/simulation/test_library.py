@@ -17,11 +17,6 @@ FILES = {path.stem: path for path in scenario_files()}
 SMALL = 500
 """Agent-seconds up to which a scenario is run with two seeds: time is short."""
 
-NOT_REACHED = {
-    "strict-flashes": "total 0.85 of 0.9: tokens don't change hands; decision 16",
-}
-"""Scenarios whose figures are not reached on every seed, and why."""
-
 
 class Kept(TypedDict):
     """One entry of the file of regressions."""
@@ -50,7 +45,7 @@ def test_a_scenario_keeps_the_invariants_and_reaches_its_figures(
 ) -> None:
     result, _ = simulate(read_scenario(FILES[name]), seed=seed)
     assert told(result) == []
-    if name in BY_NAME and name not in NOT_REACHED:
+    if name in BY_NAME:
         assert BY_NAME[name].missed(result.as_json()) == {}
 
 
@@ -69,7 +64,6 @@ def test_a_seed_that_once_failed_does_so_no_more(kept: Kept) -> None:
 
 def test_every_figure_that_is_promised_has_its_scenario() -> None:
     assert {target.scenario for target in TARGETS} <= set(FILES)
-    assert set(NOT_REACHED) <= set(BY_NAME)
 
 
 def test_every_kind_of_fault_is_in_the_library() -> None:

@@ -249,6 +249,7 @@ def _grants_at(grants: Grants, where: Numbers) -> Grants:
         group_ids=grants.group_ids[where],
         receivers=_chosen(grants.receivers, where),
         given=grants.given[where],
+        tokens=None if grants.tokens is None else grants.tokens[where],
     )
 
 
@@ -296,9 +297,15 @@ def _grants_joined(many: list[Grants]) -> Grants:
     ids = np.concatenate([grants.group_ids for grants in many])
     order = np.argsort(ids, kind="stable")
     receivers = [name for grants in many for name in grants.receivers]
+    tokens = [np.zeros(len(g.given)) if g.tokens is None else g.tokens for g in many]
     return replace(
         many[0],
         group_ids=ids[order],
         receivers=_chosen(receivers, order),
         given=np.concatenate([grants.given for grants in many])[order],
+        tokens=(
+            None
+            if all(grants.tokens is None for grants in many)
+            else np.concatenate(tokens)[order]
+        ),
     )

@@ -207,6 +207,7 @@ def _encode_grants(grants: Grants) -> wire.Grants:
         receivers=names,
         receiver=[place[name] for name in grants.receivers],
         given=grants.given.tolist(),
+        tokens=[] if grants.tokens is None else grants.tokens.tolist(),
     )
 
 
@@ -347,6 +348,7 @@ def _decode_grants(message: wire.Grants) -> Grants:
             f"{name}: {len(ids)} group ids, {len(given)} given, "
             f"{len(message.receiver)} receivers"
         )
+    tokens = _decode_tokens(message, name, size=len(ids))
     if len(given) and not (np.isfinite(given).all() and given.min() >= 0):
         raise MalformedReport(f"{name}.given: expected finite numbers ≥ 0")
     if any(index >= len(receivers) for index in message.receiver):
@@ -356,4 +358,19 @@ def _decode_grants(message: wire.Grants) -> Grants:
         group_ids=ids,
         receivers=tuple(receivers[index] for index in message.receiver),
         given=given,
+        tokens=tokens,
     )
+
+
+def _decode_tokens(
+    message: wire.Grants, name: str, *, size: int
+) -> NDArray[np.float64] | None:
+    """Return the tokens that went with rights given away; None where none did."""
+    if not len(message.tokens):
+        return None
+    tokens = np.asarray(message.tokens).astype(np.float64)
+    if len(tokens) != size:
+        raise MalformedReport(f"{name}: {size} group ids, {len(tokens)} tokens")
+    if not (np.isfinite(tokens).all() and tokens.min() >= 0):
+        raise MalformedReport(f"{name}.tokens: expected finite numbers ≥ 0")
+    return tokens

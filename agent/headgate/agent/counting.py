@@ -64,6 +64,7 @@ READ = (
     "reserve",
     "tokenless",
     "look_s",
+    "clipped",
 )
 """What is read of a bucket; the getter is C, so no thread comes between."""
 
@@ -97,6 +98,7 @@ class Columns:
         count = len(self.locals)
         self._refused, self._admitted = np.zeros((2, count))
         self._held = np.full(count, nan)
+        self._clipped = np.zeros(count)
         self._sampled, self._sampled_units = np.zeros((2, count))
         self._cost = np.full(count, FIRST_COST)
         self._said: Counted | None = None
@@ -135,6 +137,7 @@ class Columns:
             held=self._held.copy(),
             cost=self._cost.copy(),
             subjects=self._subjects,
+            clipped=self._clipped.copy(),
         )
         return self._said
 
@@ -156,6 +159,7 @@ class Columns:
             self._sample(row, sampled, bucket.sampled_units)
         held = bucket.held_at(now)
         self._held[row] = held
+        self._clipped[row] = bucket.clipped
         if bucket.tokenless or bucket.capacity in (held, inf):
             self._rest([row], [[spent], [folded], [refused], [sampled]], now)
 
@@ -185,6 +189,7 @@ class Columns:
         self._sample_many(rows, columns["sampled"], columns["sampled_units"])
         held = held_of(columns, now)
         self._held[rows] = held
+        self._clipped[rows] = columns["clipped"]
         capacity = columns["capacity"]
         full = (held == capacity) | (capacity == inf) | (columns["tokenless"] > 0.0)
         full &= columns["look_s"] <= now
@@ -228,6 +233,7 @@ class Columns:
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Set what the coordinator decided, where the limit still has a rate."""
+        given = ceilings.credit
         changes = zip(
             map(self.locals.__getitem__, ceilings.index.tolist()),
             ceilings.share.tolist(),
@@ -236,6 +242,7 @@ class Columns:
             ceilings.probability.tolist(),
             ceilings.deadline_s.tolist(),
             ceilings.reserve.tolist(),
+            [0.0] * len(ceilings.index) if given is None else given.tolist(),
             strict=True,
         )
         for (
@@ -246,6 +253,7 @@ class Columns:
             probability,
             deadline_s,
             reserve,
+            credit,
         ) in changes:
             limit = local.limit
             # The step may have been taken before the limit was closed or opened.
@@ -258,6 +266,7 @@ class Columns:
                     probability=probability,
                     deadline_s=deadline_s,
                     reserve=reserve,
+                    credit=credit,
                 )
 
     def _carry_over(self, before: Columns) -> None:

@@ -71,6 +71,8 @@ class Level:
     most_counted: Units that one attempt counts as at most when it is refused, and
         in the mean cost: one absurd cost must not look like the demand of
         thousands, for which all others would have to make room.
+    clipped: Units that were taken away because the capacity was lowered, since the
+        start; what overflows because the bucket is full is not among them.
     sampled: Requests whose cost was noted: all but those within a lull.
     sampled_units: Their units; divided by `sampled` the mean cost.
     moved: Shared with those who count: at `place`, 1 says that what is counted
@@ -82,6 +84,7 @@ class Level:
         "attempted",
         "capacity",
         "chance",
+        "clipped",
         "deadline_s",
         "folded",
         "free",
@@ -146,6 +149,7 @@ class Level:
         self.attempted: AttemptedRate | None = None
         self.folded: float = 0.0
         self.refused: float = 0.0
+        self.clipped: float = 0.0
         self.most_counted: float = inf
         self.sampled: int = 0
         self.sampled_units: float = 0.0
@@ -192,11 +196,13 @@ class Level:
         probability: float = 1.0,
         deadline_s: float = inf,
         reserve: float = 0.0,
+        credit: float = 0.0,
     ) -> None:
         """Refill at `ceiling` units/s from now on, until the deadline.
 
         What was earned before `now` was earned at the old rate, and is clipped to
-        the new capacity: no burst of old tokens follows a lowered limit.
+        the new capacity: no burst of old tokens follows a lowered limit.  What is
+        clipped is counted, in the same stretch of lines.
 
         Args:
             now: Seconds on the caller's monotonic clock.
@@ -206,6 +212,7 @@ class Level:
                 request is admitted with this chance (small quotas).
             deadline_s: When the ceiling ends.
             reserve: Units/s after the deadline.
+            credit: Units that others gave up for this bucket, put in once.
         """
         if now > self.deadline_s:
             self._expire(self.deadline_s)
@@ -220,7 +227,11 @@ class Level:
             ceiling = 0.0
         elif tokenless or self.tokenless or level == inf:
             level = 0.0
-        if capacity != self.capacity or tokenless != self.tokenless:
+        if not (tokenless or bottomless):
+            level += credit
+            if level > capacity:
+                self.clipped += level - capacity
+        if capacity != self.capacity or tokenless != self.tokenless or credit:
             self.moved[self.place] = 1
         self.folded += self.spent
         self.spent = 0.0

@@ -52,6 +52,8 @@ class Counted:
         held: ``float64[N]`` tokens held now; below zero it is a debt.
         cost: ``float64[N]`` mean units of one request lately, > 0.
         subjects: ``int64[N]`` limiters that use the bucket.
+        clipped: ``float64[N]`` units that were taken out because a capacity was
+            lowered; None of a shell that doesn't say, which gives no tokens away.
     """
 
     keys: Keys
@@ -60,6 +62,7 @@ class Counted:
     held: NDArray[np.float64]
     cost: NDArray[np.float64]
     subjects: NDArray[np.int64]
+    clipped: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,8 @@ class SetCeilings:
         share: ``float64[K]`` allocated units/s, what status shows.
         deadline_s: ``float64[K]`` when the ceiling ends.
         reserve: ``float64[K]`` units/s after the deadline.
+        credit: ``float64[K]`` units to put into each bucket once, as far as its new
+            capacity allows, or None: others took them out of theirs.
     """
 
     keys: Keys
@@ -169,6 +174,7 @@ class SetCeilings:
     share: NDArray[np.float64]
     deadline_s: NDArray[np.float64]
     reserve: NDArray[np.float64]
+    credit: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

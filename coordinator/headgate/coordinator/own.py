@@ -17,6 +17,7 @@ import numpy as np
 from headgate.coordinator.blocking import Blocking
 from headgate.coordinator.demand import Demand
 from headgate.coordinator.events import SetCeilings
+from headgate.coordinator.restarts import restarted
 from headgate.coordinator.table import FEW
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class Own:
         admitted: ``float64[N]`` units since this life began; never falls.
         refused: ``float64[N]``.
         held: ``float64[N]``.
+        clipped: ``float64[N]`` units that lowered capacities took out, as counted.
+        credit: ``float64[N]`` units that the next ceilings are to put in, once.
         cost: ``float64[N]``.
         subjects: ``int64[N]``.
         demand: The estimates.
@@ -120,11 +123,11 @@ class Own:
         self.numbers: Ints = np.full(n, -1, dtype=np.int64)
         self.places: list[Place] = []
         self.index_of: dict[int, int] = {}
-        self.admitted, self.refused, self.held = np.zeros((3, n))
+        self.admitted, self.refused, self.held, self.clipped = np.zeros((4, n))
         self._raw_admitted, self._raw_refused = np.zeros((2, n))
         self._retired: dict[Key, tuple[float, ...]] = {}
         self.cost = np.ones(n)
-        self._costs_seen = np.zeros(n)
+        self._costs_seen, self.credit = np.zeros((2, n))
         self.subjects: Ints = np.zeros(n, dtype=np.int64)
         self.demand = Demand(n, now)
         self.usable = np.zeros(n)
@@ -204,6 +207,8 @@ class Own:
         A counter that fell is a bucket that was made anew (it starts at 0), or a
         charge that was given back; neither makes the published counter fall.
         """
+        if event.clipped is not None:
+            self.clipped[: self.told_size] = event.clipped
         if self._few and self._none_fell(event):
             return self._count_few(event)
         n = self.told_size
@@ -216,8 +221,8 @@ class Own:
             np.add.at(self.held, self._sum_to, event.held[self._sum_of])
         if moved:
             if min(grown.min(), turned_away.min()) < 0.0:
-                _restarted(grown, self._raw_admitted[:n], event.admitted)
-                _restarted(turned_away, self._raw_refused[:n], event.refused)
+                restarted(grown, self._raw_admitted[:n], event.admitted)
+                restarted(turned_away, self._raw_refused[:n], event.refused)
             self.admitted[:n] += grown
             self.refused[:n] += turned_away
             self._raw_admitted[:n] += grown
@@ -304,6 +309,7 @@ class Own:
         """
         lower = new.ceiling < self.ceiling[rows]
         lower = exact & (lower | (new.capacity < self.capacity[rows]))
+        lower |= self.credit[rows] > 0.0  # or it would be lost
         if (
             len(rows) == 1
             and not lower[0]
@@ -324,6 +330,8 @@ class Own:
         self.capacity[at] = new.capacity[far]
         self.probability[at] = new.probability[far]
         self.deadline[at] = now + lease_s
+        credit = self.credit[at]
+        self.credit[at] = 0.0
         return SetCeilings(
             keys=self.keys,
             index=at,
@@ -333,6 +341,7 @@ class Own:
             share=new.share[far],
             deadline_s=self.deadline[at],
             reserve=new.reserve[far],
+            credit=credit if credit.any() else None,
         )
 
     def _is_near(self, i: int, new: Ceilings, now: float, lease_s: float) -> bool:
@@ -362,21 +371,12 @@ class Own:
         np.maximum.at(self.cost, self._sum_to, self.cost[self._sum_of])
 
 
-def _restarted(grown: Floats, before: Floats, now: Floats) -> None:
-    """Correct growth where a counter fell: made anew at 0, or a charge given back.
-
-    What was given back is not counted again when it is charged anew.
-    """
-    made_anew = (grown < 0.0) & (now <= 0.5 * before)
-    grown[:] = np.where(made_anew, now, np.maximum(grown, 0.0))
-    before[made_anew] = 0.0
-
-
 _COUNTERS = ("admitted", "refused", "_raw_admitted", "_raw_refused")
 
 _INHERITED = (
     *_COUNTERS,
     "held",
+    "credit",
     "cost",
     "_costs_seen",
     "subjects",

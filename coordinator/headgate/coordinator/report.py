@@ -57,12 +57,15 @@ class Grants:
             (``>receiver``) gives what is minted.
         given: ``float64[N]`` handed over in all, ≥ 0, as parts of what was minted
             first, which is 1.
+        tokens: ``float64[N]`` units of the burst handed over with them in all, ≥ 0,
+            or None where there were none; see `headgate.coordinator.tokens`.
     """
 
     dimension: str
     group_ids: NDArray[np.int64]
     receivers: tuple[str, ...]
     given: NDArray[np.float64]
+    tokens: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -81,11 +81,40 @@ def life_of(holder: str) -> int:
     return int(holder.rpartition("@")[2])
 
 
+class Gift(NamedTuple):
+    """What a row that was heard says beyond what was known.
+
+    Attributes:
+        part: Of what was minted first.
+        tokens: Units that went with it.
+    """
+
+    part: float
+    tokens: float
+
+
+class Row(NamedTuple):
+    """What one holder gave to one other in all.
+
+    Attributes:
+        giver: Its name; `NOBODY` of what is minted.
+        receiver: Its name.
+        given: Parts.
+        tokens: Units that went with them.
+    """
+
+    giver: str
+    receiver: str
+    given: float
+    tokens: float = 0.0
+
+
 class Transfers:
     """The table of transfers of one ledger, as far as this agent knows it."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, str], float] = {}
+        self._tokens: dict[tuple[str, str], float] = {}
         self._balance: dict[str, float] = {}
         self._changed_at: dict[tuple[str, str], float] = {}
         self._holders: list[str] | None = None
@@ -119,21 +148,43 @@ class Transfers:
             self._holders = sorted(left)
         return self._holders
 
-    def give(self, giver: str, receiver: str, part: float, now: float) -> None:
-        """Raise one counter: `giver` hands over, before the division."""
+    def give(
+        self, giver: str, receiver: str, part: float, now: float, tokens: float = 0.0
+    ) -> None:
+        """Raise one counter: `giver` hands over, before the division.
+
+        Args:
+            giver: Whose part it was.
+            receiver: Whose it is now.
+            part: What is handed over.
+            now: Monotonic seconds.
+            tokens: Units that went with it.
+        """
         key = (giver, receiver)
         self._changed_at[key] = now
         self._raise(key, self._given.get(key, 0.0) + part)
+        if tokens > 0.0:
+            self._tokens[key] = self._tokens.get(key, 0.0) + tokens
 
-    def learn(self, giver: str, receiver: str, given: float) -> bool:
-        """Merge a counter that was heard; return whether it is news."""
+    def learn(
+        self, giver: str, receiver: str, given: float, tokens: float = 0.0
+    ) -> Gift | None:
+        """Merge counters that were heard; return what is new of them, if anything.
+
+        Tokens count only together with the part that they came with: a row is
+        written whole, so one that has no more of the part has no more of them.
+        """
         key = (giver, receiver)
-        if given <= self._given.get(key, 0.0):
-            return False
+        known = self._given.get(key, 0.0)
+        if given <= known:
+            return None
         if key not in self._given and len(self._given) >= TRANSFERS_MAX:
-            return False
+            return None
         self._raise(key, given)
-        return True
+        had = self._tokens.get(key, 0.0)
+        if tokens > had:
+            self._tokens[key] = tokens
+        return Gift(given - known, max(0.0, tokens - had))
 
     def _raise(self, key: tuple[str, str], given: float) -> None:
         growth = given - self._given.get(key, 0.0)
@@ -149,11 +200,11 @@ class Transfers:
         receivers: Iterable[str] = (),
         *,
         since: float = -inf,
-    ) -> list[tuple[str, str, float]]:
-        """Return (giver, receiver, given) of some of either, changed here since."""
+    ) -> list[Row]:
+        """Return the rows of some of either, changed here since."""
         wanted, also = set(givers), set(receivers)
         return [
-            (giver, receiver, given)
+            Row(giver, receiver, given, self._tokens.get((giver, receiver), 0.0))
             for (giver, receiver), given in sorted(self._given.items())
             if (giver in wanted or receiver in also)
             and self._changed_at.get((giver, receiver), -inf) >= since
@@ -173,15 +224,15 @@ class Untold:
     """
 
     def __init__(self) -> None:
-        self._left: dict[tuple[str, int], list[tuple[str, str, float]]] = {}
+        self._left: dict[tuple[str, int], list[Row]] = {}
 
-    def begin(self, table: tuple[str, int], rows: list[tuple[str, str, float]]) -> None:
+    def begin(self, table: tuple[str, int], rows: list[Row]) -> None:
         """Tell all of these, first what of an earlier call was not told yet."""
         left = self._left.get(table, [])
         again = {row[:2] for row in left}
         self._left[table] = left + [row for row in rows if row[:2] not in again]
 
-    def some(self, table: tuple[str, int], most: int) -> list[tuple[str, str, float]]:
+    def some(self, table: tuple[str, int], most: int) -> list[Row]:
         """Return the next rows to tell, and take them as told."""
         left = self._left.get(table)
         if not left:

@@ -2,7 +2,8 @@
 
 See `headgate.coordinator.rights` for the claim and its proof,
 `headgate.coordinator.estates` for what becomes of the parts of ended lives, and
-`headgate.coordinator.strict_targets` for who should own what.
+`headgate.coordinator.strict_targets` for who should own what, and
+`headgate.coordinator.tokens` for how tokens go with rights.
 """
 
 from __future__ import annotations
@@ -15,27 +16,26 @@ from headgate.coordinator.estates import Lives, take
 from headgate.coordinator.report import Grants
 from headgate.coordinator.rights import (
     NOBODY,
+    Row,
     Transfers,
     Untold,
     agent_of,
-    gifts,
     holder_of,
     name_transfer,
     parse_transfer,
 )
-from headgate.coordinator.strict_targets import targets
+from headgate.coordinator.strict_gifts import decide
+from headgate.coordinator.strict_targets import tokens_of
+from headgate.coordinator.tokens import Handover, burst_of, ledger_of
 
 if TYPE_CHECKING:
     from headgate.coordinator.attendance import Attendance
     from headgate.coordinator.membership import Members
+    from headgate.coordinator.own import Own
     from headgate.coordinator.settings import Settings
     from headgate.coordinator.shelf import Shelf
     from headgate.coordinator.table import Key, Table
 
-    Row = tuple[str, str, float]
-
-LEAST_GIFT = 0.004
-"""Of all: less is not worth a report; noise moves targets by more."""
 
 MINT_INTERVALS = 1.5
 """Heartbeats that a newcomer listens before it mints: everyone has spoken once."""
@@ -45,12 +45,6 @@ REPEAT_INTERVALS = 3.0
 
 LOOK_INTERVALS = 0.25
 """Heartbeats between two looks at what ended lives left."""
-
-BURST = "__burst"
-"""Ends the name under which the rights to a ledger's burst are told."""
-
-LEAST_TOKENS = 0.1
-"""Of an even part of the burst: a smaller gift of it is not worth a report."""
 
 
 class Strict:
@@ -73,6 +67,8 @@ class Strict:
         self._members = members
         self._lives = Lives(members, attendance)
         self._transfers: dict[Key, Transfers] = {}
+        self._closed: dict[Key, Transfers] = {}
+        self._handover = Handover()
         self._opened_at: dict[Key, float] = {}
         self._mine: list[str] = []
         self._estates: dict[Key, frozenset[str]] = {}
@@ -96,14 +92,22 @@ class Strict:
     def open(self, key: Key, now: float) -> None:
         """Track a strict ledger."""
         if key not in self._transfers:
-            self._transfers[key] = Transfers()
-            self._transfers[burst_of(key)] = Transfers()
+            for each in (key, burst_of(key)):
+                before = self._closed.pop(each, None)
+                self._transfers[each] = Transfers() if before is None else before
             self._opened_at[key] = now
 
     def close(self, key: Key) -> None:
-        """Stop tracking: what was owned is not used any more."""
+        """Stop tracking: what was owned is not used any more.
+
+        What this life gave away is remembered: should the ledger be opened again,
+        its counters must go on, or it would own what it gave, and be credited twice.
+        """
         for each in (key, burst_of(key)):
-            self._transfers.pop(each, None)
+            transfers = self._transfers.pop(each, None)
+            if transfers:
+                self._closed[each] = transfers
+            self._handover.forget(each)
             self._untold.forget(each)
             for known in (self._estates, self._look_at, self._news_at):
                 known.pop(each, None)
@@ -141,17 +145,20 @@ class Strict:
                 each.group_ids.tolist(),
                 each.receivers,
                 each.given.tolist(),
+                [0.0] * len(each.given) if each.tokens is None else each.tokens,
                 strict=True,
             )
-            for group_id, name, given in rows:
+            for group_id, name, given, tokens in rows:
                 key = each.dimension, group_id
                 transfers = self._transfers.get(key)
                 pair = parse_transfer(name, sender)
                 if pair is None or not 0.0 <= given < 1e9:
                     sound = False
                 elif transfers is not None and pair[0] not in self._mine:
-                    news = transfers.learn(*pair, given)
-                    if news and sender not in pair and pair[0] != NOBODY:
+                    gift = transfers.learn(*pair, given, float(tokens))
+                    if gift and pair[1] in self._mine:
+                        self._handover.came(key, gift)
+                    if gift and sender not in pair and pair[0] != NOBODY:
                         self._news_at[key] = now
         return sound
 
@@ -159,13 +166,27 @@ class Strict:
         """Note that the API says a process is gone, or lives, or can't be asked."""
         self._lives.vouch(agent, now, alive=alive)
 
-    def step(self, now: float, agent: str, *, heard_own: bool) -> bool:
-        """Mint, inherit and give; return whether anything was given."""
+    @property
+    def waits(self) -> bool:
+        """Gifts are set aside: the next step, which makes them, is due at once."""
+        return bool(self._handover)
+
+    def step(self, now: float, agent: str, own: Own, *, heard_own: bool) -> bool:
+        """Mint, inherit and give; return whether anything was given.
+
+        Args:
+            now: Monotonic seconds.
+            agent: Own id.
+            own: The own buckets, with counters that were read after all effects of
+                the step before were performed; changed: `credit`.
+            heard_own: This agent has heard a report of its own.
+        """
         moved = False
         for key in list(self._opened_at):
             if key not in self._table:
                 continue
             shelf, slot = self._table.at(key)
+            units = tokens_of(shelf, slot)
             for each, column in (
                 (key, shelf.right),
                 (burst_of(key), shelf.burst_right),
@@ -174,11 +195,16 @@ class Strict:
                 if not transfers:
                     moved |= self._mint(key, transfers, now, agent, heard_own=heard_own)
                 else:
+                    giver, tokens = self._mine[-1], units if each != key else 0.0
+                    moved |= self._handover.give(
+                        each, transfers, giver, own, now, tokens=tokens
+                    )
                     moved |= self._inherit(each, transfers, now, agent)
-                    even = each != key
-                    moved |= self._give(shelf, slot, transfers, agent, now, even=even)
+                    self._set_aside(key, shelf, slot, own, burst=each != key)
                 owned = sum(transfers.owned(holder) for holder in self._mine)
-                if owned != column[slot]:
+                owned -= self._handover.part(each) / transfers.minted
+                credited = self._handover.credit(each, transfers, own, tokens=units)
+                if credited or owned != column[slot]:
                     column[slot] = owned
                     shelf.dirty[slot] = True
         return moved
@@ -204,22 +230,24 @@ class Strict:
             since = -np.inf
         sender = self._mine[-1]
         grants: list[Grants] = []
-        columns: dict[str, list[tuple[int, str, float]]] = {}
+        columns: dict[str, list[tuple[int, str, float, float]]] = {}
         for key, transfers in sorted(self._transfers.items()):
             if everything:
                 self._untold.begin(key, self._for_others(key, now, agent))
             told = transfers.rows({NOBODY, *self._mine}, self._mine, since=since)
             told += self._some_untold(key)
-            for giver, receiver, given in told:
+            for giver, receiver, given, tokens in told:
                 name = name_transfer(giver, receiver, sender)
-                columns.setdefault(key[0], []).append((key[1], name, given))
+                columns.setdefault(key[0], []).append((key[1], name, given, tokens))
         for dimension, rows in columns.items():
+            tokens_of_all = np.array([row[3] for row in rows])
             grants.append(
                 Grants(
                     dimension=dimension,
                     group_ids=np.array([row[0] for row in rows], dtype=np.int64),
                     receivers=tuple(row[1] for row in rows),
                     given=np.array([row[2] for row in rows]),
+                    tokens=tokens_of_all if tokens_of_all.any() else None,
                 )
             )
         return tuple(grants)
@@ -230,6 +258,7 @@ class Strict:
             others = self._present(key, agent)
             names = [name for name in others if name not in self._mine]
             for each in (key, burst_of(key)):
+                self._handover.forget(each)
                 transfers = self._transfers[each]
                 for holder in self._mine:
                     part = transfers.balance(holder)
@@ -268,8 +297,7 @@ class Strict:
 
     def _began(self, key: Key) -> float:
         """Return since when a table is followed."""
-        dimension, group_id = key
-        return self._opened_at[dimension.removesuffix(BURST), group_id]
+        return self._opened_at[ledger_of(key)]
 
     def _mint(
         self,
@@ -293,9 +321,9 @@ class Strict:
         """Return the holders that use a ledger and are heard, by line."""
         shelf, slot = self._table.at(key)
         lines = np.flatnonzero(shelf.weight[:, slot] > 0.0)
-        return [self._name(int(n), agent) for n in shelf.member[lines, slot]]
+        return [self._name(int(n)) for n in shelf.member[lines, slot]]
 
-    def _name(self, number: int, agent: str) -> str:
+    def _name(self, number: int) -> str:
         member = self._members.by_number.get(number)
         if member is None:
             return self._mine[-1]
@@ -322,48 +350,24 @@ class Strict:
             self._untold.begin(key, self._of_estates(key))
         return taken.took
 
-    def _give(
-        self,
-        shelf: Shelf,
-        slot: int,
-        transfers: Transfers,
-        agent: str,
-        now: float,
-        *,
-        even: bool,
-    ) -> bool:
+    def _set_aside(
+        self, key: Key, shelf: Shelf, slot: int, own: Own, *, burst: bool
+    ) -> None:
+        """Decide what to give: what is owned beyond the target, where some lack it."""
         if not shelf.weight[0, slot]:
-            return False
+            return
+        transfers = self._transfers[burst_of(key) if burst else key]
         lines = np.flatnonzero(shelf.weight[:, slot] > 0.0)
-        least = LEAST_TOKENS / len(lines) if even else LEAST_GIFT
-        owned = sum(transfers.balance(holder) for holder in self._mine)
-        if owned < least:
-            return False
         members: list[int] = shelf.member[lines, slot].tolist()
-
-        def names_of() -> list[str]:
-            return [self._name(number, agent) for number in members]
-
-        target = targets(shelf, slot, lines, names_of, even=even) * transfers.minted
-        # Line 0 is this agent's.
-        if owned - float(target[0]) < least:
-            return False
-        wanted: dict[str, float] = {}
-        surplus, names = owned, names_of()
-        own, balance_of = self._mine[-1], transfers.balance
-        for name, part in zip(names, target.tolist(), strict=True):
-            if name == own:
-                surplus -= part
-            else:
-                balance = balance_of(name)
-                if part > balance + 0.5 * least:
-                    wanted[name] = part - balance
-        given = gifts(surplus=surplus, wanted=wanted, least=least)
-        for name, part in given.items():
-            transfers.give(self._mine[-1], name, part, now)
-        return bool(given)
-
-
-def burst_of(key: Key) -> Key:
-    """Return the name under which the rights to a ledger's burst are told."""
-    return key[0] + BURST, key[1]
+        parts, urgent = decide(
+            shelf,
+            slot,
+            lines,
+            names_of=lambda: [self._name(number) for number in members],
+            transfers=transfers,
+            mine=self._mine,
+            rights=self._transfers[key] if burst else None,
+        )
+        if parts:
+            of = burst_of(key) if burst else key
+            self._handover.set_aside(of, parts, own, urgent=urgent)

@@ -75,15 +75,17 @@ class Rows(_message.Message):
     def __init__(self, dimension: _Optional[str] = ..., counter_scale: _Optional[int] = ..., held_scale: _Optional[int] = ..., level_scale: _Optional[int] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., refused: _Optional[_Iterable[int]] = ..., admitted: _Optional[_Iterable[int]] = ..., demand: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[int]] = ..., level: _Optional[_Iterable[int]] = ..., subjects: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Grants(_message.Message):
-    __slots__ = ("dimension", "group_id_deltas", "receivers", "receiver", "given")
+    __slots__ = ("dimension", "group_id_deltas", "receivers", "receiver", "given", "tokens")
     DIMENSION_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_DELTAS_FIELD_NUMBER: _ClassVar[int]
     RECEIVERS_FIELD_NUMBER: _ClassVar[int]
     RECEIVER_FIELD_NUMBER: _ClassVar[int]
     GIVEN_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
     dimension: str
     group_id_deltas: _containers.RepeatedScalarFieldContainer[int]
     receivers: _containers.RepeatedScalarFieldContainer[str]
     receiver: _containers.RepeatedScalarFieldContainer[int]
     given: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, dimension: _Optional[str] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., receivers: _Optional[_Iterable[str]] = ..., receiver: _Optional[_Iterable[int]] = ..., given: _Optional[_Iterable[float]] = ...) -> None: ...
+    tokens: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, dimension: _Optional[str] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., receivers: _Optional[_Iterable[str]] = ..., receiver: _Optional[_Iterable[int]] = ..., given: _Optional[_Iterable[float]] = ..., tokens: _Optional[_Iterable[float]] = ...) -> None: ...

@@ -40,6 +40,7 @@ def report(first: list[int], second: list[int], *, keyframe: bool = True) -> Rep
         group_ids=np.array(first, np.int64),
         receivers=tuple(f"to-{group}" for group in first),
         given=np.array(first, float),
+        tokens=100.0 * np.array(first, float),
     )
     return Report(
         cluster="c",

@@ -233,6 +233,11 @@ def test_rights_that_were_given_away_survive_the_wire_exactly() -> None:
     assert (got.dimension, got.receivers) == ("requests", ("b", "a", "b"))
     np.testing.assert_array_equal(got.group_ids, sent.group_ids)
     np.testing.assert_array_equal(got.given, sent.given)
+    assert got.tokens is None
+    with_tokens = replace(sent, tokens=floats(0.0, *[450.25] * (len(sent.given) - 1)))
+    got = decode(encode(report(ROW, grants=(with_tokens,)))).grants[0]
+    assert got.tokens is not None
+    np.testing.assert_array_equal(got.tokens, with_tokens.tokens)
 
 
 def test_what_a_newer_version_adds_is_ignored() -> None:

@@ -173,6 +173,25 @@ def _short_grant(message: wire.Report) -> None:
     message.grants.add(dimension="a", group_id_deltas=[1], given=[1])
 
 
+def _spoil_tokens(message: wire.Report, tokens: list[float]) -> None:
+    message.grants.add(
+        dimension="a",
+        group_id_deltas=[1],
+        receivers=["b@1"],
+        receiver=[0],
+        given=[1],
+        tokens=tokens,
+    )
+
+
+def _negative_tokens(message: wire.Report) -> None:
+    _spoil_tokens(message, [-1.0])
+
+
+def _many_tokens(message: wire.Report) -> None:
+    _spoil_tokens(message, [1.0, 2.0])
+
+
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
@@ -199,6 +218,8 @@ def _short_grant(message: wire.Report) -> None:
         (_nan_grant, "grants.a.given: expected finite numbers"),
         (_grant_to_nobody, "grants.a.receiver: expected < 0"),
         (_short_grant, "grants.a: 1 group ids, 1 given, 0 receivers"),
+        (_negative_tokens, "grants.a.tokens: expected finite numbers ≥ 0"),
+        (_many_tokens, "grants.a: 1 group ids, 2 tokens"),
     ],
 )
 def test_what_no_agent_writes_is_refused_by_name(

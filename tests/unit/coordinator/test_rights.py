@@ -8,6 +8,7 @@ from tests.scenarios.world import World
 
 from headgate.coordinator.rights import (
     NOBODY,
+    Row,
     Transfers,
     Untold,
     gifts,
@@ -50,8 +51,8 @@ def test_parts_in_use_never_sum_to_more_than_was_minted(
             own.give(one, other, part * own.balance(one), 0.0)
         elif verb == "tell":
             told = {one, NOBODY} if one == "a@1" else {one}
-            for giver, receiver, given_in_all in copies[one].rows(told):
-                copies[other].learn(giver, receiver, given_in_all)
+            for row in copies[one].rows(told):
+                copies[other].learn(*row)
         used = sum(copies[holder].owned(holder) for holder in HOLDERS)
         assert used <= 1.0 + 1e-9
 
@@ -60,10 +61,10 @@ def test_two_that_minted_unheard_divide_once_they_know() -> None:
     one, other = Transfers(), Transfers()
     one.give(NOBODY, "a@1", 1.0, 0.0)
     other.give(NOBODY, "b@1", 1.0, 0.0)
-    for giver, receiver, part in one.rows({NOBODY}):
-        other.learn(giver, receiver, part)
-    for giver, receiver, part in other.rows({NOBODY}):
-        one.learn(giver, receiver, part)
+    for row in one.rows({NOBODY}):
+        other.learn(*row)
+    for row in other.rows({NOBODY}):
+        one.learn(*row)
     assert one.owned("a@1") + other.owned("b@1") == 1.0
 
 
@@ -176,13 +177,14 @@ def test_a_ledger_that_was_never_seated_mints_nothing_and_ends_no_turn() -> None
     shelf, slot = core.table.at(("requests", 1))
     shelf.weight[:, slot] = 0.0
     shelf.stale[slot] = shelf.dirty[slot] = True
-    assert not core.strict.step(60.0, "a", heard_own=True)
+    assert core.own is not None
+    assert not core.strict.step(60.0, "a", core.own, heard_own=True)
     world.run(5.0)
     assert abs(owned(world)["a"] - 1000.0) < 1e-6
 
 
 def test_what_is_told_for_others_comes_in_parts_and_all_of_it() -> None:
-    table, rows = ("requests", 1), [(f"a{i}@1", "b@1", 0.1) for i in range(10)]
+    table, rows = ("requests", 1), [Row(f"a{i}@1", "b@1", 0.1) for i in range(10)]
     untold = Untold()
     untold.begin(table, rows)
     first = untold.some(table, 4)
