@@ -7,6 +7,7 @@ The server is a process of its own, as `headgate up` is; the agent is in this on
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -66,8 +67,13 @@ def timed(what: str, do: Callable[[], httpx.Response]) -> httpx.Response:
 
 def main() -> None:
     """Fill a store and measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("database", nargs="?", help="postgresql://…, else SQLite")
+    database = parser.parse_args().database
+    if database is not None and not database.startswith("postgresql"):
+        parser.error(f"database: expected postgresql://…, got {database!r}")
     with ExitStack() as stack:
-        url, _ = served(stack, sys.argv[1] if len(sys.argv) > 1 else None)
+        url, _ = served(stack, database)
         rest = stack.enter_context(
             httpx.Client(base_url=f"{url}/api/v1", timeout=600.0)
         )

@@ -7,6 +7,7 @@ agents a group.  Prints the median of `ROUNDS`, milliseconds of one core.
 
 from __future__ import annotations
 
+import argparse
 import time
 from statistics import median
 
@@ -76,5 +77,6 @@ def measure(name: str, dimensions: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     measure("messages", {"publish_messages": 1.0})
     measure("messages and bytes", {"publish_messages": 1.0, "publish_bytes": 1_000.0})

@@ -247,6 +247,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--peers", action="store_true")
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"--rounds: expected a number ≥ 1, got {options.rounds}")
     sys.stdout.write(web_table(rounds=options.rounds, peers=options.peers))
     sys.stdout.write(f"\n\nload {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
 

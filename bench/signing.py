@@ -6,6 +6,7 @@ heartbeat, a report of 100 rows and PIP-82's own (5,000 groups, two dimensions).
 
 from __future__ import annotations
 
+import argparse
 import platform
 from statistics import median
 from time import process_time_ns
@@ -95,4 +96,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

@@ -7,9 +7,9 @@ They are bare connections of one process, so that the clients cost little.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -117,7 +117,11 @@ async def measure(url: str, process: int, number: int) -> None:
 
 def main() -> None:
     """Measure."""
-    number = int(sys.argv[1]) if len(sys.argv) > 1 else WATCHERS
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("watchers", nargs="?", type=int, default=WATCHERS)
+    number = parser.parse_args().watchers
+    if number < 1:
+        parser.error(f"watchers: expected a number ≥ 1, got {number}")
     with ExitStack() as stack:
         url, process = served(stack, None)
         asyncio.run(measure(url, process, number))
