@@ -79,7 +79,7 @@ def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
         nothing was entered, since some rows must be heard one by one: they have no
         line yet, or are no numbers.
     """
-    if len(waiting) < FEWEST:
+    if len(waiting) < FEWEST or not len(table):
         return None
     columns: list[_Columns] = []
     for dimension in {rows.dimension for one in waiting for rows in one.report.rows}:

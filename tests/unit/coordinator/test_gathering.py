@@ -221,3 +221,32 @@ def test_reports_heard_together_do_what_they_do_one_by_one(
             assert before == after
     # Else this would only compare one by one with one by one.
     assert (entered > 20) == (rows_together > 1)
+
+
+def test_who_uses_no_group_yet_hears_many_at_once() -> None:
+    one = Coordinator(
+        Settings(), agent="self", incarnation=1, seed=1, now=0.0, wall_s=0.0
+    )
+    column = np.ones(2)
+    for sequence in (1, 2):
+        rows = Rows(
+            dimension="requests",
+            group_ids=np.array([1, 2]),
+            refused=column,
+            admitted=sequence * column,
+            demand=column,
+            held=column,
+        )
+        reports = tuple(
+            Report(
+                cluster="default",
+                agent=agent,
+                incarnation=1,
+                sequence=sequence,
+                sent_at_s=float(sequence),
+                rows=(rows,),
+            )
+            for agent in ("a", "b")
+        )
+        one.step(float(sequence), HeardTogether(reports), wall_s=0.0)
+    assert [each.age_s for each in one.members(2.0) if each.agent != "self"] == [0, 0]
