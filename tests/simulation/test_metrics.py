@@ -230,3 +230,17 @@ def test_a_childs_due_is_its_minimum_then_max_min_up_to_its_maximum() -> None:
     assert due.part[:, 0] == pytest.approx([0.0, 60.0, 30.0, 10.0])
     assert due.part[:, 1] == pytest.approx([0.0, 20.0, 20.0, 0.0])
     assert due.bound[1, 1] == pytest.approx(80.0)  # and the slack, while it is there
+
+
+def test_where_a_parent_is_closed_nothing_is_due_to_its_children() -> None:
+    groups = (GroupSpec(name="a", rate=0.0), GroupSpec(name="b", rate=9.0, parent="a"))
+    scenario = Scenario(
+        name="closed",
+        seconds=1.0,
+        groups=groups,
+        agents=1,
+        weights=(1.0,),
+        tree=True,
+    )
+    due = dues(scenario, np.array([[5.0], [5.0]]), np.array([1.0]))
+    assert due.part.tolist() == [[0.0], [0.0]]

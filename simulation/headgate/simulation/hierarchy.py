@@ -98,8 +98,9 @@ def _fill(
 ) -> list[float]:
     if sum(high) <= available:
         return high
-    if sum(low) >= available:
-        return [part * available / sum(low) for part in low]
+    least = sum(low)
+    if least >= available:
+        return [part * available / least if least else 0.0 for part in low]
     below, above = 0.0, max(h / w for h, w in zip(high, weights, strict=True))
     given = high
     for _ in range(HALVINGS):
