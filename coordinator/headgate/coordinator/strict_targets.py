@@ -41,6 +41,11 @@ KEPT_COSTS = 2.0
 LEAST_TOKENS = 0.1
 """Of an even part of the burst: fewer are not worth a report."""
 
+ROOM_PART = 0.1
+"""Of its demand: the most room beside it that an agent gets where rate is scarce.  A
+bucket of a few costs would ask for a quarter or half, and leave it unused while
+somebody else is short."""
+
 FLASH_PART = 0.05
 """Of the rate: what is wanted beyond rights until tokens move for it; rights follow
 demand with a noise of a few percent."""
@@ -87,8 +92,9 @@ def rate_targets(
 
     **Room.**  What is held of the burst covers the noise of arrivals: a bucket of C
     tokens at a load of 1 refuses about λ·cost/(2·C), so where rate is scarce nobody
-    gets more than λ·cost/C beside its demand.  What is left over fills that up to
-    √(2·λ·cost), two sigma of what comes in half a second, and the rest is even.
+    gets more than λ·cost/C beside its demand, and not more than a tenth of that.  What
+    is left over fills that up to √(2·λ·cost), two sigma of what comes in half a second,
+    and the rest is even.
 
     Args:
         shelf: Of the ledger.
@@ -104,7 +110,8 @@ def rate_targets(
     most = np.sqrt(2.0 * demand * cost)
     tokens = tokens_of(shelf, slot)
     held = _kept(demand, even, cost=cost, tokens=tokens) * tokens
-    least = np.minimum(most, demand * cost / np.maximum(held, cost))
+    room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
+    least = np.minimum(most, demand * room)
     share = _shares(demand + least, weight, rate)
     left = max(0.0, rate - float(share.sum()))
     more = np.where(weight > 0.0, most - least, 0.0)
