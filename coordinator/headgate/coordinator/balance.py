@@ -219,6 +219,13 @@ def own_ceilings(
     weight = shelf.weight[0, at]
     share, belief = shelf.share[at], shelf.belief[at]
     agents = shelf.agents[at]
+    parent = shelf.direct[at] == shelf.direct[at]  # not NaN
+    if ops.any(parent):
+        # What the group's own callers want of it: the children have their part.
+        demand = ops.where(parent, shelf.direct[at], demand)
+        theta = ops.where(parent, shelf.direct_theta[at], theta)
+        most = weight * ops.minimum(theta, HIGH)
+        share = ops.where(parent, ops.minimum(demand, most), share)
 
     ceiling = _ceiling(
         demand,
@@ -278,8 +285,10 @@ def _strictly(
     held_back = COSTS_HELD_BACK * shelf.agents[at] * cost
     tokens = shelf.burst_right[at] * ops.maximum(shelf.burst[at] - held_back, 0.0)
     owned = ops.maximum(tokens, LEAST_CAPACITY * cost)
-    # Rights say nothing of a parent that has less to give: then its part rules, too.
-    within = ops.where(shelf.part[at] < rate, new.ceiling, inf)
+    # Rights say nothing of a parent that has less to give, nor of children that take
+    # a part: then that rules, too.
+    bound = (shelf.part[at] < rate) | (shelf.direct[at] == shelf.direct[at])
+    within = ops.where(bound, new.ceiling, inf)
     ceiling = ops.minimum(ops.minimum(right * rate, most), within)
     return Ceilings(
         ops.where(strict, ceiling, new.ceiling),

@@ -277,13 +277,14 @@ class Coordinator:
     def _enter_own(self, own: Own, event: Counted, now: float) -> bool:
         moved = own.count(event)
         if not moved and not own.demand.due(now):
-            own.demand.rest(now)
+            own.rest(now)
             for place in own.places:
                 place.shelf.held[0, place.slots] = own.held[place.rows]
             return False
         reset = own.look(now)
         if self._core.strict:
             ask_for_room(own)
+        own.add_up()
         own.confirm_at[reset] = now + CONFIRM_S
         refresh = self._calculation.refresh_s()
         for place in own.places:

@@ -17,6 +17,8 @@ import numpy as np
 from headgate.coordinator.blocking import Blocking
 from headgate.coordinator.demand import Demand
 from headgate.coordinator.events import SetCeilings
+from headgate.coordinator.families import Families
+from headgate.coordinator.given import Given
 from headgate.coordinator.restarts import restarted
 from headgate.coordinator.table import FEW
 
@@ -33,15 +35,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-CHANGED_PART = 0.005
-"""A ceiling that moved by less is not set again."""
-
-CHANGED_CAPACITY = 0.1
-"""Likewise of a capacity: a tenth more or less of a tenth of a second."""
-
-CHANGED_CHANCE = 0.02
-"""Likewise of a probability."""
-
 COST_LASTS = 50.0
 """Looks with requests that the mean cost rests on.  It decides how ledgers are kept,
 and each agent goes by its own: one request of fifteen times the others' must not make
@@ -49,12 +42,6 @@ an agent take a quota for a small one that nobody else does."""
 
 RETIRED_MAX = 4096
 """Buckets that went whose counters are remembered; the oldest goes first."""
-
-
-def _near(new: Floats, old: Floats, part: float) -> NDArray[np.bool_]:
-    # Holds for infinite = infinite, and never for what was not set yet (NaN).
-    near: NDArray[np.bool_] = (new <= old * (1.0 + part)) & (new >= old * (1.0 - part))
-    return near
 
 
 class Own:
@@ -83,11 +70,6 @@ class Own:
         wanted: ``bool[N]`` others asked for the row.
         used: ``bool[N]`` counters grew at the last look.
         positions: ``int64[N]``, 0 … N − 1.
-        ceiling: ``float64[N]`` as last set; NaN where never.
-        capacity: ``float64[N]``.
-        probability: ``float64[N]``.
-        deadline: ``float64[N]``.
-        reserve: ``float64[N]``.
     """
 
     def __init__(
@@ -138,14 +120,16 @@ class Own:
         self.repeats: Ints = np.zeros(n, dtype=np.int64)
         self.confirm_at = np.full(n, np.inf)
         self.wanted = np.zeros(n, dtype=np.bool_)
-        self.ceiling = np.full(n, np.nan)
-        self.capacity, self.probability = np.full((2, n), np.nan)
-        self.deadline = np.full(n, -np.inf)
-        self.reserve = np.zeros(n)
+        self._given = Given(n, self.told_size)
         self.used = np.zeros(n, dtype=np.bool_)
         self.positions: Ints = np.arange(n, dtype=np.int64)
         self.by_dimension = self._grouped()
         self._few = n <= FEW and not pairs
+        self._families: Families | None = None
+        if pairs:
+            self._families = Families(
+                self._sum_to, self._sum_of, size=n, told_size=self.told_size, now=now
+            )
 
     def _grouped(self) -> list[tuple[str, Ints, Ints]]:
         """Return for each dimension (name, positions by group id, group ids)."""
@@ -170,6 +154,7 @@ class Own:
         for name in _INHERITED:
             getattr(self, name)[to] = getattr(old, name)[of]
         self.demand.inherit(old.demand, to, of)
+        self._given.inherit(old._given, to, of)
         self._retired = old._retire(self.at)
         again = [
             (i, self._retired.pop(name))
@@ -181,6 +166,9 @@ class Own:
                 getattr(self, name)[i] = value
         at = np.array([i for i, _ in again], dtype=np.int64)
         self.demand.begin(at, (self.admitted + self.refused)[at])
+        if self._families is not None and old._families is not None:
+            moved = {was: i for i, was in both}
+            self._families.inherit(old._families, moved, self._raw())
 
     def _retire(self, kept: Mapping[Key, int]) -> dict[Key, tuple[float, ...]]:
         """Return the counters of buckets that are gone, the newest last."""
@@ -274,20 +262,47 @@ class Own:
     def look(self, now: float) -> NDArray[np.bool_]:
         """Bring the estimates to `now`; return ``bool[N]``: which were reset."""
         reset = self.demand.look(now, self.admitted + self.refused, self.cost)
-        self.usable = self._blocking.usable(self.demand.rate, self.ceiling)
+        self.usable = self._blocking.usable(self.demand.rate, self._given.ceiling)
         self.room = self.demand.room(self.cost)
+        if self._families is not None:
+            self._families.look(now, self._raw(), self.cost)
         return reset
 
-    def tellable(self, eager: NDArray[np.bool_]) -> Floats:
+    def rest(self, now: float) -> None:
+        """Let time pass in which nothing was attempted."""
+        self.demand.rest(now)
+        if self._families is not None:
+            self._families.rest(now)
+
+    def add_up(self) -> None:
+        """Let a parent want what its own callers want, and its children."""
+        if self._families is not None:
+            self.usable = self._families.add_up(self.usable, self.demand.rate)
+
+    def _raw(self) -> Floats:
+        raw: Floats = self._raw_admitted + self._raw_refused
+        return raw
+
+    def with_ancestors(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return ``bool[N]``, the same rows and those of all that stand above."""
+        if self._families is None:
+            return chosen
+        return self._families.with_ancestors(chosen) & (self.numbers >= 0)
+
+    def tell(self, chosen: NDArray[np.bool_], eager: NDArray[np.bool_]) -> Floats:
         """Return ``float64[N]`` λ' to tell; unmoved where each admission is told.
 
         Args:
-            eager: ``bool[N]`` which those are.
+            chosen: ``bool[N]`` rows that will be told.
+            eager: ``bool[N]`` in which of all each admission is.
         """
-        if not eager.any():
-            return self.usable
-        part = self.demand.unmoved() / np.maximum(self.demand.rate, 1e-12)
-        return np.where(eager, self.usable * part, self.usable)
+        tellable = self.usable
+        if eager.any():
+            part = self.demand.unmoved() / np.maximum(self.demand.rate, 1e-12)
+            tellable = np.where(eager, self.usable * part, self.usable)
+        if self._families is not None:
+            return self._families.tell(chosen, tellable)
+        return tellable
 
     def change(
         self,
@@ -307,29 +322,14 @@ class Own:
             lease_s: How long a ceiling is good for.
             exact: ``bool[K]`` every lowering counts, however small.
         """
-        lower = new.ceiling < self.ceiling[rows]
-        lower = exact & (lower | (new.capacity < self.capacity[rows]))
+        given = self._given
+        lower = new.ceiling < given.ceiling[rows]
+        lower = exact & (lower | (new.capacity < given.capacity[rows]))
         lower |= self.credit[rows] > 0.0  # or it would be lost
-        if (
-            len(rows) == 1
-            and not lower[0]
-            and self._is_near(int(rows[0]), new, now, lease_s)
-        ):
+        far = given.take(rows, new, now=now, lease_s=lease_s, anyway=lower)
+        if far is None:
             return None
-        near = _near(new.ceiling, self.ceiling[rows], CHANGED_PART)
-        near &= _near(new.capacity, self.capacity[rows], CHANGED_CAPACITY)
-        near &= np.abs(new.probability - self.probability[rows]) <= CHANGED_CHANCE
-        near &= self.deadline[rows] - now > 0.5 * lease_s
-        near &= ~lower
-        near |= rows >= self.told_size
-        if near.all():
-            return None
-        far = ~near
         at = rows[far]
-        self.ceiling[at] = new.ceiling[far]
-        self.capacity[at] = new.capacity[far]
-        self.probability[at] = new.probability[far]
-        self.deadline[at] = now + lease_s
         credit = self.credit[at]
         self.credit[at] = 0.0
         return SetCeilings(
@@ -339,26 +339,10 @@ class Own:
             capacity=new.capacity[far],
             probability=new.probability[far],
             share=new.share[far],
-            deadline_s=self.deadline[at],
+            deadline_s=given.deadline[at],
             reserve=new.reserve[far],
             credit=credit if credit.any() else None,
         )
-
-    def _is_near(self, i: int, new: Ceilings, now: float, lease_s: float) -> bool:
-        """Tell of one bucket whether what came out is what it has."""
-        if i >= self.told_size:
-            return True
-        ceiling, old = new.ceiling.item(0), self.ceiling.item(i)
-        capacity, held = new.capacity.item(0), self.capacity.item(i)
-        # Holds for infinite = infinite, and never for what was not set yet (NaN).
-        if not old * (1.0 - CHANGED_PART) <= ceiling <= old * (1.0 + CHANGED_PART):
-            return False
-        least, most = held * (1.0 - CHANGED_CAPACITY), held * (1.0 + CHANGED_CAPACITY)
-        if not least <= capacity <= most:
-            return False
-        apart = abs(new.probability.item(0) - self.probability.item(i))
-        left_s = self.deadline.item(i) - now
-        return bool(apart <= CHANGED_CHANCE and left_s > 0.5 * lease_s)
 
     def _sum_up(self) -> None:
         n = self.told_size
@@ -387,9 +371,4 @@ _INHERITED = (
     "repeats",
     "usable",
     "confirm_at",
-    "ceiling",
-    "capacity",
-    "probability",
-    "deadline",
-    "reserve",
 )

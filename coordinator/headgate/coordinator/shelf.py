@@ -65,6 +65,8 @@ COLUMNS = (
     "share",
     "right",
     "burst_right",
+    "direct",
+    "direct_theta",
 )
 """Names of the float64[G] arrays."""
 
@@ -145,6 +147,9 @@ class Shelf:
         share: ``float64[G]`` of this agent, units/s.
         right: ``float64[G]`` part of Q that this agent owns, in a strict ledger.
         burst_right: ``float64[G]`` likewise of B.
+        direct: ``float64[G]`` λ of this agent's callers of the group itself, units/s;
+            NaN where no group inside it is tracked.
+        direct_theta: ``float64[G]`` water level of such callers, units/s.
         joining_until: ``float64[G]`` until when nothing but a floor may be
             spent: infinite while others are asked, then when that ended.
     """
@@ -205,6 +210,8 @@ class Shelf:
     share: NDArray[np.float64]
     right: NDArray[np.float64]
     burst_right: NDArray[np.float64]
+    direct: NDArray[np.float64]
+    direct_theta: NDArray[np.float64]
     joining_until: NDArray[np.float64]
     number: NDArray[np.int64]
     used: NDArray[np.int64]
@@ -333,4 +340,5 @@ _FILL = {
     "due": np.inf,
     "cost": 1.0,
     "agents": 1.0,
+    "direct": np.nan,
 }

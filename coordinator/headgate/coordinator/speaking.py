@@ -60,7 +60,8 @@ class Speaking:
         )
         if chosen is None:
             return []
-        report = self._publish(own, chosen, own.tellable(eager), now, wall_s)
+        chosen = own.with_ancestors(chosen)
+        report = self._publish(own, chosen, own.tell(chosen, eager), now, wall_s)
         for place in own.places:
             shelf, slots = place.shelf, place.slots
             zero = -shelf.burn[0, slots] * (now - shelf.at[slots])

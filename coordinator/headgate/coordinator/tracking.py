@@ -31,6 +31,7 @@ class Tracking:
         self._core.tree = Tree(self._core.limits)
         for key in self._core.table:
             if key in self._core.limits.by_key:
+                self._core.tree.forget_below(key, self._core.table)
                 ruled = self._core.limits.by_key[key]
                 above = self._core.limits.above(key)
                 if before.by_key.get(key) != ruled or above != before.above(key):
@@ -66,6 +67,10 @@ class Tracking:
         for key in self._core.table:
             if key not in wanted:
                 self._core.joining.forget(int(self._number(key)))
+                if key in self._core.limits.by_key and self._core.strict.retire(
+                    key, now
+                ):
+                    self._core.reporting.urgent = True
                 self._core.strict.close(key)
                 self._core.table.remove(key)
         for key in sorted(wanted):

@@ -16,22 +16,38 @@ are scaled down together.
 A child's *part* is its term and the parent's slack on top, up to its maximum: it may
 start at once, and the parent's ledger takes back what several children took at the
 same time.  A child whose limit is unlimited goes by its nearest limited ancestor.
+
+**Beside the children.**  What agents want of the parent and of none of the children
+that are tracked here is a branch too: their own callers of the parent (see
+`headgate.coordinator.families`), and children that this agent does not use.  It weighs
+as much as these children, or 1.  Its part is shared out among agents by what each
+wants there, and this agent's own callers keep to that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.allocation import water_level
+from headgate.coordinator.shelf import NOBODY
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from headgate.coordinator.limits import Limits
     from headgate.coordinator.shelf import Shelf
     from headgate.coordinator.table import Key, Table
+
+    Floats = NDArray[np.float64]
+
+LEAST_PART = 0.005
+"""Of what an agent wants of a parent: less beside its children is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +96,35 @@ def fill(available: float, branches: Sequence[Branch]) -> list[float]:
     ]
 
 
+def beside_of(above: Shelf, slot: int, children: Sequence[tuple[Shelf, int]]) -> Floats:
+    """Return what each agent wants of a parent, but of none of some children.
+
+    Args:
+        above: The parent's shelf.
+        slot: The parent's.
+        children: Shelf and slot of each.
+
+    Returns:
+        ``float64[A]`` units/s, in the order of the parent's lines.
+    """
+    present = above.weight[:, slot] > 0.0
+    wanted = np.where(present, above.demand[:, slot], 0.0)
+    line_of = np.full(int(above.member[:, slot].max()) + 1, NOBODY)
+    lines = np.flatnonzero(above.member[:, slot] != NOBODY)
+    line_of[above.member[lines, slot]] = lines
+    left: Floats = wanted.copy()
+    for shelf, at in children:
+        member = shelf.member[:, at]
+        here = np.flatnonzero((member != NOBODY) & (member < len(line_of)))
+        line = line_of[member[here]]
+        here, line = here[line != NOBODY], line[line != NOBODY]
+        left[line] -= shelf.demand[here, at]
+    # What is left of a sum and its terms by rounding, or while one of both was lost.
+    left[left < LEAST_PART * wanted] = 0.0
+    capped: Floats = np.minimum(left, above.demand_cap[slot])
+    return capped
+
+
 class Tree:
     """Parents and children among the limits of one revision.
 
@@ -111,10 +156,31 @@ class Tree:
             self._branch(key, *place)
             for key, place in zip(siblings, places, strict=True)
         ]
-        parts = fill(available, branches)
-        slack = max(0.0, available - sum(parts))
+        beside = beside_of(above, slot, places)
+        parts = fill(available, [*branches, self._beside(parent, table, beside)])
+        rest = parts.pop()
+        slack = max(0.0, available - sum(parts) - rest)
         for part, branch, (shelf, at) in zip(parts, branches, places, strict=True):
             shelf.part[at] = min(part + slack, branch.maximum)
+        above.direct[slot] = beside[0]
+        weight = above.weight[:, slot : slot + 1]
+        theta = water_level(beside[:, None], weight, np.array([rest]))
+        above.direct_theta[slot] = theta[0]
+
+    def forget_below(self, key: Key, table: Table) -> None:
+        """Let nothing of children remain where there may be none any more."""
+        shelf, slot = table.at(key)
+        shelf.direct[slot] = nan
+
+    def _beside(self, parent: Key, table: Table, wanted: Floats) -> Branch:
+        others = [k for k in self.children[parent] if k not in table]
+        ruled = [self._limits.by_key[key] for key in others]
+        return Branch(
+            weight=sum(r.group.weight for r in ruled) or 1.0,
+            minimum=sum(r.limit.minimum / r.limit.period_s for r in ruled),
+            maximum=inf,
+            demand=float(wanted.sum()),
+        )
 
     def _branch(self, key: Key, shelf: Shelf, slot: int) -> Branch:
         ruled = self._limits.by_key[key]

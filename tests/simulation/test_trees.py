@@ -1,0 +1,30 @@
+"""Callers of a group that has groups inside it get what is due to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.simulation.library import find_scenario
+from headgate.simulation.parsing import read_scenario
+from headgate.simulation.simulate import simulate
+
+
+@pytest.mark.parametrize(
+    ("name", "due"),
+    [
+        # Each of three branches wants 800 of 1,000.
+        ("tree-callers", {"acme": 1 / 3, "orders": 1 / 3, "mail": 1 / 3}),
+        # A half to those of the top one; of the rest a half to those in between.
+        ("tree-levels", {"a": 1 / 2, "b": 1 / 4, "c": 1 / 4}),
+    ],
+)
+def test_own_callers_of_a_parent_are_a_branch_beside_its_children(
+    name: str, due: dict[str, float]
+) -> None:
+    scenario = read_scenario(find_scenario(name))
+    result, _ = simulate(scenario, seed=1, strategy="headgate")
+    admitted = {group: figures.admitted for group, figures in result.groups.items()}
+    whole = sum(admitted.values())
+    parts = {group: units / whole for group, units in admitted.items()}
+    assert parts == pytest.approx(due, rel=0.03)
+    assert result.violations == ()
