@@ -141,6 +141,10 @@ class Transfers:
         """Return what a holder has, before it is divided by what was minted."""
         return max(0.0, self._balance.get(holder, 0.0))
 
+    def has_none_left(self, holder: str) -> bool:
+        """Say whether a holder had a part and gave all of it away."""
+        return self._balance.get(holder, inf) <= DUST
+
     def holders(self) -> list[str]:
         """Return all holders that have something left, by name; not to be changed."""
         if self._holders is None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.estates import Lives, take
-from headgate.coordinator.report import Grants
 from headgate.coordinator.rights import (
     NOBODY,
     Row,
@@ -21,21 +20,23 @@ from headgate.coordinator.rights import (
     Untold,
     agent_of,
     holder_of,
-    name_transfer,
     parse_transfer,
 )
-from headgate.coordinator.strict_gifts import decide
+from headgate.coordinator.strict_gifts import decide, give_all, in_use
+from headgate.coordinator.strict_rows import grants_of, rows_in
 from headgate.coordinator.strict_targets import tokens_of
 from headgate.coordinator.tokens import Handover, burst_of, ledger_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from headgate.coordinator.attendance import Attendance
     from headgate.coordinator.membership import Members
     from headgate.coordinator.own import Own
+    from headgate.coordinator.report import Grants
     from headgate.coordinator.settings import Settings
     from headgate.coordinator.shelf import Shelf
     from headgate.coordinator.table import Key, Table
-
 
 MINT_INTERVALS = 1.5
 """Heartbeats that a newcomer listens before it mints: everyone has spoken once."""
@@ -68,6 +69,7 @@ class Strict:
         self._lives = Lives(members, attendance)
         self._transfers: dict[Key, Transfers] = {}
         self._closed: dict[Key, Transfers] = {}
+        self._retired_at: dict[Key, float] = {}
         self._handover = Handover()
         self._opened_at: dict[Key, float] = {}
         self._mine: list[str] = []
@@ -78,7 +80,7 @@ class Strict:
         self._asks = False
 
     def __bool__(self) -> bool:
-        return bool(self._transfers)
+        return bool(self._transfers or self._closed)
 
     def begin(self, agent: str, incarnation: int, now: float) -> None:
         """Own parts under this name from now on, and hand over those of before."""
@@ -95,7 +97,26 @@ class Strict:
             for each in (key, burst_of(key)):
                 before = self._closed.pop(each, None)
                 self._transfers[each] = Transfers() if before is None else before
+                self._retired_at.pop(each, None)
             self._opened_at[key] = now
+
+    def retire(self, key: Key, now: float) -> bool:
+        """Give all away before a ledger is closed whose bucket is gone.
+
+        The last one shares with those who closed it before: any of them may be the
+        first to come back.  It is told with the next reports, as any gift is.
+
+        Args:
+            key: Of a ledger that others go on using under the same rules.
+            now: Monotonic seconds.
+
+        Returns:
+            Whether there is something to tell.
+        """
+        if key not in self._opened_at or not self._give_all(key, now, stays=True):
+            return False
+        self._retired_at[key] = self._retired_at[burst_of(key)] = now
+        return True
 
     def close(self, key: Key) -> None:
         """Stop tracking: what was owned is not used any more.
@@ -140,26 +161,18 @@ class Strict:
         """
         self._lives.hear(sender, now, whole=whole, last=last)
         sound = True
-        for each in grants:
-            rows = zip(
-                each.group_ids.tolist(),
-                each.receivers,
-                each.given.tolist(),
-                [0.0] * len(each.given) if each.tokens is None else each.tokens,
-                strict=True,
-            )
-            for group_id, name, given, tokens in rows:
-                key = each.dimension, group_id
-                transfers = self._transfers.get(key)
-                pair = parse_transfer(name, sender)
-                if pair is None or not 0.0 <= given < 1e9:
-                    sound = False
-                elif transfers is not None and pair[0] not in self._mine:
-                    gift = transfers.learn(*pair, given, float(tokens))
-                    if gift and pair[1] in self._mine:
-                        self._handover.came(key, gift)
-                    if gift and sender not in pair and pair[0] != NOBODY:
-                        self._news_at[key] = now
+        for key, name, given, tokens in rows_in(grants):
+            # What comes while a ledger is closed is there when it is opened again.
+            transfers = self._transfers.get(key, self._closed.get(key))
+            pair = parse_transfer(name, sender)
+            if pair is None or not 0.0 <= given < 1e9:
+                sound = False
+            elif transfers is not None and pair[0] not in self._mine:
+                gift = transfers.learn(*pair, given, tokens)
+                if gift and pair[1] in self._mine and key in self._transfers:
+                    self._handover.came(key, gift)
+                if gift and sender not in pair and pair[0] != NOBODY:
+                    self._news_at[key] = now
         return sound
 
     def vouch(self, agent: str, now: float, *, alive: bool | None) -> None:
@@ -228,42 +241,45 @@ class Strict:
         since = now - REPEAT_INTERVALS * self._settings.interval_s
         if all_own:
             since = -np.inf
-        sender = self._mine[-1]
-        grants: list[Grants] = []
-        columns: dict[str, list[tuple[int, str, float, float]]] = {}
+        told: list[tuple[Key, list[Row]]] = []
         for key, transfers in sorted(self._transfers.items()):
             if everything:
                 self._untold.begin(key, self._for_others(key, now, agent))
-            told = transfers.rows({NOBODY, *self._mine}, self._mine, since=since)
-            told += self._some_untold(key)
-            for giver, receiver, given, tokens in told:
-                name = name_transfer(giver, receiver, sender)
-                columns.setdefault(key[0], []).append((key[1], name, given, tokens))
-        for dimension, rows in columns.items():
-            tokens_of_all = np.array([row[3] for row in rows])
-            grants.append(
-                Grants(
-                    dimension=dimension,
-                    group_ids=np.array([row[0] for row in rows], dtype=np.int64),
-                    receivers=tuple(row[1] for row in rows),
-                    given=np.array([row[2] for row in rows]),
-                    tokens=tokens_of_all if tokens_of_all.any() else None,
-                )
-            )
-        return tuple(grants)
+            rows = transfers.rows({NOBODY, *self._mine}, self._mine, since=since)
+            told.append((key, rows + self._some_untold(key)))
+        for key in self._retired(now):
+            since = self._retired_at[key]
+            told.append((key, self._closed[key].rows(self._mine, since=since)))
+        return grants_of(told, self._mine[-1])
 
     def leave(self, agent: str, now: float) -> None:
         """Give all away: to be called before the last report."""
         for key in self._opened_at:
-            others = self._present(key, agent)
-            names = [name for name in others if name not in self._mine]
-            for each in (key, burst_of(key)):
-                self._handover.forget(each)
-                transfers = self._transfers[each]
-                for holder in self._mine:
-                    part = transfers.balance(holder)
-                    for name in names:
-                        transfers.give(holder, name, part / len(names), now)
+            self._give_all(key, now)
+
+    def _give_all(self, key: Key, now: float, *, stays: bool = False) -> bool:
+        """Give away what is owned, in even parts; return whether there was any.
+
+        Where nobody else is left that uses it, those who stay have a part as well.
+        """
+        shelf, slot = self._table.at(key)
+        users = self._names(shelf, slot, self._in_use(key, shelf, slot))
+        names = [name for name in users if name not in self._mine]
+        if not names:
+            names = self._names(shelf, slot, np.flatnonzero(shelf.weight[:, slot] > 0))
+            names = [name for name in names if stays or name not in self._mine]
+        gave = False
+        for each in (key, burst_of(key)):
+            self._handover.forget(each)
+            gave |= give_all(self._transfers[each], self._mine, names, now)
+        return gave
+
+    def _retired(self, now: float) -> list[Key]:
+        """Return the closed tables of which gifts are still told."""
+        since = now - REPEAT_INTERVALS * self._settings.interval_s
+        for key in [key for key, at in self._retired_at.items() if at < since]:
+            del self._retired_at[key]
+        return sorted(self._retired_at)
 
     def _for_others(self, key: Key, now: float, agent: str) -> list[Row]:
         """Return what those can't say that are not heard.
@@ -320,8 +336,19 @@ class Strict:
     def _present(self, key: Key, agent: str) -> list[str]:
         """Return the holders that use a ledger and are heard, by line."""
         shelf, slot = self._table.at(key)
-        lines = np.flatnonzero(shelf.weight[:, slot] > 0.0)
-        return [self._name(int(n)) for n in shelf.member[lines, slot]]
+        return self._names(shelf, slot, np.flatnonzero(shelf.weight[:, slot] > 0.0))
+
+    def _names(self, shelf: Shelf, slot: int, lines: NDArray[np.int64]) -> list[str]:
+        return [self._name(number) for number in shelf.member[lines, slot].tolist()]
+
+    def _in_use(self, key: Key, shelf: Shelf, slot: int) -> NDArray[np.int64]:
+        """Return the lines of those that use a ledger, this agent's first."""
+        return in_use(
+            shelf,
+            slot,
+            self._name,
+            self._transfers[burst_of(key)],
+        )
 
     def _name(self, number: int) -> str:
         member = self._members.by_number.get(number)
@@ -357,13 +384,12 @@ class Strict:
         if not shelf.weight[0, slot]:
             return
         transfers = self._transfers[burst_of(key) if burst else key]
-        lines = np.flatnonzero(shelf.weight[:, slot] > 0.0)
-        members: list[int] = shelf.member[lines, slot].tolist()
+        lines = self._in_use(key, shelf, slot)
         parts, urgent = decide(
             shelf,
             slot,
             lines,
-            names_of=lambda: [self._name(number) for number in members],
+            names_of=lambda: self._names(shelf, slot, lines),
             transfers=transfers,
             mine=self._mine,
             rights=self._transfers[key] if burst else None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.rights import gifts
+from headgate.coordinator.rights import DUST, gifts
 from headgate.coordinator.strict_targets import (
     LEAST_TOKENS,
     burst_targets,
@@ -25,6 +25,35 @@ if TYPE_CHECKING:
 
 LEAST_GIFT = 0.004
 """Of all: less is not worth a report; noise moves targets by more."""
+
+
+def in_use(
+    shelf: Shelf,
+    slot: int,
+    name_of: Callable[[int], str],
+    rights: Transfers,
+) -> NDArray[np.int64]:
+    """Return the lines of the agents that use a ledger, ``int64[K]``, this one first.
+
+    Who has no bucket for it any more has given all away, and would only keep what it
+    is given: it wants nothing, and had a part of the burst and has none left.  (Whoever
+    has a bucket keeps some of the burst, unless there is too little for all.)  When it
+    uses the ledger again it has demand.
+
+    Args:
+        shelf: Of the ledger.
+        slot: Of the ledger.
+        name_of: Returns the holder that a member's number stands for.
+        rights: To the burst.
+    """
+    lines = np.flatnonzero(shelf.weight[:, slot] > 0.0)
+    idle = lines[shelf.demand[lines, slot] <= 0.0]
+    gone = [
+        line
+        for line in idle.tolist()
+        if line and rights.has_none_left(name_of(shelf.member.item(line, slot)))
+    ]
+    return np.setdiff1d(lines, gone, assume_unique=True) if gone else lines
 
 
 def decide(
@@ -71,3 +100,26 @@ def decide(
         if name != mine[-1] and lacking > 0.5 * least:
             wanted[name] = lacking
     return gifts(surplus=surplus, wanted=wanted, least=least), urgent
+
+
+def give_all(
+    transfers: Transfers, mine: list[str], names: list[str], now: float
+) -> bool:
+    """Give all that this agent owns, in even parts; return whether it gave any.
+
+    Args:
+        transfers: Changed.
+        mine: Own holders.
+        names: Who gets it; an own holder among them keeps its part.
+        now: Monotonic seconds.
+    """
+    gave = False
+    for holder in mine:
+        part = transfers.balance(holder)
+        if part <= DUST:
+            continue
+        for name in names:
+            if name != holder:
+                transfers.give(holder, name, part / len(names), now)
+                gave = True
+    return gave

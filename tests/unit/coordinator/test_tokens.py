@@ -6,11 +6,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scenarios.world import World
 
 from headgate.agent.bucket import Bucket
+from headgate.coordinator import Keys
 from headgate.coordinator.rights import NOBODY, Row, Transfers
 from headgate.coordinator.tokens import Handover, burst_of
 
@@ -151,3 +153,72 @@ def test_a_ledger_that_is_closed_and_opened_again_owns_no_more_than_before() -> 
     world.run(3.0)
     parts = [p.ceilings[1].ceiling.item(0) for p in world.processes.values()]
     assert 950.0 < sum(parts) <= 1000.0 + 1e-6
+
+
+def ceilings(world: World) -> float:
+    """Return the sum of the ceilings of the strict group's buckets."""
+    parts = [p.ceilings.get(1) for p in world.processes.values()]
+    return sum(float(each.ceiling[0]) for each in parts if each is not None)
+
+
+def use_groups(world: World, name: str, *groups: int) -> None:
+    """Let a process have buckets for these of the groups 1 and 2, from now on."""
+    process = world.processes[name]
+    process.keys = Keys(
+        dimensions=(KEY[0],),
+        dimension=np.zeros(len(groups), dtype=np.int64),
+        group_ids=np.array(groups, dtype=np.int64),
+    )
+    process.admitted, process.refused, process.held = np.zeros((3, len(groups)))
+    process.rates = {}
+    process.ceilings = {g: c for g, c in process.ceilings.items() if g in groups}
+
+
+def test_who_has_no_bucket_any_more_leaves_all_to_those_who_have() -> None:
+    world = World()
+    world.group(1, rate=1000, burst=1000, mode="strict")
+    world.group(2, rate=1000, burst=1000)
+    for name in "abc":
+        world.start(name)
+        world.load(name, 1, 300, 200)
+    world.run(6.0)
+    world.load("c", 1, 0, 0)
+    world.run(12.0)
+    use_groups(world, "c", 2)
+    for _ in range(12):  # it is told with the next report, and nobody gives it back
+        world.run(0.5)
+        assert ceilings(world) <= 1000.0 + 1e-6
+    assert ceilings(world) > 999.0
+    capacities = [world.processes[n].ceilings[1].capacity.item(0) for n in "ab"]
+    assert sum(capacities) > 0.99 * (1000.0 - 2.0 * 3)
+    world.load("b", 1, 0, 0)
+    world.run(12.0)
+    use_groups(world, "b", 2)
+    world.run(0.025)
+    use_groups(world, "c", 1, 2)  # while b's last gifts are on their way
+    world.load("c", 1, 300, 200)
+    for _ in range(40):
+        world.run(0.25)
+        assert ceilings(world) <= 1000.0 + 1e-6
+    assert ceilings(world) > 950.0
+    assert 450.0 < world.processes["c"].ceilings[1].ceiling.item(0) < 550.0
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_the_last_one_shares_with_those_who_may_come_back_first(order: str) -> None:
+    world = World()
+    world.group(1, rate=1000, burst=1000, mode="strict")
+    world.group(2, rate=1000, burst=1000)
+    for name in "ab":
+        world.start(name)
+    world.run(6.0)
+    for name in "ab":
+        use_groups(world, name, 2)
+        world.run(12.0)
+    for name, part in zip(order, (500.0, 1000.0), strict=True):
+        use_groups(world, name, 1, 2)
+        world.load(name, 1, 300, 400)
+        for _ in range(20):
+            world.run(0.25)
+            assert ceilings(world) <= 1000.0 + 1e-6
+        assert ceilings(world) >= 0.99 * part
