@@ -202,7 +202,9 @@ class Level:
 
         What was earned before `now` was earned at the old rate, and is clipped to
         the new capacity: no burst of old tokens follows a lowered limit.  What is
-        clipped is counted, in the same stretch of lines.
+        clipped is counted, in the same stretch of lines.  A debt stays, also
+        where no tokens are held any more: an agent may lose all of its part of a
+        strict group and get it back, and what it owes would be admitted twice.
 
         Args:
             now: Seconds on the caller's monotonic clock.
@@ -225,8 +227,8 @@ class Level:
             # inf * 0 s is not a number, so an unlimited bucket does not refill.
             level = capacity = inf
             ceiling = 0.0
-        elif tokenless or self.tokenless or level == inf:
-            level = 0.0
+        elif level == inf or (level > 0.0 and (tokenless or self.tokenless)):
+            level = 0.0  # tokens are not kept for later; what is owed is
         if not (tokenless or bottomless):
             level += credit
             if level > capacity:

@@ -134,6 +134,21 @@ def test_a_chance_past_its_deadline_without_a_reserve_admits_nothing() -> None:
     assert bucket.try_acquire_at(1.5, 1.0) == inf
 
 
+def test_a_part_that_is_taken_away_and_given_back_forgives_no_debt() -> None:
+    bucket = Bucket(0.0, rate=10.0, capacity=10.0)
+    assert bucket.try_acquire_at(0.0, 30.0) == 0.0
+    bucket.close_at(0.0)
+    assert bucket.held_at(5.0) == 0.0
+    assert bucket.try_acquire_at(5.0, 1.0) == inf
+    bucket.set_ceiling_at(5.0, ceiling=10.0, capacity=10.0)
+    assert bucket.held_at(5.0) == -20.0
+    assert bucket.try_acquire_at(5.0, 1.0) == 2.0
+    bucket.set_ceiling_at(9.0, ceiling=10.0, capacity=10.0)
+    bucket.close_at(9.0)
+    bucket.set_ceiling_at(9.0, ceiling=10.0, capacity=10.0)
+    assert bucket.held_at(9.0) == 0.0  # tokens are not kept
+
+
 def test_after_a_year_of_uptime_a_billion_a_second_loses_no_charge() -> None:
     bucket = Bucket(YEAR_S, rate=1e9, capacity=1e9)
     for _ in range(1_000):
