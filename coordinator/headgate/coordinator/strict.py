@@ -85,7 +85,7 @@ class Strict:
     def begin(self, agent: str, incarnation: int, now: float) -> None:
         """Own parts under this name from now on, and hand over those of before."""
         name = holder_of(agent, incarnation)
-        for transfers in self._transfers.values():
+        for transfers in (*self._transfers.values(), *self._closed.values()):
             for holder in self._mine:
                 transfers.give(holder, name, transfers.balance(holder), now)
         self._mine.append(name)

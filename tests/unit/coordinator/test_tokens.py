@@ -155,6 +155,19 @@ def test_a_ledger_that_is_closed_and_opened_again_owns_no_more_than_before() -> 
     assert 950.0 < sum(parts) <= 1000.0 + 1e-6
 
 
+def test_a_new_name_owns_what_was_owned_when_a_ledger_was_closed() -> None:
+    world = World()
+    world.group(1, rate=1000, burst=1000, mode="strict")
+    world.start("a")
+    world.run(6.0)
+    strict = world.processes["a"].coordinator._core.strict  # pyright: ignore[reportPrivateUsage]  # no other way
+    assert strict.owned(KEY) == {"a@1": 1.0}
+    strict.close(KEY)
+    strict.begin("a~1", 1, world.now)
+    strict.open(KEY, world.now)
+    assert strict.owned(KEY) == {"a~1@1": 1.0}  # or it could give it and keep it, too
+
+
 def ceilings(world: World) -> float:
     """Return the sum of the ceilings of the strict group's buckets."""
     parts = [p.ceilings.get(1) for p in world.processes.values()]
