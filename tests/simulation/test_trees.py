@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import tomllib
+from typing import TYPE_CHECKING
+
 import pytest
 
 from headgate.simulation.library import find_scenario
-from headgate.simulation.parsing import read_scenario
+from headgate.simulation.parsing import parse_scenario, read_scenario
 from headgate.simulation.simulate import simulate
+
+if TYPE_CHECKING:
+    from headgate.simulation.scenario import Scenario
+
+LEVELS = {"a": 1 / 2, "b": 1 / 4, "c": 1 / 4}
+"""A half to those of the top one; of the rest a half to those in between."""
 
 
 @pytest.mark.parametrize(
@@ -14,14 +23,22 @@ from headgate.simulation.simulate import simulate
     [
         # Each of three branches wants 800 of 1,000.
         ("tree-callers", {"acme": 1 / 3, "orders": 1 / 3, "mail": 1 / 3}),
-        # A half to those of the top one; of the rest a half to those in between.
-        ("tree-levels", {"a": 1 / 2, "b": 1 / 4, "c": 1 / 4}),
+        ("tree-levels", LEVELS),
     ],
 )
 def test_own_callers_of_a_parent_are_a_branch_beside_its_children(
     name: str, due: dict[str, float]
 ) -> None:
-    scenario = read_scenario(find_scenario(name))
+    keeps_to(read_scenario(find_scenario(name)), due)
+
+
+def test_an_unlimited_group_keeps_to_its_part_of_the_one_it_is_in() -> None:
+    raw = tomllib.loads(find_scenario("tree-levels").read_text(encoding="utf-8"))
+    raw["group"][-1]["rate"] = "unlimited"
+    keeps_to(parse_scenario(raw, name="unlimited"), LEVELS)
+
+
+def keeps_to(scenario: Scenario, due: dict[str, float]) -> None:
     result, _ = simulate(scenario, seed=1, strategy="headgate")
     admitted = {group: figures.admitted for group, figures in result.groups.items()}
     whole = sum(admitted.values())

@@ -19,6 +19,7 @@ from headgate.agent.subject import (
     level_of,
     partition_of,
 )
+from headgate.coordinator.configuration import ancestry_of, limits_in_force
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,13 +72,13 @@ class Resolution:
 
     Attributes:
         configuration: What is resolved by.
-        groups: By id.
+        groups: By id, as they are held to their limits.
     """
 
     def __init__(self, configuration: Configuration) -> None:
         """Index a configuration."""
         self.configuration = configuration
-        self.groups: dict[int, Group] = {g.id: g for g in configuration.groups}
+        self.groups = limits_in_force(configuration.groups)
         self._attachments: dict[Key, int] = {
             attachment.subject: attachment.group
             for attachment in configuration.attachments
@@ -152,11 +153,4 @@ class Resolution:
                 yield local
 
     def _ancestry(self, group: Group) -> list[Group]:
-        found = {group.id: group}
-        while group.parent is not None and group.parent not in found:
-            parent = self.groups.get(group.parent)
-            if parent is None:
-                break
-            group = parent
-            found[group.id] = group
-        return list(found.values())
+        return [group, *ancestry_of(group, self.groups)]

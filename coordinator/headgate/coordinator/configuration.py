@@ -7,9 +7,12 @@ Source of the words: PIP-82 (resource groups), KIP-599 (quotas with debt).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import inf, isfinite, isnan
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, isinf, isnan
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 Scope = Literal["cluster", "node"]
 Mode = Literal["balanced", "strict"]
@@ -175,3 +178,47 @@ class Configuration:
     cluster: str = "default"
     groups: tuple[Group, ...] = ()
     attachments: tuple[Attachment, ...] = field(default=(), repr=False)
+
+
+def limits_in_force(groups: Iterable[Group]) -> dict[int, Group]:
+    """Return groups by id, as they are held to their limits.
+
+    A cluster-wide limit that is unlimited, inside a group that is limited in the same
+    dimension, has the rate and the burst of the nearest that is.
+    """
+    by_id = {group.id: group for group in groups}
+    return {
+        group.id: group if group.parent is None else _bounded(group, by_id)
+        for group in by_id.values()
+    }
+
+
+def _bounded(group: Group, by_id: dict[int, Group]) -> Group:
+    above = ancestry_of(group, by_id)
+    limits = tuple(
+        _nearest(limit, above)
+        if limit.scope == "cluster" and isinf(limit.rate)
+        else limit
+        for limit in group.limits
+    )
+    return group if limits == group.limits else replace(group, limits=limits)
+
+
+def _nearest(limit: Limit, above: list[Group]) -> Limit:
+    for ancestor in above:
+        for other in ancestor.limits:
+            same = other.dimension == limit.dimension and other.scope == limit.scope
+            if same and isfinite(other.rate):
+                rate = other.rate_per_s * limit.period_s
+                return replace(limit, rate=rate, burst=other.burst)
+    return limit
+
+
+def ancestry_of(group: Group, by_id: Mapping[int, Group]) -> list[Group]:
+    """Return the groups above one, nearest first; a loop among them ends there."""
+    found: dict[int, Group] = {}
+    above = group.parent
+    while above is not None and above in by_id and above not in (group.id, *found):
+        found[above] = by_id[above]
+        above = by_id[above].parent
+    return list(found.values())

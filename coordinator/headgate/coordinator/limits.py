@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import inf, isinf, nan
 from typing import TYPE_CHECKING
 
+from headgate.coordinator.configuration import ancestry_of, limits_in_force
 from headgate.coordinator.isolation import ISOLATIONS
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ DEMAND_CAP = 2.0
 """λ ≤ 2·Q: a storm of retries, or a lie, buys no more than wanting it all."""
 
 ANCESTORS_MAX = 16
-"""Depth of the tree of groups; a loop in it ends here."""
+"""Groups above one that count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,7 @@ class Limits:
         self.by_key: dict[Key, Ruled] = {}
         self.ancestors: dict[Key, list[Key]] = {}
         self.node: dict[Key, float] = {}
-        groups = (
-            {group.id: group for group in configuration.groups} if configuration else {}
-        )
+        groups = limits_in_force(configuration.groups if configuration else ())
         for group in groups.values():
             for limit in group.limits:
                 key = (limit.dimension, group.id)
@@ -61,35 +60,18 @@ class Limits:
                     self.node[key] = limit.rate_per_s
         self.closed = any(r.group.isolation == "closed" for r in self.by_key.values())
         for dimension, group_id in self.by_key:
-            above = _above(dimension, group_id, groups)
-            self.ancestors[dimension, group_id] = [k for k in above if k in self.by_key]
-
-    def above(self, key: Key) -> list[Ruled]:
-        """Return the limits above one, nearest first."""
-        return [self.by_key[other] for other in self.ancestors[key]]
+            above = ancestry_of(groups[group_id], groups)[:ANCESTORS_MAX]
+            keys = [(dimension, group.id) for group in above]
+            self.ancestors[dimension, group_id] = [k for k in keys if k in self.by_key]
 
 
-def _above(dimension: str, group_id: int, groups: dict[int, Group]) -> list[Key]:
-    found: list[Key] = []
-    parent = groups[group_id].parent
-    while parent is not None and parent in groups and len(found) < ANCESTORS_MAX:
-        found.append((dimension, parent))
-        parent = groups[parent].parent
-    return found
-
-
-def apply(ruled: Ruled, shelf: Shelf, slot: int, above: list[Ruled]) -> None:
+def apply(ruled: Ruled, shelf: Shelf, slot: int) -> None:
     """Write a limit into a settled ledger.
-
-    One that is unlimited inside a limited group goes by the nearest ancestor's.
 
     A lowered burst takes effect at the next settling: E is clamped to it, so no
     burst of old tokens follows.
     """
     limit, group = ruled.limit, ruled.group
-    for ancestor in above:
-        if isinf(limit.rate):
-            limit = ancestor.limit
     unlimited = isinf(limit.rate)
     rate = 0.0 if unlimited else limit.rate_per_s
     was_unlimited = bool(shelf.unlimited[slot])

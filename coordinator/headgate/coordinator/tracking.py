@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,13 +32,14 @@ class Tracking:
         self._core.tree = Tree(self._core.limits)
         for key in self._core.table:
             if key in self._core.limits.by_key:
-                self._core.tree.forget_below(key, self._core.table)
+                shelf, slot = self._core.table.at(key)
+                shelf.direct[slot] = nan  # there may be no children any more
+                if before.ancestors.get(key) != self._core.limits.ancestors[key]:
+                    shelf.part[slot] = inf
                 ruled = self._core.limits.by_key[key]
-                above = self._core.limits.above(key)
-                if before.by_key.get(key) != ruled or above != before.above(key):
-                    shelf, slot = self._core.table.at(key)
+                if before.by_key.get(key) != ruled:
                     self._calculation.settle(shelf, np.array([slot]), now)
-                    apply(ruled, shelf, slot, above)
+                    apply(ruled, shelf, slot)
         if self._core.own is not None:
             self._replace_own(self._core.own.keys, now)
         born: set[Key] = set()
@@ -89,7 +91,7 @@ class Tracking:
     def _open(self, key: Key, now: float, *, born: bool) -> None:
         shelf, slot = self._core.table.add(key, own=0)
         shelf.at[slot] = now
-        apply(self._core.limits.by_key[key], shelf, slot, self._core.limits.above(key))
+        apply(self._core.limits.by_key[key], shelf, slot)
         shelf.admitted[0, slot] = 0.0
         shelf.level[slot] = shelf.burst[slot]
         if self._core.own is not None and key in self._core.own.at:

@@ -27,7 +27,7 @@ wants there, and this agent's own callers keep to that.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -166,11 +166,6 @@ class Tree:
         weight = above.weight[:, slot : slot + 1]
         theta = water_level(beside[:, None], weight, np.array([rest]))
         above.direct_theta[slot] = theta[0]
-
-    def forget_below(self, key: Key, table: Table) -> None:
-        """Let nothing of children remain where there may be none any more."""
-        shelf, slot = table.at(key)
-        shelf.direct[slot] = nan
 
     def _beside(self, parent: Key, table: Table, wanted: Floats) -> Branch:
         others = [k for k in self.children[parent] if k not in table]

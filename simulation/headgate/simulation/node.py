@@ -16,6 +16,7 @@ from headgate.coordinator import (
     SetCeilings,
     WakeAt,
 )
+from headgate.coordinator.configuration import limits_in_force
 from headgate.simulation.scenario import DIMENSION
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.agent.bucket import Bucket
     from headgate.agent.registry import LocalBucket
     from headgate.coordinator import Effect, Event, Report
+    from headgate.coordinator.configuration import Group
     from headgate.simulation.brain import Birth, Brain
     from headgate.simulation.stream import Stream
 
@@ -141,9 +143,10 @@ class Node:
     def configure(self, now: float, wall_s: float, wanted: Configuration) -> None:
         """Follow a new configuration at once."""
         self.followed = wanted
-        self._registry.follow({group.id: group for group in wanted.groups}, now)
+        groups = limits_in_force(wanted.groups)
+        self._registry.follow(groups, now)
         if self._columns is None:
-            self._make_buckets(now, wanted)
+            self._make_buckets(now, groups)
         self.step(now, wall_s, Configured(wanted))
         self.tick(now, wall_s)
 
@@ -218,11 +221,10 @@ class Node:
         else:
             self.noticed[effect.kind] = self.noticed.get(effect.kind, 0) + 1
 
-    def _make_buckets(self, now: float, wanted: Configuration) -> None:
-        groups = {group.id - 1: group for group in wanted.groups}
+    def _make_buckets(self, now: float, groups: dict[int, Group]) -> None:
         locals_: list[LocalBucket] = []
         for place in self._groups:
-            local = self._registry.get(groups[place], DIMENSION, "cluster", now)
+            local = self._registry.get(groups[place + 1], DIMENSION, "cluster", now)
             if local is not None:
                 locals_.append(local)
                 bucket = self.buckets[place] = local.bucket
