@@ -108,7 +108,7 @@ class Own:
         self.admitted, self.refused, self.held, self.clipped = np.zeros((4, n))
         self._raw_admitted, self._raw_refused = np.zeros((2, n))
         self._retired: dict[Key, tuple[float, ...]] = {}
-        self.cost = np.ones(n)
+        self.cost, self._direct_cost = np.ones((2, n))
         self._costs_seen, self.credit = np.zeros((2, n))
         self.subjects: Ints = np.zeros(n, dtype=np.int64)
         self.demand = Demand(n, now)
@@ -218,7 +218,8 @@ class Own:
             used = grown + turned_away > 0.0
             self._costs_seen[:n] = np.minimum(self._costs_seen[:n] + used, COST_LASTS)
             gain = used / np.maximum(self._costs_seen[:n], 1.0)
-            self.cost[:n] += gain * (event.cost - self.cost[:n])
+            self._direct_cost[:n] += gain * (event.cost - self._direct_cost[:n])
+            self.cost[:n] = self._direct_cost[:n]
             self.used[:n] = used
             self.subjects[:n] = event.subjects
             if len(self._sum_to):
@@ -253,9 +254,10 @@ class Own:
             self.used[i] = units > 0.0
             if units > 0.0:
                 seen = min(self._costs_seen.item(i) + 1.0, COST_LASTS)
-                cost = self.cost.item(i)
+                cost = self._direct_cost.item(i)
+                cost += 1.0 / seen * (event.cost.item(i) - cost)
                 self._costs_seen[i] = seen
-                self.cost[i] = cost + 1.0 / seen * (event.cost.item(i) - cost)
+                self.cost[i] = self._direct_cost[i] = cost
             self.subjects[i] = event.subjects.item(i)
         return True
 
@@ -352,7 +354,9 @@ class Own:
         told = self.subjects[:n].copy()
         np.add.at(self.subjects, self._sum_to, told[self._sum_of])
         np.logical_or.at(self.used, self._sum_to, self.used[self._sum_of])
-        np.maximum.at(self.cost, self._sum_to, self.cost[self._sum_of])
+        # Anew each time, or one dear request would be a parent's cost for ever.
+        self.cost[n:] = 0.0
+        np.maximum.at(self.cost, self._sum_to, self._direct_cost[self._sum_of])
 
 
 _COUNTERS = ("admitted", "refused", "_raw_admitted", "_raw_refused")
@@ -362,6 +366,7 @@ _INHERITED = (
     "held",
     "credit",
     "cost",
+    "_direct_cost",
     "_costs_seen",
     "subjects",
     "sent_admitted",

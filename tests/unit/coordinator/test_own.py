@@ -54,3 +54,21 @@ def test_requests_that_stay_dear_are_taken_for_it(size: int) -> None:
 def test_few_and_many_are_counted_alike() -> None:
     costs = [3.0, 9.0, 4.0, 27.0] * 30
     assert follow(costs, 2) == follow(costs, 9)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_one_dear_request_of_a_child_is_not_its_parents_cost_for_ever(
+    told: bool,
+) -> None:
+    ids = np.array([1, 2] if told else [2])
+    keys = Keys(("bytes",), np.zeros(len(ids), dtype=np.int64), ids)
+    own = Own(keys, {("bytes", 2): [("bytes", 1)]}, {}, 0.0)
+    parent, child = own.at["bytes", 1], own.at["bytes", 2]
+    admitted, zeros = np.zeros(len(ids)), np.zeros(len(ids))
+    subjects = np.ones(len(ids), dtype=np.int64)
+    for cost in [600.0] + [1.0] * 200:
+        admitted[child] += cost
+        costs = np.where(np.arange(len(ids)) == child, cost, 1.0)
+        own.count(Counted(keys, zeros, admitted.copy(), zeros, costs, subjects))
+        assert own.cost[parent] == own.cost[child]
+    assert own.cost[parent] < 15.0
