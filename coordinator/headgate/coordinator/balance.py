@@ -75,7 +75,9 @@ refused is told a finite delay.  All agents together spend 1 % of Q by it."""
 
 COSTS_HELD_BACK = 2.0
 """Of the burst of a strict group, per agent: each may owe one cost, and one more for
-the rounding of a bucket that is clipped while it is charged."""
+the rounding of a bucket that is clipped while it is charged.  Also of each agent's own
+part, at least two of its own costs: cut off from all others it takes itself for the
+only one, and they may owe as well."""
 
 LEAST_CAPACITY = 0.01
 """Of one cost: the least that a bucket with tokens holds; none at all would mean
@@ -284,7 +286,9 @@ def _strictly(
     right = shelf.right[at]
     held_back = COSTS_HELD_BACK * shelf.agents[at] * cost
     tokens = shelf.burst_right[at] * ops.maximum(shelf.burst[at] - held_back, 0.0)
-    owned = ops.maximum(tokens, LEAST_CAPACITY * cost)
+    # Who hears few of many takes them for few, and all may owe: its own cost, at least.
+    alone = shelf.burst_right[at] * shelf.burst[at] - COSTS_HELD_BACK * cost
+    owned = ops.maximum(ops.minimum(tokens, alone), LEAST_CAPACITY * cost)
     # Rights say nothing of a parent that has less to give, nor of children that take
     # a part: then that rules, too.
     bound = (shelf.part[at] < rate) | (shelf.direct[at] == shelf.direct[at])

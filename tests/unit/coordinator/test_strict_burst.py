@@ -1,0 +1,19 @@
+"""What strict agents hold of the burst sums to it, whoever hears whom."""
+
+from __future__ import annotations
+
+from tests.scenarios.world import World
+
+
+def test_agents_that_hear_nobody_hold_back_their_own_costs_all_the_same() -> None:
+    world = World()
+    world.group(1, rate=100, burst=40, mode="strict")
+    names = "abcdefghij"
+    for name in names:
+        world.start(name)
+    world.run(6.0)
+    world.apart = [{name} for name in names]
+    world.run(8.0)  # longer than a lease: each takes itself for the only one
+    capacity = [p.ceilings[1].capacity.item(0) for p in world.processes.values()]
+    assert sum(capacity) > 10.0
+    assert sum(capacity) + len(names) <= 40.0  # each may owe one cost of 1
