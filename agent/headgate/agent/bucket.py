@@ -59,10 +59,10 @@ class Bucket(Level):
         if elapsed > 0.0:
             rate = self.rate
             if spent > 0.0:
-                lull = elapsed if elapsed < LULL_S else LULL_S
-                excess = free + lull * rate - self.capacity
+                earned = (elapsed if elapsed < LULL_S else LULL_S) * rate
+                excess = free + earned - self.capacity
                 if excess > 0.0:
-                    level -= excess
+                    level -= excess if excess < earned else earned
             level += elapsed * rate
         if level > self.capacity:
             level = self.capacity

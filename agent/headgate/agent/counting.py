@@ -291,8 +291,9 @@ def held_of(read: Mapping[str, Floats], now: float) -> Floats:
     with np.errstate(invalid="ignore"):
         level = free - spent
         charged = (spent > 0.0) & (now > since_s)
-        excess = free + np.minimum(now - since_s, LULL_S) * rate - capacity
-        level = np.where(charged, level - np.maximum(excess, 0.0), level)
+        earned = np.minimum(now - since_s, LULL_S) * rate
+        lost = np.minimum(np.maximum(free + earned - capacity, 0.0), earned)
+        level = np.where(charged, level - lost, level)
         over = now > deadline_s
         if np.count_nonzero(over):
             ended = level + np.maximum(deadline_s - since_s, 0.0) * rate

@@ -15,7 +15,8 @@ of times, one of levels, one addition, a third of the cost.  It is never wrong i
 the caller's disfavour or in the quota's: while K >= 0 without the refill it is so
 with it, and when it is not the bucket is looked at again, exactly.  Only how much of
 a full bucket's refill was lost is unknown, since the charges within a lull have no
-times; it is taken to be the most possible, at most R * LULL_S units.
+times; it is taken to be the most possible, at most R * LULL_S units.  Never more than
+was earned: what was charged within a lull and given back is no overflow.
 
 No lock.  Under the GIL a thread is switched only at calls and backward jumps, so
 the lines from reading the level to storing it hold neither; each method says
@@ -181,7 +182,8 @@ class Level:
         deadline_s, reserve, capacity = self.deadline_s, self.reserve, self.capacity
         level = free - spent
         if spent > 0.0 and now > since_s:
-            level -= max(0.0, free + min(now - since_s, LULL_S) * rate - capacity)
+            earned = min(now - since_s, LULL_S) * rate
+            level -= min(max(0.0, free + earned - capacity), earned)
         if now > deadline_s:
             level = min(level + max(deadline_s - since_s, 0.0) * rate, capacity)
             since_s, rate = max(deadline_s, since_s), reserve
@@ -297,10 +299,10 @@ class Level:
         elapsed = now - self.since_s
         if elapsed > 0.0:
             if spent > 0.0:
-                lull = elapsed if elapsed < LULL_S else LULL_S
-                excess = free + lull * self.rate - self.capacity
+                earned = (elapsed if elapsed < LULL_S else LULL_S) * self.rate
+                excess = free + earned - self.capacity
                 if excess > 0.0:
-                    level -= excess
+                    level -= excess if excess < earned else earned
             level += elapsed * self.rate
             self.since_s = now
         elif elapsed < -RACE_S:

@@ -253,3 +253,14 @@ def test_mean_cost_is_sampled_once_a_lull() -> None:
         bucket.try_acquire_at(step * LULL_S / 10, 7.0)
     assert bucket.sampled_units / bucket.sampled == 7.0
     assert 90 <= bucket.sampled <= 110
+
+
+def test_what_is_charged_within_a_lull_and_given_back_is_no_overflow() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=10.0)
+    for _ in range(5):
+        assert bucket.try_acquire_at(0.0, 1.0) == 0.0
+        bucket.give_back(1.0)
+    assert bucket.level_at(0.01) == pytest.approx(10.0, abs=0.01)
+    bucket.settle(0.01)
+    assert bucket.level_at(0.01) == pytest.approx(10.0, abs=0.01)
+    assert bucket.admitted == 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.limiter.making import Clock
 
@@ -62,6 +62,18 @@ def made(
 @given(
     groups=st.lists(GROUP, min_size=1, max_size=3),
     life=st.lists(STEP, min_size=1, max_size=30),
+)
+@example(  # given back within a lull, and asked for again
+    groups=[([("requests", 0.0, 1.0, 1.0), ("tokens", 1.0, 1.0, 1.0)], True)],
+    life=[
+        (0.0, {"tokens": 1.0}),
+        (1e-5, {"requests": 1.0, "tokens": 1.0}),
+        (0.0, {"tokens": 1.0}),
+    ],
+)
+@example(  # all that a full bucket held, charged within a lull
+    groups=[([("tokens", 1.0, 1.0, 1.0)], True)],
+    life=[(0.0, {"tokens": 0.0}), (0.0, {"tokens": 1.0}), (1e-5, {"tokens": 1.0})],
 )
 def test_all_limits_are_charged_or_none_and_a_delay_is_true(
     groups: list[tuple[list[tuple[str, float, float, float]], bool]],
