@@ -65,12 +65,12 @@ class Families:
             at: Position before → position now.
             totals: ``float64[N]`` as for `look`.
         """
-        before = {int(i): place for place, i in enumerate(old._called)}
+        before = {i: place for place, i in enumerate(old._called.tolist())}
+        after = {i: place for place, i in enumerate(self._called.tolist())}
         pairs = [
-            (place, before[was])
+            (after[i], before[was])
             for was, i in at.items()
-            for place in np.flatnonzero(self._called == i).tolist()
-            if was in before
+            if i in after and was in before
         ]
         to = np.array([pair[0] for pair in pairs], dtype=np.int64)
         of = np.array([pair[1] for pair in pairs], dtype=np.int64)
