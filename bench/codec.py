@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 
 from headgate.agent.codec import decode, encode
-from headgate.coordinator.report import Report, Rows
+from headgate.coordinator.messages.report import Report, Rows
 
 REPORTS = 100
 """Agents of a dense cycle: each sends one report."""

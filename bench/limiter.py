@@ -32,7 +32,7 @@ from headgate.agent import bucket as bucket_module
 from headgate.agent.bucket import Bucket
 from headgate.agent.enforcer import Enforcer
 from headgate.agent.keyed import KeyedLimiter
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
     Group,

@@ -31,7 +31,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 
 from headgate.agent.enforcer import Enforcer
 from headgate.agent.integrations.asgi import LimitMiddleware
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
     Group,

@@ -38,7 +38,7 @@ sys.path.insert(0, str(ROOT))
 from bench.pipeline_machine import Memory, cost, cpu_s, rate  # noqa: E402  # path
 
 from headgate.agent.codec import decode, encode  # noqa: E402  # after the path
-from headgate.coordinator.report import Report, Rows  # noqa: E402
+from headgate.coordinator.messages.report import Report, Rows  # noqa: E402
 from headgate.pipeline.incarnation import Times  # noqa: E402
 from headgate.pipeline.journal import Journal, Summary  # noqa: E402
 from headgate.pipeline.run import Run  # noqa: E402

@@ -13,7 +13,7 @@ from headgate.agent.enforcer import Enforcer
 from headgate.agent.integrations.calls import limited
 from headgate.agent.keyed import KeyedLimiter
 from headgate.agent.reservation import Estimate
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
     Group,

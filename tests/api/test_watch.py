@@ -10,7 +10,7 @@ from tests.api.conftest import NOT_WOKEN_S, TIMEOUT_S, until_watched
 
 from headgate.agent.snapshot import snapshot_from_json
 from headgate.api import Addresses
-from headgate.coordinator.configuration import Attachment, Group, Limit
+from headgate.coordinator.config.configuration import Attachment, Group, Limit
 
 
 def test_agents_can_read_the_snapshot(rest: httpx.Client) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headgate.agent.bus_parts import Plan, cut
-from headgate.coordinator.report import Report, Rows
+from headgate.coordinator.messages.report import Report, Rows
 from headgate.pipeline.clock import Stamp, event_time_us, reference_us
 from headgate.pipeline.incarnation import Incarnation, Outcome, Times, conclude
 from headgate.pipeline.state import pack, unpack

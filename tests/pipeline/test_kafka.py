@@ -25,7 +25,7 @@ from headgate.agent.codec import decode
 from headgate.agent.kafka_topic import TopicShape, ensure_topic
 from headgate.agent.snapshot import configuration_to_json
 from headgate.api import ServerSettings, running
-from headgate.coordinator.configuration import Configuration, Group, Limit
+from headgate.coordinator.config.configuration import Configuration, Group, Limit
 from headgate.pipeline.bill import differences, unhealed
 from headgate.pipeline.history import History
 from headgate.pipeline.run import Run, StreamFailed

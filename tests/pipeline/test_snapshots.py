@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headgate.coordinator.configuration import Configuration
+    from headgate.coordinator.config.configuration import Configuration
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
 
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     UNLIMITED,
     Attachment,
     Configuration,

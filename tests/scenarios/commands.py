@@ -9,7 +9,7 @@ from tests.scenarios.world import DIMENSION, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.coordinator.configuration import Isolation, Mode
+    from headgate.coordinator.config.configuration import Isolation, Mode
 
 
 WORDS = {"alive": True, "gone": False, "unknown": None}

@@ -36,7 +36,7 @@ from headgate.coordinator import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.coordinator.configuration import Isolation, Mode
+    from headgate.coordinator.config.configuration import Isolation, Mode
 
 DELAY_S = 0.02
 """One way, of every report."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from headgate.agent.errors import BusUnavailable
-from headgate.coordinator.report import Grants, Report, Rows
+from headgate.coordinator.messages.report import Grants, Report, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

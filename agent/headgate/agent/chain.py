@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.agent.bucket import Bucket
     from headgate.agent.costs import Number
     from headgate.agent.registry import LocalBucket
-    from headgate.coordinator.configuration import Refusal as RefusalMode
+    from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 
 class Link:

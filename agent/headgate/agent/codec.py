@@ -34,7 +34,7 @@ from headgate.agent.codec_columns import (
     units_of,
 )
 from headgate.agent.errors import MalformedReport
-from headgate.coordinator.report import Grants, Report, Rows
+from headgate.coordinator.messages.report import Grants, Report, Rows
 from headgate.proto import report_pb2 as wire
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.agent.level import LULL_S
-from headgate.coordinator.events import Counted, Keys
+from headgate.coordinator.messages.events import Counted, Keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from headgate.agent.bucket import Bucket
     from headgate.agent.registry import LocalBucket
-    from headgate.coordinator.events import SetCeilings
+    from headgate.coordinator.messages.events import SetCeilings
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.coordinator.configuration import Scope
+    from headgate.coordinator.config.configuration import Scope
 
 
 @dataclass(frozen=True, slots=True)

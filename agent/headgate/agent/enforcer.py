@@ -29,7 +29,7 @@ from headgate.agent.subject import Subject, resolve_subject
 from headgate.agent.usage import Usage, UseOf, warn_above_soft_thresholds
 from headgate.agent.users import HeldLimiter, Users
 from headgate.agent.waiting import MOST_WAITERS, FairQueue
-from headgate.coordinator.configuration import Refusal as RefusalMode
+from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from headgate.agent.policies import DispatchOptions, Policies
     from headgate.agent.reservation import Reservation
     from headgate.agent.settings import WithoutConfiguration
-    from headgate.coordinator.configuration import Configuration
-    from headgate.coordinator.events import Counted, SetCeilings
+    from headgate.coordinator.config.configuration import Configuration
+    from headgate.coordinator.messages.events import Counted, SetCeilings
 
 RETAIN_S = 60.0
 """How long a bucket without limiters is kept: a limiter that is made per request

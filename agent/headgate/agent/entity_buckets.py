@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from headgate.agent.subject import Entity
-    from headgate.coordinator.configuration import Group
+    from headgate.coordinator.config.configuration import Group
 
 EntityKey = tuple[int, str, "Entity"]
 """Group id, dimension, entity."""

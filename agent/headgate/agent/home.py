@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from headgate.agent.limiter import Limiter
     from headgate.agent.reservation import Reservation
     from headgate.agent.waiting import FairQueue
-    from headgate.coordinator.configuration import Refusal as RefusalMode
+    from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 
 class Home(Protocol):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from headgate.agent.errors import MalformedSnapshot
 from headgate.agent.names import is_unicode
-from headgate.coordinator.configuration import UNLIMITED
+from headgate.coordinator.config.configuration import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headgate.agent.costs import Number
     from headgate.agent.home import Home
     from headgate.agent.subject import Subject
-    from headgate.coordinator.configuration import Refusal as RefusalMode
+    from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
     Charges = list[tuple[Bucket, float]]
 

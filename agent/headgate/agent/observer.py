@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         Restored,
         SetCeilings,
     )
-    from headgate.coordinator.views import MemberState
+    from headgate.coordinator.explain.views import MemberState
 
 LEAST_WINDOW_S = 0.9
 """Rates are measured over at least this: shorter ones show single requests."""
@@ -66,7 +66,7 @@ class AgentUse:
         held_units: Tokens in its local bucket; below zero it is a debt.
         subjects: Limiters (topics, producers) that use the limit there.
         age_s: Seconds since the row was true.
-        state: As in `headgate.coordinator.views.MemberView`.
+        state: As in `headgate.coordinator.explain.views.MemberView`.
     """
 
     agent: str

@@ -15,7 +15,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Literal
 
 from headgate.agent.subject import partitioned_topic
-from headgate.coordinator.configuration import InvalidConfiguration
+from headgate.coordinator.config.configuration import InvalidConfiguration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headgate.agent.errors import MalformedSnapshot
 from headgate.agent.json_place import Place
 from headgate.agent.policies import RULES, DispatchOptions, Policies, RatePolicy
-from headgate.coordinator.configuration import UNLIMITED, InvalidConfiguration
+from headgate.coordinator.config.configuration import UNLIMITED, InvalidConfiguration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,14 +17,14 @@ from headgate.agent.decision import LimitName
 from headgate.agent.kept import Kept
 from headgate.agent.policies import NO_POLICIES, RULES, owner_of
 from headgate.agent.registry import LocalBucket
-from headgate.coordinator.configuration import Group, Limit
+from headgate.coordinator.config.configuration import Group, Limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headgate.agent.policies import Kind, Level, Owner, Policies, RatePolicy
     from headgate.agent.subject import Subject
-    from headgate.coordinator.configuration import Refusal as RefusalMode
+    from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 MEASURE_S = 1.0
 """How often publish rates are measured: as often as shares are dealt."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from headgate.agent.bucket import Bucket
 from headgate.agent.suppression import AttemptedRate
 from headgate.agent.usage import Usage
-from headgate.coordinator.configuration import Group, Limit
+from headgate.coordinator.config.configuration import Group, Limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from headgate.agent.usage import Watch
-    from headgate.coordinator.configuration import Scope
+    from headgate.coordinator.config.configuration import Scope
 
 FIRST_FLOOR = 0.01
 """Part of a cluster-scoped limit that a new bucket refills at until the coordinator

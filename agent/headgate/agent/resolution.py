@@ -19,7 +19,7 @@ from headgate.agent.subject import (
     level_of,
     partition_of,
 )
-from headgate.coordinator.configuration import ancestry_of, limits_in_force
+from headgate.coordinator.config.configuration import ancestry_of, limits_in_force
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headgate.agent.limiter import Limiter
     from headgate.agent.policy_buckets import PolicyBuckets
     from headgate.agent.registry import LocalBucket, Registry
-    from headgate.coordinator.configuration import Configuration, Group
+    from headgate.coordinator.config.configuration import Configuration, Group
 
 
 @dataclass(frozen=True, slots=True)

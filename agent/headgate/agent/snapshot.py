@@ -1,7 +1,7 @@
 """The configuration as JSON: what the API answers and what agents keep on disk.
 
 One revision of everything: groups, attachments, policies, how to reach the bus.  Field
-names are those of `headgate.coordinator.configuration`; an infinite number is
+names are those of `headgate.coordinator.config.configuration`; an infinite number is
 written ``"unlimited"``; the default of a subject's kind has null as its name.
 Fields that this version doesn't know are ignored, wrong values are refused with
 the path of the first one, and then nothing of the snapshot is used.
@@ -22,7 +22,7 @@ from headgate.agent.policies_json import (
     policies_from_json,
     policies_to_json,
 )
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     SUBJECT_KINDS,
     UNLIMITED,
     Attachment,

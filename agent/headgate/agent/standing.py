@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.agent.chain import Link
-    from headgate.coordinator.configuration import Limit
+    from headgate.coordinator.config.configuration import Limit
 
 Header = tuple[bytes, bytes]
 

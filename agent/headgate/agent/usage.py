@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headgate.agent.chain import Chain
     from headgate.agent.limiter import Limiter
     from headgate.agent.registry import LocalBucket
-    from headgate.coordinator.configuration import Scope
+    from headgate.coordinator.config.configuration import Scope
 
 LEAST_WATCH_S = 0.2
 """Shortest time over which a rate is measured: urgent reports tick each 50 ms, and

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from headgate.agent.subject import Subject
-    from headgate.coordinator.configuration import Refusal
+    from headgate.coordinator.config.configuration import Refusal
 
 
 class HeldLimiter(Limiter):

@@ -37,7 +37,7 @@ from headgate.api.store import Store
 from headgate.api.store.listening import hearing_changes
 from headgate.api.store.opening import one_bus_for, opened_store
 from headgate.api.watch import Watch
-from headgate.coordinator.configuration import Configuration
+from headgate.coordinator.config.configuration import Configuration
 
 BACKLOG = 2048
 """Connections that the kernel keeps while the loop is busy."""

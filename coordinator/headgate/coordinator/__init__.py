@@ -4,82 +4,82 @@
 that go in and out are re-exported here.
 """
 
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     LEAST_UNITS as LEAST_UNITS,
 )
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     SUBJECT_KINDS as SUBJECT_KINDS,
 )
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     UNLIMITED as UNLIMITED,
 )
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment as Attachment,
 )
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Configuration as Configuration,
 )
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Group as Group,
 )
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     InvalidConfiguration as InvalidConfiguration,
 )
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Limit as Limit,
 )
+from headgate.coordinator.config.constants import InvalidSettings as InvalidSettings
+from headgate.coordinator.config.constants import Settings as Settings
 from headgate.coordinator.coordinator import Coordinator as Coordinator
-from headgate.coordinator.events import (
+from headgate.coordinator.explain.views import AgentRow as AgentRow
+from headgate.coordinator.explain.views import Explanation as Explanation
+from headgate.coordinator.explain.views import LedgerView as LedgerView
+from headgate.coordinator.explain.views import MemberView as MemberView
+from headgate.coordinator.messages.events import (
     Configured as Configured,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Counted as Counted,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Effect as Effect,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Event as Event,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Heard as Heard,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     HeardTogether as HeardTogether,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Keys as Keys,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Noticed as Noticed,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Publish as Publish,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Renamed as Renamed,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Restored as Restored,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     SetCeilings as SetCeilings,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Stopping as Stopping,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     Vouched as Vouched,
 )
-from headgate.coordinator.events import (
+from headgate.coordinator.messages.events import (
     WakeAt as WakeAt,
 )
-from headgate.coordinator.report import Grants as Grants
-from headgate.coordinator.report import Report as Report
-from headgate.coordinator.report import Rows as Rows
-from headgate.coordinator.settings import InvalidSettings as InvalidSettings
-from headgate.coordinator.settings import Settings as Settings
-from headgate.coordinator.views import AgentRow as AgentRow
-from headgate.coordinator.views import Explanation as Explanation
-from headgate.coordinator.views import LedgerView as LedgerView
-from headgate.coordinator.views import MemberView as MemberView
+from headgate.coordinator.messages.report import Grants as Grants
+from headgate.coordinator.messages.report import Report as Report
+from headgate.coordinator.messages.report import Rows as Rows

@@ -6,9 +6,20 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
-from headgate.coordinator.calculation import Calculation
-from headgate.coordinator.core import Core
-from headgate.coordinator.events import (
+from headgate.coordinator.escrow.targets import ask_for_room
+from headgate.coordinator.escrow.transfer import holder_of
+from headgate.coordinator.explain.explain import (
+    Stand,
+    explained,
+    ledger_view,
+    member_views,
+)
+from headgate.coordinator.gossip.schedule import CONFIRM_S
+from headgate.coordinator.gossip.sender import Speaking
+from headgate.coordinator.ledger.replay import charge_own, wake
+from headgate.coordinator.ledger.scalar import enter_few
+from headgate.coordinator.lifecycle import Tracking
+from headgate.coordinator.messages.events import (
     Configured,
     Counted,
     Effect,
@@ -22,24 +33,18 @@ from headgate.coordinator.events import (
     Vouched,
     WakeAt,
 )
-from headgate.coordinator.explain import Stand, explained, ledger_view, member_views
-from headgate.coordinator.ledger import charge_own, wake
-from headgate.coordinator.reporting import CONFIRM_S
-from headgate.coordinator.rights import holder_of
-from headgate.coordinator.single import enter_few
-from headgate.coordinator.speaking import Speaking
-from headgate.coordinator.strict_targets import ask_for_room
-from headgate.coordinator.tracking import Tracking
+from headgate.coordinator.recompute import Calculation
+from headgate.coordinator.state import Core
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.coordinator.listening import Outcome
-    from headgate.coordinator.own import Own
-    from headgate.coordinator.report import Report
-    from headgate.coordinator.settings import Settings
-    from headgate.coordinator.table import Key
-    from headgate.coordinator.views import Explanation, LedgerView, MemberView
+    from headgate.coordinator.config.constants import Settings
+    from headgate.coordinator.demand.local_buckets import Own
+    from headgate.coordinator.explain.views import Explanation, LedgerView, MemberView
+    from headgate.coordinator.gossip.receiver import Outcome
+    from headgate.coordinator.messages.report import Report
+    from headgate.coordinator.table.index import Key
 
     Floats = NDArray[np.float64]
 

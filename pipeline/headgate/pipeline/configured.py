@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from headgate.coordinator.configuration import Configuration, Group
+    from headgate.coordinator.config.configuration import Configuration, Group
 
 END = (1 << 63) - 1
 """The revision until which the newest state holds."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from headgate.coordinator.report import Rows
+    from headgate.coordinator.messages.report import Rows
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

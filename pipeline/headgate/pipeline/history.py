@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from headgate.coordinator.configuration import Configuration
+    from headgate.coordinator.config.configuration import Configuration
 
 
 class History:

@@ -15,7 +15,7 @@ from headgate.pipeline.counters import Counters, Part, Span, merge
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headgate.coordinator.report import Report
+    from headgate.coordinator.messages.report import Report
 
 OPENING = 10
 """A sequence up to this begins an incarnation: its counters started within the

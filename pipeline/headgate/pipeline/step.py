@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from headgate.coordinator.report import Report
+    from headgate.coordinator.messages.report import Report
 
 KEPT_BYTES = 1024
 """Of a message that can't be read: enough to see what it was."""

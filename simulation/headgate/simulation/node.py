@@ -16,7 +16,7 @@ from headgate.coordinator import (
     SetCeilings,
     WakeAt,
 )
-from headgate.coordinator.configuration import limits_in_force
+from headgate.coordinator.config.configuration import limits_in_force
 from headgate.simulation.scenario import DIMENSION
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headgate.agent.bucket import Bucket
     from headgate.agent.registry import LocalBucket
     from headgate.coordinator import Effect, Event, Report
-    from headgate.coordinator.configuration import Group
+    from headgate.coordinator.config.configuration import Group
     from headgate.simulation.brain import Birth, Brain
     from headgate.simulation.stream import Stream
 

@@ -25,7 +25,7 @@ from headgate.simulation.table import InvalidKey, Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headgate.coordinator.configuration import Isolation, Mode
+    from headgate.coordinator.config.configuration import Isolation, Mode
 
 MOST_AGENTS = 1_000
 """Agents of a scenario: each hears each, so the work grows with the square."""

@@ -11,7 +11,7 @@ from math import inf, isinf
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from headgate.coordinator.configuration import Isolation, Mode
+    from headgate.coordinator.config.configuration import Isolation, Mode
 
 FaultKind = Literal[
     "crash",

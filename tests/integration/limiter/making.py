@@ -12,7 +12,7 @@ import uvicorn
 
 from headgate.agent.enforcer import Enforcer
 from headgate.agent.policies import NO_POLICIES
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
     Group,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from headgate.agent.policies import Policies
-    from headgate.coordinator.configuration import Refusal
+    from headgate.coordinator.config.configuration import Refusal
 
 
 def node_limit(dimension: str, rate: float, burst: float) -> Limit:

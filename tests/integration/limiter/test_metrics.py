@@ -12,7 +12,7 @@ from tests.integration.limiter.making import make, node_limit
 from headgate.agent.enforcer import Enforcer
 from headgate.agent.integrations.opentelemetry import observe_limits
 from headgate.agent.integrations.prometheus import LimitCollector
-from headgate.coordinator.configuration import Attachment, Configuration, Group
+from headgate.coordinator.config.configuration import Attachment, Configuration, Group
 
 
 def test_kip599_prometheus_sees_rate_tokens_and_throttle_time() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.report import Rows
+from headgate.coordinator.messages.report import Rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

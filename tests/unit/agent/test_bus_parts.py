@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.agent.bus_parts import PATIENCE_S, Joiner, Plan, cut
 from headgate.agent.codec import decode, encode
-from headgate.coordinator.report import Grants, Report, Rows
+from headgate.coordinator.messages.report import Grants, Report, Rows
 
 if TYPE_CHECKING:
     from random import Random

@@ -17,7 +17,7 @@ from headgate.agent.codec import (
     decode,
     encode,
 )
-from headgate.coordinator.report import Grants, Report, Rows
+from headgate.coordinator.messages.report import Grants, Report, Rows
 from headgate.proto import report_pb2 as wire
 
 if TYPE_CHECKING:

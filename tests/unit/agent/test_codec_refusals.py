@@ -16,7 +16,7 @@ from headgate.agent.bus import MAX_PAYLOAD_BYTES
 from headgate.agent.codec import decode, encode
 from headgate.agent.codec_columns import MAX_GROUP_ID, MAX_ROWS
 from headgate.agent.errors import MalformedReport
-from headgate.coordinator.report import Report, Rows
+from headgate.coordinator.messages.report import Report, Rows
 from headgate.proto import report_pb2 as wire
 
 if TYPE_CHECKING:

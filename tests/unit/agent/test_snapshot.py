@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headgate.agent.bus import BusSettings
 from headgate.agent.errors import BusUnavailable, MalformedSnapshot
 from headgate.agent.snapshot import Snapshot, snapshot_from_json, snapshot_to_json
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     LEAST_UNITS,
     SUBJECT_KINDS,
     UNLIMITED,

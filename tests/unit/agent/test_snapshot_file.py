@@ -13,7 +13,7 @@ from headgate.agent.bus import BusSettings
 from headgate.agent.errors import MalformedSnapshot
 from headgate.agent.snapshot import Snapshot
 from headgate.agent.snapshot_file import MAX_SNAPSHOT_BYTES, default_path, load, store
-from headgate.coordinator.configuration import Configuration, Group, Limit
+from headgate.coordinator.config.configuration import Configuration, Group, Limit
 
 
 def snapshot(revision: int) -> Snapshot:

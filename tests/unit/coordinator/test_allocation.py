@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.coordinator.oracle import max_min
 
-from headgate.coordinator.allocation import shares_at, water_level
+from headgate.coordinator.allocation.max_min import shares_at, water_level
 
 demands = st.lists(
     st.one_of(st.just(0.0), st.floats(1e-3, 1e6)), min_size=1, max_size=12

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.scenarios.world import World
 
-from headgate.coordinator.demand import Demand
+from headgate.coordinator.demand.estimator import Demand
 
 TICK_S = 0.025
 COST = np.ones(1)

@@ -22,7 +22,7 @@ from headgate.coordinator import (
 )
 
 if TYPE_CHECKING:
-    from headgate.coordinator.report import Report
+    from headgate.coordinator.messages.report import Report
 
 TICK_S = 0.025
 BYTES, MESSAGES = 0, 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.coordinator.families import Families
+from headgate.coordinator.demand.parents import Families
 
 TOP, MIDDLE, LEFT, RIGHT, SUM = range(5)
 """SUM, without a bucket, holds TOP, that MIDDLE, that LEFT and RIGHT."""

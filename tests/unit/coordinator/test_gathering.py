@@ -25,8 +25,8 @@ from headgate.coordinator import (
     Report,
     Rows,
     Settings,
-    gathering,
 )
+from headgate.coordinator.gossip import batch as gathering
 
 DIMENSIONS = ("requests", "bytes")
 GROUPS = 30
@@ -202,7 +202,9 @@ def state(coordinator: Coordinator) -> dict[str, object]:
 def test_reports_heard_together_do_what_they_do_one_by_one(
     rows_together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.coordinator.listening.ROWS_TOGETHER", rows_together)
+    monkeypatch.setattr(
+        "headgate.coordinator.gossip.receiver.ROWS_TOGETHER", rows_together
+    )
     entered = 0
 
     def counted(*args: object) -> list[int] | None:
@@ -211,7 +213,7 @@ def test_reports_heard_together_do_what_they_do_one_by_one(
         entered += found is not None
         return found
 
-    monkeypatch.setattr("headgate.coordinator.listening.enter_together", counted)
+    monkeypatch.setattr("headgate.coordinator.gossip.receiver.enter_together", counted)
     for seed in range(6):
         twins = Twins(np.random.default_rng(seed), strict=seed == STRICT)
         for _ in range(25):

@@ -7,7 +7,7 @@ import pytest
 from tests.scenarios.world import DIMENSION, World
 
 from headgate.coordinator import Restored
-from headgate.coordinator.joining import Joining
+from headgate.coordinator.membership.bootstrap import Joining
 
 
 def asked(*numbers: int) -> Joining:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headgate.coordinator import Counted, Keys
-from headgate.coordinator.own import Own
+from headgate.coordinator.demand.local_buckets import Own
 
 
 def follow(costs: list[float], size: int) -> list[float]:

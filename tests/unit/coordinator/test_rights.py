@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scenarios.world import World
 
-from headgate.coordinator.rights import (
+from headgate.coordinator.escrow.transfer import (
     NOBODY,
     Row,
     Transfers,

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-import headgate.coordinator.own as own_module
-from headgate.coordinator.allocation import shares_at, water_level
-from headgate.coordinator.balance import Ceilings, Conditions, own_ceilings, share_out
-from headgate.coordinator.events import Counted, Keys
-from headgate.coordinator.ledger import (
+import headgate.coordinator.demand.local_buckets as own_module
+from headgate.coordinator.allocation.ceilings import (
+    Ceilings,
+    Conditions,
+    own_ceilings,
+    share_out,
+)
+from headgate.coordinator.allocation.max_min import shares_at, water_level
+from headgate.coordinator.config.constants import Settings
+from headgate.coordinator.demand.local_buckets import Own
+from headgate.coordinator.gossip.schedule import Reporting
+from headgate.coordinator.ledger.replay import (
     charge_own,
     hear,
     hear_many,
@@ -22,13 +29,11 @@ from headgate.coordinator.ledger import (
     settle_many,
     wake,
 )
-from headgate.coordinator.own import Own
-from headgate.coordinator.report import Rows
-from headgate.coordinator.reporting import Reporting
-from headgate.coordinator.settings import Settings
-from headgate.coordinator.shelf import COLUMNS, LINES, Shelf
-from headgate.coordinator.single import charge_one, wake_one
-from headgate.coordinator.table import Place, place_of
+from headgate.coordinator.ledger.scalar import charge_one, wake_one
+from headgate.coordinator.messages.events import Counted, Keys
+from headgate.coordinator.messages.report import Rows
+from headgate.coordinator.table.arrays import COLUMNS, LINES, Shelf
+from headgate.coordinator.table.index import Place, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headgate.coordinator.table import LEAST_WIDTH, Table
+from headgate.coordinator.table.index import LEAST_WIDTH, Table
 
 LEDGERS, MEMBERS = 100, 20
 

@@ -13,11 +13,11 @@ from tests.scenarios.world import World
 
 from headgate.agent.bucket import Bucket
 from headgate.coordinator import Keys
-from headgate.coordinator.rights import NOBODY, Row, Transfers
-from headgate.coordinator.tokens import Handover, burst_of
+from headgate.coordinator.escrow.handover import Handover, burst_of
+from headgate.coordinator.escrow.transfer import NOBODY, Row, Transfers
 
 if TYPE_CHECKING:
-    from headgate.coordinator.own import Own
+    from headgate.coordinator.demand.local_buckets import Own
 
 BURST = 1000.0
 RATE = 100.0

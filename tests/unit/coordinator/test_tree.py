@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.coordinator.tree import Branch, fill
+from headgate.coordinator.allocation.hierarchy import Branch, fill
 
 
 @st.composite

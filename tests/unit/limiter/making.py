@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.agent.enforcer import Enforcer
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
     Group,
@@ -14,7 +14,7 @@ from headgate.coordinator.configuration import (
 )
 
 if TYPE_CHECKING:
-    from headgate.coordinator.configuration import Refusal
+    from headgate.coordinator.config.configuration import Refusal
 
 NODE = Limit(dimension="requests", rate=10, burst=5, scope="node")
 TOKENS = Limit(dimension="tokens", rate=100, burst=1_000, scope="node")

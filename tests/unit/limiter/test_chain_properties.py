@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from tests.unit.limiter.making import Clock
 
 from headgate.agent.enforcer import Enforcer
-from headgate.coordinator.configuration import Attachment, Configuration, Group, Limit
+from headgate.coordinator.config.configuration import (
+    Attachment,
+    Configuration,
+    Group,
+    Limit,
+)
 
 DIMENSIONS: tuple[str, ...] = ("requests", "tokens")
 RATE = st.one_of(st.just(0.0), st.floats(0.01, 1e9), st.just(inf))

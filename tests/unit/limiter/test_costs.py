@@ -13,7 +13,7 @@ from tests.unit.limiter.making import NODE, TOKENS, group, make
 
 from headgate.agent.errors import InvalidCost
 from headgate.agent.keyed import KeyedLimiter
-from headgate.coordinator.configuration import Limit
+from headgate.coordinator.config.configuration import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from headgate.agent.dispatch import MessagesPerEntry, SubscribeThrottle
 from headgate.agent.enforcer import Enforcer
 from headgate.agent.errors import InvalidCost
 from headgate.agent.policies import DispatchOptions, Policies, RatePolicy
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
     Group,

@@ -12,13 +12,13 @@ from tests.unit.limiter.making import NODE, Clock, configuration, make
 
 from headgate.agent.enforcer import RETAIN_S, Enforcer
 from headgate.agent.errors import InvalidCost, InvalidDimension
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
     Group,
     Limit,
 )
-from headgate.coordinator.events import Counted, SetCeilings
+from headgate.coordinator.messages.events import Counted, SetCeilings
 
 CLUSTER = Limit(dimension="requests", rate=1_000, burst=1_000)
 BYTES = Limit(dimension="publish_bytes", rate=1e6, burst=1e6)

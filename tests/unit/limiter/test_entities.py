@@ -10,7 +10,7 @@ from tests.unit.limiter.making import NODE, Clock, group
 
 from headgate.agent.enforcer import Enforcer
 from headgate.agent.kept import RETAIN_S
-from headgate.coordinator.configuration import Attachment, Configuration, Limit
+from headgate.coordinator.config.configuration import Attachment, Configuration, Limit
 
 Key = tuple[tuple[str, str | None], ...]
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.limiter.making import NODE, Clock, group
 
 from headgate.agent.enforcer import Enforcer
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
     Group,

@@ -17,7 +17,7 @@ from headgate.agent.kept import RETAIN_S
 from headgate.agent.policies import RULES, DispatchOptions, Kind, Policies, RatePolicy
 from headgate.agent.snapshot import Snapshot, snapshot_from_json, snapshot_to_json
 from headgate.agent.subject import partitioned_topic
-from headgate.coordinator.configuration import Configuration
+from headgate.coordinator.config.configuration import Configuration
 
 if TYPE_CHECKING:
     from headgate.agent.json_place import Json

@@ -15,7 +15,7 @@ from headgate.agent.kafka_quota import burst_units, error_code, throttle_time_ms
 from headgate.agent.notices import Notice, NoticeBoard
 from headgate.agent.split import TopicSplit, parts_of
 from headgate.agent.suppression import AttemptedRate
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
     Group,

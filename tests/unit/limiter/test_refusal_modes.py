@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.limiter.making import NODE, TOKENS, configuration, group, make
 
-from headgate.coordinator.configuration import Group, Limit
+from headgate.coordinator.config.configuration import Group, Limit
 
 
 def test_kip599_refused_callers_are_told_exactly_when_to_come_back() -> None:

@@ -9,7 +9,7 @@ import pytest
 from headgate.agent.enforcer import Enforcer
 from headgate.agent.errors import InvalidSubject
 from headgate.agent.subject import Key, Subject, applying_groups, resolve_subject
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
     Group,

@@ -15,7 +15,7 @@ from headgate.agent.bucket import Bucket
 from headgate.agent.chain import charge_chain_at, give_back_before
 from headgate.agent.enforcer import Enforcer
 from headgate.agent.level import LULL_S
-from headgate.coordinator.configuration import Group
+from headgate.coordinator.config.configuration import Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

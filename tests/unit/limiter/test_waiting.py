@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.unit.limiter.making import NODE, Clock, configuration, group, make
 
 from headgate.agent.enforcer import Enforcer
-from headgate.coordinator.configuration import Attachment, Configuration, Group
+from headgate.coordinator.config.configuration import Attachment, Configuration, Group
 
 if TYPE_CHECKING:
     from headgate.agent.decision import Decision

@@ -25,7 +25,7 @@ from headgate.api.dependencies import (
     tell,
 )
 from headgate.api.errors import NotFound
-from headgate.coordinator.configuration import SUBJECT_KINDS
+from headgate.coordinator.config.configuration import SUBJECT_KINDS
 
 router = APIRouter(prefix="/attachments", tags=["attachments"])
 

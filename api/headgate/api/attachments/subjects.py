@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from headgate.api.errors import Invalid
 from headgate.api.names import MAX_NAME, checked_name, checked_path_name
-from headgate.coordinator.configuration import SUBJECT_KINDS
+from headgate.coordinator.config.configuration import SUBJECT_KINDS
 
 Subject = tuple[tuple[str, str | None], ...]
 """Pairs of (kind, name) in the order of `SUBJECT_KINDS`; None is the default."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from headgate.api.errors import Invalid
 from headgate.api.groups.schemas import MAX_LIMITS, GroupBody, LimitBody, LimitPatch
 from headgate.api.names import checked_dimension
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     UNLIMITED,
     InvalidConfiguration,
     Limit,

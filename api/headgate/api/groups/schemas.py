@@ -7,7 +7,7 @@ from pydantic.config import JsonDict
 
 from headgate.api.quantities import Quantity, ShownQuantity
 from headgate.api.text import check_storable
-from headgate.coordinator.configuration import (
+from headgate.coordinator.config.configuration import (
     UNLIMITED,
     Isolation,
     Mode,

@@ -21,7 +21,7 @@ from headgate.api.preconditions import ANYTHING, Precondition
 from headgate.api.quantities import restored, stored
 from headgate.api.store import Change
 from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow, OverrideRow
-from headgate.coordinator.configuration import Limit
+from headgate.coordinator.config.configuration import Limit
 
 MAX_DEPTH = 16
 """Levels of a tree of groups; each costs an agent a bucket per request."""

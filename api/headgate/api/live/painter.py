@@ -28,7 +28,7 @@ from headgate.api.snapshot.service import changes_document, group_documents
 from headgate.api.store import Store
 from headgate.api.store.tables import StateRow
 from headgate.api.store.transactions import current_revision
-from headgate.coordinator.views import MemberView
+from headgate.coordinator.explain.views import MemberView
 
 INTERVAL_S = 1.0
 """Between two pictures: what an eye follows, and as often as agents report."""

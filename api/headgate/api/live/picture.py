@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from headgate.coordinator.views import MemberState
+from headgate.coordinator.explain.views import MemberState
 
 Pressure = Literal["over", "near", "calm"]
 """``over`` refuses, ``near`` is at the soft threshold, ``calm`` is below."""
@@ -36,7 +36,7 @@ class AgentUse:
         held_units: Tokens in its local bucket; below zero it is a debt.
         subjects: Limiters (topics, producers) that use the limit there.
         age_s: Seconds since the row was true.
-        state: As in `headgate.coordinator.views.MemberView`.
+        state: As in `headgate.coordinator.explain.views.MemberView`.
     """
 
     agent: str

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 from headgate.agent.bus_parts import Plan
 from headgate.api.live.picture import Picture, Use
 from headgate.api.quantities import Unlimited, shown
-from headgate.coordinator.views import AgentRow, Explanation, MemberState
+from headgate.coordinator.explain.views import AgentRow, Explanation, MemberState
 
 Rate = float | Unlimited
 

@@ -9,7 +9,7 @@ from headgate.api.live.schemas import Rate, finite
 from headgate.api.overview.entries import Row
 from headgate.api.overview.overview import Window
 from headgate.api.quantities import shown
-from headgate.coordinator.views import MemberState
+from headgate.coordinator.explain.views import MemberState
 
 
 class RowShown(BaseModel):

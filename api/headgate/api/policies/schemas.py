@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headgate.api.groups.schemas import MAX_PERIOD_S, Body
 from headgate.api.quantities import Quantity
-from headgate.coordinator.configuration import UNLIMITED
+from headgate.coordinator.config.configuration import UNLIMITED
 
 Level = Literal["namespace", "topic"]
 

@@ -18,7 +18,7 @@ from headgate.api.preview.schemas import (
 )
 from headgate.api.store import Change
 from headgate.api.store.tables import AttachmentRow
-from headgate.coordinator.allocation import shares_at, water_level
+from headgate.coordinator.allocation.max_min import shares_at, water_level
 
 MAX_AGENTS = 1000
 """Agents told of each limit, those who attempt most first."""

@@ -1,0 +1,197 @@
+"""Groups inside groups: what each child may take from its parent.
+
+cluster → tenant → namespace → …, with weight, minimum and maximum inside the parent.
+Demand is summed bottom-up, clamped at each level by what that level could ever use;
+the parent's Q' is filled top-down::
+
+    find θ:  Σ_c max(low_c, min(high_c, w_c·θ)) = Q'
+    high_c = min(demand_c, maximum_c)      low_c = min(minimum_c, high_c)
+
+Minima first, since low_c does not depend on θ; a minimum that is not wanted is not
+set aside.  Each term rises with θ, so θ is unique where Q' lies between Σ low and
+Σ high; the sum is piecewise linear with corners at low_c/w_c and high_c/w_c, and one
+pass over the sorted corners finds θ exactly.  Minima that add up to more than Q'
+are scaled down together.
+
+A child's *part* is its term and the parent's slack on top, up to its maximum: it may
+start at once, and the parent's ledger takes back what several children took at the
+same time.  A child whose limit is unlimited goes by its nearest limited ancestor.
+
+**Beside the children.**  What agents want of the parent and of none of the children
+that are tracked here is a branch too: their own callers of the parent (see
+`headgate.coordinator.demand.parents`), and children that this agent does not use.  It
+weighs as much as these children, or 1.  Its part is shared out among agents by what
+each wants there, and this agent's own callers keep to that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.allocation.max_min import water_level
+from headgate.coordinator.table.arrays import NOBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.config.limits import Limits
+    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.table.index import Key, Table
+
+    Floats = NDArray[np.float64]
+
+LEAST_PART = 0.005
+"""Of what an agent wants of a parent: less beside its children is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """One child as its parent sees it.
+
+    Attributes:
+        weight: Among its siblings.
+        minimum: Units/s set aside.
+        maximum: Units/s at most.
+        demand: Units/s wanted.
+    """
+
+    weight: float
+    minimum: float
+    maximum: float
+    demand: float
+
+
+def fill(available: float, branches: Sequence[Branch]) -> list[float]:
+    """Return what each child gets of the parent's Q', in units/s."""
+    high = [min(b.demand, b.maximum) for b in branches]
+    low = [min(b.minimum, h) for b, h in zip(branches, high, strict=True)]
+    if sum(high) <= available:
+        return high
+    if sum(low) >= available:
+        whole = sum(low)
+        return [part * available / whole if whole else 0.0 for part in low]
+    weights = [b.weight for b in branches]
+    corners = sorted(
+        [(part / w, w) for part, w in zip(low, weights, strict=True)]
+        + [(part / w, -w) for part, w in zip(high, weights, strict=True)]
+    )
+    total, slope, theta = sum(low), 0.0, 0.0
+    for corner, change in corners:
+        reached = total + slope * (corner - theta)
+        if reached >= available:
+            break
+        total, theta = reached, corner
+        slope += change
+    if slope > 0.0:
+        theta += (available - total) / slope
+    return [
+        max(lo, min(hi, w * theta))
+        for lo, hi, w in zip(low, high, weights, strict=True)
+    ]
+
+
+def beside_of(above: Shelf, slot: int, children: Sequence[tuple[Shelf, int]]) -> Floats:
+    """Return what each agent wants of a parent, but of none of some children.
+
+    Args:
+        above: The parent's shelf.
+        slot: The parent's.
+        children: Shelf and slot of each.
+
+    Returns:
+        ``float64[A]`` units/s, in the order of the parent's lines.
+    """
+    present = above.weight[:, slot] > 0.0
+    wanted = np.where(present, above.demand[:, slot], 0.0)
+    line_of = np.full(int(above.member[:, slot].max()) + 1, NOBODY)
+    lines = np.flatnonzero(above.member[:, slot] != NOBODY)
+    line_of[above.member[lines, slot]] = lines
+    left: Floats = wanted.copy()
+    for shelf, at in children:
+        member = shelf.member[:, at]
+        here = np.flatnonzero((member != NOBODY) & (member < len(line_of)))
+        line = line_of[member[here]]
+        here, line = here[line != NOBODY], line[line != NOBODY]
+        left[line] -= shelf.demand[here, at]
+    # What is left of a sum and its terms by rounding, or while one of both was lost.
+    left[left < LEAST_PART * wanted] = 0.0
+    capped: Floats = np.minimum(left, above.demand_cap[slot])
+    return capped
+
+
+class Tree:
+    """Parents and children among the limits of one revision.
+
+    Attributes:
+        children: By parent, each with its children.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.children: dict[Key, list[Key]] = {}
+        for key, above in limits.ancestors.items():
+            if above:
+                self.children.setdefault(above[0], []).append(key)
+        for siblings in self.children.values():
+            siblings.sort()
+
+    def __bool__(self) -> bool:
+        return bool(self.children)
+
+    def pass_down(self, parent: Key, table: Table) -> None:
+        """Set the parts of the children of a ledger that was just calculated."""
+        siblings = [key for key in self.children.get(parent, ()) if key in table]
+        if not siblings:
+            return
+        above, slot = table.at(parent)
+        available = inf if above.unlimited[slot] else float(above.available[slot])
+        places = [table.at(key) for key in siblings]
+        branches = [
+            self._branch(key, *place)
+            for key, place in zip(siblings, places, strict=True)
+        ]
+        beside = beside_of(above, slot, places)
+        parts = fill(available, [*branches, self._beside(parent, table, beside)])
+        rest = parts.pop()
+        slack = max(0.0, available - sum(parts) - rest)
+        for part, branch, (shelf, at) in zip(parts, branches, places, strict=True):
+            shelf.part[at] = min(part + slack, branch.maximum)
+        above.direct[slot] = beside[0]
+        weight = above.weight[:, slot : slot + 1]
+        theta = water_level(beside[:, None], weight, np.array([rest]))
+        above.direct_theta[slot] = theta[0]
+
+    def _beside(self, parent: Key, table: Table, wanted: Floats) -> Branch:
+        others = [k for k in self.children[parent] if k not in table]
+        ruled = [self._limits.by_key[key] for key in others]
+        return Branch(
+            weight=sum(r.group.weight for r in ruled) or 1.0,
+            minimum=sum(r.limit.minimum / r.limit.period_s for r in ruled),
+            maximum=inf,
+            demand=float(wanted.sum()),
+        )
+
+    def _branch(self, key: Key, shelf: Shelf, slot: int) -> Branch:
+        ruled = self._limits.by_key[key]
+        limit = ruled.limit
+        wanted = np.where(shelf.weight[:, slot] > 0.0, shelf.demand[:, slot], 0.0)
+        # More than its own limit lets through it can't use, whatever is wanted.
+        own = inf if shelf.unlimited[slot] else self._usable(shelf, slot)
+        return Branch(
+            weight=ruled.group.weight,
+            minimum=limit.minimum / limit.period_s,
+            maximum=limit.maximum / limit.period_s,
+            demand=min(float(wanted.sum()), own),
+        )
+
+    @staticmethod
+    def _usable(shelf: Shelf, slot: int) -> float:
+        surplus = float(shelf.belief[slot] - shelf.margin[slot])
+        horizon = max(float(shelf.horizon[slot]), 1e-9)
+        return max(0.0, float(shelf.rate[slot]) + surplus / horizon)

@@ -1,0 +1,4 @@
+"""What this process's callers want, and what of it was told.
+
+Nothing about other agents' rows.
+"""

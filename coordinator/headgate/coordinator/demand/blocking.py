@@ -1,0 +1,73 @@
+"""Demand that another limit blocks anyway must not hold a share.
+
+A request is admitted only if every limit of its chain admits it.  Where messages let
+through a tenth of what is attempted, only a tenth of the bytes can ever be used: a
+share of the rest would be stranded.  So each agent tells, in dimension d of a group,
+
+    λ'_d = λ_d · min over the group's other dimensions, and its limits per node, of
+           min(1, ceiling/λ)
+
+**Why the sender does it.**  It knows its own ceilings and node limits; receivers would
+have to match the lines of one agent over ledgers.  **Why it does not lock.**  The
+factor of d' is what d' allows against what is *attempted* there, not against λ'_d',
+so two dimensions can't talk each other down: where d' stops blocking, its factor is 1
+whatever d says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.table.index import Key
+
+    Floats = NDArray[np.float64]
+
+
+class Blocking:
+    """Which of N buckets can block which.
+
+    Args:
+        names: (dimension, group id) of each bucket.
+        node: (dimension, group id) → units/s that one agent may use.
+    """
+
+    def __init__(self, names: Sequence[Key], node: Mapping[Key, float]) -> None:
+        by_group: dict[int, list[int]] = {}
+        for i, (_, group_id) in enumerate(names):
+            by_group.setdefault(group_id, []).append(i)
+        pairs = [
+            (i, j)
+            for members in by_group.values()
+            for i in members
+            for j in members
+            if i != j
+        ]
+        self._blocked = np.array([pair[0] for pair in pairs], dtype=np.int64)
+        self._by = np.array([pair[1] for pair in pairs], dtype=np.int64)
+        self._node = np.array([node.get(name, np.inf) for name in names])
+        self._any = bool(pairs) or bool(np.isfinite(self._node).any())
+
+    def usable(self, demand: Floats, ceiling: Floats) -> Floats:
+        """Return λ', ``float64[N]``.
+
+        Args:
+            demand: ``float64[N]`` λ, units/s.
+            ceiling: ``float64[N]`` as last set; NaN where never.
+        """
+        if not self._any:
+            return demand
+        wanted = np.maximum(demand, 1e-12)
+        by_node = np.minimum(1.0, self._node / wanted)
+        factor = by_node.copy()
+        if len(self._by):
+            allowed = np.where(np.isnan(ceiling), np.inf, ceiling)
+            passing = np.minimum(by_node, np.minimum(1.0, allowed / wanted))
+            np.minimum.at(factor, self._blocked, passing[self._by])
+        return demand * factor

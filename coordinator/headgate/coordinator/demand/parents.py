@@ -1,0 +1,122 @@
+"""What of a parent's demand its own callers want, apart from its children's.
+
+A parent's λ is told as that of its own callers, by an estimate of theirs alone, plus
+what is told of its children.  So whoever hears both rows has the callers' part as an
+exact difference, 0 where nobody calls directly; of two estimates, one of the sum and
+one of a part, it would be the noise of both.  Parent and child go into one report:
+whoever is told of a child is told of its ancestors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.demand.estimator import Demand
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+class Families:
+    """Parents among N buckets.
+
+    Args:
+        to: ``int64[P]`` ancestor of each pair, all levels.
+        of: ``int64[P]`` descendant that has a bucket of its own.
+        size: N.
+        told_size: How many of the N have a bucket; the others have no own callers.
+        now: Monotonic seconds.
+    """
+
+    def __init__(
+        self, to: Ints, of: Ints, *, size: int, told_size: int, now: float
+    ) -> None:
+        self._to, self._of = to, of
+        self._parents: Ints = np.unique(to)
+        self._called: Ints = self._parents[self._parents < told_size]
+        self._demand = Demand(len(self._called), now)
+        self._direct, self._told = np.zeros((2, size))
+
+    def look(self, now: float, totals: Floats, cost: Floats) -> None:
+        """Bring the estimates of own callers to `now`.
+
+        Args:
+            now: Monotonic seconds.
+            totals: ``float64[N]`` units attempted at each bucket itself.
+            cost: ``float64[N]`` units per request.
+        """
+        if len(self._called):
+            self._demand.look(now, totals[self._called], cost[self._called])
+
+    def rest(self, now: float) -> None:
+        """Let time pass in which nothing was attempted."""
+        self._demand.rest(now)
+
+    def inherit(self, old: Families, at: dict[int, int], totals: Floats) -> None:
+        """Go on with estimates of before.
+
+        Args:
+            old: Of the buckets before.
+            at: Position before → position now.
+            totals: ``float64[N]`` as for `look`.
+        """
+        before = {i: place for place, i in enumerate(old._called.tolist())}
+        after = {i: place for place, i in enumerate(self._called.tolist())}
+        pairs = [
+            (after[i], before[was])
+            for was, i in at.items()
+            if i in after and was in before
+        ]
+        to = np.array([pair[0] for pair in pairs], dtype=np.int64)
+        of = np.array([pair[1] for pair in pairs], dtype=np.int64)
+        self._demand.inherit(old._demand, to, of)
+        fresh: Ints = np.setdiff1d(np.arange(len(self._called)), to)
+        self._demand.begin(fresh, totals[self._called[fresh]])
+        moved = np.array(list(at.items()), dtype=np.int64).reshape(-1, 2)
+        self._told[moved[:, 1]] = old._told[moved[:, 0]]
+
+    def add_up(self, usable: Floats, rate: Floats) -> Floats:
+        """Return λ', ``float64[N]``, of a parent that of its own callers and children.
+
+        Args:
+            usable: ``float64[N]`` λ' of all that come to a bucket or below it.
+            rate: ``float64[N]`` λ likewise: what of it is usable holds of a part, too.
+        """
+        self._direct[self._parents] = 0.0
+        if len(self._called):
+            passing = usable[self._called] / np.maximum(rate[self._called], 1e-12)
+            self._direct[self._called] = self._demand.rate * passing
+        own = self._apart(usable)
+        return self._summed(own, own)
+
+    def tell(self, chosen: NDArray[np.bool_], demand: Floats) -> Floats:
+        """Return λ' to tell, ``float64[N]``, and remember it.
+
+        Args:
+            chosen: ``bool[N]`` rows to publish; ancestors of those that are.
+            demand: ``float64[N]`` λ' to tell of children.
+        """
+        own = self._apart(demand)
+        self._told[chosen] = own[chosen]
+        return self._summed(own, self._told)
+
+    def with_ancestors(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return ``bool[N]``, the same rows and those of all that stand above."""
+        more = chosen.copy()
+        np.logical_or.at(more, self._to, chosen[self._of])
+        return more
+
+    def _apart(self, demand: Floats) -> Floats:
+        own = demand.copy()
+        own[self._parents] = self._direct[self._parents]
+        return own
+
+    def _summed(self, own: Floats, below: Floats) -> Floats:
+        summed = own.copy()
+        np.add.at(summed, self._to, below[self._of])
+        return summed

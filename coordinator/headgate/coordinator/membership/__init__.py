@@ -1,0 +1,4 @@
+"""Which agents there are: lives, silence, failure detection, bootstrap.
+
+What silence means for quotas is `allocation`'s matter.
+"""

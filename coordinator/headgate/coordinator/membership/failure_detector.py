@@ -1,0 +1,292 @@
+"""Silence turns into absence: leases, presumed death, and who is left to decide.
+
+Silence is evidence only for who could have heard.  An agent that hears nobody, itself
+not either, presumes nobody dead, however long that lasts: a bus that is away would
+otherwise make every agent the last one alive.  And a process that the API sees lives.
+So a member is presumed dead when for M (and its lease) there was no sign of its life
+although this agent heard others or itself.
+
+See `headgate.coordinator.allocation.reserves` for what each step means to shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.ledger.replay import close_account
+from headgate.coordinator.messages.events import Noticed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.config.constants import Settings
+    from headgate.coordinator.membership.members import Member, Members
+    from headgate.coordinator.messages.events import Vouched
+    from headgate.coordinator.table.index import Table
+
+GHOSTS_MAX = 4096
+"""Members remembered after they were dropped; the oldest goes first."""
+
+GHOST_S = 3600.0
+"""And for so long: a partition of an hour is noticed by people."""
+
+VOUCHED_PART = 0.5
+"""Of the lease: a process that the API says is gone is dropped once it has been
+silent for so long, so that its last reports can still come in."""
+
+WORDS_MAX = 10_000
+"""Words of the API that are kept; agents beyond it are judged by the bus alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ghost:
+    """A member that was dropped because it was not heard, and may yet live.
+
+    Attributes:
+        weight: It had.
+        since: Monotonic seconds.
+        votes: Whether it counts among those that a majority is taken of: it was
+            dropped by an agent that did not hear a majority itself.
+    """
+
+    weight: float
+    since: float
+    votes: bool
+
+
+class Attendance:
+    """Who is silent, who is gone, and whether this agent hears a majority.
+
+    Attributes:
+        ghosts: By id.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        table: Table,
+        members: Members,
+        now: float,
+        *,
+        observing: bool,
+    ) -> None:
+        self._settings = settings
+        self._table = table
+        self._members = members
+        self._observing = observing
+        self.ghosts: dict[str, Ghost] = {}
+        self._words: dict[str, bool] = {}
+        self._heard_at = self._hearing_since = now
+        self._next_at = np.inf
+        self._was_mute = False
+
+    def mute(self, now: float) -> bool:
+        """Say whether this agent has stopped hearing its own reports."""
+        quiet = now - self._members.echo_at
+        least = self._settings.lease_min_intervals * self._settings.interval_s
+        return quiet > least and quiet > self._members.lease_of(None)
+
+    def adrift(self, now: float) -> bool:
+        """Say whether it has for so long that the others have dropped it."""
+        quiet = now - self._members.echo_at
+        dead = self._settings.presumed_dead_s
+        return quiet > dead and quiet > dead + self._members.lease_of(None)
+
+    def deaf(self, now: float) -> bool:
+        """Say whether it hears nobody, itself not either.
+
+        Who only listens has no report of its own to hear, and spends nothing: to it
+        silence is silence.
+        """
+        return self._gap(now) and not self._observing
+
+    def _gap(self, now: float) -> bool:
+        quiet = now - self._heard_at
+        least = self._settings.lease_min_intervals * self._settings.interval_s
+        return quiet > least and quiet > self._members.lease_of(None)
+
+    def apart(self, now: float) -> int:
+        """Return how many others may live, unheard, and have dropped this agent."""
+        dead = self._settings.presumed_dead_s
+        return len(self.ghosts) + sum(
+            now - member.heard_at > dead + self._members.lease_of(member)
+            for member in self._members.by_agent.values()
+            if member.silent and member.vouched is not True
+        )
+
+    def quorate(self, agent: str) -> bool:
+        """Say whether those that this agent hears, itself included, are most.
+
+        Of two halves the one with the smallest id is.  Whoever was not quorate when
+        it dropped others goes on counting them, so two majorities never meet.
+        """
+        weight = self._settings.weight
+        heard, whole, names = weight, weight, [agent]
+        for member in self._members.by_agent.values():
+            whole += member.weight
+            if not member.silent:
+                heard += member.weight
+                names.append(member.agent)
+        others = [g.weight for g in self.ghosts.values() if g.votes]
+        whole += sum(others)
+        if 2.0 * heard != whole:
+            return 2.0 * heard > whole
+        everyone = [*self._members.by_agent, *self.ghosts, agent]
+        return min(names) == min(everyone)
+
+    def vouch(self, event: Vouched, now: float) -> None:
+        """Take the API's word about a process, also of one not heard of yet."""
+        self._words.pop(event.agent, None)
+        if event.alive is not None and len(self._words) < WORDS_MAX:
+            self._words[event.agent] = event.alive
+        member = self._members.by_agent.get(event.agent)
+        if member is not None:
+            if member.vouched and event.alive is None:
+                member.lived_at = now
+            member.vouched, member.vouched_at = event.alive, now
+            self._next_at = -np.inf
+        if event.alive is False:
+            self.ghosts.pop(event.agent, None)
+
+    def begin(self, member: Member) -> None:
+        """Let the API's word hold for a life that was just heard of.
+
+        Only that it lives: that it is gone was said of an earlier one.
+        """
+        member.vouched = self._words.get(member.agent) or None
+
+    def heard(self, member: Member, now: float) -> None:
+        """Look again when the lease of a member that was just heard ends.
+
+        Who is heard although it should be gone for so long that it would have been
+        dropped lives: it asks another process of the API now, and may be heard as
+        late as anybody.
+        """
+        self.hears(now)
+        lease = self._members.lease_of(member)
+        if member.vouched is False and now - member.vouched_at > VOUCHED_PART * lease:
+            member.vouched = None
+            self._words.pop(member.agent, None)
+        self._next_at = min(self._next_at, now + lease)
+
+    def hears(self, now: float) -> None:
+        """Note that a report came, its own or another's: from now on silence counts."""
+        if self._gap(now):
+            self._hearing_since = now
+        self._heard_at = now
+
+    def advance(self, now: float, agent: str) -> list[Noticed]:
+        """Let time pass: to be called at each tick."""
+        noticed: list[Noticed] = []
+        mute = self.mute(now)
+        if mute != self._was_mute:
+            self._was_mute = mute
+            if mute:
+                noticed.append(
+                    Noticed("cut_off", "this agent does not hear its own reports")
+                )
+        if now < self._next_at:
+            return noticed
+        self._next_at = np.inf
+        for member in list(self._members.by_agent.values()):
+            self._next_at = min(self._next_at, self._judge(member, now, agent, noticed))
+        return noticed
+
+    def _judge(
+        self, member: Member, now: float, agent: str, noticed: list[Noticed]
+    ) -> float:
+        """Return when to look at a member again."""
+        lease = self._members.lease_of(member)
+        quiet = now - member.heard_at
+        dead_at = self._dead_at(member, lease, now)
+        if now >= dead_at:
+            if member.vouched is None:
+                self._remember(member, now, votes=not self.quorate(agent))
+            self.drop(member, now)
+            noticed.append(
+                Noticed("dropped", f"agent {member.agent!r} is gone", member.agent)
+            )
+            return np.inf
+        if not member.silent and quiet > lease:
+            member.silent = True
+            self.reseat(member)
+            noticed.append(
+                Noticed("silent", f"agent {member.agent!r} is silent", member.agent)
+            )
+        if member.silent:
+            return min(dead_at, now + lease) + 1e-3
+        return min(dead_at, member.heard_at + lease) + 1e-3
+
+    def _dead_at(self, member: Member, lease: float, now: float) -> float:
+        """Return when a member is presumed dead, infinite while it can't be."""
+        if member.vouched is False:
+            return member.heard_at + VOUCHED_PART * lease
+        if member.vouched or self.deaf(now):
+            return np.inf
+        since = max(member.heard_at, member.lived_at, self._hearing_since)
+        return since + self._settings.presumed_dead_s + lease
+
+    def _remember(self, member: Member, now: float, *, votes: bool) -> None:
+        for name in [n for n, g in self.ghosts.items() if now - g.since > GHOST_S]:
+            del self.ghosts[name]
+        if len(self.ghosts) >= GHOSTS_MAX:
+            del self.ghosts[next(iter(self.ghosts))]
+        self.ghosts[member.agent] = Ghost(member.weight, now, votes)
+
+    def return_of(self, member: Member, told_at: float) -> None:
+        """Take a silent member back: what it did meanwhile is not billed.
+
+        What was kept for it is charged until its report was true: what it spent
+        since will be told, by the reports that follow.
+        """
+        member.silent = False
+        self.close(member, told_at)
+        self.reseat(member)
+
+    def drop(self, member: Member, now: float) -> None:
+        """Forget a member."""
+        self.close(member, now)
+        self._table.drop_member(member.number)
+        self._members.remove(member)
+
+    def close(self, member: Member, until: float) -> None:
+        """Charge what was predicted, in every ledger."""
+        for place in self._table.all_places(member.number):
+            close_account(place, until)
+
+    def reseat(self, member: Member) -> None:
+        """Have its ledgers work out anew who takes part."""
+        for place in self._table.all_places(member.number):
+            place.shelf.stale[place.slots] = True
+            place.shelf.dirty[place.slots] = True
+
+    def roster(self, own: float, now: float) -> Roster:
+        """Return what ledgers need to know of members, by number."""
+        size = max(self._members.by_number, default=0) + 2
+        weights, heard_at = np.zeros(size), np.full(size, now)
+        silent = np.zeros(size, dtype=np.bool_)
+        weights[0] = own
+        heard_at[0] = self._members.echo_at
+        for number, member in self._members.by_number.items():
+            weights[number] = member.weight
+            silent[number] = member.silent
+            heard_at[number] = member.heard_at
+        return Roster(weights, silent, heard_at)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Roster:
+    """Columns by member number, M of them and nobody last.
+
+    Attributes:
+        weights: ``float64[M + 1]``; 0 for nobody.
+        silent: ``bool[M + 1]``.
+        heard_at: ``float64[M + 1]`` monotonic seconds.
+    """
+
+    weights: NDArray[np.float64]
+    silent: NDArray[np.bool_]
+    heard_at: NDArray[np.float64]

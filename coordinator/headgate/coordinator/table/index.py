@@ -1,0 +1,399 @@
+"""Where each ledger and each agent's line of it stands: a sparse table.
+
+An agent keeps lines only for groups that it uses itself.  PIP-82's own sizing
+(100,000 groups, 100 brokers, each group on 5 of them) makes 25,000 lines per
+dimension in a broker, not 10 million.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.table.arrays import NOBODY, Index, Shelf, compact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+LEAST_WIDTH = 8
+"""Lines of the narrowest shelf: PIP-82's five brokers and this agent fit."""
+
+GROUPS_MAX = 1 << 24
+"""Largest group id that is looked up: ids are small integers, and a lying report
+must not make the index large."""
+
+FEW = 6
+"""Rows up to which a place is worked on one row at a time: what a call of numpy costs
+for six rows, plain floats do for one."""
+
+Key = tuple[str, int]
+"""(dimension, group id) of a ledger."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """The lines of one member in one shelf.
+
+    Attributes:
+        shelf: Where.
+        size: K.
+        rows: K of what was looked up.
+        slots: K.
+        cells: K positions in the flattened [A, G] arrays.
+        fresh: ``bool[K]`` lines made by this look-up; None where there are none.
+        few: K of (row, line, slot) where K is at most `FEW`, else empty.
+    """
+
+    shelf: Shelf
+    size: int
+    rows: Index
+    slots: Index
+    cells: Index
+    fresh: NDArray[np.bool_] | None = None
+    few: tuple[tuple[int, int, int], ...] = ()
+
+    def settled(self) -> Place:
+        """Return the same lines, none of them fresh."""
+        return self if self.fresh is None else replace(self, fresh=None)
+
+
+def place_of(
+    shelf: Shelf,
+    rows: Ints,
+    slots: Ints,
+    lines: Ints | None = None,
+    fresh: NDArray[np.bool_] | None = None,
+) -> Place:
+    """Return the place of some rows, ``int64[K]`` each; no lines: the own ones."""
+    cells = slots if lines is None else lines * shelf.capacity + slots
+    few: list[tuple[int, int, int]] = []
+    if len(rows) <= FEW:
+        at = [0] * len(rows) if lines is None else lines.tolist()
+        few.extend(zip(rows.tolist(), at, slots.tolist(), strict=True))
+    return Place(
+        shelf,
+        len(rows),
+        compact(rows),
+        compact(slots),
+        compact(cells),
+        fresh,
+        tuple(few),
+    )
+
+
+class Table:
+    """All ledgers that this agent tracks.
+
+    Attributes:
+        shelves: By width, narrowest first.
+        version: Grows whenever a line or ledger moves, comes or goes: positions
+            that were looked up before are then void.
+    """
+
+    def __init__(self) -> None:
+        self.shelves: list[Shelf] = []
+        self.version = 0
+        self._numbers: dict[Key, int] = {}
+        self._keys: list[Key | None] = []
+        self._unused: list[int] = []
+        self._index: dict[str, NDArray[np.int64]] = {}
+        self._shelf_of = np.zeros(0, dtype=np.int64)
+        self._slot_of = np.zeros(0, dtype=np.int64)
+        self._lines: dict[int, NDArray[np.int64]] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._numbers
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(list(self._numbers))
+
+    def cells(self) -> int:
+        """Return how many cells each [A, G] array has in all."""
+        return sum(shelf.width * shelf.capacity for shelf in self.shelves)
+
+    def key_of(self, number: int) -> Key:
+        """Return the ledger's key.
+
+        Raises:
+            KeyError: No ledger has this number.
+        """
+        key = self._keys[number] if 0 <= number < len(self._keys) else None
+        if key is None:
+            raise KeyError(number)
+        return key
+
+    def at(self, key: Key) -> tuple[Shelf, int]:
+        """Return shelf and slot of a ledger.
+
+        Raises:
+            KeyError: It is not tracked.
+        """
+        number = self._numbers[key]
+        return self._shelf(number), int(self._slot_of[number])
+
+    def add(self, key: Key, *, own: int) -> tuple[Shelf, int]:
+        """Track a ledger, with line 0 for member `own`; return shelf and slot."""
+        dimension, group_id = key
+        number = self._unused.pop() if self._unused else self._new_number()
+        shelf_number = self._shelf_with(LEAST_WIDTH)
+        shelf = self.shelves[shelf_number]
+        slot = shelf.take_slot()
+        shelf.number[slot] = number
+        shelf.member[0, slot] = own
+        self._numbers[key] = number
+        self._keys[number] = key
+        self._shelf_of[number] = shelf_number
+        self._slot_of[number] = slot
+        index = self._index.get(dimension)
+        if index is None or group_id >= len(index):
+            index = self._longer(index, group_id + 1, fill=-1)
+            self._index[dimension] = index
+        index[group_id] = number
+        self.version += 1
+        return shelf, slot
+
+    def remove(self, key: Key) -> None:
+        """Forget a ledger and all its lines."""
+        number = self._numbers.pop(key)
+        shelf, slot = self._shelf(number), self._slot_of[number]
+        for lines in self._lines.values():
+            if number < len(lines):
+                lines[number] = NOBODY
+        shelf.clear_slot(int(slot))
+        self._index[key[0]][key[1]] = -1
+        self._keys[number] = None
+        self._unused.append(number)
+        self.version += 1
+
+    def numbers(
+        self, dimension: str, group_ids: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return ``int64[N]`` ledger numbers, −1 where not tracked."""
+        index = self._index.get(dimension)
+        if index is None:
+            return np.full(len(group_ids), -1, dtype=np.int64)
+        if not len(group_ids) or (
+            np.minimum.reduce(group_ids) >= 0
+            and np.maximum.reduce(group_ids) < len(index)
+        ):
+            return index[group_ids]
+        known = (group_ids >= 0) & (group_ids < len(index))
+        numbers = np.full(len(group_ids), -1, dtype=np.int64)
+        numbers[known] = index[group_ids[known]]
+        return numbers
+
+    def where(self, numbers: Ints) -> list[tuple[Shelf, Ints]]:
+        """Return shelf by shelf the slots, ``int64[K]``, of some ledgers.
+
+        Args:
+            numbers: ``int64[N]`` of tracked ledgers, each once.
+        """
+        shelves = self._shelf_of[numbers]
+        return [
+            (shelf, self._slot_of[numbers[shelves == at]])
+            for at, shelf in enumerate(self.shelves)
+            if np.count_nonzero(shelves == at)
+        ]
+
+    def own_places(self, numbers: NDArray[np.int64]) -> list[Place]:
+        """Return where this agent's own lines of these ledgers stand.
+
+        Args:
+            numbers: ``int64[N]`` ledger numbers; −1 is left out.
+        """
+        places: list[Place] = []
+        for at, shelf in enumerate(self.shelves):
+            rows = np.flatnonzero(self._stands_in(at, numbers))
+            if len(rows):
+                places.append(place_of(shelf, rows, self._slot_of[numbers[rows]]))
+        return places
+
+    def places(self, member: int, numbers: NDArray[np.int64]) -> list[Place]:
+        """Return where a member's lines stand, making those that don't exist.
+
+        Args:
+            member: Number of the member, not this agent's own.
+            numbers: ``int64[N]`` ledger numbers; −1 is left out.
+        """
+        lines = self._lines.get(member)
+        if lines is None or len(lines) < len(self._keys):
+            lines = self._longer(lines, len(self._keys), fill=NOBODY)
+            self._lines[member] = lines
+        if len(numbers) and np.minimum.reduce(numbers) >= 0:
+            together = self._together(numbers, lines[numbers])
+            if together is not None:
+                return [together]
+        asked = numbers[numbers >= 0]
+        missing = asked[lines[asked] == NOBODY]
+        fresh: NDArray[np.bool_] | None = None
+        if len(missing):
+            self._make_lines(member, lines, missing)
+            fresh = np.isin(numbers, missing)
+        places: list[Place] = []
+        for at, shelf in enumerate(self.shelves):
+            rows = np.flatnonzero(self._stands_in(at, numbers))
+            if len(rows):
+                there = numbers[rows]
+                news = None if fresh is None else fresh[rows]
+                places.append(
+                    place_of(shelf, rows, self._slot_of[there], lines[there], news)
+                )
+        return places
+
+    def _together(self, numbers: Ints, lines: Ints) -> Place | None:
+        """Return the place of lines that all exist and stand in one shelf: the rule.
+
+        Args:
+            numbers: ``int64[N]`` ledger numbers, all of them tracked.
+            lines: ``int64[N]``.
+        """
+        if np.minimum.reduce(lines) == NOBODY:
+            return None
+        shelves = self._shelf_of[numbers]
+        at = int(shelves[0])
+        if len(self.shelves) > 1 and (shelves != at).any():
+            return None
+        slots = self._slot_of[numbers]
+        return place_of(self.shelves[at], np.arange(len(numbers)), slots, lines)
+
+    def standing(
+        self, members: list[int], sizes: list[int], numbers: Ints
+    ) -> list[Place] | None:
+        """Return where lines of several members stand; None if one is not there.
+
+        Args:
+            members: Their numbers, each once.
+            sizes: How many of `numbers` are whose, one after the other.
+            numbers: ``int64[N]`` ledger numbers; −1 is left out.
+        """
+        lines = np.empty(len(numbers), dtype=np.int64)
+        first = 0
+        for member, size in zip(members, sizes, strict=True):
+            of_member = self._lines.get(member)
+            if of_member is None or len(of_member) < len(self._keys):
+                return None
+            last = first + size
+            # Clipped, as −1 is left out below; else it would go through a buffer.
+            of_member.take(numbers[first:last], out=lines[first:last], mode="clip")
+            first = last
+        shelves, unknown = self._shelf_of[numbers], numbers < 0
+        shelves[unknown], lines[unknown] = NOBODY, 0
+        if len(lines) and np.minimum.reduce(lines) == NOBODY:
+            return None
+        places: list[Place] = []
+        for at, shelf in enumerate(self.shelves):
+            here = shelves == at
+            size = int(np.count_nonzero(here))
+            if size == len(numbers):
+                slots = self._slot_of[numbers]
+                cells = lines * shelf.capacity + slots
+                return [Place(shelf, size, slice(0, size), slots, cells)]
+            if size:
+                rows = here.nonzero()[0]
+                slots = self._slot_of[numbers[rows]]
+                cells = lines[rows] * shelf.capacity + slots
+                places.append(Place(shelf, size, rows, slots, cells))
+        return places
+
+    def all_places(self, member: int) -> list[Place]:
+        """Return all lines that a member has."""
+        lines = self._lines.get(member)
+        if lines is None:
+            return []
+        return self.places(member, np.flatnonzero(lines != NOBODY))
+
+    def lines_of(self, member: int) -> NDArray[np.int64]:
+        """Return the ledger numbers, ``int64[K]``, in which a member has a line."""
+        lines = self._lines.get(member)
+        if lines is None:
+            return np.zeros(0, dtype=np.int64)
+        return np.flatnonzero(lines != NOBODY)
+
+    def drop_line(self, member: int, number: int) -> None:
+        """Take a member out of one ledger."""
+        lines = self._lines[member]
+        shelf = self._shelf(number)
+        shelf.clear_line(int(lines[number]), int(self._slot_of[number]))
+        lines[number] = NOBODY
+        self.version += 1
+
+    def drop_member(self, member: int) -> None:
+        """Take a member out of every ledger."""
+        for number in self.lines_of(member).tolist():
+            self.drop_line(member, number)
+        self._lines.pop(member, None)
+
+    def _stands_in(self, at: int, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        here = numbers >= 0
+        here[here] = self._shelf_of[numbers[here]] == at
+        return here
+
+    def _shelf(self, number: int) -> Shelf:
+        return self.shelves[int(self._shelf_of[number])]
+
+    def _make_lines(
+        self, member: int, lines: NDArray[np.int64], numbers: NDArray[np.int64]
+    ) -> None:
+        # One by one: a line is made once in the life of a member.
+        for number in numbers.tolist():
+            shelf, slot = self._with_room(number)
+            if shelf.holes[slot]:
+                line = int(np.argmax(shelf.member[:, slot] == NOBODY))
+                shelf.holes[slot] -= 1
+            else:
+                line = int(shelf.used[slot])
+                shelf.used[slot] += 1
+            shelf.member[line, slot] = member
+            shelf.admitted[line, slot] = np.nan
+            shelf.stale[slot] = True
+            lines[number] = line
+        self.version += 1
+
+    def _with_room(self, number: int) -> tuple[Shelf, int]:
+        shelf, slot = self._shelf(number), int(self._slot_of[number])
+        if shelf.used[slot] < shelf.width or shelf.holes[slot]:
+            return shelf, slot
+        wider_number = self._shelf_with(2 * shelf.width)
+        wider = self.shelves[wider_number]
+        to = wider.take_slot()
+        shelf.copy_slot(slot, wider, to)
+        shelf.clear_slot(slot)
+        shelf.shrink()
+        self._shelf_of[number] = wider_number
+        self._slot_of[number] = to
+        return wider, to
+
+    def _shelf_with(self, width: int) -> int:
+        for at, shelf in enumerate(self.shelves):
+            if shelf.width == width:
+                return at
+        self.shelves.append(Shelf(width))
+        return len(self.shelves) - 1
+
+    def _new_number(self) -> int:
+        number = len(self._keys)
+        self._keys.append(None)
+        if number >= len(self._shelf_of):
+            length = max(16, 2 * number)
+            self._shelf_of = self._longer(self._shelf_of, length, fill=0)
+            self._slot_of = self._longer(self._slot_of, length, fill=0)
+        return number
+
+    @staticmethod
+    def _longer(
+        before: NDArray[np.int64] | None, length: int, *, fill: int
+    ) -> NDArray[np.int64]:
+        old = 0 if before is None else len(before)
+        after = np.full(max(length, old + old // 2), fill, dtype=np.int64)
+        if before is not None:
+            after[:old] = before
+        return after
