@@ -48,19 +48,16 @@ class _Finder:
 sys.meta_path.insert(0, _Finder)
 '''
 COMPILE = os.environ.get("HEADGATE_COMPILE") == "mypyc"
-HOT = tuple(
-    f"agent/headgate/agent/{name}.py"
-    for name in (
-        "chance",
-        "suppression",
-        "level",
-        "bucket",
-        "chain",
-        "gate",
-        "keyed",
-        "refusing",
-        "limiter",
-    )
+HOT = (
+    "agent/headgate/agent/bucket/chance.py",
+    "agent/headgate/agent/bucket/suppression.py",
+    "agent/headgate/agent/bucket/level.py",
+    "agent/headgate/agent/bucket/bucket.py",
+    "agent/headgate/agent/bucket/chain.py",
+    "agent/headgate/agent/limiter/handle.py",
+    "agent/headgate/agent/limiter/keyed.py",
+    "agent/headgate/agent/limiter/refusal.py",
+    "agent/headgate/agent/limiter/limiter.py",
 )
 
 
@@ -96,7 +93,7 @@ class WheelHook(BuildHookInterface[Any]):
             for built in compile_hot(scratch / "lib"):
                 name = built.relative_to(scratch / "lib")
                 if version == "editable":  # beside its source, where the .pth looks
-                    shutil.copy(built, Path(self.root, HOT[0]).parents[2] / name)
+                    shutil.copy(built, Path(self.root, HOT[0]).parents[3] / name)
                 else:
                     build_data["force_include"][str(built)] = str(name)
             build_data.update(pure_python=False, infer_tag=True)

@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from headgate.agent.codec import decode, encode
+from headgate.agent.wire.codec import decode, encode
 from headgate.coordinator.messages.report import Report, Rows
 
 REPORTS = 100

@@ -19,7 +19,7 @@ from time import thread_time
 
 import numpy as np
 
-from headgate.agent.codec import decode, encode
+from headgate.agent.wire.codec import decode, encode
 from headgate.coordinator import (
     Configuration,
     Configured,

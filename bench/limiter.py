@@ -28,10 +28,10 @@ from pathlib import Path
 from limiter_peers import PEERS
 from limiter_web import web_table
 
-from headgate.agent import bucket as bucket_module
-from headgate.agent.bucket import Bucket
-from headgate.agent.enforcer import Enforcer
-from headgate.agent.keyed import KeyedLimiter
+from headgate.agent.bucket import bucket as bucket_module
+from headgate.agent.bucket.bucket import Bucket
+from headgate.agent.enforcement.enforcer import Enforcer
+from headgate.agent.limiter.keyed import KeyedLimiter
 from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,

@@ -29,7 +29,7 @@ from fastapi import Depends, FastAPI
 from limiter_peers import PEERS, Peer
 from starlette.middleware.base import BaseHTTPMiddleware
 
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.integrations.asgi import LimitMiddleware
 from headgate.coordinator.config.configuration import (
     Attachment,

@@ -37,15 +37,15 @@ sys.path.insert(0, str(ROOT))
 
 from bench.pipeline_machine import Memory, cost, cpu_s, rate  # noqa: E402  # path
 
-from headgate.agent.codec import decode, encode  # noqa: E402  # after the path
+from headgate.agent.wire.codec import decode, encode  # noqa: E402  # after the path
 from headgate.coordinator.messages.report import Report, Rows  # noqa: E402
-from headgate.pipeline.incarnation import Times  # noqa: E402
-from headgate.pipeline.journal import Journal, Summary  # noqa: E402
-from headgate.pipeline.run import Run  # noqa: E402
-from headgate.pipeline.session import local_session  # noqa: E402
+from headgate.pipeline.counters.incarnation import Times  # noqa: E402
 from headgate.pipeline.settings import Settings  # noqa: E402
-from headgate.pipeline.source import MESSAGES  # noqa: E402
-from headgate.pipeline.step import Rules, routed, step  # noqa: E402
+from headgate.pipeline.stream.batch_log import Journal, Summary  # noqa: E402
+from headgate.pipeline.stream.run import Run  # noqa: E402
+from headgate.pipeline.stream.session import local_session  # noqa: E402
+from headgate.pipeline.stream.source import MESSAGES  # noqa: E402
+from headgate.pipeline.stream.step import Rules, routed, step  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -211,7 +211,7 @@ def profile(source: Path) -> None:
     import cProfile
     import pstats
 
-    from headgate.pipeline.step import _Step
+    from headgate.pipeline.stream.step import _Step
 
     table = pq.read_table(sorted(source.glob("*.parquet"))[0]).slice(0, 400)
     agents = [decode(v.as_py()).agent for v in table.column("value")]
@@ -312,8 +312,8 @@ def from_kafka(
     from kafka import KafkaProducer
     from tools.kafka_broker import Broker
 
-    from headgate.agent.bus import BusSettings
-    from headgate.agent.kafka_topic import TopicShape, ensure_topic
+    from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
+    from headgate.agent.bus.port import BusSettings
 
     class Kept(TopicShape):
         def options(self) -> dict[str, str]:

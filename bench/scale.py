@@ -33,11 +33,11 @@ sys.path.insert(0, str(ROOT))
 from tools.kafka_broker import Broker  # noqa: E402 - the folder of the repository
 
 from headgate.agent import connect  # noqa: E402
-from headgate.agent.bus import BusSettings, open_bus  # noqa: E402
-from headgate.agent.codec import encode  # noqa: E402
-from headgate.agent.kafka_topic import ensure_topic  # noqa: E402
-from headgate.agent.snapshot import Snapshot  # noqa: E402
-from headgate.agent.snapshot_file import store  # noqa: E402
+from headgate.agent.bus.kafka.topic import ensure_topic  # noqa: E402
+from headgate.agent.bus.port import BusSettings, open_bus  # noqa: E402
+from headgate.agent.follow.snapshot import Snapshot  # noqa: E402
+from headgate.agent.follow.snapshot_file import store  # noqa: E402
+from headgate.agent.wire.codec import encode  # noqa: E402
 from headgate.coordinator import (  # noqa: E402
     Attachment,
     Configuration,

@@ -42,11 +42,11 @@ from bench.scale_faults_stage import (  # noqa: E402
 )
 from tools.kafka_broker import PASSWORDS, Broker  # noqa: E402
 
-from headgate.agent.bus import BusSettings  # noqa: E402
-from headgate.agent.bus_proxy import ZeroMQProxy  # noqa: E402
-from headgate.agent.kafka_rights import allow, revoke  # noqa: E402
-from headgate.agent.kafka_topic import ensure_topic  # noqa: E402
-from headgate.agent.snapshot_file import store  # noqa: E402
+from headgate.agent.bus.kafka.acls import allow, revoke  # noqa: E402
+from headgate.agent.bus.kafka.topic import ensure_topic  # noqa: E402
+from headgate.agent.bus.port import BusSettings  # noqa: E402
+from headgate.agent.bus.zeromq.proxy import ZeroMQProxy  # noqa: E402
+from headgate.agent.follow.snapshot_file import store  # noqa: E402
 from headgate.api import ServerSettings, running  # noqa: E402
 
 if TYPE_CHECKING:

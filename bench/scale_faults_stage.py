@@ -21,15 +21,15 @@ from typing import IO, TYPE_CHECKING, cast
 from bench.scale_faults_billing import WATCHED_S, Total, billed_units
 
 from headgate.agent import HeadgateError, connect
-from headgate.agent.snapshot import Snapshot
-from headgate.agent.snapshot_file import store
+from headgate.agent.follow.snapshot import Snapshot
+from headgate.agent.follow.snapshot_file import store
 from headgate.coordinator import Attachment, Configuration, Group, Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headgate.agent import Agent
-    from headgate.agent.bus import BusSettings
+    from headgate.agent.bus.port import BusSettings
 
 QUOTA, BURST, ASKED = 1_000.0, 1_000.0, 1_800.0
 STEADY_S = 6.0

@@ -27,11 +27,11 @@ sys.path.insert(0, str(ROOT))
 from tools.kafka_broker import Broker  # noqa: E402 - the folder of the repository
 
 from headgate.agent import connect  # noqa: E402
-from headgate.agent.bus import BusSettings  # noqa: E402
-from headgate.agent.bus_proxy import ZeroMQProxy  # noqa: E402
-from headgate.agent.kafka_topic import ensure_topic  # noqa: E402
-from headgate.agent.snapshot import Snapshot  # noqa: E402
-from headgate.agent.snapshot_file import store  # noqa: E402
+from headgate.agent.bus.kafka.topic import ensure_topic  # noqa: E402
+from headgate.agent.bus.port import BusSettings  # noqa: E402
+from headgate.agent.bus.zeromq.proxy import ZeroMQProxy  # noqa: E402
+from headgate.agent.follow.snapshot import Snapshot  # noqa: E402
+from headgate.agent.follow.snapshot_file import store  # noqa: E402
 from headgate.coordinator import Attachment, Configuration, Group, Limit  # noqa: E402
 
 QUOTA = 2_000.0

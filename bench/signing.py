@@ -13,9 +13,9 @@ from time import process_time_ns
 
 import numpy as np
 
-from headgate.agent.bus_signed import signed, split
-from headgate.agent.codec import decode, encode
-from headgate.agent.signing import Key, Keyring, Signer
+from headgate.agent.bus.signed import signed, split
+from headgate.agent.wire.codec import decode, encode
+from headgate.agent.wire.signing import Key, Keyring, Signer
 from headgate.coordinator import Report, Rows
 
 ROUNDS = 15

@@ -35,14 +35,14 @@ sys.path[:0] = [str(ROOT)]
 from bench.soak_bus import BUSES, Killer, open_middle  # noqa: E402 - of the repository
 
 from headgate.agent import connect  # noqa: E402
+from headgate.cli.client.rest import Rest  # noqa: E402
 from headgate.cli.demo.callerlog import CallerLog, read_log  # noqa: E402
 from headgate.cli.demo.replay import (  # noqa: E402
     admitted_by_one_bucket,
     deepest_debt,
     worst_window,
 )
-from headgate.cli.processes import Child, Children, hold_to_parent  # noqa: E402
-from headgate.cli.rest import Rest  # noqa: E402
+from headgate.cli.process.children import Child, Children, hold_to_parent  # noqa: E402
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,16 +18,16 @@ sys.path.insert(0, str(ROOT))
 
 from tools.kafka_broker import Broker  # noqa: E402 - the folder of the repository
 
-from headgate.agent.bus import BusSettings  # noqa: E402
-from headgate.agent.bus_curve import PROXY_KEYS, CurveKeys  # noqa: E402
-from headgate.agent.kafka_topic import ensure_topic  # noqa: E402
-from headgate.cli.bus_address import parse_bus  # noqa: E402
-from headgate.cli.bus_keys import make_keys  # noqa: E402
+from headgate.agent.bus.kafka.topic import ensure_topic  # noqa: E402
+from headgate.agent.bus.port import BusSettings  # noqa: E402
+from headgate.agent.bus.zeromq.curve import PROXY_KEYS, CurveKeys  # noqa: E402
+from headgate.cli.commands.bus_keys import make_keys  # noqa: E402
+from headgate.cli.options.bus_address import parse_bus  # noqa: E402
 
 if TYPE_CHECKING:
     import random
 
-    from headgate.cli.processes import Child, Children
+    from headgate.cli.process.children import Child, Children
 
 BUSES = "zeromq", "curve", "kafka"
 START_S = 120.0

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import headgate.agent as headgate
-from headgate.agent.integrations.kafka_client import (
+from headgate.agent.integrations.kafka import (
     ThrottledConsumer,
     ThrottledProducer,
 )

@@ -9,10 +9,10 @@ agent (`headgate.connect`) the limiters are the same.
 import asyncio
 import time
 
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.integrations.calls import limited
-from headgate.agent.keyed import KeyedLimiter
-from headgate.agent.reservation import Estimate
+from headgate.agent.limiter.keyed import KeyedLimiter
+from headgate.agent.limiter.reservation import Estimate
 from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,

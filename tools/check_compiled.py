@@ -34,7 +34,7 @@ def main(scratch: Path) -> int:
     borrowed = sysconfig.get_path("purelib")
     (site / "borrowed.pth").write_text(borrowed + "\n", encoding="utf-8")
     python = Path(sysconfig.get_path("scripts", "venv", scheme), "python")
-    told = "import headgate.agent.gate as gate; print(gate.__file__)"
+    told = "import headgate.agent.limiter.handle as gate; print(gate.__file__)"
     found = subprocess.check_output([python, "-c", told], cwd=scratch, text=True)
     if found.strip().endswith(".py"):
         sys.exit(f"expected a compiled module, got {found}")

@@ -30,7 +30,7 @@ go_build="cd tests/integration/bus/golang && go build -buildvcs=false -o /dev/nu
 fetch "Kafka" "$(has 'from tools.kafka_broker import JARS' 'JARS.is_dir()')" \
     "$bin/python" tools/kafka_broker.py fetch
 fetch "Spark's Kafka connector" \
-    "$(has 'from headgate.pipeline.jars import CONNECTOR, jar_folder' \
+    "$(has 'from headgate.pipeline.stream.jars import CONNECTOR, jar_folder' \
         'all((jar_folder() / jar).exists() for jar in CONNECTOR)')" \
     "$bin/headgate" pipeline setup
 fetch "Pulsar's client" "$(has 'from tests.api.pulsar_jars import JARS' 'JARS.exists()')" \

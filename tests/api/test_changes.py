@@ -7,9 +7,9 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from headgate.agent import snapshot_file
 from headgate.agent.errors import MalformedSnapshot
-from headgate.agent.snapshot import (
+from headgate.agent.follow import snapshot_file
+from headgate.agent.follow.snapshot import (
     Snapshot,
     snapshot_from_changes,
     snapshot_from_json,

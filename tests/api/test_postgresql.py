@@ -20,7 +20,7 @@ import pytest
 from sqlalchemy import inspect, select
 from tests.api.conftest import NOT_WOKEN_S, TIMEOUT_S, until_watched
 
-from headgate.agent.bus import BusSettings
+from headgate.agent.bus.port import BusSettings
 from headgate.api import Addresses, CannotStart, ServerSettings, run, running
 from headgate.api.groups.schemas import GroupBody, GroupPatch
 from headgate.api.groups.service import create_group, get_group, patch_group

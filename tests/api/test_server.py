@@ -18,7 +18,7 @@ import httpx
 import pytest
 from tests.api.conftest import TIMEOUT_S, until_watched
 
-from headgate.agent.bus import BusSettings
+from headgate.agent.bus.port import BusSettings
 from headgate.api import (
     CannotStart,
     RightsSettings,

@@ -15,7 +15,7 @@ from tests.api.conftest import TIMEOUT_S
 
 import headgate.agent
 from headgate.agent.errors import InvalidSetting
-from headgate.agent.trust import trusting
+from headgate.agent.follow.certificates import trusting
 from headgate.api import Addresses, CannotStart, ServerSettings, run, running
 
 NOW = datetime.datetime.now(datetime.UTC)

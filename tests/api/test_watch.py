@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from tests.api.conftest import NOT_WOKEN_S, TIMEOUT_S, until_watched
 
-from headgate.agent.snapshot import snapshot_from_json
+from headgate.agent.follow.snapshot import snapshot_from_json
 from headgate.api import Addresses
 from headgate.coordinator.config.configuration import Attachment, Group, Limit
 

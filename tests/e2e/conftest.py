@@ -13,11 +13,11 @@ import pytest
 
 from headgate.api import Addresses, ServerSettings, running
 from headgate.cli import main
+from headgate.cli.client.rest import Rest
 from headgate.cli.demo.broker import check_bus, start_broker
 from headgate.cli.demo.callerlog import read_log
 from headgate.cli.failure import Failure
-from headgate.cli.processes import Child, Children
-from headgate.cli.rest import Rest
+from headgate.cli.process.children import Child, Children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

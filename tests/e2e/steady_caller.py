@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headgate.agent import connect
 from headgate.cli.demo.callerlog import CallerLog
-from headgate.cli.processes import hold_to_parent
+from headgate.cli.process.children import hold_to_parent
 
 TICK_S = 0.002
 CAPACITY = 1_000_000

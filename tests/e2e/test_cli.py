@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from headgate.cli import main
-from headgate.cli.bus_address import parse_bus
-from headgate.cli.processes import Children
+from headgate.cli.options.bus_address import parse_bus
+from headgate.cli.process.children import Children
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ def test_an_update_changes_what_is_said_and_nothing_else(headgate: Headgate) -> 
 def test_all_groups_are_listed_over_all_pages(
     headgate: Headgate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.cli.rest.PAGE", 2)
+    monkeypatch.setattr("headgate.cli.client.rest.PAGE", 2)
     names = [f"page-{index}" for index in range(5)]
     for name in names:
         headgate("group", "create", name)

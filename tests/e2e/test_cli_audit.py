@@ -21,7 +21,7 @@ class Headgate(Protocol):
 def test_the_audit_is_filtered_paged_and_gone_back_in(
     headgate: Headgate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.cli.audit.PAGE", 2)
+    monkeypatch.setattr("headgate.cli.commands.audit.PAGE", 2)
     headgate("group", "create", "told", "--limit", "requests=1")
     newest = json.loads(headgate("audit", "-n", "1", "--json")[1])
     first = int(newest[0]["revision"])

@@ -15,15 +15,15 @@ from tests.integration.agent.rigs import Load, settle, until
 
 from headgate.agent import Agent, connect
 from headgate.cli import main
-from headgate.cli.processes import Child, Children
-from headgate.cli.rest import Rest
+from headgate.cli.client.rest import Rest
+from headgate.cli.process.children import Child, Children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from headgate.agent.json_place import Json
-    from headgate.cli.rest import JsonObject
+    from headgate.cli.client.rest import JsonObject
 
 START_TIMEOUT_S = 60.0
 """For a server, on a machine that may be busy."""

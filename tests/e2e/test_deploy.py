@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from headgate.cli.bus_address import parse_bus
+from headgate.cli.options.bus_address import parse_bus
 
 ROOT = Path(__file__).parents[2]
 Service = dict[str, object]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headgate.cli.client.rest import Rest
 from headgate.cli.demo.broker import check_bus, start_broker
 from headgate.cli.failure import Failure
-from headgate.cli.processes import Children
-from headgate.cli.rest import Rest
+from headgate.cli.process.children import Children
 
 if TYPE_CHECKING:
     from headgate.api import Addresses

@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING
 import pytest
 from tests.e2e.test_top import Api
 
-from headgate.cli.processes import Children
-from headgate.cli.rest import Rest
+from headgate.cli.client.rest import Rest
+from headgate.cli.process.children import Children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

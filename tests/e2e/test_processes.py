@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from headgate.cli.processes import ChildFailed, Children
+from headgate.cli.process.children import ChildFailed, Children
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,11 +25,11 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 PARENT = """
 import sys, time
 from pathlib import Path
-from headgate.cli.processes import Children, termination_as_interrupt
+from headgate.cli.process.children import Children, termination_as_interrupt
 
 child = [sys.executable, "-c", '''
 import time
-from headgate.cli.processes import hold_to_parent
+from headgate.cli.process.children import hold_to_parent
 hold_to_parent()
 print("ready", flush=True)
 time.sleep(600)
@@ -122,7 +122,7 @@ def test_a_killed_child_that_was_forgotten_is_no_failure(tmp_path: Path) -> None
 def test_a_child_that_ignores_sigterm_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate.cli.processes.STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("headgate.cli.process.children.STOP_TIMEOUT_S", 0.2)
     deaf = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
         "print('ready', flush=True); time.sleep(600)"
@@ -137,13 +137,13 @@ def test_a_child_that_ignores_sigterm_is_killed(
 
 def test_a_process_that_nobody_holds_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADGATE_PARENT_PID", raising=False)
-    code = "from headgate.cli.processes import hold_to_parent; hold_to_parent()"
+    code = "from headgate.cli.process.children import hold_to_parent; hold_to_parent()"
     done = subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
     assert done.returncode == 0
 
 
 def test_a_child_whose_parent_is_gone_already_ends_at_once() -> None:
-    code = "from headgate.cli.processes import hold_to_parent; hold_to_parent()"
+    code = "from headgate.cli.process.children import hold_to_parent; hold_to_parent()"
     environment = {**os.environ, "HEADGATE_PARENT_PID": "999999999"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, timeout=60, check=False

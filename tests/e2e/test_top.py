@@ -15,8 +15,8 @@ from tests.e2e.screen_reader import ScreenReader
 
 from headgate.agent import connect
 from headgate.cli import main
-from headgate.cli.processes import Child, Children
-from headgate.cli.rest import Rest
+from headgate.cli.client.rest import Rest
+from headgate.cli.process.children import Child, Children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kafka import KafkaProducer
 from tests.pipeline import recording as rec
 
-from headgate.agent.bus import BusSettings
-from headgate.agent.kafka_topic import TopicShape, ensure_topic
+from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
+from headgate.agent.bus.port import BusSettings
 
 if TYPE_CHECKING:
     from tools.kafka_broker import Broker

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.pipeline.small import SMALL
 
-from headgate.pipeline.session import local_session
+from headgate.pipeline.stream.session import local_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tests.pipeline.small import SMALL
 
-from headgate.pipeline.run import Run
-from headgate.pipeline.session import local_session
 from headgate.pipeline.settings import Settings
+from headgate.pipeline.stream.run import Run
+from headgate.pipeline.stream.session import local_session
 
 
 def settings_of(out: Path, bootstrap: str, topic: str) -> Settings:

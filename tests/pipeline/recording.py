@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.agent.codec import encode
+from headgate.agent.wire.codec import encode
 from headgate.simulation.engine import Engine
 from headgate.simulation.parsing import parse_scenario
 from headgate.simulation.simulate import brain_of

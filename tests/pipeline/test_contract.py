@@ -13,14 +13,19 @@ from pyspark.sql import Row, SparkSession
 from rich.console import Console
 from typer.testing import CliRunner
 
-from headgate.pipeline import jars
 from headgate.pipeline.command import app, seconds
-from headgate.pipeline.page import drawn, headline, print_summary, write_page
-from headgate.pipeline.report import Curve, Summary
-from headgate.pipeline.run import Run
-from headgate.pipeline.schema import TABLES
+from headgate.pipeline.report.html_report import (
+    drawn,
+    headline,
+    print_summary,
+    write_page,
+)
+from headgate.pipeline.report.labels import COLUMNS, FURTHER, TITLES
+from headgate.pipeline.report.summary import Curve, Summary
 from headgate.pipeline.settings import Settings, WrongSettings
-from headgate.pipeline.wording import COLUMNS, FURTHER, TITLES
+from headgate.pipeline.stream import jars
+from headgate.pipeline.stream.run import Run
+from headgate.pipeline.tables.schema import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from headgate.agent.bus_parts import Plan, cut
+from headgate.agent.bus.partitions import Plan, cut
 from headgate.coordinator.messages.report import Report, Rows
-from headgate.pipeline.clock import Stamp, event_time_us, reference_us
-from headgate.pipeline.incarnation import Incarnation, Outcome, Times, conclude
-from headgate.pipeline.state import pack, unpack
+from headgate.pipeline.counters.clock import Stamp, event_time_us, reference_us
+from headgate.pipeline.counters.incarnation import Incarnation, Outcome, Times, conclude
+from headgate.pipeline.counters.state import pack, unpack
 
 if TYPE_CHECKING:
-    from headgate.pipeline.counters import Part
+    from headgate.pipeline.counters.counters import Part
 
 SECOND = 1_000_000
 WINDOW = 10 * SECOND

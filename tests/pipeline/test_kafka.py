@@ -21,24 +21,24 @@ from tests.pipeline import recording as rec
 from tests.pipeline.brokers import Stamped, bus, produce, produce_recorded
 from tools.kafka_broker import Broker
 
-from headgate.agent.codec import decode
-from headgate.agent.kafka_topic import TopicShape, ensure_topic
-from headgate.agent.snapshot import configuration_to_json
+from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
+from headgate.agent.follow.snapshot import configuration_to_json
+from headgate.agent.wire.codec import decode
 from headgate.api import ServerSettings, running
 from headgate.coordinator.config.configuration import Configuration, Group, Limit
-from headgate.pipeline.bill import differences, unhealed
-from headgate.pipeline.history import History
-from headgate.pipeline.run import Run, StreamFailed
+from headgate.pipeline.configured.history import History
+from headgate.pipeline.configured.snapshots import Recorder
+from headgate.pipeline.jobs.bill import differences, unhealed
 from headgate.pipeline.settings import Settings, WrongSettings
-from headgate.pipeline.snapshots import Recorder
+from headgate.pipeline.stream.run import Run, StreamFailed
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from pyspark.sql import SparkSession
 
-    from headgate.pipeline.journal import Summary
-    from headgate.pipeline.stream import Engine
+    from headgate.pipeline.stream.batch_log import Summary
+    from headgate.pipeline.stream.engine import Engine
 
 PATIENCE_S = 300.0
 """For a process to start, or a broker to come back, on a busy machine."""

@@ -18,14 +18,14 @@ from tests.pipeline.brokers import produce_recorded
 from tests.pipeline.driver import settings_of
 from tools.kafka_broker import Broker
 
-from headgate.pipeline.run import Run
+from headgate.pipeline.stream.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from pyspark.sql import SparkSession
 
-    from headgate.pipeline.stream import Engine
+    from headgate.pipeline.stream.engine import Engine
 
 KILLS = int(os.environ.get("HEADGATE_KILLS", "10"))
 """How often the driver is killed: each costs Spark's start and a first batch, some

@@ -19,13 +19,13 @@ from tests.pipeline import recording as rec
 from tests.pipeline.small import SMALL
 
 from headgate.coordinator import Limit
-from headgate.pipeline.bill import bill, differences, unhealed
-from headgate.pipeline.jobs import run_bill, run_recommend, summary_of, what_if_of
-from headgate.pipeline.page import print_summary, write_page
-from headgate.pipeline.run import Run, open_tables
-from headgate.pipeline.session import SUBMIT
+from headgate.pipeline.batch_jobs import run_bill, run_recommend, summary_of, what_if_of
+from headgate.pipeline.jobs.bill import bill, differences, unhealed
+from headgate.pipeline.report.html_report import print_summary, write_page
 from headgate.pipeline.settings import Settings
-from headgate.pipeline.stream import Engine
+from headgate.pipeline.stream.engine import Engine
+from headgate.pipeline.stream.run import Run, open_tables
+from headgate.pipeline.stream.session import SUBMIT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headgate.pipeline.configured import limits_frame
-from headgate.pipeline.counters import Part
-from headgate.pipeline.rows import RowBuilder
-from headgate.pipeline.usage import usage_of
+from headgate.pipeline.configured.limits_frame import limits_frame
+from headgate.pipeline.counters.counters import Part
+from headgate.pipeline.counters.rows import RowBuilder
+from headgate.pipeline.jobs.usage import usage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from headgate.agent.snapshot import configuration_from_json
+from headgate.agent.follow.snapshot import configuration_from_json
 from headgate.api import Addresses, ServerSettings, running
-from headgate.pipeline.history import History
+from headgate.pipeline.configured.history import History
+from headgate.pipeline.configured.snapshots import Recorder
 from headgate.pipeline.settings import WrongSettings
-from headgate.pipeline.snapshots import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

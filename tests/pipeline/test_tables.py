@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from headgate.pipeline import tables as store
-from headgate.pipeline.schema import TABLES
-from headgate.pipeline.tables import COMPACT_AT, OPEN_BATCH, ParquetTables
+from headgate.pipeline.tables import parquet as store
+from headgate.pipeline.tables.parquet import COMPACT_AT, OPEN_BATCH, ParquetTables
+from headgate.pipeline.tables.schema import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,21 +19,21 @@ from headgate.coordinator.config.configuration import (
     Group,
     Limit,
 )
-from headgate.pipeline.bill import bill, differences, unhealed
-from headgate.pipeline.configured import limits_frame, named
-from headgate.pipeline.fairness import (
+from headgate.pipeline.configured.limits_frame import limits_frame, named
+from headgate.pipeline.jobs.bill import bill, differences, unhealed
+from headgate.pipeline.jobs.fairness import (
     division,
     judged,
     starved,
     totals,
     unfairness,
 )
-from headgate.pipeline.noisy import noisy
-from headgate.pipeline.recommend import limit_refusing, recommend, season
-from headgate.pipeline.schema import COUNTERS, GAPS, USAGE
-from headgate.pipeline.segments import sorted_rows
-from headgate.pipeline.usage import rolled_up
-from headgate.pipeline.violations import violations
+from headgate.pipeline.jobs.noisy import noisy
+from headgate.pipeline.jobs.recommend import limit_refusing, recommend, season
+from headgate.pipeline.jobs.segments import sorted_rows
+from headgate.pipeline.jobs.usage import rolled_up
+from headgate.pipeline.jobs.violations import violations
+from headgate.pipeline.tables.schema import COUNTERS, GAPS, USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

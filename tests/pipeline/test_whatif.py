@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from headgate.coordinator import Group, Limit
-from headgate.pipeline.schema import USAGE
-from headgate.pipeline.whatif import replay, what_if
+from headgate.pipeline.jobs.whatif import replay, what_if
+from headgate.pipeline.tables.schema import USAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

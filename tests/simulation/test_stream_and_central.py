@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from headgate.agent.bucket import Bucket
+from headgate.agent.bucket.bucket import Bucket
 from headgate.simulation.arrivals import Arrivals
 from headgate.simulation.central import CentralBucket, central_admissions
 from headgate.simulation.stream import Stream

@@ -17,4 +17,4 @@ from headgate.agent.decision import Refusal as Refusal
 from headgate.agent.errors import AgentClosed as AgentClosed
 from headgate.agent.errors import HeadgateError as HeadgateError
 from headgate.agent.errors import Throttled as Throttled
-from headgate.agent.limiter import Limiter as Limiter
+from headgate.agent.limiter.limiter import Limiter as Limiter

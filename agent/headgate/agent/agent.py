@@ -2,7 +2,7 @@
 
 An agent has threads that a caller never waits for: one that balances
 (`headgate.agent.runtime`), one that follows the configuration
-(`headgate.agent.watch`), and those of the bus, if it needs any.
+(`headgate.agent.follow.watch`), and those of the bus, if it needs any.
 
 **Fork.**  Threads don't survive a fork.  A forked child goes on with its own agent,
 under an id of its own, started at its first attempt: children that never ask for
@@ -19,23 +19,23 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import AgentClosed, HeadgateError
+from headgate.agent.follow.liveness import Vouching
+from headgate.agent.follow.watch import Source, Watch
 from headgate.agent.runtime import Runtime, RuntimeOptions
-from headgate.agent.vouching import Vouching
-from headgate.agent.watch import Source, Watch
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from headgate.agent.dispatch import Dispatcher
+    from headgate.agent.enforcement.usage import Usage
+    from headgate.agent.follow.policies import DispatchOptions
     from headgate.agent.json_place import Json
-    from headgate.agent.limiter import Limiter
-    from headgate.agent.policies import DispatchOptions
+    from headgate.agent.limiter.dispatch import Dispatcher
+    from headgate.agent.limiter.limiter import Limiter
     from headgate.agent.settings import WithoutConfiguration
-    from headgate.agent.usage import Usage
     from headgate.coordinator import Explanation, MemberView
 
 log = logging.getLogger("headgate.agent")

@@ -16,10 +16,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from headgate.agent import snapshot_file
 from headgate.agent.agent import FIRST_CONFIGURATION_S, Agent, Options
+from headgate.agent.follow import snapshot_file
+from headgate.agent.follow.certificates import trusting
 from headgate.agent.settings import check_settings, check_url, checked_path
-from headgate.agent.trust import trusting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping

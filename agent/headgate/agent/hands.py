@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from headgate.agent.policies import Policies
+    from headgate.agent.follow.policies import Policies
     from headgate.coordinator import Configuration, Counted, SetCeilings
 
 

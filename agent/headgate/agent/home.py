@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.agent.chain import Chain
-    from headgate.agent.limiter import Limiter
-    from headgate.agent.reservation import Reservation
-    from headgate.agent.waiting import FairQueue
+    from headgate.agent.bucket.chain import Chain
+    from headgate.agent.limiter.fair_queue import FairQueue
+    from headgate.agent.limiter.limiter import Limiter
+    from headgate.agent.limiter.reservation import Reservation
     from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 

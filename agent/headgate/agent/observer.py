@@ -22,9 +22,9 @@ from headgate.coordinator import Counted, Keys
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from headgate.agent.follow.policies import Policies
+    from headgate.agent.follow.snapshot import Snapshot
     from headgate.agent.json_place import Json
-    from headgate.agent.policies import Policies
-    from headgate.agent.snapshot import Snapshot
     from headgate.coordinator import (
         AgentRow,
         Configuration,

@@ -15,11 +15,11 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headgate.agent.bus import BusSettings, open_bus
-from headgate.agent.bus_reports import ReportBus
+from headgate.agent.bus.port import BusSettings, open_bus
+from headgate.agent.bus.reports import ReportBus
 from headgate.agent.errors import BusUnavailable
+from headgate.agent.follow.liveness import LastWords
 from headgate.agent.journal import Journal
-from headgate.agent.vouching import LastWords
 from headgate.coordinator import (
     Configured,
     Coordinator,
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Mapping
 
-    from headgate.agent.bus import Bus
+    from headgate.agent.bus.port import Bus
+    from headgate.agent.follow.snapshot import Snapshot
     from headgate.agent.hands import Hands
     from headgate.agent.json_place import Json
-    from headgate.agent.snapshot import Snapshot
     from headgate.coordinator import (
         Effect,
         Event,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
 
 import httpx
 
-from headgate.agent.codec import MAX_WEIGHT
 from headgate.agent.errors import InvalidSetting
 from headgate.agent.names import is_unicode, is_visible_ascii
+from headgate.agent.wire.codec import MAX_WEIGHT
 
 if TYPE_CHECKING:
     import os

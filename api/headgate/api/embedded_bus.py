@@ -4,9 +4,9 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from headgate.agent.bus import BusSettings
-from headgate.agent.bus_curve import CurveKeys
-from headgate.agent.bus_proxy import ZeroMQProxy
+from headgate.agent.bus.port import BusSettings
+from headgate.agent.bus.zeromq.curve import CurveKeys
+from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
 from headgate.agent.errors import BusUnavailable
 from headgate.agent.json_place import Json
 from headgate.api.settings import USUAL_BUS_PORTS

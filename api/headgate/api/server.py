@@ -18,9 +18,9 @@ from typing import Literal, TextIO, cast
 import uvicorn
 from fastapi import FastAPI
 
-from headgate.agent.bus import BusSettings
+from headgate.agent.bus.port import BusSettings
 from headgate.agent.errors import BusUnavailable
-from headgate.agent.snapshot import Snapshot, snapshot_to_json
+from headgate.agent.follow.snapshot import Snapshot, snapshot_to_json
 from headgate.api.app import make_app, make_service
 from headgate.api.dependencies import Service
 from headgate.api.embedded_bus import embedded_bus

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headgate.agent.bus import BusSettings
+from headgate.agent.bus.port import BusSettings
 from headgate.api.rights.settings import RightsSettings
 
 USUAL_PORT = 8080

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.apply import APPLY_EPILOG, apply
-from headgate.cli.attachments import (
+from headgate.cli.commands.apply import APPLY_EPILOG, apply
+from headgate.cli.commands.attachments import (
     ATTACH_EPILOG,
     DETACH_EPILOG,
     LIST_EPILOG,
@@ -17,19 +17,19 @@ from headgate.cli.attachments import (
     detach,
     list_attachments,
 )
-from headgate.cli.audit import AUDIT_EPILOG, ROLLBACK_EPILOG, audit, rollback
-from headgate.cli.bus import bus
-from headgate.cli.completion import COMPLETION_EPILOG, completion
+from headgate.cli.commands.audit import AUDIT_EPILOG, ROLLBACK_EPILOG, audit, rollback
+from headgate.cli.commands.bus import bus
+from headgate.cli.commands.completion import COMPLETION_EPILOG, completion
+from headgate.cli.commands.explain import EXPLAIN_EPILOG, explain
+from headgate.cli.commands.groups import group
+from headgate.cli.commands.overrides import override
+from headgate.cli.commands.policies import policy
+from headgate.cli.commands.settings import setting
+from headgate.cli.commands.status import STATUS_EPILOG, status
+from headgate.cli.commands.tenants import namespace, tenant
+from headgate.cli.commands.token import token
 from headgate.cli.demo.command import DEMO_EPILOG, demo
-from headgate.cli.explain import EXPLAIN_EPILOG, explain
 from headgate.cli.failure import FAILED, INTERRUPTED, OK, Failure, one_line
-from headgate.cli.groups import group
-from headgate.cli.overrides import override
-from headgate.cli.policies import policy
-from headgate.cli.settings import setting
-from headgate.cli.status import STATUS_EPILOG, status
-from headgate.cli.tenants import namespace, tenant
-from headgate.cli.token import token
 from headgate.cli.top.command import TOP_EPILOG, top
 from headgate.cli.up import UP_EPILOG, up
 

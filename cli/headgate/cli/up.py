@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.bus_address import EMBEDDED, parse_bus, shown_bus
 from headgate.cli.failure import Failure, Misused
-from headgate.cli.output import print_line
-from headgate.cli.spread import spread
+from headgate.cli.options.bus_address import EMBEDDED, parse_bus, shown_bus
+from headgate.cli.options.dataclass_options import spread
+from headgate.cli.output.printing import print_line
 
 if TYPE_CHECKING:
     from headgate.api import Addresses, ServerSettings
@@ -161,7 +161,7 @@ def up(
     Agents connect to the API's URL, follow its configuration and report to one
     another over the bus. They go on by themselves while this is down.
     """
-    from headgate.cli.processes import hold_to_parent
+    from headgate.cli.process.children import hold_to_parent
 
     hold_to_parent()
     with _telling_what_is_missing():

@@ -110,12 +110,12 @@ def report(
     with _failures():
         settings, since_s = _reading(out, store, history), seconds(since)
         with _session(cores, memory, kafka=False) as session:
-            from headgate.pipeline.jobs import summary_of
+            from headgate.pipeline.batch_jobs import summary_of
 
             summary = summary_of(session, settings, since_s)
         from rich.console import Console
 
-        from headgate.pipeline.page import print_summary, write_page
+        from headgate.pipeline.report.html_report import print_summary, write_page
 
         print_summary(summary, Console())
         sys.stdout.write(f"{write_page(summary, page or out / 'report')}\n")
@@ -139,14 +139,14 @@ def what_if(
         limit = _limit(dimension, rate, burst)
         settings, since_s = _reading(out, store, history), seconds(since)
         with _session(cores, memory, kafka=False) as session:
-            from headgate.pipeline.jobs import what_if_of
+            from headgate.pipeline.batch_jobs import what_if_of
 
             rows = what_if_of(
                 session, settings, group=group, limit=limit, since_s=since_s
             )
         from rich.console import Console
 
-        from headgate.pipeline.page import print_effect
+        from headgate.pipeline.report.html_report import print_effect
 
         print_effect(f"{group}: {dimension} at {rate:g}/s", rows, Console())
 
@@ -155,8 +155,8 @@ def what_if(
 def setup() -> None:
     """Look for Java and fetch the Kafka connector once; later runs are offline."""
     with _failures():
-        from headgate.pipeline.jars import connector_jars, require_java
-        from headgate.pipeline.session import SUBMIT
+        from headgate.pipeline.stream.jars import connector_jars, require_java
+        from headgate.pipeline.stream.session import SUBMIT
 
         java = require_java()
         jars = connector_jars()
@@ -203,9 +203,9 @@ def _store(name: str) -> Kind:
 
 
 def _stream(session: SparkSession, settings: Settings, *, once: bool) -> None:
-    from headgate.pipeline.progress import Progress
-    from headgate.pipeline.run import Run
-    from headgate.pipeline.snapshots import Recorder
+    from headgate.pipeline.configured.snapshots import Recorder
+    from headgate.pipeline.stream.progress import Progress
+    from headgate.pipeline.stream.run import Run
 
     recorder = Recorder(settings.api, settings.recorded, token=settings.token)
     progress = Progress(sys.stderr)
@@ -227,7 +227,7 @@ def _stream(session: SparkSession, settings: Settings, *, once: bool) -> None:
 def _from_tables(
     session: SparkSession, settings: Settings, jobs: Sequence[str]
 ) -> None:
-    from headgate.pipeline.jobs import run_bill, run_recommend
+    from headgate.pipeline.batch_jobs import run_bill, run_recommend
 
     for job in jobs:
         line = (
@@ -240,7 +240,7 @@ def _from_tables(
 
 @contextmanager
 def _session(cores: int, memory: str, *, kafka: bool) -> Generator[SparkSession]:
-    from headgate.pipeline.session import local_session
+    from headgate.pipeline.stream.session import local_session
 
     session = local_session(cores=cores, memory=memory, kafka=kafka)
     try:
@@ -253,7 +253,7 @@ def _session(cores: int, memory: str, *, kafka: bool) -> Generator[SparkSession]
 def _failures() -> Generator[None]:
     """Turn what can go wrong into one line on stderr and an exit code."""
     from headgate.agent.errors import MalformedSnapshot
-    from headgate.pipeline.jars import SetUpMissing
+    from headgate.pipeline.stream.jars import SetUpMissing
 
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
@@ -261,8 +261,8 @@ def _failures() -> Generator[None]:
     except (WrongSettings, SetUpMissing, MalformedSnapshot, OSError) as error:
         _fail(str(error))
     except RuntimeError as error:
-        from headgate.pipeline.journal import JournalBroken
-        from headgate.pipeline.run import StreamFailed
+        from headgate.pipeline.stream.batch_log import JournalBroken
+        from headgate.pipeline.stream.run import StreamFailed
 
         if not isinstance(error, (StreamFailed, JournalBroken)):
             raise

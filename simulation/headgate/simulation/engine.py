@@ -13,8 +13,8 @@ from math import inf, nextafter
 from random import Random
 from typing import TYPE_CHECKING, cast
 
-from headgate.agent.codec import decode, encode
 from headgate.agent.errors import MalformedReport
+from headgate.agent.wire.codec import decode, encode
 from headgate.coordinator import Heard, Stopping, Vouched
 from headgate.simulation.brain import Birth, agent_name, configuration_at
 from headgate.simulation.faults import FaultState, fault_edges

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from headgate.agent.counting import Columns
-from headgate.agent.registry import Registry
+from headgate.agent.enforcement.bucket_registry import Registry
+from headgate.agent.enforcement.sampling import Columns
 from headgate.coordinator import (
     Configuration,
     Configured,
@@ -22,8 +22,8 @@ from headgate.simulation.scenario import DIMENSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.agent.bucket import Bucket
-    from headgate.agent.registry import LocalBucket
+    from headgate.agent.bucket.bucket import Bucket
+    from headgate.agent.enforcement.bucket_registry import LocalBucket
     from headgate.coordinator import Effect, Event, Report
     from headgate.coordinator.config.configuration import Group
     from headgate.simulation.brain import Birth, Brain

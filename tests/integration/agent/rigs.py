@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlparse
 
-from headgate.agent.bus import BusSettings
-from headgate.agent.bus_proxy import ZeroMQProxy
+from headgate.agent.bus.port import BusSettings
+from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
 from headgate.agent.errors import HeadgateError
-from headgate.agent.snapshot import Snapshot, snapshot_to_json
+from headgate.agent.follow.snapshot import Snapshot, snapshot_to_json
 from headgate.coordinator import Attachment, Configuration, Group, Limit
 
 if TYPE_CHECKING:

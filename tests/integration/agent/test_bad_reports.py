@@ -18,8 +18,8 @@ from tests.integration.agent.rigs import (
     until,
 )
 
-from headgate.agent.bus import open_bus
-from headgate.agent.codec import encode
+from headgate.agent.bus.port import open_bus
+from headgate.agent.wire.codec import encode
 from headgate.coordinator import Report, Rows
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.integration.agent.rigs import Cluster
 
     from headgate.agent import Agent
-    from headgate.agent.bus import Bus
+    from headgate.agent.bus.port import Bus
 
 
 def report(

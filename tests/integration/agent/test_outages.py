@@ -15,8 +15,8 @@ from tests.integration.agent.rigs import (
 )
 
 from headgate.agent import connect
-from headgate.agent.bus import open_bus
-from headgate.agent.snapshot_file import load, store
+from headgate.agent.bus.port import open_bus
+from headgate.agent.follow.snapshot_file import load, store
 
 if TYPE_CHECKING:
     from pathlib import Path

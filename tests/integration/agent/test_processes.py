@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from tests.integration.agent.rigs import snapshot, until
 
-from headgate.agent.bus import BusSettings
+from headgate.agent.bus.port import BusSettings
+from headgate.agent.follow.snapshot import Snapshot
 from headgate.agent.runtime import Runtime, RuntimeOptions
-from headgate.agent.snapshot import Snapshot
 from headgate.coordinator import Counted, Keys
 
 if TYPE_CHECKING:
     from tests.integration.agent.conftest import Join
     from tests.integration.agent.rigs import Cluster
 
-    from headgate.agent.policies import Policies
+    from headgate.agent.follow.policies import Policies
     from headgate.coordinator import Configuration, SetCeilings
 
 TIMEOUT_S = 60.0

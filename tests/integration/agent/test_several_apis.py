@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.integration.agent.rigs import Api, snapshot, until
 
 from headgate.agent import connect
-from headgate.agent.watch import VOUCHED_GAP_S
+from headgate.agent.follow.watch import VOUCHED_GAP_S
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.agent.bus import Bus, BusSettings, Message, open_bus
-from headgate.agent.bus_memory import MemoryHub
-from headgate.agent.bus_proxy import ZeroMQProxy
-from headgate.agent.kafka_topic import ensure_topic
+from headgate.agent.bus.kafka.topic import ensure_topic
+from headgate.agent.bus.memory import MemoryHub
+from headgate.agent.bus.port import Bus, BusSettings, Message, open_bus
+from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,9 +18,9 @@ from tests.integration.agent.rigs import Api, snapshot
 from tests.integration.bus.rigs import PATIENCE_S, KafkaRig, connected, until
 
 from headgate.agent import connect
-from headgate.agent.bus_parts import Plan, cut
-from headgate.agent.codec import decode, encode
-from headgate.agent.signing import Key
+from headgate.agent.bus.partitions import Plan, cut
+from headgate.agent.wire.codec import decode, encode
+from headgate.agent.wire.signing import Key
 from headgate.coordinator import Report, Rows
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tools.kafka_broker import Broker
 
-    from headgate.agent.bus import Bus, BusSettings
+    from headgate.agent.bus.port import Bus, BusSettings
     from headgate.agent.json_place import Json
 
 SOURCE = Path(__file__).parent / "golang"

@@ -13,12 +13,12 @@ import pytest
 from tests.integration.bus.rigs import connected, hear
 from tests.integration.bus.test_kafka_rights import settings_of
 
-from headgate.agent.bus import BusSettings, open_bus
-from headgate.agent.bus_proxy import ZeroMQProxy
-from headgate.agent.kafka_rights import revoke
-from headgate.agent.kafka_topic import TopicShape, ensure_topic
+from headgate.agent.bus.kafka.acls import revoke
+from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
+from headgate.agent.bus.port import BusSettings, open_bus
+from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
 from headgate.cli import main
-from headgate.cli.bus_address import parse_bus
+from headgate.cli.options.bus_address import parse_bus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

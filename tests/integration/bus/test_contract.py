@@ -20,7 +20,7 @@ from tests.integration.bus.rigs import (
     until,
 )
 
-from headgate.agent.bus import MAX_PAYLOAD_BYTES, MAX_WAITING_BYTES, Bus, open_bus
+from headgate.agent.bus.port import MAX_PAYLOAD_BYTES, MAX_WAITING_BYTES, Bus, open_bus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,8 +21,8 @@ from tools.kafka_broker import PASSWORDS
 import headgate.agent.runtime
 import headgate.api.presence
 from headgate.agent import Agent, HeadgateError, connect
-from headgate.agent.kafka_rights import allow, revoke
-from headgate.agent.kafka_topic import ensure_topic
+from headgate.agent.bus.kafka.acls import allow, revoke
+from headgate.agent.bus.kafka.topic import ensure_topic
 from headgate.api import ServerSettings, running
 from headgate.coordinator import Settings
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from tools.kafka_broker import Broker
 
-    from headgate.agent.bus import BusSettings
-    from headgate.agent.kafka_rights import Right
+    from headgate.agent.bus.kafka.acls import Right
+    from headgate.agent.bus.port import BusSettings
     from headgate.coordinator import Explanation, MemberView
 
 QUOTA = 1_000.0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from tests.integration.bus.rigs import connected, until
 from tools.kafka_broker import Broker
 
-from headgate.agent.bus import BusSettings
-from headgate.agent.kafka_topic import ensure_topic
+from headgate.agent.bus.kafka.topic import ensure_topic
+from headgate.agent.bus.port import BusSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,16 +11,16 @@ import kafka  # type: ignore[import-untyped, unused-ignore]  # has no types
 import pytest
 from tests.integration.bus.rigs import KafkaRig, acquainted, connected, hear, until
 
-from headgate.agent.bus import BusSettings, open_bus
+from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
+from headgate.agent.bus.port import BusSettings, open_bus
 from headgate.agent.errors import BusUnavailable
-from headgate.agent.kafka_topic import TopicShape, ensure_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tools.kafka_broker import Broker
 
-    from headgate.agent.bus import Bus
+    from headgate.agent.bus.port import Bus
 
 
 class Writer(Protocol):

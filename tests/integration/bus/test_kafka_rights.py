@@ -11,17 +11,17 @@ import pytest
 from tests.integration.bus.rigs import PATIENCE_S, connected, hear, until
 from tools.kafka_broker import PASSWORDS
 
-from headgate.agent.bus import BusSettings, open_bus
+from headgate.agent.bus.kafka.acls import allow, revoke
+from headgate.agent.bus.kafka.topic import ensure_topic
+from headgate.agent.bus.port import BusSettings, open_bus
 from headgate.agent.errors import BusUnavailable
-from headgate.agent.kafka_rights import allow, revoke
-from headgate.agent.kafka_topic import ensure_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tools.kafka_broker import Broker
 
-    from headgate.agent.bus import Bus
+    from headgate.agent.bus.port import Bus
 
 
 def settings_of(

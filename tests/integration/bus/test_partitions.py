@@ -15,11 +15,11 @@ from tests.integration.agent.rigs import Api
 from tests.integration.bus.rigs import PATIENCE_S, connected, until
 
 from headgate.agent import Agent, HeadgateError, connect
-from headgate.agent.bus import BusSettings
-from headgate.agent.bus_parts import LOBBY, Plan
-from headgate.agent.codec import decode
-from headgate.agent.kafka_topic import TopicShape, ensure_topic
-from headgate.agent.snapshot import Snapshot
+from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
+from headgate.agent.bus.partitions import LOBBY, Plan
+from headgate.agent.bus.port import BusSettings
+from headgate.agent.follow.snapshot import Snapshot
+from headgate.agent.wire.codec import decode
 from headgate.api import ServerSettings, running
 from headgate.cli import main
 from headgate.coordinator import Attachment, Configuration, Group, Limit

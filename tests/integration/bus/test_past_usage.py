@@ -18,9 +18,9 @@ from bench.scale_faults_network import Relay
 from tests.integration.agent.rigs import Load, explained, snapshot, until
 
 from headgate.agent import Agent, connect
-from headgate.agent.bus import BusSettings
-from headgate.agent.bus_proxy import ZeroMQProxy
-from headgate.agent.snapshot_file import store
+from headgate.agent.bus.port import BusSettings
+from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
+from headgate.agent.follow.snapshot_file import store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ from tests.integration.agent.rigs import Api, snapshot
 from tests.integration.bus.rigs import PATIENCE_S, KafkaRig, Rig, ZeroMQRig, until
 
 from headgate.agent import Agent, connect
-from headgate.agent.bus import open_bus
-from headgate.agent.bus_signed import signed
-from headgate.agent.codec import encode
-from headgate.agent.signing import Key, Signer
+from headgate.agent.bus.port import open_bus
+from headgate.agent.bus.signed import signed
+from headgate.agent.wire.codec import encode
+from headgate.agent.wire.signing import Key, Signer
 from headgate.coordinator import Report, Rows
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ import pytest
 import zmq
 from tests.integration.bus.rigs import connected, hear, until
 
-from headgate.agent import bus_curve
-from headgate.agent.bus import MAX_PAYLOAD_BYTES, BusSettings, open_bus
-from headgate.agent.bus_envelope import Envelope
-from headgate.agent.bus_proxy import ZeroMQProxy
+from headgate.agent.bus.envelope import Envelope
+from headgate.agent.bus.port import MAX_PAYLOAD_BYTES, BusSettings, open_bus
+from headgate.agent.bus.zeromq import curve as bus_curve
+from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
 from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from headgate.agent.bus import Bus
+    from headgate.agent.bus.port import Bus
     from headgate.agent.json_place import Json
 
 SERVER_KEY, _ = (key.decode() for key in zmq.curve_keypair())

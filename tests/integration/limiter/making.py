@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from headgate.agent.enforcer import Enforcer
-from headgate.agent.policies import NO_POLICIES
+from headgate.agent.enforcement.enforcer import Enforcer
+from headgate.agent.follow.policies import NO_POLICIES
 from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
@@ -22,7 +22,7 @@ from headgate.coordinator.config.configuration import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from headgate.agent.policies import Policies
+    from headgate.agent.follow.policies import Policies
     from headgate.coordinator.config.configuration import Refusal
 
 

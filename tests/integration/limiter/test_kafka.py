@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.limiter.making import configure, make, node_limit
 
-from headgate.agent.bus import BusSettings
+from headgate.agent.bus.kafka.topic import ensure_topic
+from headgate.agent.bus.port import BusSettings
 from headgate.agent.errors import Throttled
-from headgate.agent.integrations.kafka_client import (
+from headgate.agent.follow.policies import DispatchOptions, Policies
+from headgate.agent.integrations.kafka import (
     ThrottledConsumer,
     ThrottledProducer,
 )
-from headgate.agent.kafka_topic import ensure_topic
-from headgate.agent.policies import DispatchOptions, Policies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

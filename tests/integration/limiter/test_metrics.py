@@ -9,7 +9,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.integration.limiter.making import make, node_limit
 
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.integrations.opentelemetry import observe_limits
 from headgate.agent.integrations.prometheus import LimitCollector
 from headgate.coordinator.config.configuration import Attachment, Configuration, Group

@@ -7,7 +7,7 @@ from typing import Any
 
 import zmq
 
-from headgate.agent.bus_curve import RETRY_S, Handshakes
+from headgate.agent.bus.zeromq.curve import RETRY_S, Handshakes
 
 
 def test_a_knock_that_fails_is_tried_again() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.agent.bus_envelope import (
+from headgate.agent.bus.envelope import (
     MAX_ORIGINS,
     MAX_OUTSTANDING,
     WINDOW_S,

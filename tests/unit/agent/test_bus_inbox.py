@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.agent.bus import MAX_BATCH, MAX_WAITING, MAX_WAITING_BYTES, Message
-from headgate.agent.bus_inbox import Arrival, Inbox
+from headgate.agent.bus.inbox import Arrival, Inbox
+from headgate.agent.bus.port import MAX_BATCH, MAX_WAITING, MAX_WAITING_BYTES, Message
 
 
 def arrival(number: int, size: int = 1) -> Arrival:

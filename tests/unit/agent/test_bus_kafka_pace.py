@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.agent.bus import BusSettings
-from headgate.agent.bus_kafka import FETCHES_PER_S, Pace
-from headgate.agent.kafka_client import FETCH_BYTES, fetch_bytes
+from headgate.agent.bus.kafka.bus import FETCHES_PER_S, Pace
+from headgate.agent.bus.kafka.client import FETCH_BYTES, fetch_bytes
+from headgate.agent.bus.port import BusSettings
 
 
 def fetches(seconds: float, gap_s: float, size: int = 100) -> tuple[int, float]:

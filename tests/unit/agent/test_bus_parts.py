@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.agent.bus_parts import PATIENCE_S, Joiner, Plan, cut
-from headgate.agent.codec import decode, encode
+from headgate.agent.bus.partitions import PATIENCE_S, Joiner, Plan, cut
+from headgate.agent.wire.codec import decode, encode
 from headgate.coordinator.messages.report import Grants, Report, Rows
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.unit.agent.rows import ROW, floats, ids
 
-from headgate.agent.codec import (
+from headgate.agent.wire.codec import (
     decode,
     encode,
 )

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.agent.rows import ROW, floats, ids
 
-from headgate.agent.bus import MAX_PAYLOAD_BYTES
-from headgate.agent.codec import decode, encode
-from headgate.agent.codec_columns import MAX_GROUP_ID, MAX_ROWS
+from headgate.agent.bus.port import MAX_PAYLOAD_BYTES
 from headgate.agent.errors import MalformedReport
+from headgate.agent.wire.codec import decode, encode
+from headgate.agent.wire.codec_columns import MAX_GROUP_ID, MAX_ROWS
 from headgate.coordinator.messages.report import Report, Rows
 from headgate.proto import report_pb2 as wire
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tests.integration.agent.rigs import snapshot, until
 
 from headgate.agent import runtime as module
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
+from headgate.agent.follow.liveness import LastWords
 from headgate.agent.runtime import Runtime, RuntimeOptions
-from headgate.agent.vouching import LastWords
 from headgate.coordinator import Coordinator, Vouched
 
 if TYPE_CHECKING:

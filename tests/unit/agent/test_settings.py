@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from headgate.agent.connect import connect
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import InvalidSetting, InvalidSubject, MalformedSnapshot
+from headgate.agent.follow.snapshot import snapshot_from_json
 from headgate.agent.settings import check_settings, check_url
-from headgate.agent.snapshot import snapshot_from_json
 
 GOOD: dict[str, Any] = {
     "agent": "a",

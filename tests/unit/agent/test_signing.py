@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.agent import checksum
-from headgate.agent.bus import BusSettings, open_bus
-from headgate.agent.bus_options import resolved
-from headgate.agent.bus_signed import Signing, signed, split
+from headgate.agent.bus.options import resolved
+from headgate.agent.bus.port import BusSettings, open_bus
+from headgate.agent.bus.signed import Signing, signed, split
 from headgate.agent.errors import BusUnavailable, MalformedReport
-from headgate.agent.signing import Key, Keyring, Signer
+from headgate.agent.wire import checksum
+from headgate.agent.wire.signing import Key, Keyring, Signer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.agent.bus import BusSettings
+from headgate.agent.bus.port import BusSettings
 from headgate.agent.errors import BusUnavailable, MalformedSnapshot
-from headgate.agent.snapshot import Snapshot, snapshot_from_json, snapshot_to_json
+from headgate.agent.follow.snapshot import (
+    Snapshot,
+    snapshot_from_json,
+    snapshot_to_json,
+)
 from headgate.coordinator.config.configuration import (
     LEAST_UNITS,
     SUBJECT_KINDS,

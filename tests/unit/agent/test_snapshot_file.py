@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from headgate.agent.bus import BusSettings
+from headgate.agent.bus.port import BusSettings
 from headgate.agent.errors import MalformedSnapshot
-from headgate.agent.snapshot import Snapshot
-from headgate.agent.snapshot_file import MAX_SNAPSHOT_BYTES, default_path, load, store
+from headgate.agent.follow.snapshot import Snapshot
+from headgate.agent.follow.snapshot_file import (
+    MAX_SNAPSHOT_BYTES,
+    default_path,
+    load,
+    store,
+)
 from headgate.coordinator.config.configuration import Configuration, Group, Limit
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.agent.errors import MalformedSnapshot
-from headgate.agent.vouching import Vouching
+from headgate.agent.follow.liveness import Vouching
 from headgate.coordinator import Vouched
 
 

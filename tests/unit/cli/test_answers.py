@@ -8,7 +8,7 @@ from tests.unit.cli.rigs import serving
 
 from headgate.cli import main
 from headgate.cli.app import app
-from headgate.cli.names import group_names
+from headgate.cli.options.completers import group_names
 
 
 @pytest.mark.parametrize(

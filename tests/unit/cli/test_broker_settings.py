@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headgate.api.policies import broker
-from headgate.cli.broker_settings import RATES, policies_in, settings_of
 from headgate.cli.failure import Misused
+from headgate.cli.options.broker_settings import RATES, policies_in, settings_of
 
 
 def test_every_rate_that_the_api_knows_has_its_kind() -> None:

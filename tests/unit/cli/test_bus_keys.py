@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.agent.bus_curve import CurveKeys
+from headgate.agent.bus.zeromq.curve import CurveKeys
 from headgate.agent.errors import BusUnavailable
-from headgate.cli.bus_keys import make_keys
+from headgate.cli.commands.bus_keys import make_keys
 from headgate.cli.failure import Failure, Misused
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 from tests.unit.cli.rigs import serving
 
+from headgate.cli.client.polling import again
+from headgate.cli.client.rest import Rest
 from headgate.cli.failure import Refused, Unreachable
-from headgate.cli.lasting import again
-from headgate.cli.rest import Rest
 
 
 def test_who_goes_on_lasts_out_a_server_that_is_out_of_order() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.cli.bus_address import parse_bus
 from headgate.cli.failure import Misused
-from headgate.cli.limits import (
+from headgate.cli.options.bus_address import parse_bus
+from headgate.cli.options.limits import (
     parse_key,
     parse_limit,
     parse_period,

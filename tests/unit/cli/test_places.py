@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from headgate.cli.client.file_errors import told_with_place
 from headgate.cli.failure import Refused
-from headgate.cli.places import told_with_place
 
 FILE = b"""\
 groups:

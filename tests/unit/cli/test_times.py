@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from headgate.cli.failure import Misused
-from headgate.cli.times import parse_ago, parse_until
+from headgate.cli.options.times import parse_ago, parse_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

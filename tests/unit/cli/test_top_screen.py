@@ -16,7 +16,7 @@ from headgate.cli.top.screen import STANDINGS, Screen, Seen, View, fitted, press
 from headgate.cli.top.terminal import keys_of
 
 if TYPE_CHECKING:
-    from headgate.cli.rest import JsonObject
+    from headgate.cli.client.rest import JsonObject
 
 NAMES = tuple(f"group-{number}" for number in range(10))
 SEEN = Seen(names=NAMES, first=0, rows=100, height=10)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scenarios.world import World
 
-from headgate.agent.bucket import Bucket
+from headgate.agent.bucket.bucket import Bucket
 from headgate.coordinator import Keys
 from headgate.coordinator.escrow.handover import Handover, burst_of
 from headgate.coordinator.escrow.transfer import NOBODY, Row, Transfers

@@ -6,9 +6,9 @@ from math import inf
 
 import pytest
 
-from headgate.agent.bucket import Bucket
-from headgate.agent.chain import charge_chain_at, give_back_before
-from headgate.agent.level import LULL_S
+from headgate.agent.bucket.bucket import Bucket
+from headgate.agent.bucket.chain import charge_chain_at, give_back_before
+from headgate.agent.bucket.level import LULL_S
 
 YEAR_S = 365.25 * 86_400
 

@@ -12,13 +12,13 @@ import pytest
 from tests.unit.limiter.making import NODE, TOKENS, group, make
 
 from headgate.agent.errors import InvalidCost
-from headgate.agent.keyed import KeyedLimiter
+from headgate.agent.limiter.keyed import KeyedLimiter
 from headgate.coordinator.config.configuration import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.agent.limiter import Limiter
+    from headgate.agent.limiter.limiter import Limiter
 
 CLUSTER = Limit(dimension="requests", rate=1_000, burst=1_000)
 

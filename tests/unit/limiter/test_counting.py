@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from headgate.agent import counting
-from headgate.agent.counting import Columns
-from headgate.agent.registry import Registry
+from headgate.agent.enforcement import sampling as counting
+from headgate.agent.enforcement.bucket_registry import Registry
+from headgate.agent.enforcement.sampling import Columns
 from headgate.coordinator import Group, Limit
 
 if TYPE_CHECKING:
-    from headgate.agent.bucket import Bucket
+    from headgate.agent.bucket.bucket import Bucket
 
 LIMIT = Limit(dimension="requests", rate=100.0, burst=10.0)
 FAST = Limit(dimension="requests", rate=1e6, burst=1e6)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.limiter.making import Clock
 
-from headgate.agent.dispatch import MessagesPerEntry, SubscribeThrottle
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import InvalidCost
-from headgate.agent.policies import DispatchOptions, Policies, RatePolicy
+from headgate.agent.follow.policies import DispatchOptions, Policies, RatePolicy
+from headgate.agent.limiter.dispatch import MessagesPerEntry, SubscribeThrottle
 from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
@@ -20,8 +20,8 @@ from headgate.coordinator.config.configuration import (
 )
 
 if TYPE_CHECKING:
-    from headgate.agent.dispatch import Dispatcher
-    from headgate.agent.policies import Kind
+    from headgate.agent.follow.policies import Kind
+    from headgate.agent.limiter.dispatch import Dispatcher
 
 TEN = RatePolicy(messages=10)
 TOPIC = "acme/orders/new"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.unit.limiter.making import NODE, Clock, configuration, make
 
-from headgate.agent.enforcer import RETAIN_S, Enforcer
+from headgate.agent.enforcement.enforcer import RETAIN_S, Enforcer
 from headgate.agent.errors import InvalidCost, InvalidDimension
 from headgate.coordinator.config.configuration import (
     Attachment,

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.limiter.making import NODE, Clock, group
 
-from headgate.agent.enforcer import Enforcer
-from headgate.agent.kept import RETAIN_S
+from headgate.agent.enforcement.enforcer import Enforcer
+from headgate.agent.enforcement.retained_buckets import RETAIN_S
 from headgate.coordinator.config.configuration import Attachment, Configuration, Limit
 
 Key = tuple[tuple[str, str | None], ...]

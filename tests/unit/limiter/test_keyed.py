@@ -9,7 +9,7 @@ import pytest
 from tests.unit.limiter.making import Clock
 
 from headgate.agent.errors import InvalidCost
-from headgate.agent.keyed import IDLE_S, KeyedLimiter
+from headgate.agent.limiter.keyed import IDLE_S, KeyedLimiter
 
 
 def test_each_key_has_the_whole_limit() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.limiter.making import NODE, Clock, group
 
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,

@@ -11,12 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.limiter.making import Clock
 
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
+from headgate.agent.enforcement.retained_buckets import RETAIN_S
 from headgate.agent.errors import MalformedSnapshot
-from headgate.agent.kept import RETAIN_S
-from headgate.agent.policies import RULES, DispatchOptions, Kind, Policies, RatePolicy
-from headgate.agent.snapshot import Snapshot, snapshot_from_json, snapshot_to_json
-from headgate.agent.subject import partitioned_topic
+from headgate.agent.follow.policies import (
+    RULES,
+    DispatchOptions,
+    Kind,
+    Policies,
+    RatePolicy,
+)
+from headgate.agent.follow.snapshot import (
+    Snapshot,
+    snapshot_from_json,
+    snapshot_to_json,
+)
+from headgate.agent.follow.subject import partitioned_topic
 from headgate.coordinator.config.configuration import Configuration
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from math import inf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.agent.bucket import Bucket
-from headgate.agent.level import LULL_S
+from headgate.agent.bucket.bucket import Bucket
+from headgate.agent.bucket.level import LULL_S
 
 TICKS = 1 << 20
 """Ticks per second of the model: a power of two, so that times are exact floats."""

@@ -10,11 +10,11 @@ import pytest
 from kafka.errors import ThrottlingQuotaExceededError
 from tests.unit.limiter.making import Clock, group, make
 
-from headgate.agent.bucket import Bucket
-from headgate.agent.kafka_quota import burst_units, error_code, throttle_time_ms
-from headgate.agent.notices import Notice, NoticeBoard
-from headgate.agent.split import TopicSplit, parts_of
-from headgate.agent.suppression import AttemptedRate
+from headgate.agent.bucket.bucket import Bucket
+from headgate.agent.bucket.suppression import AttemptedRate
+from headgate.agent.enforcement.split import TopicSplit, parts_of
+from headgate.agent.limiter.kafka_quota import burst_units, error_code, throttle_time_ms
+from headgate.agent.limiter.notices import Notice, NoticeBoard
 from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
@@ -23,7 +23,7 @@ from headgate.coordinator.config.configuration import (
 )
 
 if TYPE_CHECKING:
-    from headgate.agent.split import How
+    from headgate.agent.enforcement.split import How
 
 
 def test_kip599_the_burst_is_rate_times_samples_times_window() -> None:

@@ -9,10 +9,10 @@ import pytest
 from tests.unit.limiter.making import TOKENS, Clock, group, make
 
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
-from headgate.agent.reservation import MOST_OPEN_S, Estimate
+from headgate.agent.limiter.reservation import MOST_OPEN_S, Estimate
 
 if TYPE_CHECKING:
-    from headgate.agent.enforcer import Enforcer
+    from headgate.agent.enforcement.enforcer import Enforcer
 
 
 def held(enforcer: Enforcer, clock: Clock) -> float:

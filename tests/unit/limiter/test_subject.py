@@ -6,9 +6,9 @@ from itertools import combinations
 
 import pytest
 
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import InvalidSubject
-from headgate.agent.subject import Key, Subject, applying_groups, resolve_subject
+from headgate.agent.follow.subject import Key, Subject, applying_groups, resolve_subject
 from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,

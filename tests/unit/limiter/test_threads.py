@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.limiter.making import NODE, TOKENS, configuration, group, make
 
-from headgate.agent.bucket import Bucket
-from headgate.agent.chain import charge_chain_at, give_back_before
-from headgate.agent.enforcer import Enforcer
-from headgate.agent.level import LULL_S
+from headgate.agent.bucket.bucket import Bucket
+from headgate.agent.bucket.chain import charge_chain_at, give_back_before
+from headgate.agent.bucket.level import LULL_S
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.coordinator.config.configuration import Group
 
 if TYPE_CHECKING:

@@ -6,7 +6,11 @@ import threading
 
 import pytest
 
-from headgate.agent.throttle import PendingRequests, PublishMemory, ThrottleTracker
+from headgate.agent.limiter.throttle import (
+    PendingRequests,
+    PublishMemory,
+    ThrottleTracker,
+)
 
 
 class Connection:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from tests.unit.limiter.making import NODE, Clock, configuration, group, make
 
-from headgate.agent.enforcer import Enforcer
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.coordinator.config.configuration import Attachment, Configuration, Group
 
 if TYPE_CHECKING:
     from headgate.agent.decision import Decision
-    from headgate.agent.limiter import Limiter
+    from headgate.agent.limiter.limiter import Limiter
 
 SLOW = replace(NODE, rate=1, burst=1)
 

@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING, cast
 
 from headgate.agent.decision import ADMITTED
 from headgate.agent.integrations.sources import MOST_LIMITERS, SubjectCache
-from headgate.agent.limiter import Limiter
-from headgate.agent.standing import Header, standing_headers
+from headgate.agent.limiter.limiter import Limiter
+from headgate.agent.limiter.ratelimit_headers import Header, standing_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from headgate.agent.chain import Link
+    from headgate.agent.bucket.chain import Link
     from headgate.agent.decision import Decision
-    from headgate.agent.gate import Gate
     from headgate.agent.integrations.sources import LimiterSource
+    from headgate.agent.limiter.handle import Gate
 
 Scope = MutableMapping[str, object]
 Message = MutableMapping[str, object]

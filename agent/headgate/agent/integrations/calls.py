@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from headgate.agent.decision import Decision
-    from headgate.agent.limiter import Limiter
+    from headgate.agent.limiter.limiter import Limiter
 
 P = ParamSpec("P")
 R = TypeVar("R")

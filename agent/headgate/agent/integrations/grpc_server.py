@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from headgate.agent.decision import Decision
     from headgate.agent.integrations.sources import LimiterSource
-    from headgate.agent.limiter import Limiter
+    from headgate.agent.limiter.limiter import Limiter
 
 LONGEST_WAIT_S = 10.0
 """Longest wait for tokens by default; it holds a thread of the server's pool."""

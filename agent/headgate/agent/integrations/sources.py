@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headgate.agent.limiter import Limiter
-    from headgate.agent.policies import DispatchOptions
-    from headgate.agent.usage import Usage
+    from headgate.agent.enforcement.usage import Usage
+    from headgate.agent.follow.policies import DispatchOptions
+    from headgate.agent.limiter.limiter import Limiter
 
 Held = TypeVar("Held")
 

@@ -13,14 +13,14 @@ from dataclasses import fields
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from headgate.agent.observer import AgentUse as ObservedPart
-from headgate.agent.observer import LimitUse, Observer, Sight
-from headgate.agent.snapshot import (
+from headgate.agent.follow.snapshot import (
     Snapshot,
     snapshot_from_changes,
     snapshot_from_json,
 )
-from headgate.agent.stored_levels import restored
+from headgate.agent.follow.stored_levels import restored
+from headgate.agent.observer import AgentUse as ObservedPart
+from headgate.agent.observer import LimitUse, Observer, Sight
 from headgate.api.levels.service import load, save
 from headgate.api.live.observing import Observing
 from headgate.api.live.picture import AgentSeen, AgentUse, Picture, Use

@@ -3,7 +3,7 @@
 import numpy as np
 from pydantic import BaseModel, Field
 
-from headgate.agent.bus_parts import Plan
+from headgate.agent.bus.partitions import Plan
 from headgate.api.live.picture import Picture, Use
 from headgate.api.quantities import Unlimited, shown
 from headgate.coordinator.explain.views import AgentRow, Explanation, MemberState

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
-from headgate.agent.subject import partitioned_topic
+from headgate.agent.follow.subject import partitioned_topic
 from headgate.api.attachments.subjects import checked_subject
 from headgate.api.errors import Invalid, NotFound
 from headgate.api.places import place_of, place_text

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headgate.agent.keyed import KeyedLimiter
+from headgate.agent.limiter.keyed import KeyedLimiter
 from headgate.api.problems import PULSAR_PREFIX, problem
 from headgate.api.rights import tokens
 from headgate.api.rights.jwts import KeySet

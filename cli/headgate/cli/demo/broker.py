@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.cli.bus_address import parse_bus
-from headgate.cli.bus_keys import make_keys
+from headgate.cli.commands.bus_keys import make_keys
 from headgate.cli.failure import Failure
-from headgate.cli.kafka_topic import make_topic
+from headgate.cli.options.bus_address import parse_bus
+from headgate.cli.process.kafka_topic import make_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.cli.processes import Child, Children
+    from headgate.cli.process.children import Child, Children
 
 OWN_BROKER = "kafka"
 """What ``--bus`` says to have a broker started."""
@@ -115,7 +115,7 @@ def start_broker(
     )
     if not fetching.wait(FETCH_TIMEOUT_S) or fetching.returncode:
         raise Failure(fetching.epitaph())
-    command = [sys.executable, "-m", "headgate.cli.leashed", *tool, "run"]
+    command = [sys.executable, "-m", "headgate.cli.process.child_process", *tool, "run"]
     command += ["--dir", str(home), "--port", settings.bootstrap.rpartition(":")[2]]
     broker = children.start("Kafka", command, log=home / "run.log", talks=False)
     _await_listening(broker, int(command[-1]))

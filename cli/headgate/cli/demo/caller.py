@@ -21,7 +21,7 @@ from headgate.agent import connect
 from headgate.cli.demo.arrivals import Arrivals
 from headgate.cli.demo.callerlog import CallerLog
 from headgate.cli.demo.script import AGENTS, Script, script
-from headgate.cli.processes import hold_to_parent
+from headgate.cli.process.children import hold_to_parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

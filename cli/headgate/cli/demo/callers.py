@@ -13,7 +13,7 @@ from headgate.cli.demo.caller import PREPARED, READY
 from headgate.cli.demo.callerlog import LogTail, read_log
 from headgate.cli.demo.script import AGENTS, VICTIM, Script
 from headgate.cli.demo.summary import Attempts
-from headgate.cli.processes import Child, ChildFailed, Children
+from headgate.cli.process.children import Child, ChildFailed, Children
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,14 +9,14 @@ import typer
 
 from headgate.cli.demo.script import DEFAULT_S
 from headgate.cli.failure import FAILED, Misused
-from headgate.cli.output import console, print_json, print_line
+from headgate.cli.output.printing import console, print_json, print_line
 
 if TYPE_CHECKING:
     from rich.live import Live
 
     from headgate.cli.demo.script import Script
     from headgate.cli.demo.summary import Summary
-    from headgate.cli.table import Sheet
+    from headgate.cli.output.share_table import Sheet
 
 LEGEND = "each half second, in requests/s: all together, then each one's got/attempted"
 """Told once, above the lines that stand for the table where there is no terminal."""
@@ -98,7 +98,7 @@ def _run(plan: Script, bus: str, directory: Path, seed: int, as_json: bool) -> S
     """Play it before whoever is there to look on."""
     from headgate.cli.demo.broker import bus_address
     from headgate.cli.demo.stage import play
-    from headgate.cli.processes import Children, termination_as_interrupt
+    from headgate.cli.process.children import Children, termination_as_interrupt
 
     with termination_as_interrupt(), Children() as children, _Onlooker(as_json) as seen:
         address = bus_address(children, bus, directory=directory, tell=seen.tell)
@@ -123,7 +123,7 @@ class _Onlooker:
 
     def show(self, sheet: Sheet) -> None:
         """Draw the table anew, or print one line."""
-        from headgate.cli.table import as_line, as_table
+        from headgate.cli.output.share_table import as_line, as_table
 
         if self._silent:
             return

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.cli.bus_address import shown_bus
+from headgate.cli.client.rest import Rest, segment
 from headgate.cli.demo.broker import CURVE, KEYS
 from headgate.cli.demo.caller import NAMESPACE, TENANT
 from headgate.cli.demo.callers import CONNECT_S, Callers
@@ -20,16 +20,16 @@ from headgate.cli.demo.script import (
     Script,
 )
 from headgate.cli.demo.summary import Summary, summarise
-from headgate.cli.live import LiveView
-from headgate.cli.rest import Rest, segment
-from headgate.cli.table import Row, Sheet
+from headgate.cli.options.bus_address import shown_bus
+from headgate.cli.output.live_view import LiveView
+from headgate.cli.output.share_table import Row, Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from headgate.cli.demo.script import Phase
-    from headgate.cli.processes import Child, Children
+    from headgate.cli.process.children import Child, Children
 
 GROUP = "gold"
 """The group that the demo makes."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from headgate.cli.live import OVERVIEW
-from headgate.cli.options import Api, AsJson
-from headgate.cli.output import console, print_json, print_table
-from headgate.cli.spread import spread
+from headgate.cli.options.common import Api, AsJson
+from headgate.cli.options.dataclass_options import spread
+from headgate.cli.output.live_view import OVERVIEW
+from headgate.cli.output.printing import console, print_json, print_table
 from headgate.cli.top.feed import Answer, Feed, Question
 from headgate.cli.top.screen import Screen, Seen, Sort, Standing, fitted, pressed
 
 if TYPE_CHECKING:
-    from headgate.cli.rest import Rest
+    from headgate.cli.client.rest import Rest
     from headgate.cli.top.terminal import Terminal
 
 AGENTS = "/api/v1/agents"
@@ -67,7 +67,7 @@ def top(
 
 def question_of(screen: Screen, rows: int) -> Question:
     """Return what to ask the API to show `rows` rows of what is looked at."""
-    from headgate.cli.groups import group_path
+    from headgate.cli.commands.groups import group_path
 
     if screen.view == "group":
         return Question(f"{group_path(screen.group)}/use")
@@ -106,7 +106,7 @@ def _print_once(rest: "Rest", screen: Screen, rows: int, as_json: bool) -> None:
 
 
 def _watch(rest: "Rest", screen: Screen, every_s: float, url: str) -> None:
-    from headgate.cli.processes import termination_as_interrupt
+    from headgate.cli.process.children import termination_as_interrupt
     from headgate.cli.top.terminal import Terminal
 
     rest.call("GET", OVERVIEW, query={"limit": 1})  # refused or away: say so, and end

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from headgate.cli.limits import show_quantity
+from headgate.cli.options.limits import show_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headgate.cli.rest import JsonObject
+    from headgate.cli.client.rest import JsonObject
     from headgate.cli.top.feed import Answer
     from headgate.cli.top.screen import Screen
 

@@ -7,13 +7,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headgate.cli.closing import Closing
+from headgate.cli.client.closeable import Closing
 from headgate.cli.failure import Failure, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.cli.rest import JsonObject, Rest
+    from headgate.cli.client.rest import JsonObject, Rest
 
 END_S = 1.0
 """How long the end waits for a call that is under way; the thread dies with the

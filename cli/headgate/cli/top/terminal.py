@@ -11,7 +11,7 @@ import termios
 import tty
 from typing import TYPE_CHECKING
 
-from headgate.cli.closing import Closing
+from headgate.cli.client.closeable import Closing
 
 if TYPE_CHECKING:
     from types import FrameType

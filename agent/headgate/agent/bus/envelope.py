@@ -1,0 +1,150 @@
+"""What a bus puts beside a payload, so that readers can tell age and lag.
+
+ZeroMQ carries the envelope as a frame of its own, Kafka as a record header named
+``headgate``; the payload itself stays a plain report.  24 bytes, big-endian::
+
+    origin   8 bytes   random, made anew each time a bus is opened
+    number   uint64    of the message from this origin, from 1
+    sent_us  int64     sender's wall clock, microseconds since the epoch
+
+Wall clocks differ between hosts, so the age of a message is how much longer it
+took than the fastest one from the same origin lately.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from headgate.agent.bus.port import MAX_PAYLOAD_BYTES
+
+_LAYOUT = struct.Struct(">8sQq")
+
+HEADER = "headgate"
+"""Name of the Kafka header that carries the envelope."""
+
+MAX_ORIGINS = 4_096
+"""Senders whose delay is remembered; the one unheard for longest is forgotten."""
+
+MAX_OUTSTANDING = 256
+"""Own messages whose return is awaited; a bus that is down returns none."""
+
+WINDOW_S = 10.0
+"""How long the fastest delay stands, at least; after at most two of these a
+sender whose clock was set forward and back is believed again."""
+
+LAG_WEIGHT = 0.2
+"""Of a faster return in the measured lag; a slower one counts at once by half:
+being late in noticing a slow bus costs quota, being late in noticing a fast one
+costs a little caution."""
+
+LAG_WEIGHT_RISING = 0.5
+"""See `LAG_WEIGHT`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Who sent a message, and when.
+
+    Attributes:
+        origin: 8 random bytes.
+        number: Of the message from this origin.
+        sent_wall_s: Sender's wall clock, seconds since the epoch.
+    """
+
+    origin: bytes
+    number: int
+    sent_wall_s: float
+
+    def pack(self) -> bytes:
+        """Return the 24 bytes."""
+        return _LAYOUT.pack(self.origin, self.number, round(self.sent_wall_s * 1e6))
+
+    @staticmethod
+    def unpack(packed: bytes) -> Envelope | None:
+        """Return what `packed` says, or None when it is no envelope."""
+        if len(packed) != _LAYOUT.size:
+            return None
+        origin, number, sent_us = _LAYOUT.unpack(packed)
+        return Envelope(origin, number, sent_us / 1e6)
+
+
+class Ages:
+    """How old messages are, by the fastest delay of each origin lately."""
+
+    def __init__(self) -> None:
+        self._delays: OrderedDict[bytes, tuple[float, float, float]] = OrderedDict()
+
+    def age_s(self, origin: bytes, *, sent_s: float, received_s: float) -> float:
+        """Return how much longer a message took than the fastest one, seconds."""
+        delay = received_s - sent_s
+        began, before, now = self._delays.pop(origin, (received_s, delay, delay))
+        if not 0.0 <= received_s - began <= WINDOW_S:
+            began, before, now = received_s, now, delay
+        now = min(now, delay)
+        self._delays[origin] = (began, before, now)
+        if len(self._delays) > MAX_ORIGINS:
+            self._delays.popitem(last=False)
+        return delay - min(before, now)
+
+
+class Returns:
+    """Numbers the own messages, and measures how long they take to come back.
+
+    Only the thread that owns the bus writes; any thread may ask for `lag`.
+    """
+
+    def __init__(self) -> None:
+        self.origin = os.urandom(8)
+        self._number = 0
+        self._outstanding: OrderedDict[int, float] = OrderedDict()
+        self._oldest_s: float | None = None
+        self._lag_s = 0.0
+
+    def number(self, *, wall_s: float, now_s: float) -> Envelope:
+        """Return the envelope of a message that is published now.
+
+        Args:
+            wall_s: Wall clock, for the envelope.
+            now_s: Monotonic clock, for the lag.
+        """
+        self._number += 1
+        self._outstanding[self._number] = now_s
+        if len(self._outstanding) > MAX_OUTSTANDING:
+            self._outstanding.popitem(last=False)
+        if self._oldest_s is None:
+            self._oldest_s = now_s
+        return Envelope(self.origin, self._number, wall_s)
+
+    def heard(self, envelope: Envelope, now_s: float) -> None:
+        """Note a message that came out of the bus; foreign ones are no measure."""
+        if envelope.origin != self.origin:
+            return
+        published_s = self._outstanding.get(envelope.number)
+        if published_s is None:
+            return
+        # A bus keeps the order of one sender: what is older was lost.
+        for number in list(self._outstanding):
+            if number > envelope.number:
+                break
+            del self._outstanding[number]
+        self._oldest_s = next(iter(self._outstanding.values()), None)
+        took_s = max(now_s - published_s, 0.0)
+        rising = took_s > self._lag_s
+        weight = LAG_WEIGHT_RISING if rising else LAG_WEIGHT
+        first = self._lag_s == 0.0
+        self._lag_s = took_s if first else self._lag_s + weight * (took_s - self._lag_s)
+
+    def lag(self, now_s: float) -> float:
+        """Return the measured lag, or how long the oldest message is missing."""
+        oldest_s = self._oldest_s
+        if oldest_s is None:
+            return self._lag_s
+        return max(self._lag_s, now_s - oldest_s)
+
+
+def payload_fits(payload: bytes) -> bool:
+    """Return whether a bus may carry `payload`; no bus needs to know reports."""
+    return 0 < len(payload) <= MAX_PAYLOAD_BYTES

@@ -1,0 +1,269 @@
+"""kafka-python, set up to lose rather than to wait; the only importer of it.
+
+kafka-python has no types, so what is used of it is written down here as protocols.
+Each setting below was measured on kafka-python 3.0.12; the defaults are made for
+logs that must keep everything, a bus of reports must forget quickly.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from headgate.agent.bus.port import MAX_BATCH, MAX_PAYLOAD_BYTES, BusSettings
+from headgate.agent.errors import BusUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from headgate.agent.json_place import Json
+
+COMMON: Mapping[str, object] = {
+    # Pinned: constructors then touch no network and return at once.
+    "api_version": (4, 0),
+    "reconnect_backoff_ms": 50,
+    # Default 30 s: that is how long reports stayed away after a broker was back.
+    "reconnect_backoff_max_ms": 500,
+    # A topic that was deleted and made again is found within this time.
+    "metadata_max_age_ms": 30_000,
+}
+
+PRODUCER: Mapping[str, object] = {
+    # Not 0: with acks=0 a future is done before its bytes reach the socket, nothing
+    # bounds the buffer while a broker hangs, and close() drops the tail.
+    "acks": 1,
+    "enable_idempotence": False,
+    # The next report says it better than a second attempt at this one.
+    "retries": 0,
+    "request_timeout_ms": 2_000,
+    # The only bound on what the client buffers, and on how old it gets there.
+    "delivery_timeout_ms": 3_000,
+    # Only the first send to a topic blocks, in the writing thread.
+    "max_block_ms": 200,
+    "linger_ms": 0,
+    "batch_size": 262_144,
+    "max_request_size": MAX_PAYLOAD_BYTES + 4_096,  # headers and batch around it
+    "compression_type": "lz4",
+}
+
+FETCH_BYTES = 2 << 20
+"""What one fetch brings of a partition, at most: a fifth of a second of a hundred
+agents that change 10,000 rows a second each."""
+
+CONSUMER: Mapping[str, object] = {
+    # No group: every agent reads everything, nothing is committed.
+    "group_id": None,
+    "enable_auto_commit": False,
+    "auto_offset_reset": "latest",
+    # 1 MB and 200 ms would save four fifths of the CPU and cost 100 ms of lag.
+    "fetch_min_bytes": 1,
+    "fetch_max_wait_ms": 500,
+    "max_partition_fetch_bytes": FETCH_BYTES,
+    "request_timeout_ms": 5_000,
+    "max_poll_records": MAX_BATCH,
+    "allow_auto_create_topics": False,
+}
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""What Kafka knows."""
+
+LEAST_PAUSE_MS = 10
+"""While a node connects or hangs, kafka-python's sender asks how long to wait, is
+told 0 and spins at half of a core; with this pause it takes 2 %."""
+
+
+class Future(Protocol):
+    """What a send returns."""
+
+    def add_callback(self, done: Callable[[object], None]) -> object:
+        """Call `done` with the record's metadata when it was delivered."""
+        ...
+
+    def add_errback(self, failed: Callable[[BaseException], None]) -> object:
+        """Call `failed` when it was not."""
+        ...
+
+
+class Producer(Protocol):
+    """What is used of ``kafka.KafkaProducer``; safe to share between threads."""
+
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes,
+        headers: list[tuple[str, bytes]],
+        partition: int | None,
+    ) -> Future:
+        """Queue a record; the first for a topic waits for its metadata."""
+        ...
+
+    def partitions_for(self, topic: str) -> set[int]:
+        """Return the partitions, or raise after ``max_block_ms``."""
+        ...
+
+    def close(self, timeout: float) -> None:
+        """Deliver what waits, for at most `timeout` seconds."""
+        ...
+
+
+class Record(Protocol):
+    """A record that was read."""
+
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+    timestamp: int
+
+
+class Consumer(Protocol):
+    """What is used of ``kafka.KafkaConsumer``; for one thread only."""
+
+    def assign(self, partitions: Sequence[object]) -> None:
+        """Read these partitions, without a group."""
+        ...
+
+    def seek_to_end(self, *partitions: object) -> None:
+        """Read only what is written from now on."""
+        ...
+
+    def position(self, partition: object, timeout_ms: int) -> int | None:
+        """Return where reading stands, None when unknown; raises without rights."""
+        ...
+
+    def poll(self, timeout_ms: int) -> Mapping[object, Iterable[Record]]:
+        """Return what arrived."""
+        ...
+
+    def close(self, timeout_ms: int) -> None:
+        """Let go of the connections."""
+        ...
+
+
+def check_installed() -> None:
+    """Refuse an installation without kafka-python or without a fast CRC.
+
+    Raises:
+        BusUnavailable: Says what to install.
+    """
+    for module in ("kafka", "crc32c", "lz4.frame"):
+        try:
+            import_module(module)
+        except ImportError:
+            # Without crc32c a report of 40 kB costs 4 ms of CPU instead of 0.2.
+            raise BusUnavailable(
+                f"kafka: {module} is missing: pip install 'headgate[kafka]'"
+            ) from None
+    theirs = logging.getLogger("kafka")
+    if theirs.level == logging.NOTSET:
+        # At its default it writes ten errors a second while a broker is away; the
+        # bus says so once and counts.  A level that the user set stays.
+        theirs.setLevel(logging.CRITICAL)
+
+
+def open_producer(settings: BusSettings) -> Producer:
+    """Return a producer; does not wait for a broker.
+
+    Raises:
+        BusUnavailable: An option is unknown or does not take its value.
+    """
+    return cast("Producer", _open("KafkaProducer", PRODUCER, settings))
+
+
+def open_consumer(settings: BusSettings) -> Consumer:
+    """Return a consumer that reads nothing yet; does not wait for a broker.
+
+    Raises:
+        BusUnavailable: As `open_producer`.
+    """
+    return cast("Consumer", _open("KafkaConsumer", CONSUMER, settings))
+
+
+def fetch_bytes(settings: BusSettings) -> int:
+    """Return what one fetch brings of a partition, at most, bytes."""
+    asked = settings.options.get("max_partition_fetch_bytes")
+    return asked if isinstance(asked, int) else FETCH_BYTES
+
+
+def open_admin(settings: BusSettings, timeout_ms: int) -> object:
+    """Return an administrator's client; waits for a broker up to `timeout_ms`.
+
+    Raises:
+        BusUnavailable: As `open_producer`, or no broker answers.
+    """
+    bounds = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+    return _open("KafkaAdminClient", bounds, settings)
+
+
+def partition(topic: str, number: int) -> object:
+    """Return kafka-python's name of a partition."""
+    make = cast("Callable[[str, int], object]", import_module("kafka").TopicPartition)
+    return make(topic, number)
+
+
+def check_options(settings: BusSettings) -> None:
+    """Refuse options that neither the producer nor the consumer can work with.
+
+    Raises:
+        BusUnavailable: Says which.
+    """
+    known = _known("KafkaProducer") | _known("KafkaConsumer")
+    for name in settings.options:
+        if name not in known:
+            raise BusUnavailable(f"kafka: kafka-python has no option {name!r}")
+    protocol = settings.options.get("security_protocol", "PLAINTEXT")
+    if protocol not in SECURITY_PROTOCOLS:  # it would be noticed when it connects
+        raise BusUnavailable(
+            f"kafka: security_protocol: expected one of "
+            f"{', '.join(SECURITY_PROTOCOLS)}, got {protocol!r}"
+        )
+
+
+def _open(name: str, ours: Mapping[str, object], settings: BusSettings) -> object:
+    """Return a client with the settings above, then those of the operator."""
+    make = cast("Callable[..., object]", getattr(import_module("kafka"), name))
+    known = _known(name)
+    theirs = {
+        option: _as_python(value)
+        for option, value in settings.options.items()
+        if option in known
+    }
+    options = {"kafka_client": _calm_client, **COMMON, **ours, **theirs}
+    try:
+        return make(bootstrap_servers=settings.bootstrap.split(","), **options)
+    except Exception as error:  # kafka-python raises what it likes, KafkaError or not
+        raise BusUnavailable(f"kafka: {type(error).__name__}: {error}") from None
+
+
+def _known(name: str) -> set[str]:
+    """Return the names of the options that a client takes."""
+    client = getattr(import_module("kafka"), name)
+    return set(cast("dict[str, object]", client.DEFAULT_CONFIG))
+
+
+def _as_python(value: Json) -> object:
+    """Return an option as kafka-python wants it: JSON has no tuples."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+class _Network(Protocol):
+    """What is used of ``kafka.net.compat.KafkaNetClient``."""
+
+    connection_delay: Callable[[object], float]
+
+
+def _calm_client(**configuration: object) -> _Network:
+    """Return kafka-python's network client, cured of its spin (see above).
+
+    Its only caller takes the seconds that it returns for milliseconds.
+    """
+    module = import_module("kafka.net.compat")
+    make = cast("Callable[..., _Network]", module.KafkaNetClient)
+    client = make(**configuration)
+    in_seconds = client.connection_delay
+
+    def in_milliseconds(node_id: object) -> float:
+        return max(in_seconds(node_id) * 1000, LEAST_PAUSE_MS)
+
+    client.connection_delay = in_milliseconds
+    return client

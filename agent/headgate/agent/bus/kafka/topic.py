@@ -1,0 +1,118 @@
+"""Make the usage topic of a Kafka cluster, short-lived and small.
+
+Kafka has no topic that lives in memory only: every byte is written, and it goes
+only when both its segment is closed and the broker looks.  So: segments of seconds,
+retention of seconds (the broker's own ``log.retention.check.interval.ms`` should be
+a second as well).  An operator who runs the pipeline on the topic chooses hours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from headgate.agent.bus.kafka import client as kafka_client
+from headgate.agent.bus.options import resolved
+from headgate.agent.bus.port import MAX_PAYLOAD_BYTES
+from headgate.agent.errors import BusUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headgate.agent.bus.port import BusSettings
+
+TIMEOUT_MS = 10_000
+"""For the whole matter; a broker that takes longer is not ready for agents."""
+
+LONGEST_SEGMENT_MS = 600_000
+"""Ten minutes: with a retention of days, segments still close now and then."""
+
+LEAST_SEGMENT_BYTES = 1 << 20
+"""Kafka refuses smaller segments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicShape:
+    """How the topic is made.
+
+    Attributes:
+        partitions: One is enough for hundreds of agents.  More split what an
+            agent reads where the option ``report_partitions`` says so; else they
+            only spread the brokers' work.
+        replication: Copies; reports need none, a dying broker's clients do.
+        retention_s: How long records stay, seconds, at least.
+    """
+
+    partitions: int = 1
+    replication: int = 1
+    retention_s: float = 10.0
+
+    def options(self) -> dict[str, str]:
+        """Return the topic's configuration in Kafka's names."""
+        retention_ms = round(self.retention_s * 1e3)
+        return {
+            "cleanup.policy": "delete",
+            "retention.ms": str(retention_ms),
+            "segment.ms": str(min(max(retention_ms // 2, 1_000), LONGEST_SEGMENT_MS)),
+            "segment.bytes": str(16 * LEAST_SEGMENT_BYTES),
+            "file.delete.delay.ms": "1000",
+            "min.insync.replicas": "1",
+            # A report lost is nothing; a topic without leader is silence.
+            "unclean.leader.election.enable": "true",
+            # The broker's clock, so that a foreign sender's can't be believed.
+            "message.timestamp.type": "LogAppendTime",
+            "max.message.bytes": str(MAX_PAYLOAD_BYTES + 8_192),
+        }
+
+
+class _Admin(Protocol):
+    """What is used of ``kafka.KafkaAdminClient``."""
+
+    def list_topics(self) -> list[str]: ...
+
+    def create_topics(
+        self,
+        new_topics: Mapping[str, Mapping[str, object]],
+        timeout_ms: int,
+        *,
+        wait_for_metadata: bool,
+    ) -> object: ...
+
+    def close(self) -> None: ...
+
+
+def ensure_topic(settings: BusSettings, shape: TopicShape | None = None) -> bool:
+    """Make the topic of `settings` unless it is there; return whether it was made.
+
+    Needs the right to create topics, which agents should not have.
+
+    Raises:
+        BusUnavailable: No broker answered, or it refused.
+    """
+    kafka_client.check_installed()
+    settings = resolved(settings)
+    shape = shape or TopicShape()
+    wanted = {
+        "num_partitions": shape.partitions,
+        "replication_factor": shape.replication,
+        "configs": shape.options(),
+    }
+    admin = cast("_Admin", kafka_client.open_admin(settings, TIMEOUT_MS))
+    try:
+        if settings.topic in admin.list_topics():
+            return False
+        admin.create_topics(
+            {settings.topic: wanted}, TIMEOUT_MS, wait_for_metadata=True
+        )
+    except Exception as error:  # whatever kafka-python raises
+        exists = import_module("kafka.errors").TopicAlreadyExistsError
+        if isinstance(error, exists):
+            return False  # another process was faster
+        raise BusUnavailable(
+            f"kafka: topic {settings.topic} on {settings.bootstrap}: "
+            f"{type(error).__name__}: {error}"
+        ) from None
+    finally:
+        admin.close()
+    return True

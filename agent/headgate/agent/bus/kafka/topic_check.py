@@ -1,0 +1,124 @@
+"""Whether a topic that is there can carry reports: what `headgate bus init` checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, TypedDict, cast
+
+from headgate.agent.bus.kafka import client as kafka_client
+from headgate.agent.bus.kafka.topic import TIMEOUT_MS, TopicShape
+from headgate.agent.bus.options import resolved
+from headgate.agent.errors import BusUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headgate.agent.bus.port import BusSettings
+
+AT_LEAST = ("max.message.bytes",)
+"""Options of which more than is wanted does no harm."""
+
+FATAL = ("cleanup.policy", "max.message.bytes")
+"""Options with which reports would be lost: compaction keeps one for each key, and a
+large report is refused.  The others cost disk, or trust."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that a topic has otherwise than it would be made.
+
+    Attributes:
+        name: ``partitions``, ``replication`` or an option of Kafka.
+        found: What it is.
+        wanted: What `TopicShape` says.
+        fatal: Reports can't be carried like this.
+    """
+
+    name: str
+    found: str
+    wanted: str
+    fatal: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} is {self.found}, expected {self.wanted}"
+
+
+class _Partition(TypedDict):
+    replica_nodes: list[int]
+
+
+class _Topic(TypedDict):
+    partitions: list[_Partition]
+
+
+class _Entry(TypedDict):
+    value: str
+
+
+class _Admin(Protocol):
+    """What is used of ``kafka.KafkaAdminClient``."""
+
+    def describe_topics(self, topics: list[str]) -> list[_Topic]: ...
+
+    def describe_configs(
+        self, config_resources: list[object], *, config_filter: str
+    ) -> Mapping[str, Mapping[str, Mapping[str, _Entry]]]: ...
+
+    def close(self) -> None: ...
+
+
+def differences(settings: BusSettings, shape: TopicShape) -> list[Difference]:
+    """Return in what the topic of `settings` differs from `shape`, the worst first.
+
+    Raises:
+        BusUnavailable: No broker answered, it refused, or there is no such topic.
+    """
+    kafka_client.check_installed()
+    admin = cast("_Admin", kafka_client.open_admin(resolved(settings), TIMEOUT_MS))
+    try:
+        (topic,) = admin.describe_topics([settings.topic])
+        options = admin.describe_configs([_resource(settings)], config_filter="all")
+        found = options["topic"].get(settings.topic, {})
+    except Exception as error:  # whatever kafka-python raises
+        raise BusUnavailable(
+            f"kafka: topic {settings.topic} on {settings.bootstrap}: "
+            f"{type(error).__name__}: {error}"
+        ) from None
+    finally:
+        admin.close()
+    if not topic["partitions"]:
+        raise BusUnavailable(f"kafka: there is no topic {settings.topic}")
+    said = _of_partitions(topic["partitions"], shape)
+    said += [
+        Difference(name, found[name]["value"], wanted, name in FATAL)
+        for name, wanted in shape.options().items()
+        if name in found and not _suffices(name, found[name]["value"], wanted)
+    ]
+    return sorted(said, key=lambda one: not one.fatal)
+
+
+def _of_partitions(partitions: list[_Partition], shape: TopicShape) -> list[Difference]:
+    """Return in what number and copies of partitions differ."""
+    said: list[Difference] = []
+    count, copies = len(partitions), len(partitions[0]["replica_nodes"])
+    if count != shape.partitions:
+        fewer = count < shape.partitions
+        said.append(Difference("partitions", f"{count}", f"{shape.partitions}", fewer))
+    if copies != shape.replication:
+        said.append(
+            Difference("replication", f"{copies}", f"{shape.replication}", fatal=False)
+        )
+    return said
+
+
+def _suffices(name: str, found: str, wanted: str) -> bool:
+    """Return whether an option is as wanted, or better."""
+    return found == wanted or (name in AT_LEAST and int(found) >= int(wanted))
+
+
+def _resource(settings: BusSettings) -> object:
+    """Return kafka-python's name of the topic's configuration."""
+    names = import_module("kafka.admin")
+    make = cast("Callable[[object, str], object]", names.ConfigResource)
+    return make(names.ConfigResourceType.TOPIC, settings.topic)

@@ -1,0 +1,139 @@
+"""The bus within one process: what tests and a single process need.
+
+Every bus that joins the same hub hears what any of them publishes.  A hub can be
+told to be down or to lose messages, so that the contract of a real bus can be
+tried without one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakValueDictionary
+
+from headgate.agent.bus.envelope import Envelope, Returns, payload_fits
+from headgate.agent.bus.inbox import Arrival, Inbox
+from headgate.agent.bus.port import DEFAULT_MAX_AGE_S, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class MemoryHub:
+    """Where the buses of one topic meet.
+
+    Attributes:
+        down: Messages that are published while this is true are lost.
+    """
+
+    _named: ClassVar[WeakValueDictionary[str, MemoryHub]] = WeakValueDictionary()
+    _naming: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self.down = False
+        self._members: list[MemoryBus] = []
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def named(name: str) -> MemoryHub:
+        """Return the hub of this name; it lives as long as somebody holds it."""
+        with MemoryHub._naming:
+            hub = MemoryHub._named.get(name)
+            if hub is None:
+                hub = MemoryHub._named[name] = MemoryHub()
+            return hub
+
+    def join(self, max_age_s: float = DEFAULT_MAX_AGE_S) -> MemoryBus:
+        """Return a new member."""
+        bus = MemoryBus(self, max_age_s)
+        with self._lock:
+            self._members.append(bus)
+        return bus
+
+    def leave(self, bus: MemoryBus) -> None:
+        """Forget a member."""
+        with self._lock:
+            if bus in self._members:
+                self._members.remove(bus)
+
+    def carry(self, envelope: Envelope, payload: bytes) -> bool:
+        """Hand a message to all members, the sender included."""
+        if self.down:
+            return False
+        with self._lock:
+            members = list(self._members)
+        for member in members:
+            member.deliver(envelope, payload)
+        return True
+
+
+class MemoryBus:
+    """A member of a `MemoryHub`; see `headgate.agent.bus.port.Bus`."""
+
+    def __init__(self, hub: MemoryHub, max_age_s: float) -> None:
+        self._hub = hub
+        self._max_age_s = max_age_s
+        self._inbox = Inbox()
+        self._returns = Returns()
+        self._counters: Counter[str] = Counter()
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """See `Bus.counters`."""
+        return self._counters
+
+    @property
+    def partitions(self) -> int:
+        """See `Bus.partitions`: everything is together."""
+        return 1
+
+    def read(self, partitions: frozenset[int]) -> None:
+        """See `Bus.read`: there is nothing to choose."""
+
+    def reads(self, partitions: frozenset[int]) -> bool:
+        """See `Bus.reads`."""
+        return True
+
+    def publish(self, payload: bytes, partition: int | None = None) -> bool:
+        """See `Bus.publish`."""
+        if not payload_fits(payload):
+            self._counters["dropped_too_large"] += 1
+            return False
+        envelope = self._returns.number(wall_s=time.time(), now_s=time.monotonic())
+        if not self._hub.carry(envelope, payload):
+            self._counters["dropped_down"] += 1
+            return False
+        self._counters["published"] += 1
+        return True
+
+    def deliver(self, envelope: Envelope, payload: bytes) -> None:
+        """Take a message from the hub; called by the thread of the sender."""
+        message = Message(payload, time.time())
+        arrival = Arrival(time.monotonic(), envelope, message)
+        self._counters["dropped_unread"] += self._inbox.put(arrival)
+
+    def receive(self, timeout_s: float) -> list[Message]:
+        """See `Bus.receive`."""
+        messages: list[Message] = []
+        for arrival in self._inbox.take(timeout_s):
+            now_s = time.monotonic()
+            if arrival.envelope is not None:
+                self._returns.heard(arrival.envelope, now_s)
+            age_s = now_s - arrival.arrived_s
+            if age_s > self._max_age_s:
+                self._counters["dropped_old"] += 1
+                continue
+            self._counters["received"] += 1
+            messages.append(replace(arrival.message, age_s=age_s))
+        return messages
+
+    def lag(self) -> float:
+        """See `Bus.lag`."""
+        return self._returns.lag(time.monotonic())
+
+    def close(self) -> None:
+        """See `Bus.close`."""
+        self._hub.leave(self)

@@ -1,0 +1,128 @@
+"""Reports on a bus: encoded and cut on the way out, checked and joined on the way in.
+
+Between the agent's thread, which knows reports, and a `Bus`, which carries bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.agent.bus.partitions import Joiner, Plan, cut
+from headgate.agent.bus.signed import speaks_for
+from headgate.agent.errors import MalformedReport
+from headgate.agent.wire.codec import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from headgate.agent.bus.port import Bus, Message
+    from headgate.agent.journal import Journal
+    from headgate.coordinator import Report
+
+
+GROUPS_MAX = 1 << 24
+"""Largest group id by which rows are left out: 16 MB of what is used."""
+
+
+class ReportBus:
+    """A bus for reports, used by the thread of an agent.
+
+    Args:
+        bus: Carries the bytes.
+        journal: Takes what is dropped.
+        everything: Read all partitions, whatever is used: an observer.
+    """
+
+    def __init__(self, bus: Bus, journal: Journal, *, everything: bool = False) -> None:
+        self.bus = bus
+        self._journal = journal
+        self._plan = Plan(bus.partitions)
+        self._joiner = Joiner()
+        self._everything = everything
+        self._written: frozenset[int] = self._plan.all
+        self._read: frozenset[int] = self._plan.all
+        self._asked = True
+        self._groups = np.zeros(0, np.int64)
+        self._used: NDArray[np.bool_] | None = None
+        if bus.partitions > 1 and not everything:
+            self._go_over(self._plan.of(self._groups))
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """The partitions that are read."""
+        return self._read
+
+    def use(self, group_ids: NDArray[np.int64]) -> None:
+        """Follow these groups: read their rows and partitions, and no others.
+
+        The lobby is always among them.  Once a new partition is read, the next
+        report asks those who write there for all their rows.
+
+        Args:
+            group_ids: ``int64[N]``; the same array means the same groups.
+        """
+        if group_ids is self._groups:
+            return
+        self._groups = group_ids
+        self._used = used_of(group_ids) if not self._everything else None
+        if self.bus.partitions == 1:
+            return
+        partitions = self._plan.of(group_ids)
+        if partitions != self._written:
+            self._go_over(partitions)
+
+    def _go_over(self, partitions: frozenset[int]) -> None:
+        """Write these partitions, and read them unless all are read anyway."""
+        self._written = partitions
+        if self._everything:
+            return
+        self._asked &= not partitions - self._read
+        self._read = partitions
+        self.bus.read(partitions)
+
+    def publish(self, report: Report) -> None:
+        """Send a report, in as many parts as there are partitions for it."""
+        ask = not self._asked and self.bus.reads(self._read)
+        self._asked |= ask
+        for partition, part in cut(report, self._plan, self._written, hello=ask):
+            self.bus.publish(encode(part), partition)
+        self._journal.counters["reports_published"] += 1
+
+    def receive(self, timeout_s: float) -> Iterator[tuple[Report, float]]:
+        """Yield each report that came, and the wall clock at its arrival."""
+        wait_s = self._joiner.wait_s(timeout_s)
+        for message in self.bus.receive(wait_s):
+            report = self._checked(message)
+            if report is not None:
+                self._joiner.put(report, message.received_wall_s, self._read)
+        for report, received_wall_s in self._joiner.take():
+            self._journal.counters["reports_heard"] += 1
+            yield report, received_wall_s
+
+    def _checked(self, message: Message) -> Report | None:
+        """Return what a message says, None when that may not be heard."""
+        try:
+            report = decode(message.payload, self._used)
+        except MalformedReport as error:
+            self._journal.note("malformed_report", f"dropped: {error}")
+            return None
+        if not speaks_for(message.signer, report.agent):
+            owner = message.signer and message.signer.owner
+            sentence = f"dropped: signed by {owner!r} in the name of {report.agent!r}"
+            self._journal.note("forged_report", sentence, about=str(owner))
+            return None
+        return report
+
+
+def used_of(group_ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Return ``bool[N]`` by group id, the last False; None where ids are too large."""
+    most = int(group_ids.max(initial=0))
+    if most >= GROUPS_MAX:
+        return None
+    used = np.zeros(most + 2, dtype=np.bool_)
+    used[group_ids] = True
+    return used

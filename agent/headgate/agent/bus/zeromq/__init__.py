@@ -1,0 +1,1 @@
+"""The embedded bus: ZeroMQ's sockets, its proxy and its CURVE keys."""

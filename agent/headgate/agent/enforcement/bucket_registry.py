@@ -1,0 +1,295 @@
+"""The local buckets of one process, and what is known of each.
+
+Not thread-safe: the enforcer holds its lock around every method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from headgate.agent.bucket.bucket import Bucket
+from headgate.agent.bucket.suppression import AttemptedRate
+from headgate.agent.enforcement.usage import Usage
+from headgate.coordinator.config.configuration import Group, Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from headgate.agent.enforcement.usage import Watch
+    from headgate.coordinator.config.configuration import Scope
+
+FIRST_FLOOR = 0.01
+"""Part of a cluster-scoped limit that a new bucket refills at until the coordinator
+has spoken, a tick later at most: a hundred agents that start at once spend Q
+together.  The bucket starts empty, and may owe, so one request passes at once."""
+
+BURSTS_COUNTED = 2.0
+"""Bursts, or seconds of the rate, that one attempt counts as at most.  More can't be
+admitted before long, so it is no demand that shares should follow; a fan-out that is
+just above the limit still counts in full."""
+
+LEAST_COUNTED = 1.0
+"""Unit of the smallest limit, and of one that is closed."""
+
+BucketKey = tuple[int, str, str]
+"""Group id, dimension, scope."""
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class LocalBucket:
+    """A bucket with the limit that it enforces here.
+
+    Attributes:
+        group: As configured now.
+        limit: As configured now.
+        bucket: Charged on the request path, never under a lock.
+        share: Units/s allocated by the coordinator; the limit's rate for a node's.
+        idle_since_s: When the last limiter let go of it; infinite while in use.
+        shadow_refused: Units that passed only because the group is in shadow.
+        throttle_s: Delays that refused or muted callers were told, added up.
+        watch: Attempted rate, where the group has a soft threshold.
+    """
+
+    group: Group
+    limit: Limit
+    bucket: Bucket
+    share: float
+    idle_since_s: float = inf
+    shadow_refused: float = 0.0
+    throttle_s: float = 0.0
+    watch: Watch | None = None
+
+    @property
+    def spendable(self) -> float:
+        """Units/s that may be spent here: the ceiling; infinite when unlimited."""
+        return inf if self.limit.rate == inf else self.bucket.rate
+
+    def usage_at(self, now: float) -> Usage:
+        """Return the counters."""
+        return Usage(
+            group=self.group.name,
+            dimension=self.limit.dimension,
+            scope=self.limit.scope,
+            rate=self.spendable,
+            share=self.share,
+            tokens=self.bucket.held_at(now),
+            admitted=self.bucket.admitted,
+            refused=self.bucket.refused,
+            shadow_refused=self.shadow_refused,
+            throttle_s=self.throttle_s,
+        )
+
+    @property
+    def hopeless_above(self) -> float:
+        """Cost above which the limit refuses for ever."""
+        if self.limit.rate <= 0.0:
+            return -inf
+        return _largest_cost(self.group, self.limit)
+
+
+class Registry:
+    """All local buckets by group, dimension and scope."""
+
+    def __init__(self, seed: int) -> None:
+        """Make an empty registry whose buckets draw chances from `seed`."""
+        self._seed = seed
+        self._buckets: dict[BucketKey, LocalBucket] = {}
+        # Cumulative counters must never fall within an incarnation, so a bucket
+        # that was dropped and comes back goes on counting from here.
+        self._retired: dict[BucketKey, tuple[float, float]] = {}
+        self._idle_since_s = inf  # no later than that of any bucket
+
+    def __iter__(self) -> Iterator[LocalBucket]:
+        """Iterate over the buckets, oldest first."""
+        return iter(self._buckets.values())
+
+    def __len__(self) -> int:
+        """Return the number of buckets."""
+        return len(self._buckets)
+
+    def get(
+        self, group: Group, dimension: str, scope: Scope, now: float
+    ) -> LocalBucket | None:
+        """Return the bucket of a limit, making it when it is first asked for."""
+        local = self._buckets.get((group.id, dimension, scope))
+        if local is not None:
+            return local
+        limit = limit_of(group, dimension, scope)
+        return None if limit is None else self._add(group, limit, now)
+
+    def use(self, group: Group, limit: Limit, now: float) -> None:
+        """Make the bucket of a limit, or keep it from being dropped."""
+        local = self.get(group, limit.dimension, limit.scope, now)
+        if local is not None:
+            local.idle_since_s = inf
+
+    def mark_idle(self, users: Mapping[int, int], now: float) -> None:
+        """Note which buckets nobody uses from now on.
+
+        Args:
+            users: Number of limiters by group id.
+            now: Seconds on the enforcer's clock.
+        """
+        for local in self:
+            if local.group.id in users:
+                local.idle_since_s = inf
+            elif local.idle_since_s == inf:
+                local.idle_since_s = now
+                self._idle_since_s = min(now, self._idle_since_s)
+
+    def follow(self, groups: dict[int, Group], now: float) -> None:
+        """Go over to a new configuration: rates, refusals, limits that are gone."""
+        for key, local in list(self._buckets.items()):
+            group = groups.get(key[0])
+            limit = limit_of(group, key[1], key[2]) if group is not None else None
+            if group is None or limit is None:
+                self._drop(key)
+            else:
+                follow_limit(local, group, limit, now)
+        for key in [key for key in self._retired if key[0] not in groups]:
+            del self._retired[key]  # ids are never used again
+
+    def drop_idle(self, now: float, retain_s: float) -> bool:
+        """Drop what nobody has used for `retain_s`, unless it holds a debt.
+
+        Returns:
+            Whether any was dropped.
+        """
+        if not now - self._idle_since_s > retain_s:
+            return False
+        idle = [
+            key
+            for key, local in self._buckets.items()
+            if now - local.idle_since_s > retain_s and _forgettable(local, now)
+        ]
+        for key in idle:
+            self._drop(key)
+        left = (local.idle_since_s for local in self)
+        self._idle_since_s = min(left, default=inf)
+        return bool(idle)
+
+    def _add(self, group: Group, limit: Limit, now: float) -> LocalBucket:
+        key = (group.id, limit.dimension, limit.scope)
+        self._seed += 1
+        local = make_local(group, limit, now, seed=self._seed)
+        counted = self._retired.pop(key, None)
+        if counted is not None:
+            local.bucket.folded, local.bucket.refused = counted
+        self._buckets[key] = local
+        return local
+
+    def _drop(self, key: BucketKey) -> None:
+        bucket = self._buckets.pop(key).bucket
+        self._retired[key] = (bucket.admitted, bucket.refused)
+
+
+def unconfigured(*, admit: bool) -> LocalBucket:
+    """Return what every attempt meets before there is a configuration."""
+    limit = Limit(dimension="any", rate=inf if admit else 1.0, burst=1.0, scope="node")
+    group = Group(id=0, name="(no configuration)", limits=(limit,))
+    bucket = Bucket(0.0, rate=inf if admit else 0.0, capacity=0.0)
+    return LocalBucket(group, limit, bucket, limit.rate)
+
+
+def _largest_cost(group: Group, limit: Limit) -> float:
+    """Return the cost above which a limit refuses for ever; infinite where none.
+
+    A cost above the burst may pass and be owed.  A strict group keeps to Q·W + B in
+    every window, which one such cost breaks; who is unlimited has no burst.
+    """
+    owing = group.may_owe and group.mode != "strict"
+    return inf if owing or limit.rate == inf else limit.burst
+
+
+def first_rate(limit: Limit) -> float:
+    """Return the units/s of a cluster-scoped bucket that has not heard its share."""
+    return limit.rate_per_s if limit.rate == inf else limit.rate_per_s * FIRST_FLOOR
+
+
+def _most_counted(limit: Limit) -> float:
+    """Return the units that one attempt counts as at most in demand and mean cost."""
+    return BURSTS_COUNTED * max(limit.burst, limit.rate_per_s, LEAST_COUNTED)
+
+
+def _suppress(bucket: Bucket, group: Group, now: float) -> None:
+    suppressed = group.refusal == "suppress"
+    if suppressed != (bucket.attempted is not None):
+        bucket.suppress(AttemptedRate(now) if suppressed else None)
+
+
+def limit_of(group: Group, dimension: str, scope: str) -> Limit | None:
+    """Return a group's limit of a dimension and a scope, if it has one."""
+    for limit in group.limits:
+        if limit.dimension == dimension and limit.scope == scope:
+            return limit
+    return None
+
+
+def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBucket:
+    """Return the new bucket of a limit: full, or empty where others have a part.
+
+    Args:
+        group: Of the limit.
+        limit: What it enforces.
+        now: Seconds on the enforcer's clock.
+        seed: Of the chances that it draws.
+    """
+    node = limit.scope == "node"
+    rate = limit.rate_per_s
+    bucket = Bucket(
+        now,
+        rate=rate if node else first_rate(limit),
+        capacity=limit.burst if node else limit.burst * FIRST_FLOOR,
+        level=inf if node else 0.0,
+        may_owe=group.may_owe or not node,
+        maximum_cost=inf if node else _largest_cost(group, limit),
+        seed=seed,
+    )
+    bucket.most_counted = _most_counted(limit)
+    _suppress(bucket, group, now)
+    return LocalBucket(group, limit, bucket, rate if node else bucket.rate)
+
+
+def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> None:
+    """Go over to a limit as it is configured now; what is held or owed stays."""
+    old = local.limit
+    bucket = local.bucket
+    node = limit.scope == "node"
+    bucket.set_policy(
+        may_owe=group.may_owe or not node,
+        maximum_cost=inf if node else _largest_cost(group, limit),
+    )
+    bucket.most_counted = _most_counted(limit)
+    _suppress(bucket, group, now)
+    local.group, local.limit = group, limit
+    if limit.rate <= 0.0:
+        bucket.close_at(now)
+    elif node or limit.rate == inf:
+        bucket.set_ceiling_at(now, ceiling=limit.rate_per_s, capacity=limit.burst)
+        local.share = limit.rate_per_s
+    elif old.rate <= 0.0 or old.rate == inf:
+        floor = first_rate(limit)
+        bucket.set_ceiling_at(now, ceiling=floor, capacity=limit.burst * FIRST_FLOOR)
+        local.share = floor
+    elif limit.rate_per_s < old.rate_per_s or limit.burst < old.burst:
+        # A lowered limit holds at once; the coordinator deals the parts anew
+        # within a tick.  A raised one waits for it.
+        part = min(1.0, limit.rate_per_s / old.rate_per_s)
+        bucket.set_ceiling_at(
+            now,
+            ceiling=bucket.rate * part,
+            capacity=min(bucket.capacity * part, limit.burst),
+            probability=bucket.probability,
+            deadline_s=bucket.deadline_s,
+            reserve=bucket.reserve * part,
+        )
+
+
+def _forgettable(local: LocalBucket, now: float) -> bool:
+    """Whether dropping the bucket loses nothing that anyone owes."""
+    held = local.bucket.level_at(now)
+    if local.limit.scope == "node":
+        return held >= local.bucket.capacity
+    return held >= 0.0  # what was spent stands in the ledger

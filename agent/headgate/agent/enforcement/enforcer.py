@@ -1,0 +1,369 @@
+"""All local enforcement of one process: limiters, buckets, the live configuration.
+
+The agent's thread calls `configure`, `counts` and `apply`; callers hold limiters.
+The enforcer's lock guards the registry.  No attempt takes it, but for the first of
+each dimension after a change, which resolves the limiter's chain.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, get_args
+from weakref import WeakValueDictionary
+
+from headgate.agent.bucket.chain import Chain, Link
+from headgate.agent.decision import LimitName
+from headgate.agent.enforcement.bucket_registry import (
+    LocalBucket,
+    Registry,
+    unconfigured,
+)
+from headgate.agent.enforcement.entity_buckets import EntityBuckets
+from headgate.agent.enforcement.limiter_refs import HeldLimiter, Users
+from headgate.agent.enforcement.policy_buckets import PolicyBuckets
+from headgate.agent.enforcement.resolution import Buckets, Resolution
+from headgate.agent.enforcement.sampling import KEYS_KEPT, Columns
+from headgate.agent.enforcement.usage import Usage, UseOf, warn_above_soft_thresholds
+from headgate.agent.errors import InvalidSetting
+from headgate.agent.follow.policies import NO_POLICIES
+from headgate.agent.follow.subject import Subject, resolve_subject
+from headgate.agent.limiter.dispatch import Dispatcher, MessagesPerEntry
+from headgate.agent.limiter.fair_queue import MOST_WAITERS, FairQueue
+from headgate.agent.limiter.reservation import OpenReservations
+from headgate.coordinator.config.configuration import Refusal as RefusalMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.agent.follow.policies import DispatchOptions, Policies
+    from headgate.agent.limiter.limiter import Limiter
+    from headgate.agent.limiter.reservation import Reservation
+    from headgate.agent.settings import WithoutConfiguration
+    from headgate.coordinator.config.configuration import Configuration
+    from headgate.coordinator.messages.events import Counted, SetCeilings
+
+RETAIN_S = 60.0
+"""How long a bucket without limiters is kept: a limiter that is made per request
+finds its bucket again; a tenant that went away costs nothing after a minute."""
+
+logger = logging.getLogger("headgate.agent")
+
+
+class Enforcer:
+    """Buckets and limiters of one process, under one configuration.
+
+    Attributes:
+        clock: Seconds, monotonic.
+        waiting: Where callers wait for tokens.
+        use_of: Returns the units/s that the whole cluster attempts of a limit, for
+            soft thresholds; without it an agent sees only its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        seed: int = 1,
+        without_configuration: WithoutConfiguration = "admit",
+        most_waiters: int = MOST_WAITERS,
+    ) -> None:
+        """Make an enforcer that knows no configuration yet.
+
+        Args:
+            clock: Seconds, monotonic; read once per attempt.
+            seed: Of the chances that small quotas draw.
+            without_configuration: What attempts meet before the first
+                configuration: an agent that starts without API and snapshot
+                should rather admit all than stop the service, unless told so.
+            most_waiters: Bound of the queue of waiting callers.
+        """
+        self.clock = clock
+        self.waiting = FairQueue(clock, most_waiters=most_waiters)
+        self._lock = threading.Lock()
+        # Held around attempts only where threads may switch between any two lines.
+        self._attempt_lock = threading.Lock() if _threads_interleave() else None
+        self._registry = Registry(seed)
+        self._policies = PolicyBuckets()
+        self._entities = EntityBuckets()
+        self._entries: WeakValueDictionary[str, MessagesPerEntry] = (
+            WeakValueDictionary()
+        )
+        self._resolution: Resolution | None = None
+        self._users = Users()
+        self._reservations = OpenReservations()
+        self._columns: list[Columns] = []
+        self._stale = True
+        self._warning = False
+        self._unconfigured = unconfigured(admit=without_configuration == "admit")
+        self._said: set[str] = set()
+        self._seed = seed
+        self._most_waiters = most_waiters
+        self._on_first_use: Callable[[], None] | None = None
+        self.use_of: UseOf | None = None
+
+    def limiter(
+        self,
+        *,
+        tenant: str | None = None,
+        namespace: str | None = None,
+        topic: str | None = None,
+        subscription: str | None = None,
+        user: str | None = None,
+        client: str | None = None,
+    ) -> Limiter:
+        """Return the limiter of a subject; the same one while somebody holds it.
+
+        Args:
+            tenant: Name of a tenant.
+            namespace: ``tenant/name``; implies the tenant.
+            topic: ``persistent://tenant/namespace/name``; implies the namespace.
+            subscription: Name of a subscription.
+            user: Kafka's user.
+            client: Kafka's client id.
+
+        Raises:
+            InvalidSubject: A name can't be resolved, or contradicts another.
+        """
+        subject = resolve_subject(
+            tenant=tenant,
+            namespace=namespace,
+            topic=topic,
+            subscription=subscription,
+            user=user,
+            client=client,
+        )
+        return self._find_or_make(subject, None)
+
+    def sibling(self, limiter: Limiter, refusal: RefusalMode | None) -> Limiter:
+        """Return the limiter of the same subject with another mode."""
+        if refusal is not None and refusal not in get_args(RefusalMode):
+            raise InvalidSetting(
+                f"expected a mode of {get_args(RefusalMode)}, got {refusal!r:.40}"
+            )
+        return self._find_or_make(limiter.subject, refusal)
+
+    def dispatcher(self, limiter: Limiter) -> Dispatcher:
+        """Return how much may be read under a limiter's dispatch limits.
+
+        Args:
+            limiter: Of a topic, or of a topic and a subscription.
+        """
+        topic = limiter.subject.topic or ""
+        with self._lock:
+            entries = self._entries.get(topic)
+            if entries is None:
+                entries = self._entries[topic] = MessagesPerEntry()
+        return Dispatcher(
+            limiter,
+            clock=self.clock,
+            options=lambda: self.dispatch_options,
+            entries=entries,
+        )
+
+    @property
+    def dispatch_options(self) -> DispatchOptions:
+        """How dispatch is counted at present."""
+        return self._policies.policies.options
+
+    def configure(
+        self, configuration: Configuration, now: float, policies: Policies = NO_POLICIES
+    ) -> None:
+        """Go over to a configuration; limiters follow at their next attempt.
+
+        Args:
+            configuration: Groups and attachments.
+            now: Seconds on the enforcer's clock.
+            policies: Rate policies of topics.
+        """
+        with self._lock, self._attempt_lock or nullcontext():
+            self._resolution = Resolution(configuration)
+            self._policies.follow(policies, now)
+            self._entities.follow(self._resolution.groups, now)
+            self._registry.follow(self._resolution.groups, now)
+            self._users.forget_groups()
+            for limiter in self._users.all():
+                limiter.forget_chains()
+                self._users.count(limiter, self._prepare(limiter.subject, now))
+            self._registry.mark_idle(self._users.of_group, now)
+            self._stale = self._warning = True
+        self.waiting.nudge()
+
+    def counts(self, now: float) -> Counted:
+        """Return what the cluster-scoped buckets of groups in use have counted.
+
+        The same `Keys` object as before unless a bucket came or went.
+        """
+        self._reservations.return_overdue(now)
+        with self._lock, self._attempt_lock or nullcontext():
+            if self._users.forget_gone():
+                self._registry.mark_idle(self._users.of_group, now)
+            if self._registry.drop_idle(now, RETAIN_S) or self._stale:
+                self._stale = False
+                before = self._columns[0] if self._columns else None
+                columns = Columns(
+                    [x for x in self._registry if x.limit.scope == "cluster"], before
+                )
+                self._columns = [columns, *self._columns[: KEYS_KEPT - 1]]
+            self._policies.tick(now)
+            self._entities.tick(now)
+            counted = self._columns[0].counted(now, self._users.numbers())
+            if self._warning:
+                warn_above_soft_thresholds(
+                    self._registry, self._users.all(), now, self.use_of
+                )
+                self._warning = self._warns()
+        self._say_once()
+        return counted
+
+    def apply(self, ceilings: SetCeilings, now: float) -> None:
+        """Let buckets refill as the coordinator decided."""
+        with self._lock, self._attempt_lock or nullcontext():
+            for columns in self._columns:
+                if columns.keys is ceilings.keys:
+                    columns.apply(ceilings, now)
+                    break
+        self.waiting.nudge()
+
+    def start_anew(self, on_first_use: Callable[[], None]) -> None:
+        """Begin again in a forked child: counters at 0, buckets at their floor.
+
+        Everything that has a lock is made anew: the parent's threads, which may
+        have held them, are not here to let go.
+
+        Args:
+            on_first_use: Called once, by the first attempt.
+        """
+        self._on_first_use = on_first_use
+        self.waiting = FairQueue(self.clock, most_waiters=self._most_waiters)
+        self._lock = threading.Lock()
+        self._seed += 1
+        self._registry = Registry(self._seed)
+        policies, self._policies = self._policies.policies, PolicyBuckets()
+        self._policies.follow(policies, self.clock())
+        self._entities = EntityBuckets()
+        self._reservations = OpenReservations()
+        self._columns = []
+        self._stale = True
+        self._users.forget_groups()
+        for limiter in self._users.all():
+            limiter.forget_chains()
+            self._users.count(limiter, self._prepare(limiter.subject, self.clock()))
+
+    def usage(self, now: float | None = None) -> list[Usage]:
+        """Return what each limit in force here has counted and holds.
+
+        Args:
+            now: Seconds on the enforcer's clock; read from it by default.
+        """
+        at_s = self.clock() if now is None else now
+        with self._lock:
+            return [local.usage_at(at_s) for local in self._all()]
+
+    def locals(self) -> list[LocalBucket]:
+        """Return all local buckets with the limits that they enforce."""
+        with self._lock:
+            return self._all()
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and sizes of the whole enforcer, by name."""
+        with self._lock:
+            known = self._resolution
+            return {
+                "limiters": len(self._users),
+                "buckets": len(self._registry),
+                "policy_buckets": len(self._policies),
+                "entity_buckets": len(self._entities),
+                "limiters_in_no_group": self._users.in_no_group() if known else 0,
+                "groups_in_use": len(self._users.of_group),
+                "revision": known.configuration.revision if known else 0,
+                "attempts_without_configuration": self._unconfigured.bucket.sampled,
+                "attachments_to_unknown_groups": known.unknown_groups() if known else 0,
+                "reservations_open": len(self._reservations),
+                "reservations_returned": self._reservations.returned,
+                "waiting": len(self.waiting),
+                "woken": self.waiting.woken,
+                "turned_away": self.waiting.turned_away,
+            }
+
+    def resolve(self, limiter: Limiter, dimension: str) -> Chain:
+        """Build, store and return a limiter's chain of one dimension."""
+        if self._on_first_use is not None:
+            first_use, self._on_first_use = self._on_first_use, None
+            first_use()
+        with self._lock:
+            known = self._resolution
+            if known is None:
+                name = LimitName("(no configuration)", dimension, "cluster", "node")
+                chain = Chain((Link(name, self._unconfigured),))
+            else:
+                held = Buckets(self._registry, self._entities, self._policies)
+                chain = known.chain(limiter, dimension, held, self.clock())
+            limiter.set_chain(dimension, chain)
+            return chain
+
+    def keep_open(self, reservation: Reservation) -> None:
+        """Return the reservation when its time is over."""
+        self._reservations.add(reservation)
+
+    def _warns(self) -> bool:
+        """Say whether any group has a soft threshold."""
+        groups = self._resolution.groups.values() if self._resolution else ()
+        return any(group.soft_threshold is not None for group in groups)
+
+    def _all(self) -> list[LocalBucket]:
+        return [*self._registry, *self._entities, *self._policies]
+
+    def _find_or_make(self, subject: Subject, refusal: RefusalMode | None) -> Limiter:
+        key = (subject, refusal)
+        with self._lock:
+            limiter = self._users.find(key)
+            if limiter is None:
+                limiter = HeldLimiter(
+                    subject, self, lock=self._attempt_lock, refusal=refusal
+                )
+                groups = self._prepare(subject, self.clock())
+                self._users.add(key, limiter, groups)
+            return limiter
+
+    def _prepare(self, subject: Subject, now: float) -> list[int]:
+        """Make a subject's buckets, so that their shares come before their use."""
+        known = self._resolution
+        groups = known.groups_of(subject) if known else []
+        for group in groups:
+            for limit in group.limits:
+                before = len(self._registry)
+                self._registry.use(group, limit, now)
+                self._stale |= len(self._registry) != before
+        return [group.id for group in groups]
+
+    def _say_once(self) -> None:
+        """Log what is true for the first time; runs in the agent's thread only."""
+        if self._unconfigured.bucket.sampled and "unconfigured" not in self._said:
+            self._said.add("unconfigured")
+            what = "refused" if self._unconfigured.bucket.tokenless else "admitted"
+            logger.warning(
+                "no configuration yet: neither the API nor a snapshot on disk;"
+                " every attempt is %s until one comes",
+                what,
+            )
+        unknown = self._resolution.unknown_groups() if self._resolution else 0
+        if unknown and "unknown" not in self._said:
+            self._said.add("unknown")
+            logger.warning(
+                "%d attachments name a group that is not in the configuration;"
+                " they limit nothing",
+                unknown,
+            )
+
+
+def _threads_interleave() -> bool:
+    """Whether a thread may be switched between any two lines.
+
+    True without a GIL, and under a tracer (a debugger, a coverage tool), whose own
+    code runs between the lines.
+    """
+    has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+    return not has_gil or sys.gettrace() is not None or threading.gettrace() is not None

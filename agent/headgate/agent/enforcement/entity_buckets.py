@@ -1,0 +1,90 @@
+"""Limits that each user, client or partition has whole, to itself.
+
+A group that is attached to a default of users or clients is a default quota.  Its
+limits of scope ``node`` are each entity's own, as Kafka's quotas are each broker's
+own; its limits of the cluster are shared by all to whom the default applies, as a
+group's always are (docs/decisions/0030-which-groups-apply.md).  In the same way each
+partition of a topic has those of a group that counts by partition.
+
+Not thread-safe: the enforcer holds its lock around every method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from headgate.agent.enforcement.bucket_registry import (
+    LocalBucket,
+    follow_limit,
+    limit_of,
+    make_local,
+)
+from headgate.agent.enforcement.retained_buckets import Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from headgate.agent.follow.subject import Entity
+    from headgate.coordinator.config.configuration import Group
+
+EntityKey = tuple[int, str, "Entity"]
+"""Group id, dimension, entity."""
+
+
+class EntityBuckets:
+    """The node-scoped buckets that single entities and partitions have."""
+
+    def __init__(self) -> None:
+        """Know no entity."""
+        self._buckets: WeakValueDictionary[EntityKey, LocalBucket] = (
+            WeakValueDictionary()
+        )
+        self._kept = Kept()
+
+    def __iter__(self) -> Iterator[LocalBucket]:
+        """Iterate over the buckets."""
+        return iter(list(self._buckets.values()))
+
+    def __len__(self) -> int:
+        """Return the number of buckets."""
+        return len(self._buckets)
+
+    def get(
+        self, group: Group, dimension: str, entity: Entity, now: float
+    ) -> LocalBucket | None:
+        """Return an entity's own bucket of a group's limit of one dimension."""
+        key = (group.id, dimension, entity)
+        local = self._buckets.get(key)
+        if local is None:
+            limit = limit_of(group, dimension, "node")
+            if limit is None:
+                return None
+            local = make_local(_named(group, entity), limit, now, seed=len(self) + 1)
+            self._buckets[key] = local
+        self._kept.keep(local, now)
+        return local
+
+    def follow(self, groups: Mapping[int, Group], now: float) -> None:
+        """Go over to a new configuration; buckets go on with what they hold."""
+        held = self._kept.take_all()  # alive, until all is said
+        for key, local in list(self._buckets.items()):
+            group = groups.get(key[0])
+            limit = None if group is None else limit_of(group, key[1], "node")
+            if group is None or limit is None:
+                del self._buckets[key]
+            else:
+                follow_limit(local, _named(group, key[2]), limit, now)
+                self._kept.keep(local, now)
+        held.clear()
+
+    def tick(self, now: float) -> None:
+        """Forget what nobody uses."""
+        self._kept.let_go(now)
+
+
+def _named(group: Group, entity: Entity) -> Group:
+    """Return a group under the name that decisions and metrics call it by."""
+    who = ", ".join(f"{kind} {name}" for kind, name in entity)
+    return replace(group, name=f"{group.name} of {who}")

@@ -1,0 +1,105 @@
+"""Which limiters are alive, and how many of them use each group.
+
+Not thread-safe, but for the callbacks of collected limiters, which only note.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from itertools import count
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary, ref
+
+from headgate.agent.limiter.limiter import Limiter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from headgate.agent.follow.subject import Subject
+    from headgate.coordinator.config.configuration import Refusal
+
+
+class HeldLimiter(Limiter):
+    """A limiter that is known here for as long as somebody holds it.
+
+    A class of its own, for a compiled one can't be referred to weakly.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
+LimiterKey = tuple["Subject", "Refusal | None"]
+
+
+class Users:
+    """The limiters of one process.
+
+    Attributes:
+        of_group: Number of living limiters by group id.
+    """
+
+    def __init__(self) -> None:
+        """Know nobody."""
+        self.of_group: Counter[int] = Counter()
+        self._told: Mapping[int, int] | None = None
+        self._limiters: WeakValueDictionary[LimiterKey, Limiter] = WeakValueDictionary()
+        # By a number, not by id(): that of a collected limiter goes to the next one.
+        self._groups: dict[int, tuple[ref[Limiter], tuple[int, ...]]] = {}
+        self._next = count()
+        self._gone: deque[int] = deque()
+
+    def __len__(self) -> int:
+        """Return how many limiters are alive."""
+        return len(self._limiters)
+
+    def numbers(self) -> Mapping[int, int]:
+        """Return `of_group` as it is now: the same object until that changes."""
+        if self._told is None:
+            self._told = dict(self.of_group)
+        return self._told
+
+    def in_no_group(self) -> int:
+        """Return how many limiters no group applies to: nothing limits them."""
+        return sum(not ids for _, ids in self._groups.copy().values())
+
+    def find(self, key: LimiterKey) -> Limiter | None:
+        """Return the limiter of a subject and mode, if somebody holds it."""
+        return self._limiters.get(key)
+
+    def all(self) -> list[Limiter]:
+        """Return the living limiters."""
+        return list(self._limiters.values())
+
+    def add(self, key: LimiterKey, limiter: Limiter, groups: Iterable[int]) -> None:
+        """Count a new limiter as a user of groups until it is collected."""
+        self._limiters[key] = limiter
+        self.count(limiter, groups)
+
+    def count(self, limiter: Limiter, groups: Iterable[int]) -> None:
+        """Count a limiter as a user of groups until it is collected."""
+        ids = tuple(groups)
+        self.of_group.update(ids)
+        self._told = None
+        key = next(self._next)
+        # The callback may run anywhere, even under the enforcer's lock.
+        note = self._gone.append
+        self._groups[key] = (ref(limiter, lambda _: note(key)), ids)
+
+    def forget_groups(self) -> None:
+        """Count nobody as a user of anything, before all are counted anew."""
+        self.of_group.clear()
+        self._told = None
+        self._groups.clear()
+
+    def forget_gone(self) -> bool:
+        """Count collected limiters no more; tell whether there were any."""
+        gone = False
+        while self._gone:
+            counted = self._groups.pop(self._gone.popleft(), None)
+            if counted is not None:  # else all have been counted anew since
+                self.of_group.subtract(counted[1])
+                gone = True
+        if gone:
+            self.of_group = +self.of_group
+            self._told = None
+        return gone

@@ -1,0 +1,156 @@
+"""From a subject to its limits, under one revision of the configuration.
+
+Not thread-safe: the enforcer holds its lock around every method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.agent.bucket.chain import Chain, Link
+from headgate.agent.decision import LimitName
+from headgate.agent.follow.subject import (
+    Entity,
+    Key,
+    Subject,
+    applying_keys,
+    defaulted_entity,
+    level_of,
+    partition_of,
+)
+from headgate.coordinator.config.configuration import ancestry_of, limits_in_force
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headgate.agent.enforcement.bucket_registry import LocalBucket, Registry
+    from headgate.agent.enforcement.entity_buckets import EntityBuckets
+    from headgate.agent.enforcement.policy_buckets import PolicyBuckets
+    from headgate.agent.limiter.limiter import Limiter
+    from headgate.coordinator.config.configuration import Configuration, Group
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """All local buckets of one process.
+
+    Attributes:
+        registry: Of groups.
+        entities: Of single users and clients under default quotas, and of
+            partitions under groups that count by partition.
+        policies: Of single topics under rate policies.
+    """
+
+    registry: Registry
+    entities: EntityBuckets
+    policies: PolicyBuckets
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """To whom the node-scoped limits of a group and its ancestors belong.
+
+    Attributes:
+        group: Which an attachment names.
+        entity: Of a default quota of users or clients; else empty.
+        partition: Which the subject asks for; empty when it asks for none.
+    """
+
+    group: Group
+    entity: Entity
+    partition: Entity
+
+    def of_limits_of(self, member: Group) -> Entity:
+        """Return who has them alone; empty when all of the group share them."""
+        entity = self.entity if member is self.group else ()
+        return entity + self.partition if member.per_partition else entity
+
+
+class Resolution:
+    """Which groups and buckets apply to a subject.
+
+    Attributes:
+        configuration: What is resolved by.
+        groups: By id, as they are held to their limits.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        """Index a configuration."""
+        self.configuration = configuration
+        self.groups = limits_in_force(configuration.groups)
+        self._attachments: dict[Key, int] = {
+            attachment.subject: attachment.group
+            for attachment in configuration.attachments
+        }
+        self._unknown = sum(i not in self.groups for i in self._attachments.values())
+
+    def unknown_groups(self) -> int:
+        """Return how many attachments name a group that there is not."""
+        return self._unknown
+
+    def chain(
+        self,
+        limiter: Limiter,
+        dimension: str,
+        held: Buckets,
+        now: float,
+    ) -> Chain:
+        """Return the limits of one dimension that apply to a limiter's subject."""
+        found: dict[int, Link] = {}
+        subject = limiter.subject
+        partition = partition_of(subject)
+        for key, group in self._applying(subject):
+            owner = _Owner(group, defaulted_entity(key, subject) or (), partition)
+            level = level_of(key)
+            for local in self._buckets(owner, dimension, held, now):
+                name = LimitName(local.group.name, dimension, level, local.limit.scope)
+                found.setdefault(id(local), Link(name, local, limiter.refusal))
+        added = held.policies.links(subject, dimension, now, limiter.refusal)
+        return Chain((*found.values(), *added))
+
+    def groups_of(self, subject: Subject) -> list[Group]:
+        """Return the groups that apply to a subject, and their ancestors."""
+        groups = {
+            member.id: member
+            for _, group in self._applying(subject)
+            for member in self._ancestry(group)
+        }
+        return list(groups.values())
+
+    def _applying(self, subject: Subject) -> list[tuple[Key, Group]]:
+        cluster, attached = self.configuration.cluster, self._attachments
+        found = applying_keys(subject, attached, cluster)
+        return [
+            (key, self.groups[attached[key]])
+            for key in found
+            if attached[key] in self.groups
+        ]
+
+    def _buckets(
+        self, owner: _Owner, dimension: str, held: Buckets, now: float
+    ) -> Iterator[LocalBucket]:
+        """Yield the buckets of a group and of its ancestors.
+
+        A parent bounds its children's shares in the coordinator, so of the
+        cluster-scoped limits only the nearest is enforced here; node-scoped ones
+        are known to nobody else, so all are.  Those of a default quota are the
+        entity's own, those of a group that counts by partition the partition's.
+        """
+        bounded = False
+        for member in self._ancestry(owner.group):
+            if not bounded:
+                local = held.registry.get(member, dimension, "cluster", now)
+                if local is not None:
+                    bounded = True
+                    yield local
+            entity = owner.of_limits_of(member)
+            if entity:
+                local = held.entities.get(member, dimension, entity, now)
+            else:
+                local = held.registry.get(member, dimension, "node", now)
+            if local is not None:
+                yield local
+
+    def _ancestry(self, group: Group) -> list[Group]:
+        return [group, *ancestry_of(group, self.groups)]

@@ -1,0 +1,309 @@
+"""What the coordinator is told of the local buckets, as columns.
+
+**Who moved.**  An agent may have ten thousand buckets, most of them full and not
+asked for anything; to walk over all of them twenty times a second is a tenth of a
+core.  So each bucket marks itself in an array of bytes whenever it is charged or
+counts a refusal, and only marked ones are looked at.  A mark is cleared when a
+bucket is *at rest*: full, and not within a lull.  Charges within a lull are not
+marked, on purpose: that way is the short one.  Hence the bucket is made to take the
+long way at its next attempt in the same stretch of lines in which its mark is
+cleared, and nothing is lost between the two.
+
+Not thread-safe: the enforcer holds its lock around every method.
+"""
+
+from __future__ import annotations
+
+from itertools import starmap
+from math import inf, nan
+from operator import attrgetter
+from struct import Struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.agent.bucket.level import LULL_S
+from headgate.coordinator.messages.events import Counted, Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from headgate.agent.bucket.bucket import Bucket
+    from headgate.agent.enforcement.bucket_registry import LocalBucket
+    from headgate.coordinator.messages.events import SetCeilings
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+KEYS_KEPT = 2
+"""Generations of keys that `SetCeilings` may point into: the present one, and the
+one that a step under way in the agent's thread was given."""
+
+COST_WEIGHT = 0.3
+"""Part of the newest tick in the mean cost: three ticks make most of it."""
+
+FIRST_COST = 1.0
+"""Mean cost before the first request: most dimensions count single things."""
+
+FEW = 12
+"""Buckets up to which each is read by itself: columns cost as much as twelve."""
+
+READ = (
+    "spent",
+    "folded",
+    "refused",
+    "sampled",
+    "sampled_units",
+    "free",
+    "since_s",
+    "rate",
+    "capacity",
+    "deadline_s",
+    "reserve",
+    "tokenless",
+    "look_s",
+    "clipped",
+)
+"""What is read of a bucket; the getter is C, so no thread comes between."""
+
+_read = attrgetter(*READ)
+
+_packed = Struct(f"{len(READ)}d").pack
+"""Makes a row of doubles; for numpy to take them one by one costs a quarter more."""
+
+
+class Columns:
+    """The buckets of one `Keys`, and what was last said of them."""
+
+    def __init__(self, locals_: list[LocalBucket], before: Columns | None) -> None:
+        """Order the buckets; carry over what `before` knew of those that stay.
+
+        Args:
+            locals_: The cluster-scoped buckets in use.
+            before: The columns of the last keys.
+        """
+        self.locals = sorted(
+            locals_, key=lambda local: (local.limit.dimension, local.group.id)
+        )
+        self.buckets: list[Bucket] = [local.bucket for local in self.locals]
+        names = tuple(sorted({local.limit.dimension for local in self.locals}))
+        index = {name: position for position, name in enumerate(names)}
+        self.keys = Keys(
+            names,
+            _integers(index[local.limit.dimension] for local in self.locals),
+            _integers(local.group.id for local in self.locals),
+        )
+        count = len(self.locals)
+        self._refused, self._admitted = np.zeros((2, count))
+        self._held = np.full(count, nan)
+        self._clipped = np.zeros(count)
+        self._sampled, self._sampled_units = np.zeros((2, count))
+        self._cost = np.full(count, FIRST_COST)
+        self._said: Counted | None = None
+        self._uses: Mapping[int, int] | None = None
+        self._subjects = np.zeros(count, dtype=np.int64)
+        self.moved = bytearray(b"\x01" * count)
+        if before is not None:
+            self._carry_over(before)
+        for place, bucket in enumerate(self.buckets):
+            # No call, no backward jump.
+            bucket.moved = self.moved
+            bucket.place = place
+
+    def counted(self, now: float, uses: Mapping[int, int]) -> Counted:
+        """Read the counters of all buckets that are not at rest.
+
+        Args:
+            now: Seconds on the enforcer's clock.
+            uses: Number of limiters by group id; never changed once it was given.
+        """
+        # Of a copy: numpy would let threads mark more while it looks.
+        rows = np.frombuffer(bytes(self.moved), np.uint8).nonzero()[0]
+        if uses is not self._uses and uses != self._uses:
+            self._count_subjects(uses)
+        elif self._said is not None and not len(rows):
+            return self._said
+        if len(rows) <= FEW:
+            for row in rows.tolist():
+                self._look(row, self.buckets[row], now)
+        else:
+            self._look_at_many(rows, now)
+        self._said = Counted(
+            keys=self.keys,
+            refused=self._refused.copy(),
+            admitted=self._admitted.copy(),
+            held=self._held.copy(),
+            cost=self._cost.copy(),
+            subjects=self._subjects,
+            clipped=self._clipped.copy(),
+        )
+        return self._said
+
+    def _count_subjects(self, uses: Mapping[int, int]) -> None:
+        self._uses = uses
+        groups: list[int] = self.keys.group_ids.tolist()
+        self._subjects = _integers(uses.get(group_id, 0) for group_id in groups)
+
+    def _look(self, row: int, bucket: Bucket, now: float) -> None:
+        """Read one bucket."""
+        # Counters first: what is charged meanwhile is seen at the next look.
+        spent, folded, refused = bucket.spent, bucket.folded, bucket.refused
+        sampled = bucket.sampled
+        # A charge that is given back lowers a counter; the others must never see
+        # it fall, so it stands still until new charges have caught up.
+        self._admitted[row] = max(self._admitted.item(row), folded + spent)
+        self._refused[row] = max(self._refused.item(row), refused)
+        if sampled != self._sampled.item(row):
+            self._sample(row, sampled, bucket.sampled_units)
+        held = bucket.held_at(now)
+        self._held[row] = held
+        self._clipped[row] = bucket.clipped
+        if bucket.tokenless or bucket.capacity in (held, inf):
+            self._rest([row], [[spent], [folded], [refused], [sampled]], now)
+
+    def _sample(self, row: int, sampled: int, sampled_units: float) -> None:
+        """Bring the mean cost of one bucket's requests up to date."""
+        before = self._sampled.item(row)
+        units, made = sampled_units - self._sampled_units.item(row), sampled - before
+        if made > 0 and units > 0.0:
+            mean = units / made
+            cost = self._cost.item(row)
+            self._cost[row] = (
+                mean if before == 0 else cost + COST_WEIGHT * (mean - cost)
+            )
+        self._sampled[row], self._sampled_units[row] = sampled, sampled_units
+
+    def _look_at_many(self, rows: Ints, now: float) -> None:
+        """Do what `_look` does, on columns."""
+        of, at = self.buckets, rows.tolist()
+        values = starmap(_packed, map(_read, map(of.__getitem__, at)))
+        read = np.frombuffer(b"".join(values), np.float64)
+        columns: dict[str, Floats] = dict(
+            zip(READ, read.reshape(len(at), len(READ)).T.copy(), strict=True)
+        )
+        admitted = columns["folded"] + columns["spent"]
+        self._admitted[rows] = np.maximum(self._admitted[rows], admitted)
+        self._refused[rows] = np.maximum(self._refused[rows], columns["refused"])
+        self._sample_many(rows, columns["sampled"], columns["sampled_units"])
+        held = held_of(columns, now)
+        self._held[rows] = held
+        self._clipped[rows] = columns["clipped"]
+        capacity = columns["capacity"]
+        full = (held == capacity) | (capacity == inf) | (columns["tokenless"] > 0.0)
+        full &= columns["look_s"] <= now
+        if np.count_nonzero(full):
+            known = [columns[name][full].tolist() for name in READ[:4]]
+            self._rest(rows[full].tolist(), known, now)
+
+    def _sample_many(self, rows: Ints, sampled: Floats, units: Floats) -> None:
+        """Do what `_sample` does, on columns."""
+        before, cost = self._sampled[rows], self._cost[rows]
+        grown, made = units - self._sampled_units[rows], sampled - before
+        some = (made > 0.0) & (grown > 0.0)
+        mean = grown / np.where(some, made, 1.0)
+        mixed = np.where(before == 0.0, mean, cost + COST_WEIGHT * (mean - cost))
+        self._cost[rows] = np.where(some, mixed, cost)
+        self._sampled[rows], self._sampled_units[rows] = sampled, units
+
+    def _rest(self, rows: list[int], known: list[list[float]], now: float) -> None:
+        """Clear the marks of full buckets that still stand at what was read.
+
+        Args:
+            rows: Of the buckets.
+            known: Their `spent`, `folded`, `refused` and `sampled`.
+            now: Seconds on the enforcer's clock.
+        """
+        moved, buckets = self.moved, self.buckets
+        row: int
+        for row, spent, folded, refused, sampled in zip(rows, *known, strict=True):
+            bucket = buckets[row]
+            # From here to the end of the loop: no call.  No attempt by the short
+            # way comes after it, and each by the long way sets the mark again.
+            if (
+                bucket.look_s <= now
+                and bucket.spent == spent
+                and bucket.folded == folded
+                and bucket.refused == refused
+                and bucket.sampled == sampled
+            ):
+                bucket.look_s = bucket.ready_s = -inf
+                moved[row] = 0
+
+    def apply(self, ceilings: SetCeilings, now: float) -> None:
+        """Set what the coordinator decided, where the limit still has a rate."""
+        given = ceilings.credit
+        changes = zip(
+            map(self.locals.__getitem__, ceilings.index.tolist()),
+            ceilings.share.tolist(),
+            ceilings.ceiling.tolist(),
+            ceilings.capacity.tolist(),
+            ceilings.probability.tolist(),
+            ceilings.deadline_s.tolist(),
+            ceilings.reserve.tolist(),
+            [0.0] * len(ceilings.index) if given is None else given.tolist(),
+            strict=True,
+        )
+        for (
+            local,
+            share,
+            ceiling,
+            capacity,
+            probability,
+            deadline_s,
+            reserve,
+            credit,
+        ) in changes:
+            limit = local.limit
+            # The step may have been taken before the limit was closed or opened.
+            if 0.0 < limit.rate < inf:
+                local.share = share
+                local.bucket.set_ceiling_at(
+                    now,
+                    ceiling=ceiling,
+                    capacity=capacity if capacity < limit.burst else limit.burst,
+                    probability=probability,
+                    deadline_s=deadline_s,
+                    reserve=reserve,
+                    credit=credit,
+                )
+
+    def _carry_over(self, before: Columns) -> None:
+        old = {id(bucket): row for row, bucket in enumerate(before.buckets)}
+        pairs = [(row, old.get(id(bucket))) for row, bucket in enumerate(self.buckets)]
+        to = _integers(row for row, place in pairs if place is not None)
+        of = _integers(place for _, place in pairs if place is not None)
+        for name in ("_refused", "_admitted", "_sampled", "_sampled_units", "_cost"):
+            getattr(self, name)[to] = getattr(before, name)[of]
+
+
+def held_of(read: Mapping[str, Floats], now: float) -> Floats:
+    """Return ``float64[K]``: what `Level.held_at` returns for each of some buckets.
+
+    Args:
+        read: Columns by the names of `READ`.
+        now: Seconds on the enforcer's clock.
+    """
+    free, spent, since_s = read["free"], read["spent"], read["since_s"]
+    rate, capacity, deadline_s = read["rate"], read["capacity"], read["deadline_s"]
+    # What is infinite is told as 0 below, whatever becomes of it on the way.
+    with np.errstate(invalid="ignore"):
+        level = free - spent
+        charged = (spent > 0.0) & (now > since_s)
+        earned = np.minimum(now - since_s, LULL_S) * rate
+        lost = np.minimum(np.maximum(free + earned - capacity, 0.0), earned)
+        level = np.where(charged, level - lost, level)
+        over = now > deadline_s
+        if np.count_nonzero(over):
+            ended = level + np.maximum(deadline_s - since_s, 0.0) * rate
+            level = np.where(over, np.minimum(ended, capacity), level)
+            since_s = np.where(over, np.maximum(deadline_s, since_s), since_s)
+            rate = np.where(over, read["reserve"], rate)
+        level = np.minimum(level + np.maximum(now - since_s, 0.0) * rate, capacity)
+        nothing = (read["tokenless"] > 0.0) | (free == inf)
+        return np.where(nothing, 0.0, level)
+
+
+def _integers(values: Iterable[int]) -> NDArray[np.int64]:
+    return np.array(list(values), dtype=np.int64)

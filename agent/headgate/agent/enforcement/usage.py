@@ -1,0 +1,148 @@
+"""What each limit of a process has counted: for status, metrics and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import nsmallest
+from math import inf
+from typing import TYPE_CHECKING
+
+from headgate.agent.decision import ADMITTED, Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headgate.agent.bucket.chain import Chain
+    from headgate.agent.enforcement.bucket_registry import LocalBucket
+    from headgate.agent.limiter.limiter import Limiter
+    from headgate.coordinator.config.configuration import Scope
+
+LEAST_WATCH_S = 0.2
+"""Shortest time over which a rate is measured: urgent reports tick each 50 ms, and
+so short a look would call every burst a high rate."""
+
+CLUSTER_WATCH_S = 1.0
+"""How often the use of a whole group is looked at: as often as it is reported."""
+
+MOST_LOOKS = 5
+"""Groups looked at in one tick, 0.1 ms each; where more are due they take turns."""
+
+UseOf = Callable[[int, str], float | None]
+"""From group id and dimension to the units/s that the cluster attempts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One limit's counters, cumulative since the process began to use it.
+
+    Attributes:
+        group: Name of the group.
+        dimension: What is counted.
+        scope: ``cluster`` or ``node``.
+        rate: Units/s that the local bucket refills at; infinite when unlimited.
+        share: Units/s allocated by the coordinator.
+        tokens: Units held now; below zero a debt.
+        admitted: Units.
+        refused: Units.
+        shadow_refused: Units admitted only because the group is in shadow.
+        throttle_s: Delays that refused or muted callers were told, added up.
+    """
+
+    group: str
+    dimension: str
+    scope: Scope
+    rate: float
+    share: float
+    tokens: float
+    admitted: float
+    refused: float
+    shadow_refused: float
+    throttle_s: float
+
+
+@dataclass(slots=True)
+class Watch:
+    """Attempted rate of one limit between two looks.
+
+    Attributes:
+        since_s: When the last look was.
+        attempted: Units admitted and refused until then.
+        above: Whether the rate was above the soft threshold.
+    """
+
+    since_s: float
+    attempted: float = 0.0
+    above: bool = False
+
+
+def warn_above_soft_thresholds(
+    registry: Iterable[LocalBucket],
+    limiters: list[Limiter],
+    now: float,
+    use_of: UseOf | None = None,
+) -> None:
+    """Let limiters say a warning with each admission while use is high.
+
+    A limit of the cluster is looked at as the ledger knows it: what all agents
+    attempt, beside the group's rate.  What stands for itself is compared with what
+    is attempted here.  Neither costs the request path anything.
+
+    Args:
+        registry: All local buckets.
+        limiters: All that are held.
+        now: Seconds on the enforcer's clock.
+        use_of: Returns what the cluster attempts, or None where nobody knows.
+    """
+    changed = False
+    due: list[LocalBucket] = []
+    for local in registry:
+        if local.group.soft_threshold is None:
+            if local.watch is not None:
+                changed |= local.watch.above
+                local.watch = None
+        elif use_of is None or local.limit.scope == "node" or local.watch is None:
+            changed |= _look(local, local.group.soft_threshold, now)
+        elif now - local.watch.since_s >= CLUSTER_WATCH_S:
+            due.append(local)
+    for local in nsmallest(MOST_LOOKS, due, key=_looked_at_s) if due else ():
+        changed |= _look(local, local.group.soft_threshold or 1.0, now, use_of)
+    if changed:
+        for limiter in limiters:
+            for chain in limiter.chains().values():
+                chain.admitted = _answer(chain)
+
+
+def _answer(chain: Chain) -> Decision:
+    """Return what an admitted caller is told."""
+    for link in chain.links:
+        if link.local.watch is not None and link.local.watch.above:
+            return Decision(limit=link.limit, warning=True)
+    return ADMITTED
+
+
+def _looked_at_s(local: LocalBucket) -> float:
+    return -inf if local.watch is None else local.watch.since_s
+
+
+def _look(
+    local: LocalBucket, threshold: float, now: float, use_of: UseOf | None = None
+) -> bool:
+    bucket = local.bucket
+    attempted = bucket.admitted + bucket.refused
+    watch = local.watch
+    if watch is None:
+        local.watch = Watch(now, attempted)
+        return False
+    elapsed = now - watch.since_s
+    if elapsed < LEAST_WATCH_S:
+        return False
+    used = None if use_of is None else use_of(local.group.id, local.limit.dimension)
+    if used is None:
+        used, most = (attempted - watch.attempted) / elapsed, local.spendable
+    else:
+        most = local.limit.rate_per_s
+    above = used >= threshold * most
+    changed = above != watch.above
+    local.watch = Watch(now, attempted, above)
+    return changed

@@ -1,0 +1,198 @@
+"""Rate policies as Pulsar knows them: which one applies to a topic, and to whom.
+
+A *policy* is a rate of messages and one of bytes; it is given at the broker, a
+namespace or a topic, and the narrowest wins as a whole: a topic's policy of
+messages only leaves its bytes unlimited, whatever its namespace says.  It is no
+group: each topic to which it applies has the whole rate to itself, and so has each
+partition of a partitioned topic (two partitions at 10/s make 20/s).  Each process
+enforces it by itself, as the broker does that owns the topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Literal
+
+from headgate.agent.follow.subject import partitioned_topic
+from headgate.coordinator.config.configuration import InvalidConfiguration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headgate.agent.follow.subject import Subject
+
+Level = Literal["broker", "namespace", "topic"]
+
+LEVELS: tuple[Level, ...] = ("topic", "namespace", "broker")
+"""Where a policy may be given, the one that wins first."""
+
+Kind = Literal[
+    "broker_publish",
+    "publish",
+    "broker_dispatch",
+    "dispatch",
+    "subscription_dispatch",
+    "replicator_dispatch",
+    "subscribe",
+]
+
+Owner = tuple[str | None, ...]
+"""Who has a policy's rate to itself; the first name is the topic's, if it has one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatePolicy:
+    """Pulsar's DispatchRate (and PublishRate): messages and bytes per period.
+
+    Attributes:
+        messages: Per period; infinite for none (-1 on Pulsar's paths).
+        bytes: Per period; infinite for none.
+        period_s: `ratePeriodInSecond`.
+        relative_to_publish_rate: The rates are on top of the publish rate.
+    """
+
+    messages: float = inf
+    bytes: float = inf
+    period_s: float = 1.0
+    relative_to_publish_rate: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("messages", "bytes"):
+            if not getattr(self, name) >= 0:
+                raise InvalidConfiguration(
+                    name, f"expected >= 0, got {getattr(self, name)}"
+                )
+        if not (isfinite(self.period_s) and self.period_s > 0):
+            raise InvalidConfiguration(
+                "period_s", f"expected a finite number > 0, got {self.period_s}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchOptions:
+    """How dispatch is counted.
+
+    Attributes:
+        precise_flow_control: Estimate entries from average messages per entry
+            (`preciseDispatcherFlowControl`).
+        on_batch_message: An entry counts as one message
+            (`dispatchThrottlingOnBatchMessageEnabled`).
+        on_non_backlog_consumer: Throttle consumers without backlog too
+            (`dispatchThrottlingOnNonBacklogConsumerEnabled`).
+    """
+
+    precise_flow_control: bool = False
+    on_batch_message: bool = False
+    on_non_backlog_consumer: bool = False
+
+    def __post_init__(self) -> None:
+        if self.precise_flow_control and self.on_batch_message:
+            raise InvalidConfiguration(
+                "on_batch_message",
+                "expected not together with precise_flow_control: entries that count"
+                " as one message need no estimate of their messages",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a kind of policy counts.
+
+    Attributes:
+        messages: Dimension that the policy's messages limit.
+        bytes: Dimension of its bytes; None for none.
+        names: Fields of the subject that must be there, of whom each combination
+            has the rate to itself; none for all of the process together.
+        apart: Further fields, which may be missing, that have it apart.
+        may_owe: What is delivered too much is owed.
+    """
+
+    messages: str
+    bytes: str | None
+    names: tuple[str, ...]
+    apart: tuple[str, ...] = ()
+    may_owe: bool = True
+
+
+_DISPATCH = ("dispatch_messages", "dispatch_bytes")
+_PUBLISH = ("publish_messages", "publish_bytes")
+_REPLICATION = ("replication_messages", "replication_bytes")
+
+RULES: Mapping[Kind, Rule] = {
+    "broker_publish": Rule(*_PUBLISH, ()),
+    "publish": Rule(*_PUBLISH, ("topic",)),
+    "broker_dispatch": Rule(*_DISPATCH, ()),
+    "dispatch": Rule(*_DISPATCH, ("topic",)),
+    "subscription_dispatch": Rule(*_DISPATCH, ("topic", "subscription")),
+    # A replicator goes by its client id: each has the rate to itself.
+    "replicator_dispatch": Rule(*_REPLICATION, ("topic",), ("client",)),
+    "subscribe": Rule(
+        "subscribes", None, ("topic",), ("user", "client"), may_owe=False
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """All policies of one revision.
+
+    Attributes:
+        broker: By kind.
+        namespace: By ``tenant/namespace``, then by kind.
+        topic: By ``tenant/namespace/topic``, then by kind.
+        options: How dispatch is counted.
+    """
+
+    broker: Mapping[Kind, RatePolicy] = field(default_factory=dict[Kind, RatePolicy])
+    namespace: Mapping[str, Mapping[Kind, RatePolicy]] = field(
+        default_factory=dict[str, "Mapping[Kind, RatePolicy]"]
+    )
+    topic: Mapping[str, Mapping[Kind, RatePolicy]] = field(
+        default_factory=dict[str, "Mapping[Kind, RatePolicy]"]
+    )
+    options: DispatchOptions = field(default_factory=DispatchOptions)
+
+    def winning(self, kind: Kind, topic: str | None) -> tuple[Level, RatePolicy] | None:
+        """Return the policy that applies to a topic, and where it was given.
+
+        Args:
+            kind: What the policy throttles.
+            topic: ``tenant/namespace/topic``; a partition has its topic's policy.
+                None for what all topics of a process share.
+        """
+        given: dict[Level, RatePolicy] = {}
+        if topic is not None:
+            namespace = "/".join(topic.split("/", 2)[:2])
+            own = self.topic.get(topic, {}).get(kind) or self.topic.get(
+                partitioned_topic(topic), {}
+            ).get(kind)
+            if own is not None:
+                given["topic"] = own
+            shared = self.namespace.get(namespace, {}).get(kind)
+            if shared is not None:
+                given["namespace"] = shared
+        if kind in self.broker:
+            given["broker"] = self.broker[kind]
+        for level in LEVELS:
+            if level in given:
+                return level, given[level]
+        return None
+
+
+NO_POLICIES = Policies()
+"""What limits nothing."""
+
+
+def owner_of(kind: Kind, subject: Subject) -> Owner | None:
+    """Return who of a kind's owners a subject is; None when it is none."""
+    rule = RULES[kind]
+    names = tuple(_name(subject, field) for field in rule.names)
+    if None in names:
+        return None
+    return names + tuple(_name(subject, field) for field in rule.apart)
+
+
+def _name(subject: Subject, field: str) -> str | None:
+    name: str | None = getattr(subject, field)
+    return name

@@ -1,0 +1,354 @@
+"""The configuration as JSON: what the API answers and what agents keep on disk.
+
+One revision of everything: groups, attachments, policies, how to reach the bus.  Field
+names are those of `headgate.coordinator.config.configuration`; an infinite number is
+written ``"unlimited"``; the default of a subject's kind has null as its name.
+Fields that this version doesn't know are ignored, wrong values are refused with
+the path of the first one, and then nothing of the snapshot is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import get_args
+
+from headgate.agent.bus.port import BusKind, BusSettings
+from headgate.agent.errors import BusUnavailable, MalformedSnapshot
+from headgate.agent.follow.policies import NO_POLICIES, Policies
+from headgate.agent.follow.policies_json import (
+    policies_from_changes,
+    policies_from_json,
+    policies_to_json,
+)
+from headgate.agent.json_place import Json, Place
+from headgate.coordinator.config.configuration import (
+    SUBJECT_KINDS,
+    UNLIMITED,
+    Attachment,
+    Configuration,
+    Group,
+    InvalidConfiguration,
+    Isolation,
+    Limit,
+    Mode,
+    Refusal,
+    Scope,
+)
+
+DEFAULT_REPORT_INTERVAL_S = 1.0
+"""T of the design: one heartbeat a second."""
+
+MAX_REPORT_INTERVAL_S = 3_600.0
+"""An hour; a longer interval is a mistake of units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that an agent needs to know, of one revision.
+
+    Attributes:
+        configuration: Groups and attachments.
+        bus: How to reach the other agents; None when there is no bus, and each
+            agent then goes by itself.
+        report_interval_s: T, seconds between two heartbeats.
+        policies: Rates that each topic has to itself.
+    """
+
+    configuration: Configuration
+    bus: BusSettings | None = None
+    report_interval_s: float = field(default=DEFAULT_REPORT_INTERVAL_S)
+    policies: Policies = field(default=NO_POLICIES)
+
+
+def snapshot_to_json(snapshot: Snapshot) -> dict[str, Json]:
+    """Return `snapshot` as a JSON document; the inverse of `snapshot_from_json`."""
+    document = configuration_to_json(snapshot.configuration)
+    document["bus"] = None if snapshot.bus is None else _bus_to_json(snapshot.bus)
+    document["report"] = {"interval_s": snapshot.report_interval_s}
+    document["policies"] = policies_to_json(snapshot.policies)
+    return document
+
+
+def snapshot_from_json(document: object) -> Snapshot:
+    """Return what `document`, a parsed JSON value, stands for.
+
+    Raises:
+        MalformedSnapshot: Something in it is wrong; says where and what was
+            expected.
+    """
+    top = Place.top(document)
+    configuration = configuration_from_json(document)
+    bus = top.optional("bus")
+    policies = top.optional("policies")
+    return Snapshot(
+        configuration=configuration,
+        bus=bus and _bus_from_json(bus),
+        report_interval_s=_interval_s(top),
+        policies=policies_from_json(policies) if policies else NO_POLICIES,
+    )
+
+
+def snapshot_from_changes(known: Snapshot, document: object) -> Snapshot:
+    """Return `known` with what `document` says has changed since.
+
+    Its members are those of a whole snapshot, with what is new or other than it was,
+    and beside them ``since``, the revision that it begins at, ``groups_gone`` (names)
+    and ``detached`` (subjects).  Of ``policies``, a name of null has none any more.
+    Each thing stands there as it is at the end, so it doesn't matter when `known`
+    has a part of the changes already.
+
+    Raises:
+        MalformedSnapshot: As `snapshot_from_json`, or it begins at a later revision.
+    """
+    top = Place.top(document)
+    if top["since"].integer(least=0) > known.configuration.revision:
+        raise top["since"].wrong(f"at most {known.configuration.revision}")
+    bus, policies = top.optional("bus"), top.optional("policies")
+    return Snapshot(
+        configuration=Configuration(
+            revision=top["revision"].integer(least=0),
+            cluster=top["cluster"].text(),
+            groups=(groups := _changed_groups(known.configuration.groups, top)),
+            attachments=_changed_attachments(known.configuration, groups, top),
+        ),
+        bus=bus and _bus_from_json(bus),
+        report_interval_s=_interval_s(top),
+        policies=policies_from_changes(known.policies, policies)
+        if policies
+        else known.policies,
+    )
+
+
+def configuration_to_json(configuration: Configuration) -> dict[str, Json]:
+    """Return `configuration` as the upper part of a snapshot."""
+    return {
+        "revision": configuration.revision,
+        "cluster": configuration.cluster,
+        "groups": [_group_to_json(group) for group in configuration.groups],
+        "attachments": [
+            {"subject": dict(attachment.subject), "group": attachment.group}
+            for attachment in configuration.attachments
+        ],
+    }
+
+
+def configuration_from_json(document: object) -> Configuration:
+    """Return the groups and attachments of a snapshot.
+
+    Raises:
+        MalformedSnapshot: As `snapshot_from_json`.
+    """
+    top = Place.top(document)
+    groups = [(place, _group(place)) for place in top.items("groups")]
+    known: dict[int, Group] = {}
+    for place, group in groups:
+        if group.id in known:
+            raise place["id"].wrong("an id that no other group has")
+        known[group.id] = group
+    _check_tree(groups, known)
+    attachments = [(place, _attachment(place)) for place in top.items("attachments")]
+    seen: set[tuple[tuple[str, str | None], ...]] = set()
+    for place, attachment in attachments:
+        if attachment.group not in known:
+            raise place["group"].wrong("the id of a group")
+        if attachment.subject in seen:
+            raise place["subject"].wrong("a subject that is attached once")
+        seen.add(attachment.subject)
+    return Configuration(
+        revision=top["revision"].integer(least=0),
+        cluster=top["cluster"].text(),
+        groups=tuple(group for _, group in groups),
+        attachments=tuple(attachment for _, attachment in attachments),
+    )
+
+
+def _group_to_json(group: Group) -> Json:
+    """Return one group."""
+    return {
+        "id": group.id,
+        "name": group.name,
+        "limits": [_limit_to_json(limit) for limit in group.limits],
+        "parent": group.parent,
+        "weight": group.weight,
+        "mode": group.mode,
+        "may_owe": group.may_owe,
+        "isolation": group.isolation,
+        "refusal": group.refusal,
+        "soft_threshold": group.soft_threshold,
+        "per_partition": group.per_partition,
+    }
+
+
+def _limit_to_json(limit: Limit) -> Json:
+    """Return one limit."""
+    return {
+        "dimension": limit.dimension,
+        "rate": _quantity(limit.rate),
+        "burst": _quantity(limit.burst),
+        "period_s": limit.period_s,
+        "scope": limit.scope,
+        "minimum": _quantity(limit.minimum),
+        "maximum": _quantity(limit.maximum),
+    }
+
+
+def _changed_groups(known: tuple[Group, ...], top: Place) -> tuple[Group, ...]:
+    """Return the groups; one of an earlier one's name stands in its place."""
+    groups = {group.name: group for group in known}
+    for place in top.items("groups_gone"):
+        groups.pop(place.text(), None)
+    for place in top.items("groups"):
+        group = _group(place)
+        earlier = groups.get(group.name)
+        if earlier is not None and earlier.id != group.id:
+            del groups[group.name]  # made anew: it comes last, as ids grow
+        groups[group.name] = group
+    by_id = {group.id: group for group in groups.values()}
+    if len(by_id) < len(groups):
+        raise top["groups"].wrong("ids that no other group has")
+    _check_tree([(top, group) for group in by_id.values()], by_id)
+    return tuple(groups.values())
+
+
+def _changed_attachments(
+    known: Configuration, groups: tuple[Group, ...], top: Place
+) -> tuple[Attachment, ...]:
+    """Return the attachments, all to groups that there are."""
+    attachments = {each.subject: each for each in known.attachments}
+    for place in top.items("detached"):
+        attachments.pop(_subject(place), None)
+    for place in top.items("attachments"):
+        attachment = _attachment(place)
+        attachments[attachment.subject] = attachment
+    ids = {group.id for group in groups}
+    if not all(each.group in ids for each in attachments.values()):
+        raise top["attachments"].wrong("ids of groups that there are")
+    return tuple(attachments.values())
+
+
+def _interval_s(top: Place) -> float:
+    """Return the report interval of a snapshot."""
+    report = top.optional("report")
+    interval = report and report.optional("interval_s")
+    if not interval:
+        return DEFAULT_REPORT_INTERVAL_S
+    interval_s = interval.number()
+    if not 0 < interval_s <= MAX_REPORT_INTERVAL_S:
+        raise interval.wrong(f"a number in (0, {MAX_REPORT_INTERVAL_S:g}]")
+    return interval_s
+
+
+def _quantity(value: float) -> Json:
+    """Return a number that JSON can hold."""
+    return value if isfinite(value) else "unlimited"
+
+
+def _group(place: Place) -> Group:
+    """Return the group that stands at `place`."""
+    parent, soft = place.optional("parent"), place.optional("soft_threshold")
+    limits = tuple(_limit(limit) for limit in place.items("limits"))
+    soft_threshold = soft and soft.number()
+    if soft and not 0 < soft.number() <= 1:
+        raise soft.wrong("a number in (0, 1]")
+    try:
+        return Group(
+            id=place["id"].integer(least=1),
+            name=place["name"].text(),
+            limits=limits,
+            parent=parent and parent.integer(least=1),
+            weight=place.number("weight", 1.0),
+            mode=place.choice("mode", get_args(Mode), "balanced"),
+            may_owe=place.flag("may_owe", default=True),
+            isolation=place.choice("isolation", get_args(Isolation), "fair"),
+            refusal=place.choice("refusal", get_args(Refusal), "reject"),
+            soft_threshold=soft_threshold,
+            per_partition=place.flag("per_partition", default=False),
+        )
+    except InvalidConfiguration as error:
+        raise MalformedSnapshot(f"{place.path}.{error}") from None
+
+
+def _limit(place: Place) -> Limit:
+    """Return the limit that stands at `place`."""
+    try:
+        return Limit(
+            dimension=place["dimension"].text(),
+            rate=place["rate"].quantity(),
+            burst=place["burst"].quantity(),
+            period_s=place.number("period_s", 1.0),
+            scope=place.choice("scope", get_args(Scope), "cluster"),
+            minimum=place.quantity_or("minimum", 0.0),
+            maximum=place.quantity_or("maximum", UNLIMITED),
+        )
+    except InvalidConfiguration as error:
+        raise MalformedSnapshot(f"{place.path}.{error}") from None
+
+
+def _check_tree(groups: list[tuple[Place, Group]], known: dict[int, Group]) -> None:
+    """Refuse parents that don't exist, and circles."""
+    for place, group in groups:
+        ancestor, steps = group.parent, 0
+        while ancestor is not None:
+            steps += 1
+            if ancestor not in known or steps > len(known):
+                raise place["parent"].wrong("the id of a group that is no descendant")
+            ancestor = known[ancestor].parent
+
+
+def _attachment(place: Place) -> Attachment:
+    """Return the attachment that stands at `place`."""
+    return Attachment(_subject(place["subject"]), place["group"].integer(least=1))
+
+
+def _subject(subject: Place) -> tuple[tuple[str, str | None], ...]:
+    """Return the subject that stands at a place; kinds come in their order."""
+    names: dict[str, str | None] = {}
+    for kind, name in subject.fields():
+        if kind not in SUBJECT_KINDS:
+            raise name.wrong(f"a kind of {', '.join(SUBJECT_KINDS)}")
+        names[kind] = None if name.value is None else name.text()
+    if not names:
+        raise subject.wrong("at least one kind and name")
+    return tuple((kind, names[kind]) for kind in SUBJECT_KINDS if kind in names)
+
+
+def _bus_to_json(bus: BusSettings) -> Json:
+    """Return the settings that belong to the kind of bus."""
+    document: dict[str, Json] = {"kind": bus.kind, "max_age_s": bus.max_age_s}
+    if bus.kind == "zeromq":
+        document["publish"] = _one_or_many(bus.publish)
+        document["subscribe"] = _one_or_many(bus.subscribe)
+    else:
+        document["topic"] = bus.topic
+    if bus.kind == "kafka":
+        document["bootstrap"] = bus.bootstrap
+    document["options"] = dict(bus.options)
+    return document
+
+
+def _one_or_many(addresses: tuple[str, ...]) -> Json:
+    """Return one address as it is, and several as a list."""
+    return addresses[0] if len(addresses) == 1 else list(addresses)
+
+
+def _bus_from_json(place: Place) -> BusSettings:
+    """Return the settings of the bus that stand at `place`."""
+    options = place.optional("options")
+    try:
+        return BusSettings(
+            kind=place.choice("kind", get_args(BusKind), None),
+            publish=place.texts("publish"),
+            subscribe=place.texts("subscribe"),
+            bootstrap=place.text_or("bootstrap", ""),
+            topic=place.text_or("topic", "headgate-usage"),
+            options=_options(options) if options else {},
+            max_age_s=place.number("max_age_s", 10.0),
+        )
+    except BusUnavailable as error:
+        raise MalformedSnapshot(f"{place.path}: {error}") from None
+
+
+def _options(place: Place) -> dict[str, Json]:
+    """Return the options of a bus; they are what JSON can hold, whatever it is."""
+    return {name: value.value for name, value in place.fields()}

@@ -1,0 +1,157 @@
+"""The last snapshot on disk, so that an agent can start while the API is away.
+
+Beside it stand, one a line, the changes since: writing a hundred thousand attachments
+anew for each change would take a second of the process that the agent lives in.
+Agents of one host share both files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.agent.errors import MalformedSnapshot
+from headgate.agent.follow.snapshot import (
+    Snapshot,
+    snapshot_from_changes,
+    snapshot_from_json,
+    snapshot_to_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_SNAPSHOT_BYTES = 256 << 20
+"""A hundred thousand groups with ten limits each take 150 MB; what is larger is no
+snapshot, and is not read."""
+
+
+MOST_CHANGES_BYTES = 1 << 20
+"""A larger file of changes gives way to a new snapshot; reading it takes 20 ms."""
+
+
+def default_path(url: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """Return where the snapshot of the API at `url` is kept: the user's cache."""
+    if sys.platform == "win32":
+        root = Path(environment.get("LOCALAPPDATA") or Path.home())
+    elif sys.platform == "darwin":
+        root = Path.home() / "Library" / "Caches"
+    else:
+        root = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = hashlib.sha256(url.encode()).hexdigest()[:16]
+    return root / "headgate" / f"snapshot-{name}.json"
+
+
+def store(path: Path, snapshot: Snapshot) -> None:
+    """Replace the file by this snapshot, in one step.
+
+    Readable by its owner only: the options of a bus may hold a password.
+
+    Raises:
+        OSError: The folder can't be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(snapshot_to_json(snapshot), file, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _changes_path(path).unlink(missing_ok=True)
+
+
+def append(path: Path, text: bytes) -> bool:
+    """Add the changes that an answer told to the snapshot that is kept.
+
+    Returns:
+        False when there are too many already: store the whole snapshot then.
+
+    Raises:
+        OSError: The folder can't be written.
+    """
+    if not path.exists():
+        return False
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    handle = os.open(_changes_path(path), flags, 0o600)
+    with os.fdopen(handle, "ab", buffering=0) as file:
+        if file.tell() + len(text) > MOST_CHANGES_BYTES:
+            return False
+        file.write(text.replace(b"\n", b" ") + b"\n")  # one call: lines stay whole
+        os.fsync(file.fileno())
+    return True
+
+
+def load(path: Path) -> Snapshot | None:
+    """Return the snapshot that was kept, None when there is none.
+
+    Raises:
+        MalformedSnapshot: The file is no snapshot; says why.
+        OSError: The file can't be read.
+    """
+    try:
+        if path.stat().st_size > MAX_SNAPSHOT_BYTES:
+            raise MalformedSnapshot(f"{path}: larger than {MAX_SNAPSHOT_BYTES} bytes")
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return _with_changes(parsed(text, str(path)), path)
+
+
+def _with_changes(snapshot: Snapshot, path: Path) -> Snapshot:
+    """Return `snapshot` with the changes that stand beside it, up to the first gap."""
+    try:
+        lines = _changes_path(path).read_bytes().splitlines()
+    except FileNotFoundError:
+        return snapshot
+    for line in lines:
+        try:
+            document: object = json.loads(line)
+            changed = snapshot_from_changes(snapshot, document)
+        except (ValueError, RecursionError, MalformedSnapshot):
+            break  # torn by a crash, or of another time: what was before it is good
+        if changed.configuration.revision > snapshot.configuration.revision:
+            snapshot = changed
+    return snapshot
+
+
+def _changes_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.changes")
+
+
+def parsed(text: bytes, origin: str) -> Snapshot:
+    """Return the snapshot that `text` holds.
+
+    Args:
+        text: JSON in UTF-8.
+        origin: File or address, for the error.
+
+    Raises:
+        MalformedSnapshot: As `load`.
+    """
+    return snapshot_of(document_of(text, origin), origin)
+
+
+def document_of(text: bytes, origin: str) -> object:
+    """Return what JSON in `text` stands for; arguments and errors as `parsed`."""
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedSnapshot(f"{origin}: not JSON: {error}") from None
+    return document
+
+
+def snapshot_of(document: object, origin: str) -> Snapshot:
+    """Return the snapshot that a parsed document is; errors as `parsed`."""
+    try:
+        return snapshot_from_json(document)
+    except MalformedSnapshot as error:
+        raise MalformedSnapshot(f"{origin}: {error}") from None

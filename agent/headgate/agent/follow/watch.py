@@ -1,0 +1,303 @@
+"""Follows the configuration: the API while it is there, the disk while it is not.
+
+A blocking query per revision: ``GET /api/v1/snapshot?revision=N&wait_s=30`` answers
+with a newer snapshot as soon as there is one, or says that there is none.  It may
+tell only what has changed since N; an API of an earlier version tells all.  The API
+may be down for days: the agent goes on with what it has and asks again about once a
+second.  After a failure the next question names no revision, because the store may
+have been restored to an earlier one.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from http import HTTPStatus
+from math import inf
+from typing import TYPE_CHECKING, Literal
+
+import httpx
+
+from headgate.agent.errors import MalformedSnapshot
+from headgate.agent.follow import snapshot_file
+from headgate.agent.follow.snapshot import snapshot_from_changes
+from headgate.agent.follow.snapshot_file import MAX_SNAPSHOT_BYTES
+from headgate.agent.follow.stored_levels import levels_of
+from headgate.agent.json_place import Place
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from headgate.agent.follow.liveness import Vouching
+    from headgate.agent.follow.snapshot import Snapshot
+    from headgate.coordinator import Restored
+
+log = logging.getLogger("headgate.agent")
+
+Source = Literal["api", "disk", "none"]
+"""Where the configuration came from that is followed now."""
+
+WAIT_S = 30.0
+"""How long the API may keep a question open; proxies close silent connections
+after a minute."""
+
+ANSWER_S = 10.0
+"""For connecting, and for the answer beyond the wait that was asked for."""
+
+FIRST_PAUSE_S = 0.25
+"""After the first failure, doubled with each further one, with jitter, so that the
+agents of a cluster don't come back to a restarted API all at once."""
+
+MAX_PAUSE_S = 0.75
+"""The longest such pause: a change that is made as soon as the API is back is in
+force within a second.  Knocking at a closed port once a second costs an agent and the
+API's machine next to nothing."""
+
+JITTER = 0.25
+"""Part of a pause by which it may be shorter or longer."""
+
+VOUCHED_GAP_S = 0.25
+"""Words of the API on who lives that come sooner after each other than this may be
+those of several processes behind one address, which know different agents."""
+
+VOUCHED_PAUSE_S = 1.0
+"""The next question then waits, or each would answer the other's version at once."""
+
+CLOSE_S = 2.0
+"""For the thread to end; it is a daemon."""
+
+
+class Watch:
+    """A thread that hands every new snapshot to `deliver`.
+
+    Args:
+        url: Of the API, without path.
+        deliver: Takes a snapshot, in the thread of the watch.
+        path: Where the last snapshot is kept, or None.
+        headers: Of every request: token, agent.
+        trust: Which authorities are believed; None for the usual ones.
+        vouching: Takes the API's word on which agents live.
+        restore: Takes levels that were stored before all agents stopped.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        deliver: Callable[[Snapshot], None],
+        *,
+        path: Path | None,
+        headers: Mapping[str, str],
+        trust: ssl.SSLContext | None = None,
+        vouching: Vouching,
+        restore: Callable[[Restored], None],
+    ) -> None:
+        self._address = httpx.URL(url.rstrip("/") + "/api/v1/snapshot")
+        self._deliver = deliver
+        self._path = path
+        self._headers = dict(headers)
+        self._trust = trust
+        self._vouching = vouching
+        self._restore = restore
+        self._closing = threading.Event()
+        self._socket: socket.socket | None = None
+        self._last: Snapshot | None = None
+        self._failing = False
+        self._kept = True
+        self._vouched_at = -inf
+        self.source: Source = "none"
+        self.counters: Counter[str] = Counter()
+        self.decided = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="headgate-watch", daemon=True
+        )
+
+    @property
+    def api_reachable(self) -> bool:
+        """Whether the last question was answered."""
+        return self.source != "none" and not self._failing
+
+    def start(self) -> None:
+        """Start the thread; `decided` is set once API or disk have answered."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop asking, also while an answer is awaited."""
+        self._closing.set()
+        if self._socket is not None:
+            with suppress(OSError):  # it was closed already
+                self._socket.shutdown(socket.SHUT_RDWR)
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        """Ask until closed."""
+        pause_s = FIRST_PAUSE_S
+        client: httpx.Client | None = None
+        while not self._closing.is_set():
+            try:
+                # Made here: a proxy or certificates named by the environment may
+                # be wrong, which the thread must outlive.
+                client = client or httpx.Client(
+                    headers=self._headers, verify=self._trust or True
+                )
+                self._ask(client)
+                pause_s = FIRST_PAUSE_S
+            except Exception as error:  # HTTP, JSON, disk: the thread goes on
+                if self._closing.is_set():
+                    break
+                self._failed(error)
+                jitter = random.uniform(1.0 - JITTER, 1.0 + JITTER)
+                self._closing.wait(pause_s * jitter)
+                pause_s = min(2.0 * pause_s, MAX_PAUSE_S)
+        if client is not None:
+            client.close()
+
+    def _ask(self, client: httpx.Client) -> None:
+        """Ask for a newer snapshot once, and deliver it."""
+        asked = {} if self.source != "api" or self._failing else self._newer()
+        timeout = httpx.Timeout(ANSWER_S, read=ANSWER_S + (WAIT_S if asked else 0.0))
+        request = client.build_request(
+            "GET",
+            self._address,
+            params=asked,
+            timeout=timeout,
+            extensions={"trace": self._trace},
+        )
+        response = client.send(request, stream=True)
+        try:
+            if response.status_code == HTTPStatus.NOT_MODIFIED:
+                self._answered()
+                return
+            text = self._body(response)
+        finally:
+            response.close()
+        document = snapshot_file.document_of(text, str(self._address))
+        for levels in levels_of(document):
+            self._restore(levels)
+        if self._vouching.take(document):
+            self._answered()
+            self._pace()
+        elif self._last is not None and _is_changes(document):
+            self._take(snapshot_from_changes(self._last, document), changes=text)
+        else:
+            self._take(snapshot_file.snapshot_of(document, str(self._address)))
+
+    def _pace(self) -> None:
+        """Wait when the API tells who lives over and over."""
+        before, self._vouched_at = self._vouched_at, time.monotonic()
+        if self._vouched_at - before < VOUCHED_GAP_S:
+            self._closing.wait(VOUCHED_PAUSE_S)
+
+    def _newer(self) -> dict[str, str]:
+        """Return the query for something newer than what is known."""
+        known = {"revision": str(self._revision()), "wait_s": f"{WAIT_S:g}"}
+        known["changes"] = "true"
+        return known | self._vouching.query()
+
+    def _revision(self) -> int:
+        """Return the revision that is known; 0 is what a new store begins with."""
+        return 0 if self._last is None else self._last.configuration.revision
+
+    def _body(self, response: httpx.Response) -> bytes:
+        """Return the answer, at most as large as a snapshot may be."""
+        parts: list[bytes] = []
+        size = 0
+        for part in response.iter_bytes():
+            size += len(part)
+            if size > MAX_SNAPSHOT_BYTES:
+                raise MalformedSnapshot(f"larger than {MAX_SNAPSHOT_BYTES} bytes")
+            parts.append(part)
+        if not response.is_success:
+            said = b"".join(parts)[:200].decode(errors="replace")
+            raise MalformedSnapshot(f"{response.status_code}: {said}")
+        return b"".join(parts)
+
+    def _take(self, snapshot: Snapshot, changes: bytes | None = None) -> None:
+        """Go over to a snapshot of the API, and keep it, or its `changes` alone."""
+        self._answered()
+        revision = snapshot.configuration.revision
+        if revision < self._revision():
+            log.warning(
+                "the API went back from revision %d to %d; following it",
+                self._revision(),
+                revision,
+            )
+        # Compared whole: an API that was restarted may name another bus.
+        news = snapshot != self._last
+        self._last, self.source = snapshot, "api"
+        if news:
+            self.counters["snapshots"] += 1
+            self._deliver(snapshot)
+            self._keep(snapshot, changes)
+        self.decided.set()
+
+    def _answered(self) -> None:
+        """Note that the API is there."""
+        if self._failing:
+            log.warning("the API at %s answers again", self._address.host)
+        self._failing = False
+
+    def _failed(self, error: Exception) -> None:
+        """Note that it is not; at the start the disk has to do."""
+        self.counters["api_failures"] += 1
+        self._vouching.withdraw()
+        if not self._failing:
+            log.warning(
+                "no configuration from %s, going on with %s: %s: %s",
+                self._address,
+                "the last one" if self.source != "none" else "what is on disk, if any",
+                type(error).__name__,
+                error,
+            )
+        self._failing = True
+        if self.source == "none" and not self.decided.is_set():
+            self._load()
+        self.decided.set()
+
+    def _load(self) -> None:
+        """Deliver the snapshot on disk, if there is one."""
+        if self._path is None:
+            return
+        try:
+            snapshot = snapshot_file.load(self._path)
+        except Exception as error:  # whatever is on disk, the thread goes on
+            self.counters["disk_failures"] += 1
+            log.warning("the snapshot on disk can't be used: %s", error)
+            return
+        if snapshot is not None:
+            self.source = "disk"
+            self._last = snapshot
+            self._deliver(snapshot)
+
+    def _keep(self, snapshot: Snapshot, changes: bytes | None) -> None:
+        """Write the snapshot to disk; without a disk the agent goes on."""
+        if self._path is None:
+            return
+        try:
+            if changes is None or not snapshot_file.append(self._path, changes):
+                snapshot_file.store(self._path, snapshot)
+            self._kept = True
+        except OSError as error:
+            self.counters["disk_failures"] += 1
+            if self._kept:
+                log.warning("the snapshot can't be kept on disk: %s", error)
+            self._kept = False
+
+    def _trace(self, event: str, detail: Mapping[str, object]) -> None:
+        """Remember the socket, so that `close` can end a wait on it."""
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            stream = detail.get("return_value")
+            get = getattr(stream, "get_extra_info", None)
+            self._socket = get("socket") if get is not None else None
+
+
+def _is_changes(document: object) -> bool:
+    """Return whether an answer tells only what has changed."""
+    return Place.top(document)["since"].present

@@ -1,0 +1,347 @@
+"""The fair queue: callers that would rather wait than be refused.
+
+FIFO within a tenant, round robin between tenants; sync and async callers stand in
+the same queue.  A tick of 16 ms wakes as many as the tokens of the tick admit
+(PIP-322), not one thread per token.  The tick's thread runs only while somebody
+waits.
+
+A waiter counts as demand once, when it comes; what it counted as refused is taken
+back when it is admitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import OrderedDict, deque
+from math import inf
+from typing import TYPE_CHECKING
+
+from headgate.agent.decision import ADMITTED, Decision, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headgate.agent.bucket.bucket import Bucket
+    from headgate.agent.limiter.limiter import Limiter
+
+TICK_S = 0.016
+"""PIP-322's resolution: a tick's worth of tokens is handed out at once."""
+
+LEAST_TICK_S = 0.001
+"""Shortest tick, of a bucket that is full sooner: a thread can't sleep much shorter."""
+
+LONGEST_SLEEP_S = 0.25
+"""Longest time between looks while somebody waits: a limit may have been raised."""
+
+MOST_WAITERS = 100_000
+"""Callers that may wait in one process; more are refused with reason "queue full"."""
+
+MOST_GONE = 1_000
+"""Waiters that gave up and are still in the queue, beyond as many as wait."""
+
+LINGER_S = 1.0
+"""How long the thread stays when nobody waits: starting one costs 0.1 ms."""
+
+logger = logging.getLogger("headgate.agent")
+
+
+class Waiter:
+    """One caller in the queue.
+
+    Attributes:
+        limiter: Whose limits.
+        costs: Units by dimension.
+        deadline_s: When the caller gives up, on the limiter's clock.
+        answer: The decision once there is one.
+        gone: The caller gave up; the queue skips it.
+        charged: Buckets that were charged when it was admitted.
+        counted: Buckets that counted it as refused when it came.
+        event: What a thread waits for.
+        future: What a task waits for.
+    """
+
+    __slots__ = (
+        "answer",
+        "charged",
+        "costs",
+        "counted",
+        "deadline_s",
+        "event",
+        "future",
+        "gone",
+        "limiter",
+    )
+
+    def __init__(
+        self, limiter: Limiter, costs: Mapping[str, float], deadline_s: float
+    ) -> None:
+        """Make a waiter that is not in the queue yet."""
+        self.limiter = limiter
+        self.costs = costs
+        self.deadline_s = deadline_s
+        self.answer: Decision | None = None
+        self.gone = False
+        self.charged: list[tuple[Bucket, float]] = []
+        self.counted: list[tuple[Bucket, float]] = []
+        self.event: threading.Event | None = None
+        self.future: asyncio.Future[None] | None = None
+
+    def give_back(self) -> None:
+        """Return what was charged: the caller is gone.
+
+        To the buckets that were charged: the limits may be others since.
+        """
+        for bucket, cost in self.charged:
+            bucket.give_back(cost)
+        self.charged.clear()
+
+
+class FairQueue:
+    """Waiters of one process, by tenant."""
+
+    def __init__(
+        self, clock: Callable[[], float], *, most_waiters: int = MOST_WAITERS
+    ) -> None:
+        """Make an empty queue; its thread starts with the first waiter.
+
+        Args:
+            clock: Seconds, monotonic; the limiters' own.
+            most_waiters: Bound of the queue.
+        """
+        self._clock = clock
+        self._most = most_waiters
+        self._wake = threading.Condition()
+        self._tenants: OrderedDict[str, deque[Waiter]] = OrderedDict()
+        self._waiting = 0
+        self._gone = 0
+        self._asleep_until_s = 0.0
+        self._thread: threading.Thread | None = None
+        self._nudged = False
+        self._by_hand = False
+        self.woken = 0
+        self.turned_away = 0
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return self._waiting
+
+    def wait(
+        self, limiter: Limiter, costs: Mapping[str, float], timeout_s: float
+    ) -> Decision:
+        """Block the calling thread until the costs are admitted."""
+        waiter = Waiter(limiter, costs, self._clock() + timeout_s)
+        waiter.event = threading.Event()
+        answer = self._join(waiter)
+        if answer is not None:
+            return answer
+        try:
+            waiter.event.wait(None if timeout_s == inf else timeout_s)
+        except BaseException:  # KeyboardInterrupt: leave no ghost in the queue
+            self._leave(waiter)
+            raise
+        if waiter.answer is None:
+            self._leave(waiter, keep=True)
+        return waiter.answer or self._too_late(waiter)
+
+    async def wait_async(
+        self, limiter: Limiter, costs: Mapping[str, float], timeout_s: float
+    ) -> Decision:
+        """Suspend the calling task until the costs are admitted."""
+        waiter = Waiter(limiter, costs, self._clock() + timeout_s)
+        waiter.future = asyncio.get_running_loop().create_future()
+        answer = self._join(waiter)
+        if answer is not None:
+            return answer
+        try:
+            async with asyncio.timeout(None if timeout_s == inf else timeout_s):
+                await waiter.future
+        except TimeoutError:
+            self._leave(waiter, keep=True)
+        except BaseException:
+            self._leave(waiter)
+            raise
+        return waiter.answer or self._too_late(waiter)
+
+    def nudge(self) -> None:
+        """Look now: limits have changed."""
+        if self._waiting:
+            with self._wake:
+                self._nudged = True
+                self._wake.notify()
+
+    def step_by_hand(self) -> None:
+        """Start no thread: somebody else calls `tick_at`, such as a simulation."""
+        self._by_hand = True
+
+    def tick_at(self, now: float) -> float:
+        """Admit whom the tokens admit; return when to look again.
+
+        Runs in the queue's thread; tests call it with times of their own.
+        """
+        ready: list[Waiter] = []
+        with self._wake:
+            soonest = self._hand_out(now, ready)
+        _deliver(ready)
+        self.woken += len(ready)
+        return min(soonest, now + LONGEST_SLEEP_S)
+
+    def _join(self, waiter: Waiter) -> Decision | None:
+        limiter, now = waiter.limiter, self._clock()
+        tenant = _tenant_of(waiter)
+        with self._wake:
+            # Nobody overtakes those of the same tenant who came before.
+            if tenant not in self._tenants:
+                stopped = limiter.charge_quietly(now, waiter.costs)
+                if stopped is None:
+                    return ADMITTED
+            foreseen = limiter.foresee(now, waiter.costs)
+            if foreseen.never or self._waiting >= self._most:
+                decision = limiter.attempt(now, waiter.costs)  # count the demand
+                if foreseen.never or decision:
+                    return decision
+                self.turned_away += 1
+                return Refusal(
+                    decision.delay_s, limit=decision.limit, reason="queue full"
+                )
+            self._count_demand(waiter, now)
+            self._tenants.setdefault(tenant, deque()).append(waiter)
+            self._waiting += 1
+            if self._by_hand:
+                pass
+            elif self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="headgate-waiting", daemon=True
+                )
+                self._thread.start()
+            elif self._waiting == 1 or self._asleep_until_s > now + TICK_S:
+                self._wake.notify()
+        return None
+
+    def _count_demand(self, waiter: Waiter, now: float) -> None:
+        links = [
+            (link, cost)
+            for dimension, cost in waiter.costs.items()
+            for link in waiter.limiter.chain(dimension).links
+        ]
+        groups = {
+            link.group_id for link, cost in links if link.bucket.delay_at(now, cost) > 0
+        }
+        for link, cost in links:
+            if link.group_id in groups:
+                link.bucket.count_refused(cost)
+                waiter.counted.append((link.bucket, cost))
+
+    def _hand_out(self, now: float, ready: list[Waiter]) -> float:
+        """Go round the tenants, one waiter each, until nobody's turn succeeds."""
+        soonest = inf
+        blocked: set[str] = set()
+        while len(blocked) < len(self._tenants):
+            tenant, waiters = next(iter(self._tenants.items()))
+            self._tenants.move_to_end(tenant)
+            if tenant in blocked:
+                continue
+            while waiters and waiters[0].gone:
+                waiters.popleft()
+                self._gone -= 1
+            if not waiters:
+                del self._tenants[tenant]
+                continue
+            first = waiters[0]
+            stopped = first.limiter.charge_quietly(now, first.costs, first.charged)
+            if stopped is not None:
+                blocked.add(tenant)
+                after_s = stopped.retry_after_at(now, max(waiters[0].costs.values()))
+                soonest = min(soonest, now + max(after_s, _tick_s(stopped)))
+                continue
+            waiter = waiters.popleft()
+            self._waiting -= 1
+            for bucket, cost in waiter.counted:
+                bucket.uncount_refused(cost)
+            waiter.answer = ADMITTED
+            ready.append(waiter)
+            if not waiters:
+                del self._tenants[tenant]
+        return soonest
+
+    def _leave(self, waiter: Waiter, *, keep: bool = False) -> None:
+        """Take a waiter out; what it was given comes back unless it is kept."""
+        with self._wake:
+            if waiter.answer is not None:
+                if not keep:
+                    waiter.give_back()
+                    self._nudged = True  # the next in line may have it
+                    self._wake.notify()
+                return
+            waiter.gone = True
+            self._waiting -= 1
+            self._gone += 1
+            if self._gone > MOST_GONE + self._waiting:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        for tenant, waiters in list(self._tenants.items()):
+            left = deque(waiter for waiter in waiters if not waiter.gone)
+            if left:
+                self._tenants[tenant] = left
+            else:
+                del self._tenants[tenant]
+        self._gone = 0
+
+    def _too_late(self, waiter: Waiter) -> Refusal:
+        foreseen = waiter.limiter.foresee(self._clock(), waiter.costs)
+        return Refusal(foreseen.delay_s, limit=foreseen.limit, reason="deadline")
+
+    def _run(self) -> None:
+        while True:
+            try:
+                next_s = self.tick_at(self._clock())
+            except Exception:
+                logger.exception("the queue of waiting callers failed; it goes on")
+                next_s = self._clock() + LONGEST_SLEEP_S
+            with self._wake:
+                if not self._waiting:
+                    self._wake.wait(LINGER_S)
+                    if not self._waiting:
+                        self._thread = None
+                        return
+                elif not self._nudged:
+                    self._asleep_until_s = next_s
+                    self._wake.wait(max(next_s - self._clock(), 0.0))
+                self._nudged = False
+
+
+def _tick_s(bucket: Bucket) -> float:
+    """Return how long tokens are gathered: a tick, or until a small bucket is full."""
+    if bucket.rate * TICK_S <= bucket.capacity:
+        return TICK_S
+    return max(bucket.capacity / bucket.rate, LEAST_TICK_S)
+
+
+def _tenant_of(waiter: Waiter) -> str:
+    subject = waiter.limiter.subject
+    return subject.tenant or subject.user or subject.client or ""
+
+
+def _deliver(ready: list[Waiter]) -> None:
+    """Wake the admitted: one call into each event loop, one event per thread."""
+    futures: dict[asyncio.AbstractEventLoop, list[Waiter]] = {}
+    for waiter in ready:
+        if waiter.event is not None:
+            waiter.event.set()
+        elif waiter.future is not None:
+            futures.setdefault(waiter.future.get_loop(), []).append(waiter)
+    for loop, waiters in futures.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, waiters)
+        except RuntimeError:  # the loop was closed: nobody is there any more
+            for waiter in waiters:
+                waiter.give_back()
+
+
+def _resolve(waiters: list[Waiter]) -> None:
+    for waiter in waiters:
+        future = waiter.future
+        if future is not None and not future.done():
+            future.set_result(None)

@@ -1,0 +1,408 @@
+"""What a service developer holds in his hands: `try_acquire` for one subject.
+
+A limiter keeps, for each dimension, the chain of buckets that apply to its
+subject.  All admit and all are charged, or none is charged and the longest delay
+wins.  An attempt reads the clock once, takes no lock and does no I/O.
+
+When the configuration changes, the enforcer empties the limiter's chains; the next
+attempt of each dimension resolves them anew.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from math import inf
+from typing import TYPE_CHECKING
+
+from headgate.agent.bucket.chain import (
+    Chain,
+    charge_chain_at,
+    give_back_before,
+    give_back_to,
+)
+from headgate.agent.bucket.compiled import mypyc_attr
+from headgate.agent.bucket.costs import (
+    MOST_COST,
+    NOT_A_NUMBER,
+    checked_costs,
+    explained,
+)
+from headgate.agent.decision import ADMITTED, Decision, Partial, Refusal
+from headgate.agent.errors import InvalidCost, InvalidDimension
+from headgate.agent.limiter.handle import Gate
+from headgate.agent.limiter.refusal import RECONSIDERED_S, settle_refusal
+from headgate.agent.limiter.reservation import MOST_OPEN_S, Estimate, Reservation
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+    from threading import Lock
+
+    from headgate.agent.bucket.bucket import Bucket
+    from headgate.agent.bucket.chain import Link
+    from headgate.agent.bucket.costs import Number
+    from headgate.agent.follow.subject import Subject
+    from headgate.agent.home import Home
+    from headgate.coordinator.config.configuration import Refusal as RefusalMode
+
+    Charges = list[tuple[Bucket, float]]
+
+MOST_DIMENSIONS = 64
+"""Different dimensions of one limiter; more is a mistake such as a name per user."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Limiter:
+    """Admits or refuses what one subject attempts.
+
+    Made by `Agent.limiter` or `Enforcer.limiter`; safe to share among threads.
+
+    Attributes:
+        subject: Who asks.
+        refusal: What a refusal means to this caller; None for what each group says.
+        clock: Seconds, monotonic; read once per attempt.
+    """
+
+    __slots__ = (
+        "_chains",
+        "_gates",
+        "_home",
+        "_lock",
+        "_requests",
+        "clock",
+        "refusal",
+        "subject",
+    )
+
+    def __init__(
+        self,
+        subject: Subject,
+        home: Home,
+        *,
+        lock: Lock | None,
+        refusal: RefusalMode | None = None,
+    ) -> None:
+        """Make a limiter whose chains are found when they are first needed.
+
+        Args:
+            subject: Who asks.
+            home: Resolves chains.
+            lock: Held around each attempt where there is no GIL, or None.
+            refusal: What a refusal means to this caller.
+        """
+        self.subject = subject
+        self.refusal: RefusalMode | None = refusal
+        self._home = home
+        self.clock = home.clock
+        self._lock = lock
+        self._chains: dict[str, Chain] = {}
+        self._gates: dict[str, Gate] = {}
+        # The chain of the commonest dimension, reached without a dictionary; None
+        # while it must be resolved, or a lock be held.
+        self._requests: Chain | None = None
+
+    def try_acquire(self, *, requests: Number = 0.0, **costs: Number) -> Decision:
+        """Admit and charge the costs by dimension, or refuse; never waits.
+
+        Args:
+            requests: Units of the dimension ``requests``.
+            costs: Units of other dimensions, such as ``publish_messages=10``.  A
+                cost of 0 asks for nothing and meets no limit.
+
+        Returns:
+            A decision, truthy when admitted.
+
+        Raises:
+            InvalidCost: A cost is negative, above 2**53 or not a number.
+            InvalidDimension: A dimension is not an identifier.
+        """
+        now = self.clock()
+        chain = self._requests
+        try:
+            cost = requests if type(requests) is float else requests + 0.0
+            if chain is None or costs or not 0.0 < cost <= MOST_COST:
+                if cost != 0.0:
+                    costs["requests"] = requests
+                return self.attempt(now, costs)
+            only = chain.only
+            if only is not None:
+                alone = only.bucket
+                if now < alone.look_s and alone.spent <= alone.free:
+                    alone.spent += cost
+                    return chain.admitted
+                if alone.since_s <= now < alone.ready_s:
+                    return only.refuse_again(now, cost)
+            # As in `Gate.try_acquire`: a call would be a fifth of the whole cost.
+            for bucket in chain.buckets:
+                if now < bucket.look_s and bucket.spent <= bucket.free:
+                    bucket.spent += cost
+                elif bucket.try_acquire_at(now, cost) > 0.0:
+                    give_back_before(chain.buckets, bucket, cost)
+                    chains, units = {"requests": chain}, {"requests": cost}
+                    return settle_refusal(chains, now, units, bucket)
+        except NOT_A_NUMBER as error:
+            raise explained(error, {**costs, "requests": requests}) from None
+        return chain.admitted
+
+    def try_acquire_at(self, now: float, **costs: Number) -> Decision:
+        """Do what `try_acquire` does at a given time of the limiter's clock."""
+        return self.attempt(now, costs)
+
+    def try_acquire_some(self, *, each: Number = 1.0, **costs: Number) -> Partial:
+        """Admit the part of a batch that fits (KIP-599).
+
+        Args:
+            each: Units of one item: whole items are admitted.
+            costs: Units of the whole batch, of one dimension.
+        """
+        now = self.clock()
+        item = checked_costs({"each": each})["each"]
+        if len(costs) != 1 or not 0.0 < item <= MOST_COST:
+            raise InvalidCost("expected one dimension and a finite size `each` > 0")
+        ((dimension, cost),) = checked_costs(costs).items()
+        admitted = self._fitting(now, dimension, cost, item)
+        if admitted > 0.0:
+            decision = self.attempt(now, {dimension: admitted})
+            if not decision:
+                return Partial(0.0, cost, decision)
+        rest = cost - admitted
+        if rest <= 0.0:
+            return Partial(cost, 0.0, ADMITTED)
+        decision = self.attempt(now, {dimension: rest})
+        if decision:  # a lenient mode, or another thread gave back in between
+            return Partial(cost, 0.0, decision)
+        return Partial(admitted, rest, decision)
+
+    def validate(self, **costs: Number) -> Decision:
+        """Tell what `try_acquire` would answer; charges and counts nothing.
+
+        KIP-599: a request with *validate only* costs nothing.
+        """
+        return self.foresee(self.clock(), costs)
+
+    def charge(self, **costs: Number) -> None:
+        """Charge what has happened already, whatever is there: it is owed."""
+        now = self.clock()
+        for dimension, cost in checked_costs(costs).items():
+            chain = self.chain(dimension)
+            with self._lock or nullcontext():
+                for bucket in chain.buckets if cost > 0.0 else ():
+                    bucket.charge_at(now, cost)
+
+    def count_refused(self, **costs: Number) -> None:
+        """Count an attempt that was not made, where it would have been refused."""
+        now = self.clock()
+        for dimension, cost in checked_costs(costs).items():
+            for bucket in self.chain(dimension).buckets:
+                if bucket.delay_at(now, cost) > 0.0:
+                    bucket.count_refused(cost)
+
+    def reserve(
+        self,
+        *,
+        estimate: Estimate | None = None,
+        timeout_s: Number = MOST_OPEN_S,
+        **costs: Number,
+    ) -> Reservation:
+        """Charge a cost that is known only afterwards; settle the actual one.
+
+        ``with limiter.reserve(tokens=500) as reservation: ...
+        reservation.settle(734)``
+
+        Args:
+            estimate: Running average that gives the cost of its dimension.
+            timeout_s: When a reservation that nobody settled is returned.
+            costs: Units by dimension.
+
+        Returns:
+            A reservation, falsy when refused.
+        """
+        if estimate is not None:
+            costs[estimate.dimension] = estimate.units
+        now = self.clock()
+        units = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
+        chains = {dimension: self.chain(dimension) for dimension in units}
+        decision = self._charge_all(chains, now, units)
+        reservation = Reservation(
+            decision,
+            units,
+            {dimension: chain.buckets for dimension, chain in chains.items()},
+            clock=self.clock,
+            lock=self._lock,
+            due_s=now + (timeout_s + 0.0),
+            estimate=estimate,
+        )
+        if decision and not decision.shadow:
+            self._home.keep_open(reservation)
+        return reservation
+
+    def wait(self, *, timeout_s: Number = inf, **costs: Number) -> Decision:
+        """Wait in the fair queue until the costs are admitted; blocks the thread.
+
+        FIFO within a tenant, round robin between tenants.
+
+        Args:
+            timeout_s: Longest wait, seconds.
+            costs: Units by dimension.
+
+        Returns:
+            Admitted, or a refusal: never, the deadline, or the queue is full.
+        """
+        return self._home.waiting.wait(self, checked_costs(costs), timeout_s + 0.0)
+
+    def wait_async(
+        self, *, timeout_s: Number = inf, **costs: Number
+    ) -> Coroutine[object, None, Decision]:
+        """Do what `wait` does, without blocking the event loop; to be awaited.
+
+        A caller that is cancelled loses no tokens and nobody's place.
+        """
+        units = checked_costs(costs)
+        return self._home.waiting.wait_async(self, units, timeout_s + 0.0)
+
+    def refusing(self, mode: RefusalMode | None) -> Limiter:
+        """Return a limiter of the same subject for callers with another mode.
+
+        An old client that can't be refused takes ``delay``; None is each group's
+        own mode.
+        """
+        return self._home.sibling(self, mode)
+
+    def waits(self, costs: Mapping[str, float]) -> bool:
+        """Whether a caller with these costs is to wait rather than be refused."""
+        return any([self.chain(d).waits for d in costs])  # faster than a generator
+
+    def links(self, costs: Mapping[str, float]) -> list[Link]:
+        """Return the limits that apply to some costs."""
+        return [link for dimension in costs for link in self.chain(dimension).links]
+
+    def gate(self, dimension: str = "requests") -> Gate:
+        """Return a handle of one dimension, the fastest way to attempt."""
+        gate = self._gates.get(dimension)
+        if gate is None:
+            gate = Gate(self, dimension, self.clock)
+            self.set_chain(dimension, self.chain(dimension), gate)
+        return gate
+
+    # What follows is for the other modules of this package.
+
+    def set_chain(self, dimension: str, chain: Chain, gate: Gate | None = None) -> None:
+        """Keep a chain, and a new gate, until the configuration changes."""
+        if len(self._chains) >= MOST_DIMENSIONS and dimension not in self._chains:
+            raise InvalidDimension(
+                f"expected at most {MOST_DIMENSIONS} different dimensions,"
+                f" got {dimension!r} as well"
+            )
+        self._chains[dimension] = chain
+        if gate is not None:
+            self._gates[dimension] = gate
+        if self._lock is None:
+            if dimension == "requests":
+                self._requests = chain
+            gate = self._gates.get(dimension)
+            if gate is not None:
+                gate.chain = chain
+
+    def forget_chains(self) -> None:
+        """Resolve the chains anew at the next attempts."""
+        self._requests = None
+        for gate in self._gates.values():
+            gate.chain = None
+        self._chains = {}
+
+    def chains(self) -> Mapping[str, Chain]:
+        """Return the chains resolved so far, by dimension."""
+        return self._chains
+
+    def chain(self, dimension: str) -> Chain:
+        """Return the chain of a dimension, resolving it when first needed."""
+        return self._chains.get(dimension) or self._home.resolve(self, dimension)
+
+    def attempt(self, now: float, costs: Mapping[str, Number]) -> Decision:
+        """Admit and charge, or refuse; raises as `try_acquire` does."""
+        if self._lock is None:  # a context costs as much as a charge
+            decision = self._charge(self._chains, now, costs)
+        else:
+            with self._lock:
+                decision = self._charge(self._chains, now, costs)
+        if decision is not None:
+            return decision
+        # Something is odd or not resolved yet: look closely, then try again.
+        units = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
+        chains = {dimension: self.chain(dimension) for dimension in units}
+        return self._charge_all(chains, now, units)
+
+    def charge_quietly(
+        self, now: float, costs: Mapping[str, float], charged: Charges | None = None
+    ) -> Bucket | None:
+        """Charge checked costs, or return who refuses, counting no refusal.
+
+        What was charged is added to `charged`.
+        """
+        chains = {dimension: self.chain(dimension) for dimension in costs}
+        with self._lock or nullcontext():
+            for dimension, cost in costs.items():
+                buckets = chains[dimension].buckets
+                stopped = charge_chain_at(buckets, now, cost)
+                if stopped is not None:
+                    stopped.uncount_refused(cost)
+                    give_back_before(buckets, stopped, cost)
+                    give_back_to(dimension, chains, costs)
+                    return stopped
+        if charged is not None:
+            charged += [(b, costs[d]) for d in costs for b in chains[d].buckets]
+        return None
+
+    def foresee(self, now: float, costs: Mapping[str, Number]) -> Decision:
+        """Tell what an attempt would be answered; charges and counts nothing."""
+        worst = ADMITTED
+        for dimension, cost in checked_costs(costs).items():
+            for link in self.chain(dimension).links if cost > 0.0 else ():
+                with self._lock or nullcontext():
+                    delay_s = link.bucket.delay_at(now, cost)
+                never = cost > link.hopeless_above
+                if not never and delay_s == inf:
+                    delay_s = RECONSIDERED_S
+                if never or (delay_s > worst.delay_s and not worst.never):
+                    worst = Refusal(inf if never else delay_s, never, link.limit)
+        return worst
+
+    def _charge_all(
+        self, chains: Mapping[str, Chain], now: float, costs: Mapping[str, float]
+    ) -> Decision:
+        with self._lock or nullcontext():
+            decision = self._charge(chains, now, costs)
+        return ADMITTED if decision is None else decision
+
+    def _charge(
+        self, chains: Mapping[str, Chain], now: float, costs: Mapping[str, Number]
+    ) -> Decision | None:
+        """Charge all or nothing; None, and nothing, when a cost needs a closer look."""
+        answer = ADMITTED
+        for dimension, cost in costs.items():
+            chain = chains.get(dimension)
+            try:
+                units = cost if type(cost) is float else cost + 0.0
+                if chain is None or not 0.0 < units <= MOST_COST:
+                    give_back_to(dimension, chains, costs)
+                    return None
+                stopped = charge_chain_at(chain.buckets, now, units)
+            except NOT_A_NUMBER as error:
+                give_back_to(dimension, chains, costs)
+                raise explained(error, costs) from None
+            if stopped is not None:
+                give_back_before(chain.buckets, stopped, units)
+                give_back_to(dimension, chains, costs)
+                return settle_refusal(chains, now, checked_costs(costs), stopped)
+            if chain.admitted is not ADMITTED:
+                answer = chain.admitted
+        return answer
+
+    def _fitting(self, now: float, dimension: str, cost: float, each: float) -> float:
+        """Return how much of `cost` every limit admits now, in whole items."""
+        fitting = cost
+        for bucket in self.chain(dimension).buckets:
+            if not bucket.tokenless:  # else chance decides on the whole batch
+                fits = bucket.level_at(now) // each
+                # One that may owe admits items while its level is >= 0.
+                fitting = min(fitting, (fits + bucket.may_owe) * each)
+        return max(fitting, 0.0)

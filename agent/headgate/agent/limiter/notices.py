@@ -1,0 +1,115 @@
+"""Never in silence: those who would have received are told what was refused.
+
+Ably tells the sender with each refusal (a `Decision`), and everybody else over a
+channel of its own.  Here a sender attempts through a `NoticeBoard`, which adds up
+what was refused and publishes at most one notice a second.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.agent.decision import Decision, LimitName
+    from headgate.agent.limiter.limiter import Limiter
+
+EVERY_S = 1.0
+"""Shortest time between notices by default: a storm of refusals must not become a
+storm of notices."""
+
+logger = logging.getLogger("headgate.agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a subject was refused since the last notice.
+
+    Attributes:
+        subject: Who asked, as a phrase.
+        limit: Which limit refused last.
+        requests: Attempts refused.
+        units: Units refused, all dimensions added up.
+        since_s: Time of the first of them, on the limiter's clock.
+        until_s: Time of the last.
+    """
+
+    subject: str
+    limit: LimitName | None
+    requests: int
+    units: float
+    since_s: float
+    until_s: float
+
+
+class NoticeBoard:
+    """Attempts through a limiter, and tells of what was refused.
+
+    Not thread-safe: one sender, one board.
+
+    Attributes:
+        failed: Notices that could not be published.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        publish: Callable[[Notice], None],
+        *,
+        clock: Callable[[], float],
+        every_s: float = EVERY_S,
+    ) -> None:
+        """Tell nothing yet.
+
+        Args:
+            limiter: Whose refusals.
+            publish: Puts a notice where the receivers see it.
+            clock: Seconds, monotonic.
+            every_s: Shortest time between two notices.
+        """
+        self.failed = 0
+        self._limiter = limiter
+        self._publish = publish
+        self._clock = clock
+        self._every_s = every_s
+        self._told_s = clock() - every_s
+        self._limit: LimitName | None = None
+        self._requests = 0
+        self._units = 0.0
+        self._since_s = 0.0
+
+    def try_acquire(self, **costs: float) -> Decision:
+        """Do what `Limiter.try_acquire` does, and tell when it refuses."""
+        decision = self._limiter.try_acquire(**costs)
+        now = self._clock()
+        if not decision:
+            if not self._requests:
+                self._since_s = now
+            self._limit = decision.limit
+            self._requests += 1
+            self._units += sum(costs.values())
+        self.tell_due(now)
+        return decision
+
+    def tell_due(self, now: float) -> None:
+        """Publish what has not been told, if the last notice is long enough ago."""
+        if not self._requests or now - self._told_s < self._every_s:
+            return
+        notice = Notice(
+            str(self._limiter.subject),
+            self._limit,
+            self._requests,
+            self._units,
+            self._since_s,
+            now,
+        )
+        self._told_s, self._requests, self._units = now, 0, 0.0
+        try:
+            self._publish(notice)
+        except Exception:
+            self.failed += 1
+            if self.failed == 1:
+                logger.exception("a notice of refusals could not be published")

@@ -1,0 +1,109 @@
+"""How near a subject is to its tightest limit, as the IETF's RateLimit headers.
+
+Encoding the two fields takes a microsecond and a half, as long as all else that a
+middleware does.  So what is left of a limit with more than `EXACT_BELOW` units is
+told again for a lull (`LULL_S`), and the longer the more is left, up to
+`LONGEST_TOLD_S`: what comes meanwhile is as small a part of it as before.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf
+from typing import TYPE_CHECKING
+
+from headgate.agent.bucket.level import LULL_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.agent.bucket.chain import Link
+    from headgate.coordinator.config.configuration import Limit
+
+Header = tuple[bytes, bytes]
+
+MOST_WHOLE = 999_999_999_999_999
+"""The largest integer of a structured field (RFC 9651)."""
+
+EXACT_BELOW = 1_000.0
+"""Units below which each response tells what is left now: a client that spends its
+last ones counts them."""
+
+LONGEST_TOLD_S = 0.1
+"""How long a standing is told at most: it says in whole seconds when all is there."""
+
+
+def standing_headers(links: Sequence[Link], now: float) -> list[Header]:
+    """Return RateLimit-Policy and RateLimit of the tightest limit.
+
+    Args:
+        links: The limits that apply.
+        now: Seconds on the limiter's clock.
+
+    Returns:
+        The quota and its window; what remains, and in how many seconds as much is
+        there as can be.  Nothing where no limit has a standing.
+    """
+    link = links[0] if len(links) == 1 else tightest(links, now)
+    if link is None:
+        return []
+    if link.told_since_s <= now < link.told_until_s:
+        return link.told
+    return _tell(link, now) if _tells(link) else []
+
+
+def tightest(links: Sequence[Link], now: float) -> Link | None:
+    """Return the limit with the smallest part of its local bucket left.
+
+    Limits that are unlimited, or decide by chance, have no such standing.
+    """
+    found: Link | None = None
+    least = inf
+    for link in links:
+        if _tells(link):
+            bucket = link.bucket
+            level = bucket.level_at(now)
+            part = level / bucket.capacity if bucket.capacity > 0.0 else 0.0
+            if part < least:
+                found, least = link, part
+    return found
+
+
+def _tell(link: Link, now: float) -> list[Header]:
+    bucket = link.bucket
+    level = bucket.level_at(now) if link.local.limit.rate > 0.0 else 0.0
+    rate = bucket.rate
+    full_in_s = (bucket.capacity - level) / rate if rate > 0.0 else 0.0
+    remaining = int(max(0.0, min(level, MOST_WHOLE)))
+    reset_s = ceil(max(0.0, min(full_in_s, MOST_WHOLE)))
+    if not link.told:  # the first time since the configuration came
+        link.label = _quoted(f"{link.limit.group}.{link.limit.dimension}")
+        policy: Header = (b"ratelimit-policy", link.label + _policy(link.local.limit))
+    else:
+        policy = link.told[0]
+    fields = b"%s;r=%d;t=%d" % (link.label, remaining, reset_s)
+    link.told = [policy, (b"ratelimit", fields)]
+    link.told_since_s = now
+    held_s = min(LULL_S * level / EXACT_BELOW, LONGEST_TOLD_S)
+    link.told_until_s = now + held_s if level > EXACT_BELOW else now
+    return link.told
+
+
+def _tells(link: Link) -> bool:
+    rate = link.local.limit.rate
+    return rate != inf and (rate <= 0.0 or not link.bucket.tokenless)
+
+
+def _policy(limit: Limit) -> bytes:
+    """Return quota and window as the parameters of a policy."""
+    rate, window_s = limit.rate, limit.period_s
+    if 0.0 < rate < 1.0:  # quotas are whole: one in so many seconds
+        rate, window_s = 1.0, window_s / rate
+    quota, window = min(rate, MOST_WHOLE), ceil(min(window_s, MOST_WHOLE))
+    return b";q=%d;w=%d" % (quota, window)
+
+
+def _quoted(name: str) -> bytes:
+    """Return a name as a string of a structured field (RFC 9651)."""
+    plain = "".join(c if " " <= c <= "~" else "?" for c in name)
+    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'.encode()

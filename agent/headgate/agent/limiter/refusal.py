@@ -1,0 +1,145 @@
+"""What becomes of an attempt that some limit does not admit.
+
+Each limit that refuses has a mode, its group's or the one that the caller chose:
+
+``reject``, ``wait``  refuse; the caller comes back, or waits in the fair queue
+``suppress``          refuses by chance (`headgate.agent.bucket.suppression`)
+``delay``             admits and charges; the caller is to be muted for the delay
+``shadow``            admits without charging; only counts
+
+One limit that refuses is enough to refuse; only when all of them are lenient is
+the attempt admitted after all.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from headgate.agent.bucket.chain import NO_LIMITS
+from headgate.agent.decision import Decision, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headgate.agent.bucket.bucket import Bucket
+    from headgate.agent.bucket.chain import Chain, Link
+
+RECONSIDERED_S = 1.0
+"""Delay of a refusal by a bucket that does not refill at present although its limit
+is not 0: shares are dealt anew with each report, once a second by default."""
+
+
+def settle_refusal(  # noqa: C901  # a call for each limit would be a third of it
+    chains: Mapping[str, Chain],
+    now: float,
+    costs: Mapping[str, float],
+    stopped: Bucket,
+) -> Decision:
+    """Let the groups that refuse count the attempt; the longest delay wins.
+
+    A group counts it in all dimensions, for the coordinator knows how its limits
+    block one another; what stands in another group's way is no demand there, and
+    its share is free (docs/decisions/0031-who-counts-a-refusal.md).
+
+    Args:
+        chains: By dimension.
+        now: Seconds on the limiter's clock.
+        costs: Units by dimension, checked; nothing of them is charged now.
+        stopped: The bucket that refused first, and counted it.
+    """
+    worst: Link | None = None
+    worst_s = -1.0
+    admitting: list[tuple[Link, float]] = []
+    lenient: dict[int, float] = {}
+    for dimension, cost in costs.items():
+        for link in chains.get(dimension, NO_LIMITS).links:
+            bucket = link.bucket
+            if bucket.since_s <= now < bucket.ready_s:  # still in the debt of before
+                delay_s = bucket.ready_s - now
+                if bucket is not stopped:
+                    most = bucket.most_counted
+                    bucket.refused += cost if cost < most else most
+            elif now < bucket.look_s and bucket.spent <= bucket.free:
+                admitting.append((link, cost))  # the same test as on the way in
+                continue
+            else:
+                delay_s = _delay_s(bucket, now, cost, stopped)
+                if delay_s <= 0.0:
+                    admitting.append((link, cost))
+                    continue
+            if cost > link.hopeless_above:
+                delay_s = inf
+            # Debt that can never be paid is no matter for a delay.
+            if link.lenient and (link.mode == "shadow" or delay_s < inf):
+                lenient[id(bucket)] = -1.0 if link.mode == "shadow" else delay_s
+            elif delay_s > worst_s:
+                worst, worst_s = link, delay_s
+    if worst is None:
+        return _admit(chains, now, costs, lenient)
+    if admitting:
+        passed = {id(link) for link, _ in admitting}
+        groups = {
+            link.group_id
+            for dimension in costs
+            for link in chains.get(dimension, NO_LIMITS).links
+            if id(link) not in passed
+        }
+        for link, cost in admitting:
+            if link.group_id in groups:
+                link.bucket.count_refused(cost)
+    bucket = worst.bucket
+    if bucket.since_s <= now < bucket.ready_s and worst_s < inf:
+        return worst.refuse(now, worst_s)
+    # The delay depends on the cost, or on chance.
+    if worst_s < inf:
+        worst.local.throttle_s += worst_s
+    return Refusal(worst_s, worst_s == inf, worst.limit)
+
+
+def _delay_s(bucket: Bucket, now: float, cost: float, stopped: Bucket) -> float:
+    """Return a bucket's delay, 0 when it admits; who refuses has counted it."""
+    if bucket is stopped:
+        delay_s = bucket.retry_after_at(now, cost)
+        return RECONSIDERED_S if delay_s == inf else delay_s
+    # Trying and giving back is faster than asking, and counts a refusal.
+    delay_s = bucket.try_acquire_at(now, cost)
+    if delay_s == 0.0:
+        bucket.give_back(cost)
+    return RECONSIDERED_S if delay_s == inf else delay_s
+
+
+def _admit(
+    chains: Mapping[str, Chain],
+    now: float,
+    costs: Mapping[str, float],
+    lenient: Mapping[int, float],
+) -> Decision:
+    """Charge all but those in shadow; the longest of the others' delays mutes.
+
+    Args:
+        chains: By dimension.
+        now: Seconds on the limiter's clock.
+        costs: Units by dimension.
+        lenient: By id of a bucket that would refuse: its delay, -1 in shadow.
+    """
+    muted: Link | None = None
+    shadow: Link | None = None
+    muted_s = 0.0
+    for dimension, cost in costs.items():
+        for link in chains.get(dimension, NO_LIMITS).links:
+            delay_s = lenient.get(id(link.bucket))
+            if delay_s is None:
+                link.bucket.charge_at(now, cost)
+            elif delay_s < 0.0:
+                link.local.shadow_refused += cost
+                shadow = link
+            else:
+                link.bucket.uncount_refused(cost)
+                link.bucket.charge_at(now, cost)
+                link.local.throttle_s += delay_s
+                if muted is None or delay_s > muted_s:
+                    muted, muted_s = link, delay_s
+    if muted is not None:
+        return Decision(muted_s, limit=muted.limit)
+    return Decision(limit=shadow.limit if shadow else None, shadow=shadow is not None)

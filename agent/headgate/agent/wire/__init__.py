@@ -1,0 +1,4 @@
+"""Reports as bytes: columns, checksums and signatures.
+
+The only place that knows protobuf.
+"""

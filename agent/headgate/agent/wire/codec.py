@@ -1,0 +1,376 @@
+"""Report ↔ bytes; the only module of the agent that knows protobuf.
+
+The wire is described in proto/headgate/proto/report.proto and, for people, in
+docs/reference/reports.md: packed columns per dimension, group ids once a report
+as differences, 13 bytes a row for two counters, demand and held.  Rejected: one
+message per row (14 times slower to read), compression (saves a tenth, costs as
+much as the decoding), floats (8 bytes a column).
+
+Precision.  Counters are exact to 1 unit where all are whole, else to 0.001; they
+are rounded, not summed, so errors don't pile up.  Demand is kept to 0.2 %.  Held
+and level are kept to 0.001 of a unit when small and to one unit when large.
+
+Nothing that arrives is trusted: sizes, lengths, order and ranges are checked
+before a `Report` exists.  What a *plausible* report claims is judged by the
+coordinator, not here.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from headgate.agent.bus.port import MAX_PAYLOAD_BYTES
+from headgate.agent.errors import MalformedReport
+from headgate.agent.wire import checksum
+from headgate.agent.wire.codec_columns import (
+    NO_IDS,
+    Places,
+    group_ids_of,
+    scale_of,
+    subjects_of,
+    units_of,
+)
+from headgate.coordinator.messages.report import Grants, Report, Rows
+from headgate.proto import report_pb2 as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+FORMAT = 1
+"""What `encode` writes; see the rules of change in report.proto."""
+
+FORMAT_OF_PARTS = 2
+"""Of a part of a report: who doesn't know parts would take the second of them for a
+report that came twice."""
+
+MAX_DIMENSIONS = 64
+"""Dimensions of one report; the nine known ones and room for users' own."""
+
+MAX_PARTS = 1_024
+"""Partitions over which one report is cut."""
+
+MAX_NAME_CHARACTERS = 256
+"""Of a cluster, an agent and a dimension; as long as a group's name may be."""
+
+MAX_WEIGHT = 1e6
+"""Of one agent among all; a larger one would leave the others nothing."""
+
+MAX_INTERVAL_MS = 3_600_000
+"""An hour between two heartbeats; the lease of a sender follows from it."""
+
+EXACT = float(1 << 53)
+"""Largest double below which every whole number has its own value."""
+
+_STEPS = 256
+"""Demand codes per octave: neighbours are 0.4 % apart, rounding costs half."""
+
+_MAX_DEMAND_CODE = 64 * _STEPS - 1
+"""The largest code that a varint holds in two bytes."""
+
+_SMALL = float(1 << 13)
+"""Steps of held or level that a signed varint holds in two bytes."""
+
+
+def _demand_table() -> NDArray[np.float64]:
+    """Return the demand that each code stands for, units/s, ``float64[16384]``."""
+    octave, step = np.divmod(np.arange(_MAX_DEMAND_CODE + 1), _STEPS)
+    table: NDArray[np.float64] = np.ldexp(
+        (_STEPS + step).astype(np.float64), octave - 28
+    )
+    table[0] = 0.0
+    return table
+
+
+_DEMAND = _demand_table()
+
+
+def encode(report: Report) -> bytes:
+    """Return the bytes of `report`.
+
+    Raises:
+        MalformedReport: A value is NaN, negative where it may not be, or the
+            result would be larger than `MAX_PAYLOAD_BYTES`: a fault of the caller.
+    """
+    if not isfinite(report.sent_at_s):
+        raise MalformedReport(f"sent_at_s: expected a time, got {report.sent_at_s}")
+    # The first dimension's ids stand for all that have the same.
+    shared = report.rows[0].group_ids if report.rows else None
+    message = wire.Report(
+        format=FORMAT_OF_PARTS if report.parts else FORMAT,
+        cluster=report.cluster,
+        agent=report.agent,
+        incarnation=report.incarnation,
+        sequence=report.sequence,
+        sent_at_us=round(report.sent_at_s * 1e6),
+        revision=report.revision,
+        hello=report.hello,
+        leave=report.leave,
+        keyframe=report.keyframe,
+        rows=[_encode_rows(rows, shared) for rows in report.rows],
+        grants=[_encode_grants(grants) for grants in report.grants],
+        weight=report.weight if report.weight != 1.0 else 0.0,
+        interval_ms=round(report.interval_s * 1e3),
+        part=report.part,
+        parts=report.parts,
+    )
+    if shared is not None:
+        message.group_id_deltas.extend(_deltas(shared, least=1))
+    payload = checksum.sealed(message.SerializeToString())
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise MalformedReport(f"{len(payload)} bytes, at most {MAX_PAYLOAD_BYTES}")
+    return payload
+
+
+def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
+    """Return the report that `payload` stands for.
+
+    Fields that this version doesn't know, and a higher `format`, are ignored.
+
+    Args:
+        payload: The bytes.
+        used: ``bool[N]`` by group id, the last of them False: rows of other groups
+            are left out, as those of larger ids; None for all rows.
+
+    Raises:
+        MalformedReport: `payload` is no report; says what is wrong with it.
+    """
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise MalformedReport(f"{len(payload)} bytes, at most {MAX_PAYLOAD_BYTES}")
+    checksum.check(payload)
+    try:
+        message = wire.Report.FromString(payload)
+    except DecodeError as error:
+        raise MalformedReport(f"not a protobuf message: {error}") from None
+    _check_header(message)
+    shared = Places(group_ids_of(message.group_id_deltas, "report", least=1), used)
+    rows = tuple(_decode_rows(rows, shared) for rows in message.rows)
+    grants = tuple(_decode_grants(grants) for grants in message.grants)
+    _check_unique([r.dimension for r in rows], "rows")
+    _check_unique([g.dimension for g in grants], "grants")
+    return Report(
+        cluster=message.cluster,
+        agent=message.agent,
+        incarnation=message.incarnation,
+        sequence=message.sequence,
+        sent_at_s=message.sent_at_us / 1e6,
+        revision=message.revision,
+        hello=message.hello,
+        leave=message.leave,
+        keyframe=message.keyframe,
+        rows=rows,
+        grants=grants,
+        weight=message.weight or 1.0,
+        interval_s=(message.interval_ms or 1_000) / 1e3,
+        part=message.part,
+        parts=tuple(message.parts),
+    )
+
+
+def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
+    """Return one dimension's columns; without ids where the report has them."""
+    scale = _counter_scale(rows)
+    held_scale = _signed_scale(rows.held)
+    message = wire.Rows(
+        dimension=rows.dimension,
+        counter_scale=scale,
+        held_scale=held_scale,
+        refused=_steps(rows.refused, scale, "refused", least=0.0),
+        admitted=_steps(rows.admitted, scale, "admitted", least=0.0),
+        demand=_demand_codes(rows.demand),
+        held=_steps(rows.held, held_scale, "held", least=-EXACT),
+    )
+    if rows.level is not None:
+        message.level_scale = _signed_scale(rows.level)
+        message.level.extend(
+            _steps(rows.level, message.level_scale, "level", least=-EXACT)
+        )
+    if rows.subjects is not None:
+        message.subjects.extend(rows.subjects.tolist())
+    if shared is None or not np.array_equal(rows.group_ids, shared):
+        message.group_id_deltas.extend(_deltas(rows.group_ids, least=1))
+    return message
+
+
+def _encode_grants(grants: Grants) -> wire.Grants:
+    """Return the rights given away in one dimension."""
+    names = sorted(set(grants.receivers))
+    place = {name: index for index, name in enumerate(names)}
+    return wire.Grants(
+        dimension=grants.dimension,
+        group_id_deltas=_deltas(grants.group_ids, least=0),
+        receivers=names,
+        receiver=[place[name] for name in grants.receivers],
+        given=grants.given.tolist(),
+        tokens=[] if grants.tokens is None else grants.tokens.tolist(),
+    )
+
+
+def _deltas(group_ids: NDArray[np.int64], *, least: int) -> list[int]:
+    """Return the first id and then the differences, as varints want them."""
+    deltas: list[int] = np.diff(group_ids, prepend=0).tolist()
+    if deltas and min(deltas) < least:
+        raise MalformedReport("group_ids: expected ids > 0 in ascending order")
+    return deltas
+
+
+def _counter_scale(rows: Rows) -> int:
+    """Return 1 when all counters are whole, else 1,000 as long as that is exact."""
+    for column in (rows.refused, rows.admitted):
+        if np.any(column != np.floor(column)):
+            return 1000 if max(rows.refused.max(), rows.admitted.max()) < EXACT else 1
+    return 1
+
+
+def _signed_scale(column: NDArray[np.float64]) -> int:
+    """Return the finest of 1,000, 100 and 10 whose steps fit two bytes, else 1."""
+    largest = float(np.abs(column).max(initial=0.0))
+    return next((s for s in (1000, 100, 10) if largest * s < _SMALL), 1)
+
+
+def _steps(
+    column: NDArray[np.float64], scale: int, name: str, *, least: float
+) -> list[int]:
+    """Return `column` in whole steps, at most ±2⁵³ units."""
+    if len(column) and not (np.isfinite(column).all() and column.min() >= least):
+        raise MalformedReport(f"{name}: expected finite numbers ≥ {least:g}")
+    steps: list[int] = np.rint(np.minimum(column, EXACT) * scale).astype(int).tolist()
+    return steps
+
+
+def _demand_codes(demand: NDArray[np.float64]) -> list[int]:
+    """Return the nearest code of each demand; small ones never become 0."""
+    if len(demand) and not demand.min() >= 0:  # `not ≥`, so that NaN is refused too
+        raise MalformedReport("demand: expected numbers ≥ 0")
+    fraction, exponent = np.frexp(np.minimum(demand, _DEMAND[-1]))
+    steps = np.rint(fraction * (2 * _STEPS)).astype(np.int64) - _STEPS
+    codes = (exponent + 19) * _STEPS + steps
+    codes = np.where(demand > 0, np.clip(codes, 1, _MAX_DEMAND_CODE), 0)
+    listed: list[int] = codes.tolist()
+    return listed
+
+
+def _check_header(message: wire.Report) -> None:
+    """Refuse what is not a report at all: other bytes may parse by accident."""
+    if message.format < 1:
+        raise MalformedReport("format: expected ≥ 1, got 0")
+    for name, value in (("cluster", message.cluster), ("agent", message.agent)):
+        if not 0 < len(value) <= MAX_NAME_CHARACTERS:
+            raise MalformedReport(
+                f"{name}: expected 1 to {MAX_NAME_CHARACTERS} characters, "
+                f"got {len(value)}"
+            )
+    largest = max(message.incarnation, message.sequence, message.revision)
+    if largest >= 1 << 63:
+        raise MalformedReport("incarnation, sequence, revision: expected < 2⁶³")
+    if not 0.0 <= message.weight <= MAX_WEIGHT:  # NaN is refused as well
+        raise MalformedReport(f"weight: expected 0 to {MAX_WEIGHT:g}")
+    if message.interval_ms > MAX_INTERVAL_MS:
+        raise MalformedReport(f"interval_ms: expected ≤ {MAX_INTERVAL_MS}")
+    if len(message.parts) > MAX_PARTS or (
+        message.parts and message.part not in message.parts
+    ):
+        raise MalformedReport(f"parts: expected at most {MAX_PARTS}, `part` among them")
+    if max(len(message.rows), len(message.grants)) > MAX_DIMENSIONS:
+        raise MalformedReport(f"rows: expected at most {MAX_DIMENSIONS} dimensions")
+
+
+def _check_unique(dimensions: Sequence[str], name: str) -> None:
+    """Refuse two sets of columns of one dimension, and names that are none."""
+    if len(set(dimensions)) < len(dimensions):
+        raise MalformedReport(f"{name}: expected each dimension at most once")
+    for dimension in dimensions:
+        if len(dimension) > MAX_NAME_CHARACTERS or not dimension.isidentifier():
+            raise MalformedReport(
+                f"{name}: expected an identifier, got {dimension[:40]!r}"
+            )
+
+
+def _decode_rows(message: wire.Rows, shared: Places) -> Rows:
+    """Return one dimension's rows; `shared` are the ids of the report."""
+    name = message.dimension[:40]
+    places = shared
+    if len(message.group_id_deltas):
+        ids = group_ids_of(message.group_id_deltas, name, least=1)
+        places = Places(ids, shared.used)
+    elif not message.admitted:
+        places = Places(NO_IDS, None)
+    # Each look at a repeated field makes a new wrapper: one is enough.
+    refused, admitted = message.refused, message.admitted
+    demand, held = message.demand, message.held
+    level, subjects = message.level, message.subjects
+    size, at = places.size, places.at
+    for column, values in zip(
+        _COLUMNS, (refused, admitted, demand, held, level, subjects), strict=True
+    ):
+        if len(values) != size and (len(values) or column not in _OPTIONAL):
+            raise MalformedReport(
+                f"{name}.{column}: {len(values)} entries, {size} group ids"
+            )
+    codes = np.asarray(demand, dtype=np.uint32)
+    if size and np.maximum.reduce(codes) > _MAX_DEMAND_CODE:
+        raise MalformedReport(f"{name}.demand: expected codes ≤ {_MAX_DEMAND_CODE}")
+    scale = scale_of(message.counter_scale, name)
+    held_scale = scale_of(message.held_scale, name)
+    level_scale = scale_of(message.level_scale, name)
+    return Rows(
+        dimension=message.dimension,
+        group_ids=places.ids,
+        refused=units_of(refused, scale, at),
+        admitted=units_of(admitted, scale, at),
+        demand=_DEMAND.take(codes if at is None else codes[at]),
+        held=units_of(held, held_scale, at),
+        level=units_of(level, level_scale, at) if level else None,
+        subjects=subjects_of(subjects, name, at) if subjects else None,
+    )
+
+
+_COLUMNS = ("refused", "admitted", "demand", "held", "level", "subjects")
+"""Columns that must be as long as the ids."""
+
+_OPTIONAL = ("level", "subjects")
+"""Those of them that may be absent."""
+
+
+def _decode_grants(message: wire.Grants) -> Grants:
+    """Return the rights given away in one dimension."""
+    name = f"grants.{message.dimension[:40]}"
+    ids = group_ids_of(message.group_id_deltas, name, least=0)
+    given = np.asarray(message.given).astype(np.float64)
+    receivers = list(message.receivers)
+    if not len(ids) == len(given) == len(message.receiver):
+        raise MalformedReport(
+            f"{name}: {len(ids)} group ids, {len(given)} given, "
+            f"{len(message.receiver)} receivers"
+        )
+    tokens = _decode_tokens(message, name, size=len(ids))
+    if len(given) and not (np.isfinite(given).all() and given.min() >= 0):
+        raise MalformedReport(f"{name}.given: expected finite numbers ≥ 0")
+    if any(index >= len(receivers) for index in message.receiver):
+        raise MalformedReport(f"{name}.receiver: expected < {len(receivers)}")
+    return Grants(
+        dimension=message.dimension,
+        group_ids=ids,
+        receivers=tuple(receivers[index] for index in message.receiver),
+        given=given,
+        tokens=tokens,
+    )
+
+
+def _decode_tokens(
+    message: wire.Grants, name: str, *, size: int
+) -> NDArray[np.float64] | None:
+    """Return the tokens that went with rights given away; None where none did."""
+    if not len(message.tokens):
+        return None
+    tokens = np.asarray(message.tokens).astype(np.float64)
+    if len(tokens) != size:
+        raise MalformedReport(f"{name}: {size} group ids, {len(tokens)} tokens")
+    if not (np.isfinite(tokens).all() and tokens.min() >= 0):
+        raise MalformedReport(f"{name}.tokens: expected finite numbers ≥ 0")
+    return tokens

@@ -1,0 +1,4 @@
+"""The REST API as the command line sees it.
+
+Nothing here prints.
+"""

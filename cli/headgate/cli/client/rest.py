@@ -1,0 +1,233 @@
+"""The REST API as the command line sees it: JSON in, JSON out, one line of failure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from urllib.parse import quote
+
+import httpx
+
+from headgate.cli.client.closeable import Closing
+from headgate.cli.failure import Failure, Misused, Refused, Unreachable, one_line
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+JsonObject: TypeAlias = dict[str, object]
+Query: TypeAlias = "Mapping[str, str | int | float]"
+Verb = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+TIMEOUT_S = 10.0
+"""The API answers from SQLite in milliseconds; this is for a busy machine."""
+
+PAGE = 100
+"""Items a page of a list: few round trips, small answers."""
+
+MAX_ITEMS = 100_000
+"""PIP-82 sizes a cluster at this many groups; a longer list is cut off, aloud."""
+
+_UNAUTHORIZED = "urn:headgate:problem:unauthorized"
+"""The type of a refusal for want of a good token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A body that is sent as it stands.
+
+    Attributes:
+        raw: Its bytes.
+        media_type: What they are, such as ``application/yaml``.
+    """
+
+    raw: bytes
+    media_type: str
+
+
+class Rest(Closing):
+    """A connection to the API; a context that closes it."""
+
+    def __init__(
+        self, url: str, *, token: str | None = None, ca_file: Path | None = None
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            url: Such as ``http://127.0.0.1:8080``.
+            token: Bearer token, where the API asks for one.
+            ca_file: PEM file of the authorities to trust; None for the usual ones.
+
+        Raises:
+            Failure: The URL is none.
+            Misused: The token can't stand in a header, or the file holds no
+                certificate.
+        """
+        if token and not (token.isascii() and token.isprintable() and " " not in token):
+            raise Misused("--token: expected letters, digits and signs, in one line")
+        if not url.startswith(("http://", "https://")):
+            raise Failure(f"{url!r}: expected a URL such as http://127.0.0.1:8080")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            self._client = httpx.Client(
+                base_url=url,
+                headers=headers,
+                timeout=TIMEOUT_S,
+                trust_env=False,
+                verify=True if ca_file is None else _trusting(ca_file),
+            )
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise Failure(one_line(f"{url!r}: {error}")) from error
+        self._url = url
+
+    def call(
+        self,
+        verb: Verb,
+        path: str,
+        *,
+        body: Mapping[str, object] | Content | None = None,
+        query: Query | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> JsonObject:
+        """Return the answer; empty where there is none.
+
+        Raises:
+            Unreachable: Nobody answers, or the API is at fault or overloaded.
+            Refused: The API refuses.
+            Failure: What answers is not the API.
+        """
+        try:
+            if isinstance(body, Content):
+                response = self._client.request(
+                    verb,
+                    path,
+                    content=body.raw,
+                    headers={"Content-Type": body.media_type},
+                    params=query,
+                    timeout=timeout_s,
+                )
+            else:
+                response = self._client.request(
+                    verb, path, json=body, params=query, timeout=timeout_s
+                )
+        except ValueError as error:  # NaN and infinity have no JSON
+            raise Failure(one_line(str(error))) from error
+        except httpx.RequestError as error:
+            changes = verb != "GET"
+            raise Unreachable(_no_answer(self._url, error, changes)) from error
+        if response.is_error:
+            raise _refusal(response)
+        if verb != "GET" and not response.content:
+            return {}
+        return self._document(response)
+
+    def pages(self, path: str, query: Query | None = None) -> Iterator[JsonObject]:
+        """Yield the items of a list, however many pages it has.
+
+        Raises:
+            Failure: As `call`; or there are more than `MAX_ITEMS`.
+        """
+        asked: dict[str, str | int | float] = {**(query or {}), "limit": PAGE}
+        for _ in range(MAX_ITEMS // PAGE):
+            page = self.call("GET", path, query=asked)
+            yield from cast("list[JsonObject]", page.get("items", []))
+            after = page.get("next")
+            if after is None:
+                return
+            asked["after"] = cast("str | int", after)
+        raise Failure(f"there are more than {MAX_ITEMS:,} items; ask more narrowly")
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._client.close()
+
+    def _document(self, response: httpx.Response) -> JsonObject:
+        try:
+            answer: object = response.json()
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise Failure(f"{self._url} is not a Headgate API: no JSON object came")
+        return cast("JsonObject", answer)
+
+
+def segment(name: str) -> str:
+    """Return `name` as one segment of a path.
+
+    >>> segment("50 % off")
+    '50%20%25%20off'
+
+    Raises:
+        Misused: No path can hold it.
+    """
+    if name in {"", ".", ".."}:
+        raise Misused(f"{name!r}: expected a name; it is empty, . or ..")
+    if "/" in name:  # a server takes %2F for one
+        raise Misused(f"{name!r}: expected a name without a slash")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:  # bytes of the shell that are no UTF-8
+        raise Misused(f"{name!a}: expected a name in UTF-8") from error
+
+
+def _trusting(ca_file: Path) -> ssl.SSLContext:
+    """Return TLS that trusts the authorities of a file and no others."""
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError as error:
+        raise Misused(f"--ca-file {ca_file}: expected certificates in PEM") from error
+    except OSError as error:
+        raise Misused(f"--ca-file {ca_file}: {error.strerror}") from error
+
+
+def _no_answer(url: str, error: httpx.RequestError, changes: bool) -> str:
+    """Return why nobody answered, and what to do about it."""
+    why = one_line(str(error)) or type(error).__name__
+    if isinstance(error, httpx.ReadTimeout):
+        said = f"the API at {url} took the request and did not answer in time"
+        return f"{said}; look whether it was done" if changes else said
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        why = why.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+        return (
+            f"the certificate of {url} is not trusted ({why}); "
+            "name the authority that signed it with --ca-file"
+        )
+    if "SSL" in why or "TLS" in why:
+        return f"no TLS with {url} ({why}); does it speak plain http:// there?"
+    return (
+        f"no API answers at {url} ({why}); "
+        "start one with `headgate up`, or say where it is with --url"
+    )
+
+
+def _refusal(response: httpx.Response) -> Refused | Unreachable:
+    """Return one sentence of a problem document (RFC 9457), or of what came.
+
+    A status from 500 on is no refusal: the API, its database or a server before it
+    is at fault, and may not be before long.
+    """
+    try:
+        problem: object = response.json()
+    except (ValueError, RecursionError):
+        problem = None
+    document = cast("JsonObject", problem) if isinstance(problem, dict) else {}
+    said = str(document.get("detail") or document.get("reason") or "")
+    said = said or str(document.get("title") or "")
+    said = one_line(said or f"the API answered {response.status_code}")
+    if document.get("type") == _UNAUTHORIZED:
+        said += ": give it with --token or HEADGATE_TOKEN"
+    if response.is_server_error:
+        return Unreachable(said)
+    return Refused(said, _fields(document.get("errors")))
+
+
+def _fields(errors: object) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of field and reason that a problem names."""
+    if not isinstance(errors, list):
+        return ()
+    listed = cast("list[object]", errors)
+    named = [cast("JsonObject", one) for one in listed if isinstance(one, dict)]
+    return tuple((str(one.get("field")), str(one.get("reason"))) for one in named)

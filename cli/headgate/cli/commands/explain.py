@@ -1,0 +1,229 @@
+"""`headgate explain`: every input of a group's shares, and the formulas they go into.
+
+Letters are those of the design: L, P, h, E, m, H, Q', θ.
+"""
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from headgate.cli.commands.groups import group_path
+from headgate.cli.failure import Failure
+from headgate.cli.options.common import Api, AsJson
+from headgate.cli.options.completers import GroupName
+from headgate.cli.options.dataclass_options import spread
+from headgate.cli.output.printing import print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from headgate.cli.client.rest import JsonObject, Rest
+
+EXPLAIN_EPILOG = """[bold]Examples[/bold]
+
+headgate explain gold
+
+headgate explain gold --dimension requests --agent api-7
+
+headgate explain gold --json      (to compute it again elsewhere)"""
+
+_HEADINGS = (
+    "agent",
+    "λ demand/s>",
+    "share/s>",
+    "ceiling/s>",
+    "held>",
+    "predicted>",
+    "admitted>",
+    "refused>",
+    "age>",
+    "",
+)
+
+UNLIMITED = "∞"
+
+
+@spread
+def explain(
+    group: GroupName,
+    api: Api,
+    dimension: Annotated[
+        str | None,
+        typer.Option(help="Only this one; else all in use.", show_default=False),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(help="How this agent's share comes about.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell why each agent has the share that it has, with all inputs."""
+    told: list[JsonObject] = []
+    with api.connect() as rest:
+        use = rest.call("GET", f"{group_path(group)}/use")
+        uses = cast("list[JsonObject]", use.get("uses", []))
+        in_use = [str(one["dimension"]) for one in uses]
+        for name in [dimension] if dimension is not None else in_use:
+            if name not in in_use:
+                unseen = _unreported(rest, group, {name})
+                raise Failure(
+                    unseen or f"nobody uses {group} {name} now{_instead(in_use)}"
+                )
+            query = {"dimension": name}
+            found = rest.call("GET", f"{group_path(group)}/explain", query=query)
+            told.append({"group": group, "dimension": name, **found})
+        unseen = "" if told else _unreported(rest, group)
+    if agent is not None:
+        told = [_only(one, agent) for one in told]
+    if as_json:
+        print_json(told)
+        return
+    if not told:
+        print_line(unseen or f"nobody uses {group} now")
+    for one in told:
+        _print(one, alone=agent is not None)
+
+
+def _unreported(rest: "Rest", group: str, of: set[str] | None = None) -> str:
+    """Return a sentence on a group whose limits are all of scope node; else nothing.
+
+    Args:
+        rest: Asked for the group.
+        group: Its name.
+        of: Only of these dimensions.
+    """
+    limits = cast("list[JsonObject]", rest.call("GET", group_path(group))["limits"])
+    found = [x for x in limits if of is None or x["dimension"] in of]
+    if not found or any(x["scope"] != "node" for x in found):
+        return ""
+    names = ", ".join(str(x["dimension"]) for x in found)
+    return (
+        f"{group} {names}: of scope node; each process counts it alone, and agents "
+        "report nothing of it"
+    )
+
+
+def _instead(in_use: list[str]) -> str:
+    return f"; in use: {', '.join(in_use)}" if in_use else ""
+
+
+def _only(explanation: "JsonObject", agent: str) -> "JsonObject":
+    """Return an explanation with one agent's row.
+
+    Raises:
+        Failure: The agent does not use the limit.
+    """
+    rows = _agents(explanation)
+    found = [row for row in rows if row["agent"] == agent]
+    if not found:
+        limit = f"{explanation['group']} {explanation['dimension']}"
+        names = [str(row["agent"]) for row in rows[:10]]
+        raise Failure(
+            f"agent {agent!r} does not use {limit}; those that do: {', '.join(names)}"
+        )
+    return {**explanation, "agents": found}
+
+
+def _agents(explanation: "JsonObject") -> "list[JsonObject]":
+    return cast("list[JsonObject]", explanation.get("agents", []))
+
+
+def _print(one: "JsonObject", *, alone: bool) -> None:
+    n = {name: _figure(value) for name, value in one.items()}
+    print_line(
+        f"{one['group']} {one['dimension']}: revision {one['revision']}, "
+        f"mode {one['mode']}, isolation {one['isolation']}, {one['members']} agents"
+    )
+    if one["rate"] is None:
+        print_line("\nunlimited: nothing is refused, and there is nothing to share\n")
+    else:
+        for line in (*_level(n), *_rate(n), *_shares(n)):
+            print_line(line)
+    if alone:
+        for row in _agents(one):
+            print_line(f"  {_own_share(row, n['theta'])}")
+    print_table(_HEADINGS, [_row(row) for row in _agents(one)])
+    for line in _reports(one, n):
+        print_line(line)
+
+
+def _level(n: dict[str, str]) -> tuple[str, ...]:
+    """Return how the level is calculated."""
+    return (
+        "",
+        "the level: what one bucket for the whole cluster would hold, units",
+        _named("L", "from what agents have reported", n["level_reported"]),
+        _named("P", "admitted since, not yet reported", n["predicted"]),
+        _named("h", "held in the agents' own buckets", n["held"]),
+        f"  E  = L − P − h = {n['level_reported']} − {n['predicted']} − {n['held']}"
+        f" = {n['level']}   (kept from −{n['debt_cap']} to the burst {n['burst']})",
+    )
+
+
+def _rate(n: dict[str, str]) -> tuple[str, ...]:
+    """Return how the rate to share out is calculated."""
+    return (
+        "",
+        "what is shared out, units/s",
+        _named("Q", "the limit's rate", n["rate"]),
+        _named("m", "margin for what is admitted unseen, units", n["margin"]),
+        _named("H", "horizon over which the level is brought back, s", n["horizon_s"]),
+        _named("r", "reserved for silent agents", n["reserved"]),
+        "  Q' = max(0, Q + (E − m)/H − r) = "
+        f"max(0, {n['rate']} + ({n['level']} − {n['margin']})/{n['horizon_s']}"
+        f" − {n['reserved']}) = {n['available']}",
+    )
+
+
+def _shares(n: dict[str, str]) -> tuple[str, ...]:
+    """Return how shares are calculated."""
+    fits = " (all demand fits)" if n["theta"] == UNLIMITED else ""
+    return (
+        "",
+        "the shares: max-min, so that nobody gets less for another's sake",
+        _named("θ", "the water level: Σ min(λ, w·θ) = Q'", n["theta"] + fits),
+        _named("s", "slack: what no share takes of Q'", n["slack"]),
+        "  share = min(λ, w·θ);  ceiling = share and a part of the slack",
+    )
+
+
+def _own_share(row: "JsonObject", theta: str) -> str:
+    share = _figure(row["share"])
+    return (
+        f"{row['agent']}: share = min(λ, w·θ) = min({_figure(row['demand'])}, "
+        f"w·{theta}) = {share};  its bucket refills at {_figure(row['ceiling'])}"
+    )
+
+
+def _reports(one: "JsonObject", n: dict[str, str]) -> tuple[str, ...]:
+    """Return how good the information is."""
+    loss = 100.0 * cast("float", one["loss"])
+    lag_ms = 1000.0 * cast("float", one["lag_s"])
+    return (
+        f"reports take {lag_ms:.0f} ms, {loss:.2g} % are lost; "
+        f"who is not heard for {n['lease_s']} s is silent",
+        f"against one bucket: {n['error']} units over (+) or under (−); while parts "
+        f"do not hear each other at most {n['bound']} × Q more",
+    )
+
+
+def _named(letter: str, what: str, figure: str) -> str:
+    return f"  {letter:<2} {what:<50} {figure:>12}"
+
+
+def _row(row: "JsonObject") -> list[str]:
+    state = str(row["state"])
+    return [
+        str(row["agent"]),
+        *(_figure(row[name]) for name in ("demand", "share", "ceiling", "held")),
+        *(_figure(row[name]) for name in ("predicted", "admitted", "refused")),
+        f"{cast('float', row['age_s']):.1f} s",
+        "" if state == "present" else state,
+    ]
+
+
+def _figure(value: object) -> str:
+    """Return a number with five digits at least; ∞ for None."""
+    if value is None:
+        return UNLIMITED
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.5g}"

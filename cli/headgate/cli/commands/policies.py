@@ -1,0 +1,320 @@
+"""`headgate policy`: rates of single topics, set at the broker, a namespace, a topic.
+
+The narrowest level that says something wins: topic, then namespace, then broker.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from headgate.cli.failure import Failure, Misused
+from headgate.cli.options import broker_settings
+from headgate.cli.options.common import Api, AsJson, DryRun
+from headgate.cli.options.dataclass_options import spread
+from headgate.cli.options.limits import (
+    parse_period,
+    parse_quantity,
+    show_period,
+    show_quantity,
+)
+from headgate.cli.output.plan import APPLY, print_plan
+from headgate.cli.output.printing import print_json, print_line, print_list, print_told
+
+if TYPE_CHECKING:
+    from headgate.cli.client.rest import JsonObject, Rest
+
+PATH = "/api/v1/policies"
+SETTINGS = "/api/v1/settings"
+
+policy = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+Policy = broker_settings.Policy
+
+Kind = Annotated[
+    Literal[
+        "dispatch",
+        "subscription-dispatch",
+        "replicator-dispatch",
+        "publish",
+        "subscribe",
+        "broker-dispatch",
+        "broker-publish",
+    ],
+    typer.Argument(
+        help="What is throttled; the last two count a broker's topics together.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a policy stands: just one of the three."""
+
+    broker: Annotated[
+        bool, typer.Option("--broker", help="For all topics of all brokers.")
+    ] = False
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TENANT/NAMESPACE", help="For all its topics.", show_default=False
+        ),
+    ] = None
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TENANT/NAMESPACE/TOPIC", help="For this one.", show_default=False
+        ),
+    ] = None
+
+    def level(self) -> tuple[str, str]:
+        """Return the level and the name at it, which is empty for the broker.
+
+        Raises:
+            Misused: None was said, or more than one.
+        """
+        named = {"namespace": self.namespace, "topic": self.topic}
+        said = [(kind, name) for kind, name in named.items() if name is not None]
+        if self.broker:
+            said.append(("broker", ""))
+        if len(said) != 1:
+            raise Misused("expected one of --broker, --namespace and --topic")
+        return said[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a policy can be told."""
+
+    messages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="Per period, such as 1000 or 10k; of subscribe: subscribes.",
+            show_default="unlimited",
+        ),
+    ] = None
+    bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="Per period, such as 10M or 1.5Mi.",
+            show_default="unlimited",
+        ),
+    ] = None
+    period: Annotated[
+        str | None,
+        typer.Option(help="Such as s, 10s or m.", show_default="s"),
+    ] = None
+    relative_to_publish_rate: Annotated[
+        bool,
+        typer.Option(
+            "--relative-to-publish-rate",
+            help="The rates are on top of what is published.",
+        ),
+    ] = False
+
+    def said(self) -> Policy:
+        """Return the policy, with what was said and nothing else.
+
+        Raises:
+            Misused: No rate was said, or one can't be read.
+        """
+        if self.messages is None and self.bytes is None:
+            raise Misused("expected --messages or --bytes, or both")
+        policy: Policy = {}
+        for name, text in (("messages", self.messages), ("bytes", self.bytes)):
+            if text is not None:
+                policy[name] = parse_quantity(text)
+        if self.period is not None:
+            policy["period_s"] = parse_period(self.period)
+        if self.relative_to_publish_rate:
+            policy["relative_to_publish_rate"] = True
+        return policy
+
+
+_SET_EPILOG = """[bold]Examples[/bold]
+
+headgate policy set dispatch --broker --messages 1000
+
+headgate policy set dispatch --namespace acme/orders --messages 500 --bytes 10M
+
+headgate policy set subscribe --topic acme/orders/paid --messages 5 --period 30s
+
+headgate policy set publish --namespace acme/orders --bytes 1M --dry-run
+
+It is set whole: a rate that is not named is unlimited."""
+
+_GET_EPILOG = """[bold]Examples[/bold]
+
+headgate policy get dispatch --topic acme/orders/paid    (what applies, and whence)
+
+headgate policy get publish --broker --json"""
+
+_LIST_EPILOG = """[bold]Examples[/bold]
+
+headgate policy list
+
+headgate policy list --namespace acme/orders --json"""
+
+_REMOVE_EPILOG = """[bold]Examples[/bold]
+
+headgate policy remove dispatch --namespace acme/orders
+
+headgate policy remove publish --broker"""
+
+
+@policy.command("list", epilog=_LIST_EPILOG)
+@spread
+def list_policies(place: Place, api: Api, as_json: AsJson = False) -> None:
+    """List the policies that are set, at all levels or at one."""
+    all_levels = place == Place()
+    level, target = ("", "") if all_levels else place.level()
+    items: list[JsonObject] = []
+    with api.connect() as rest:
+        if level in {"", "broker"}:
+            items += _at_broker(rest)
+        if level != "broker":
+            query = {"level": level, "target": target} if level else {}
+            items += rest.pages(PATH, query)
+    print_list(["level", "of", "kind", "policy"], items, _row, as_json=as_json)
+
+
+@policy.command("get", epilog=_GET_EPILOG)
+@spread
+def get_policy(kind: Kind, place: Place, api: Api, as_json: AsJson = False) -> None:
+    """Show the policy that is set there; of a topic, the one that applies to it."""
+    level, target = place.level()
+    name = _checked_kind(kind, level)
+    with api.connect() as rest:
+        if level == "topic":
+            query = {"topic": target, "kind": name}
+            applies = rest.call("GET", f"{PATH}/effective", query=query)
+            found = {"kind": name, **applies}
+        else:
+            found = _found(rest, level, target, name)
+    if as_json:
+        print_json(found)
+    elif found["level"] is None:
+        print_line(f"{kind} of {level} {target}: unlimited; no level says a rate")
+    else:
+        whence = "" if found["level"] == level else f", from the {found['level']}"
+        print_line(f"{kind} of {_of(level, target)}: {_shown_policy(found)}{whence}")
+
+
+@policy.command("set", epilog=_SET_EPILOG)
+@spread
+def set_policy(
+    kind: Kind,
+    place: Place,
+    rates: Rates,
+    api: Api,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Set a rate that each topic has to itself; again changes nothing."""
+    level, target = place.level()
+    name, said = _checked_kind(kind, level), rates.said()
+    one = {"level": level, "target": target, "kind": name, "policy": said}
+    body: dict[str, object] = {"policies": [one]}
+    if level == "broker":
+        body = {"settings": broker_settings.settings_of(name, said)}
+    with api.connect() as rest:
+        if level == "broker" or dry_run:  # several keys, in one transaction
+            query = {"dry_run": "true" if dry_run else "false"}
+            print_plan(rest.call("POST", APPLY, body=body, query=query), as_json)
+            return
+        answer = rest.call("PUT", PATH, body=one)
+    line = f"{kind} of {_of(level, target)} set: {_shown_policy(answer)}"
+    print_told(line, answer, as_json=as_json)
+
+
+@policy.command("remove", epilog=_REMOVE_EPILOG)
+@spread
+def remove_policy(kind: Kind, place: Place, api: Api, as_json: AsJson = False) -> None:
+    """Remove a policy; what a wider level says applies again."""
+    level, target = place.level()
+    name = _checked_kind(kind, level)
+    with api.connect() as rest:
+        if level == "broker":
+            _remove_at_broker(rest, name)
+        else:
+            query = {"level": level, "target": target, "kind": name}
+            rest.call("DELETE", PATH, query=query)
+    print_told(
+        f"{kind} of {_of(level, target)} removed",
+        {"removed": {"level": level, "target": target, "kind": name}},
+        as_json=as_json,
+    )
+
+
+def _remove_at_broker(rest: "Rest", kind: str) -> None:
+    present = rest.call("GET", SETTINGS)
+    there = [key for key in broker_settings.keys_of(kind) if key in present]
+    if not there:
+        raise Failure(f"policy {kind} of the broker does not exist")
+    rest.call("POST", APPLY, body={"settings": dict.fromkeys(there)})
+
+
+def _at_broker(rest: "Rest") -> "list[JsonObject]":
+    settings = cast("dict[str, str]", rest.call("GET", SETTINGS))
+    return [
+        {"level": "broker", "target": "", "kind": kind, "policy": found}
+        for kind, found in broker_settings.policies_in(settings).items()
+    ]
+
+
+def _found(rest: "Rest", level: str, target: str, kind: str) -> "JsonObject":
+    """Return the policy that is set exactly there.
+
+    Raises:
+        Failure: There is none.
+    """
+    if level == "broker":
+        items = _at_broker(rest)
+    else:
+        items = list(rest.pages(PATH, {"level": level, "target": target}))
+    for one in items:
+        if one["kind"] == kind:
+            return one
+    raise Failure(f"no {kind.replace('_', '-')} policy of {_of(level, target)} is set")
+
+
+def _checked_kind(kind: str, level: str) -> str:
+    """Return the API's word for a kind.
+
+    Raises:
+        Misused: It is one of the broker, and another level was said.
+    """
+    if kind.startswith("broker-") and level != "broker":
+        raise Misused(f"{kind}: expected --broker, it is of no other level")
+    return kind.replace("-", "_")
+
+
+def _of(level: str, target: str) -> str:
+    return "the broker" if level == "broker" else f"{level} {target}"
+
+
+def _row(one: "JsonObject") -> list[str]:
+    kind = str(one["kind"]).replace("_", "-")
+    return [str(one["level"]), str(one["target"]), kind, _shown_policy(one)]
+
+
+def _shown_policy(one: "JsonObject") -> str:
+    """Return what a policy says, such as ``500 messages/s, unlimited bytes``."""
+    told = cast("Policy", one["policy"])
+    period = show_period(cast("float", told.get("period_s", 1.0)))
+    words = {"messages": "messages", "bytes": "bytes"}
+    if one.get("kind") == "subscribe":
+        words = {"messages": "subscribes"}
+    parts = [_rate(told.get(name), word, period) for name, word in words.items()]
+    if told.get("relative_to_publish_rate"):
+        parts.append("on top of what is published")
+    return ", ".join(parts)
+
+
+def _rate(units: object, word: str, period: str) -> str:
+    if units in (None, "unlimited"):
+        return f"unlimited {word}"
+    return f"{show_quantity(cast('float', units))} {word}/{period}"

@@ -1,0 +1,125 @@
+"""`headgate status`: who wants, may and gets how much, as it changes."""
+
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from headgate.cli.client.polling import again, answers
+from headgate.cli.failure import Unreachable
+from headgate.cli.options.common import Api, AsJson
+from headgate.cli.options.completers import group_names
+from headgate.cli.options.dataclass_options import spread
+from headgate.cli.output.printing import console, print_json, print_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from rich.console import RenderableType
+
+    from headgate.cli.output.live_view import LiveView
+    from headgate.cli.output.share_table import Sheet
+
+    Seen: TypeAlias = tuple[list[Sheet], list[str]]
+
+Answer = TypeVar("Answer")
+
+NOTHING = "no group is in use"
+
+STATUS_EPILOG = """[bold]Examples[/bold]
+
+headgate status                  (a live table till Ctrl-C, through outages)
+
+headgate status gold --once
+
+headgate status --json --once    (for programs)"""
+
+
+@spread
+def status(
+    api: Api,
+    group: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="GROUP",
+            help="Only this group.",
+            show_default=False,
+            autocompletion=group_names,
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+    every: Annotated[
+        float, typer.Option(help="Seconds between two pictures.", min=0.1, max=60.0)
+    ] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Show demand, share, admitted, refused and level of each agent, live."""
+    from headgate.cli.output.live_view import LiveView
+
+    with LiveView(api.connect()) as live:
+        if as_json:
+            _print(lambda: live.document(group), print_json, once, every)
+        elif once or not console().is_terminal:
+            picture = _as_tables if once else _as_lines
+            _print(lambda: _seen(live, group), picture, once, every)
+        else:
+            _watch(live, group, every)
+
+
+def _seen(live: "LiveView", group: str | None) -> "Seen":
+    """Return a table for each limit, and the lines that stand below them."""
+    sheets = live.sheets(group)
+    return sheets, live.partitions() if group is None else []
+
+
+def _print(
+    ask: "Callable[[], Answer]",
+    show: "Callable[[Answer], None]",
+    once: bool,
+    every_s: float,
+) -> None:
+    """Show one answer, or all until Ctrl-C."""
+    if once:
+        show(ask())
+        return
+    for answer in answers(ask, every_s=every_s):
+        show(answer)
+
+
+def _as_tables(seen: "Seen") -> None:
+    from headgate.cli.output.share_table import as_table
+
+    sheets, lines = seen
+    for sheet in sheets:
+        console().print(as_table(sheet))
+    for line in lines if sheets else [NOTHING, *lines]:
+        print_line(line)
+
+
+def _as_lines(seen: "Seen") -> None:
+    from headgate.cli.output.share_table import as_line
+
+    sheets, lines = seen
+    for line in [as_line(sheet) for sheet in sheets] or [NOTHING]:
+        print_line(line)
+    for line in lines:
+        print_line(line)
+
+
+def _watch(live: "LiveView", group: str | None, every_s: float) -> None:
+    """Draw over the picture before, until Ctrl-C."""
+    from rich.console import Group
+    from rich.live import Live
+
+    from headgate.cli.output.share_table import as_table
+
+    shown: list[RenderableType] = [NOTHING]
+    with Live(console=console(), auto_refresh=False) as screen:
+        for answer in again(lambda: _seen(live, group), every_s=every_s):
+            if isinstance(answer, Unreachable):
+                screen.update(Group(*shown, f"as it was: {answer}"), refresh=True)
+                continue
+            sheets, lines = answer
+            shown = [as_table(sheet) for sheet in sheets]
+            shown = [*(shown or [NOTHING]), *lines]
+            screen.update(Group(*shown), refresh=True)

@@ -1,0 +1,117 @@
+"""`headgate token`: bearer tokens, made on the database itself or looked at by REST."""
+
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from headgate.cli.failure import Failure
+from headgate.cli.options.common import Api, AsJson
+from headgate.cli.options.dataclass_options import spread
+from headgate.cli.options.times import show_time
+from headgate.cli.output.printing import print_json, print_line, print_list
+
+if TYPE_CHECKING:
+    from headgate.cli.client.rest import JsonObject
+
+PATH = "/api/v1/tokens"
+
+DAY_S = 86_400.0
+
+token = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+_CREATE_EPILOG = """[bold]Examples[/bold]
+
+headgate token create ops --role admin                    (the first of all)
+
+headgate token create ci --role operator --tenant acme --days 90
+
+headgate token create broker-1 --role agent --database postgresql+psycopg://…"""
+
+
+@token.callback()
+def tokens() -> None:
+    """Bearer tokens for a server that asks for them (`headgate up --rights`)."""
+
+
+@token.command("create", epilog=_CREATE_EPILOG)
+def create(
+    name: Annotated[
+        str, typer.Argument(help="For whom; the audit says so.", show_default=False)
+    ],
+    role: Annotated[
+        Literal["admin", "operator", "viewer", "agent"],
+        typer.Option(help="What it is for."),
+    ] = "viewer",
+    tenant: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An operator's tenant; more than one may be given.",
+            show_default=False,
+        ),
+    ] = None,
+    days: Annotated[
+        float | None,
+        typer.Option(help="How long it is good.", show_default=False),
+    ] = None,
+    database: Annotated[
+        str, typer.Option(help="A file of SQLite, or a URL of SQLAlchemy.")
+    ] = "headgate.db",
+) -> None:
+    """Make a token and print it; nobody can read it again.
+
+    It works on the database, so it needs no token and no running server. Over REST
+    an admin makes them with POST /api/v1/tokens.
+    """
+    from headgate.api import CannotStart, ServerSettings, create_token
+
+    life_s = None if days is None else days * DAY_S
+    try:
+        settings = ServerSettings(database=database)
+        print_line(
+            create_token(settings, name, role, tenants=tenant or None, life_s=life_s)
+        )
+    except CannotStart as error:
+        raise Failure(str(error)) from error
+
+
+@token.command("list")
+@spread
+def list_tokens(api: Api, as_json: AsJson = False) -> None:
+    """List whose tokens there are; never what would let anyone use them."""
+    with api.connect() as rest:
+        items = list(rest.pages(PATH))
+    headings = ["id>", "name", "role", "tenants", "made", "ends"]
+    print_list(headings, items, _row, as_json=as_json)
+
+
+@token.command("delete")
+@spread
+def delete_token(
+    number: Annotated[
+        int, typer.Argument(metavar="ID", help="As the list tells it.", min=0)
+    ],
+    api: Api,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token no longer good, at once."""
+    with api.connect() as rest:
+        rest.call("DELETE", f"{PATH}/{number}")
+    if as_json:
+        print_json({"deleted": number})
+    else:
+        print_line(f"token {number} deleted")
+
+
+def _row(one: "JsonObject") -> list[str]:
+    return [
+        str(one["id"]),
+        str(one["name"]),
+        str(one["role"]),
+        ", ".join(cast("list[str]", one["tenants"] or ["all"])),
+        show_time(cast("float", one["made_at_s"])),
+        _end(cast("float | None", one["ends_at_s"])),
+    ]
+
+
+def _end(ends_at_s: float | None) -> str:
+    return "never" if ends_at_s is None else show_time(ends_at_s)

@@ -1,0 +1,1 @@
+"""Options that commands share, and how values are written on the command line."""

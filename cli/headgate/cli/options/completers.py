@@ -1,0 +1,47 @@
+"""Names that a shell can complete, asked of the API; none where it does not answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import typer
+
+from headgate.cli.failure import Failure
+from headgate.cli.options.common import Api
+from headgate.cli.output.live_view import OVERVIEW
+
+ANSWER_S = 1.0
+"""Nobody waits longer for a completion."""
+
+MOST_NAMES = 100
+"""More than a person chooses from."""
+
+
+def group_names(context: typer.Context, incomplete: str) -> list[str]:
+    """Return names of groups that begin with `incomplete`."""
+    said = {name: context.params.get(name) for name in ("url", "token", "ca_file")}
+    api = Api(**{name: value for name, value in said.items() if value is not None})
+    query: dict[str, str | int | float] = {
+        "search": incomplete,
+        "sort": "name",
+        "limit": MOST_NAMES,
+    }
+    try:
+        with api.understood(), api.connect() as rest:
+            seen = rest.call("GET", OVERVIEW, query=query, timeout_s=ANSWER_S)
+            rows = cast("list[dict[str, object]]", seen.get("rows", []))
+            names = [str(row["group"]) for row in rows]
+    except Failure:
+        return []
+    return [name for name in dict.fromkeys(names) if name.startswith(incomplete)]
+
+
+GroupName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        help="Name of the group.",
+        show_default=False,
+        autocompletion=group_names,
+    ),
+]

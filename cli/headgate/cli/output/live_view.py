@@ -1,0 +1,170 @@
+"""The live view of the API: what agents reported last, for tables and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict, cast
+
+from headgate.cli.client.closeable import Closing
+from headgate.cli.client.rest import Rest, segment
+from headgate.cli.failure import Failure
+from headgate.cli.output.share_table import Row, Sheet
+
+if TYPE_CHECKING:
+    from headgate.cli.client.rest import JsonObject
+
+OVERVIEW = "/api/v1/overview"
+
+AGENTS = "/api/v1/agents"
+
+MOST_TABLES = 12
+"""Groups whose agents are shown at once; name one to see another."""
+
+
+class AgentJson(TypedDict, total=False):
+    """One agent's part of a limit, as the API tells it."""
+
+    agent: str
+    demand: float
+    share: float | None
+    admitted: float
+    refused: float
+    held: float
+    state: str
+
+
+class UseJson(TypedDict, total=False):
+    """One limit of a group in use, as the API tells it."""
+
+    dimension: str
+    rate: float | str
+    period_s: float
+    level: float | None
+    agents: list[AgentJson]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """What the API knows of one agent in one group and dimension.
+
+    Attributes:
+        share_per_s: What the agent is allotted, units/s; None where unlimited.
+        held_units: Tokens in its local bucket; below zero it is a debt.
+    """
+
+    share_per_s: float | None
+    held_units: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class UseView:
+    """What the API knows of one limit in use.
+
+    Attributes:
+        level_units: What is left in the group's bucket; below zero it is a debt.
+        agents: By id.
+    """
+
+    level_units: float | None
+    agents: dict[str, AgentView]
+
+
+class LiveView(Closing):
+    """A connection to the live view; a context that closes it."""
+
+    def __init__(self, rest: Rest) -> None:
+        """Ask `rest`, which is closed with this."""
+        self._rest = rest
+
+    def document(self, group: str | None = None) -> JsonObject:
+        """Return what the API sees of one group, or the overview of all.
+
+        Raises:
+            Failure: The API is down, or refuses.
+        """
+        return self._rest.call("GET", OVERVIEW if group is None else _path(group))
+
+    def sheets(self, group: str | None = None) -> list[Sheet]:
+        """Return a table for each limit in use, of one group or of all.
+
+        Raises:
+            Failure: The API is down, or refuses.
+        """
+        groups = self._in_use() if group is None else [group]
+        return [_sheet(name, use) for name in groups for use in self._uses(name)]
+
+    def partitions(self) -> list[str]:
+        """Return a line for each agent of which partitions of the bus it reads.
+
+        Nothing where the bus is not cut by group: then all read everything.
+
+        Raises:
+            Failure: The API is down, or refuses.
+        """
+        told = self._rest.call("GET", AGENTS)
+        count = cast("int", told.get("partitions", 1))
+        if count < 2:
+            return []
+        return [
+            f"{one['agent']} reads partitions "
+            f"{', '.join(map(str, cast('list[int]', one['reads'])))} of {count}"
+            for one in cast("list[JsonObject]", told.get("agents", []))
+        ]
+
+    def use(self, group: str, dimension: str) -> UseView:
+        """Return what is known of that limit; nothing while the API is down.
+
+        A picture is not worth ending a run for.
+        """
+        try:
+            uses = self._uses(group)
+        except Failure:
+            uses = []
+        named = [use for use in uses if use.get("dimension") == dimension]
+        one: UseJson = named[0] if named else {}
+        agents = {
+            row.get("agent", ""): AgentView(row.get("share"), row.get("held"))
+            for row in one.get("agents", [])
+        }
+        return UseView(one.get("level"), agents)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._rest.close()
+
+    def _in_use(self) -> list[str]:
+        """Return the groups that agents use, those under pressure first."""
+        rows = cast("list[JsonObject]", self.document().get("rows", []))
+        names = (str(row["group"]) for row in rows if row.get("agents"))
+        return list(dict.fromkeys(names))[:MOST_TABLES]
+
+    def _uses(self, group: str) -> list[UseJson]:
+        return cast("list[UseJson]", self.document(group).get("uses", []))
+
+
+def _path(group: str) -> str:
+    return f"/api/v1/groups/{segment(group)}/use"
+
+
+def _sheet(group: str, use: UseJson) -> Sheet:
+    rate = use.get("rate", 0.0)
+    per_s = float("inf") if isinstance(rate, str) else rate / use.get("period_s", 1.0)
+    rows = tuple(
+        Row(
+            agent=row.get("agent", ""),
+            demand_per_s=row.get("demand"),
+            share_per_s=row.get("share"),
+            admitted_per_s=row.get("admitted"),
+            refused_per_s=row.get("refused"),
+            held_units=row.get("held"),
+            note="" if row.get("state") == "present" else row.get("state", ""),
+        )
+        for row in use.get("agents", [])
+    )
+    level = use.get("level")
+    return Sheet(
+        title=f"{group}  {use.get('dimension')}",
+        quota_per_s=per_s,
+        rows=rows,
+        level_units=level,
+    )

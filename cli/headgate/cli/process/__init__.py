@@ -1,0 +1,1 @@
+"""Child processes that commands start, and what they need to begin."""

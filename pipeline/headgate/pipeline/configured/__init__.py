@@ -1,0 +1,1 @@
+"""What operators had decided, revision by revision, as tables to join."""

@@ -1,0 +1,97 @@
+"""Keeps what the API says of the configuration, revision by revision.
+
+Asked before each batch; between two looks several revisions may pass, so all states
+since the last one known are fetched, each with the revision that made it.  An API
+that is down costs nothing but newer names: what is on disk is gone by, and reports
+carry the revision that their sender went by.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import httpx
+
+from headgate.agent.errors import MalformedSnapshot
+from headgate.agent.follow.snapshot import configuration_from_json
+from headgate.pipeline.configured.history import History
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger("headgate.pipeline")
+
+TIMEOUT_S = 5.0
+"""Bound of one question; the API answers in milliseconds."""
+
+MOST_STATES = 1_000
+"""States fetched in one look, newest first; the first look goes back so far.  What is
+older is judged by the oldest of them."""
+
+
+class Recorder:
+    """Appends each state of the configuration to a file, one snapshot a line."""
+
+    def __init__(self, url: str, path: Path, *, token: str = "") -> None:
+        """Ask the API at `url`, if it is not empty, and keep answers at `path`."""
+        self._url = url.rstrip("/")
+        self._history = History(path)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._down = False
+        self._seen = -1
+
+    def look(self) -> int:
+        """Fetch all states that are newer; return the newest revision known."""
+        known = max(self._history.newest, self._seen)
+        if not self._url:
+            return known
+        try:
+            with httpx.Client(
+                base_url=self._url, headers=self._headers, timeout=TIMEOUT_S
+            ) as client:
+                found = self._newer(client, known)
+        except (httpx.HTTPError, ValueError, MalformedSnapshot) as error:
+            if not self._down:
+                log.warning("no newer configuration from %s: %s", self._url, error)
+            self._down = True
+            return known
+        self._down = False
+        return max(known, found)
+
+    def _newer(self, client: httpx.Client, known: int) -> int:
+        """Fetch and keep what is newer than `known`; return the newest revision."""
+        newest = _snapshot(client, {"revision": known} if known >= 0 else {})
+        if newest is None:
+            return known
+        revision = configuration_from_json(newest).revision
+        states = self._states(client, revision, newest)
+        self._history.append(reversed(states))
+        self._seen = revision
+        return revision
+
+    def _states(
+        self, client: httpx.Client, revision: int, newest: object
+    ) -> list[object]:
+        """Return the states up to `revision` that are not in the file, newest first."""
+        known, states, at = self._history.newest, list[object](), revision
+        while at > known and len(states) < MOST_STATES:
+            document = _snapshot(client, {"at": at})
+            since = configuration_from_json(document).revision
+            if since > at:  # an API that knows the newest state only
+                return [newest]
+            if since <= known:
+                break
+            states.append(document)
+            at = since - 1
+        return states
+
+
+def _snapshot(client: httpx.Client, query: dict[str, int]) -> object | None:
+    """Return a snapshot; None if there is none newer."""
+    answer = client.get("/api/v1/snapshot", params=query)
+    if answer.is_redirect:
+        return None
+    answer.raise_for_status()
+    document: object = answer.json()
+    return document

@@ -1,0 +1,1 @@
+"""What is computed from usage: violations, fairness, bills, recommendations."""

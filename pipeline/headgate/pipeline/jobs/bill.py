@@ -1,0 +1,99 @@
+"""Totals per tenant and day, and the proof that they are the agents' own.
+
+Every unit of an agent's counters is in exactly one row of usage, or still in an
+open window; `differences` compares the two sums, group by group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from headgate.pipeline.tables.schema import BILL
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TOLERANCE = 1e-3
+"""Units by which sums may differ: the finest step of a counter that isn't whole.
+Counters that are whole agree to the unit."""
+
+
+def bill(usage: DataFrame, gaps: DataFrame) -> DataFrame:
+    """Return the totals of each tenant, dimension and day (UTC).
+
+    Args:
+        usage: Rows of `schema.USAGE`, each window once.
+        gaps: Rows of `schema.GAPS`; what did not heal bounds what is missing, null
+            where it has no bound.
+    """
+    owner = f.when(f.length("tenant") > 0, f.col("tenant")).otherwise(
+        f.concat(f.lit("(group) "), f.col("group"))
+    )
+    keys = ["day", "tenant", "dimension"]
+    totals = (
+        usage.withColumn("tenant", owner)
+        .withColumn("day", f.date_trunc("day", "window_start"))
+        .groupBy(*keys)
+        .agg(
+            f.count_distinct("group_id").alias("groups"),
+            f.sum("attempted").alias("attempted"),
+            f.sum("admitted").alias("admitted"),
+            f.sum("refused").alias("refused"),
+        )
+    )
+    bounds = (
+        unhealed(gaps)
+        .withColumn("tenant", owner)
+        .withColumn("day", f.date_trunc("day", "heard"))
+        .groupBy(*keys)
+        .agg(
+            f.sum("bound").alias("gap_bound"),
+            f.max(f.col("bound").isNull()).alias("unbounded"),
+        )
+    )
+    bound = f.when(f.col("unbounded"), None).otherwise(
+        f.coalesce("gap_bound", f.lit(0.0))
+    )
+    return (
+        totals.join(bounds, keys, "left")
+        .withColumn(
+            "gap_bound", f.when(f.col("unbounded").isNull(), 0.0).otherwise(bound)
+        )
+        .select(*BILL.names)
+    )
+
+
+def unhealed(gaps: DataFrame) -> DataFrame:
+    """Return the gaps of lives that were not heard of again."""
+    life = ["agent", "incarnation", "group_id", "dimension"]
+    last = gaps.groupBy(*life).agg(
+        f.max(f.struct("heard", ~f.col("healed"))).alias("last")
+    )
+    still = last.where(f.col("last.col2")).select(
+        *life, f.col("last.heard").alias("heard")
+    )
+    return gaps.where(~f.col("healed")).join(still, [*life, "heard"])
+
+
+def differences(usage: DataFrame, counters: DataFrame) -> DataFrame:
+    """Return where usage and the agents' own counters differ: no rows if all is well.
+
+    Args:
+        usage: Rows of `schema.USAGE`, each window once, open ones included.
+        counters: Rows of `schema.COUNTERS`: the last counters of every life.
+    """
+    keys = ["agent", "group_id", "dimension"]
+    counted = counters.groupBy(*keys).agg(
+        f.sum("admitted").alias("counted_admitted"),
+        f.sum("refused").alias("counted_refused"),
+    )
+    used = usage.groupBy(*keys).agg(
+        f.sum("admitted").alias("admitted"), f.sum("refused").alias("refused")
+    )
+    both = counted.join(used, keys, "full").fillna(0.0)
+    return both.where(
+        (f.abs(f.col("counted_admitted") - f.col("admitted")) > TOLERANCE)
+        | (f.abs(f.col("counted_refused") - f.col("refused")) > TOLERANCE)
+    )

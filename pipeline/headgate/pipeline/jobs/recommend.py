@@ -1,0 +1,178 @@
+"""Which limit should be changed: what days of demand say about each group.
+
+One pass over a group's demand, a row a window, all agents together.  A limit r
+*would have refused* the part Σ max(0, demand − r·window) / Σ demand: the burst is
+left out, so the figures are on the safe side.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from headgate.pipeline.configured.limits_frame import limited
+from headgate.pipeline.jobs.usage import KEYS
+from headgate.pipeline.tables.schema import RECOMMENDATIONS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
+
+    Floats = NDArray[np.float64]
+
+PARTS = (0.001, 0.01, 0.05)
+"""Parts of the demand that a recommended limit would have refused."""
+
+NEVER_NEAR = 0.5
+"""A group whose busiest window stayed below this part of its limit is never near."""
+
+NEAR = 0.95
+"""A window above this part of the limit is at it; so is one above `NEVER_NEAR` in
+which something was refused."""
+
+ALWAYS_AT = 0.9
+"""A group at its limit in this part of its windows is always at it."""
+
+HOURS = 168
+"""Hours of a week, Monday 00:00 UTC first."""
+
+
+def recommend(usage: DataFrame, limits: DataFrame, window_s: float) -> DataFrame:
+    """Return a row for each group and dimension that was used.
+
+    Args:
+        usage: Rows of `schema.USAGE`, windows of `window_s` seconds, of days.
+        limits: From `configured.limits_frame`; the newest counts.
+        window_s: Length of the windows.
+    """
+    demand = (
+        usage.where(~f.col("displaced"))
+        .groupBy("window_start", *KEYS)
+        .agg(
+            f.sum("attempted").alias("attempted"),
+            f.sum("admitted").alias("admitted"),
+            f.max("revision_last").alias("revision_last"),
+        )
+        .withColumn("revision_first", f.col("revision_last"))
+        .withColumn("second", f.unix_seconds("window_start"))
+    )
+    known = limited(demand, limits)
+    schema = RECOMMENDATIONS
+
+    def advise(series: pa.Table) -> pa.Table:
+        return _advice(series, window_s)
+
+    return (
+        known.groupBy("group_id", "dimension")
+        .applyInArrow(  # pyright: ignore[reportUnknownMemberType]  # pyspark's own hint
+            advise, schema
+        )
+        .select(*schema.names)
+    )
+
+
+def _advice(series: pa.Table, window_s: float) -> pa.Table:
+    """Return one row of advice from one group's series of windows."""
+    order = np.argsort(series.column("second").to_numpy(), kind="stable")
+    series = series.take(order.tolist())
+    rate = _floats(series, "attempted") / window_s
+    admitted = _floats(series, "admitted") / window_s
+    second: NDArray[np.int64] = series.column("second").to_numpy()
+    last: dict[str, object] = series.slice(len(rate) - 1).to_pylist()[0]
+    known = _floats(series, "rate_per_s")[-1]
+    limit = np.inf if np.isnan(known) else float(known)
+    refusing = [limit_refusing(rate, part) for part in PARTS]
+    peak_hour, seasonality = season(rate, second)
+    pressed = (rate > admitted) & (admitted >= NEVER_NEAR * limit)
+    near = float(np.mean((admitted >= NEAR * limit) | pressed))
+    peak, offered = float(rate.max()), float(rate.sum())
+    advice: dict[str, object] = {
+        **{name: last[name] for name in KEYS},
+        "made": (int(second[-1]) + round(window_s)) * 1_000_000,
+        "rate_per_s": limit if np.isfinite(limit) else None,
+        "windows": len(rate),
+        "mean_per_s": float(rate.mean()),
+        "peak_per_s": peak,
+        "refusing_0_1": refusing[0],
+        "refusing_1": refusing[1],
+        "refusing_5": refusing[2],
+        "refused_part": max(1.0 - float(admitted.sum()) / offered, 0.0)
+        if offered
+        else 0.0,
+        "peak_hour": peak_hour,
+        "seasonality": seasonality,
+        "near_part": near,
+        "verdict": verdict(limit=limit, peak=peak, near=near, at=refusing[1]),
+    }
+    return pa.Table.from_pylist([advice], schema=_ARROW)
+
+
+_ARROW = to_arrow_schema(RECOMMENDATIONS, timezone="UTC")
+
+
+def _floats(series: pa.Table, name: str) -> Floats:
+    """Return a column as ``float64``, null as NaN."""
+    column: Floats = series.column(name).to_numpy().astype(np.float64)
+    return column
+
+
+def limit_refusing(rate: Floats, part: float) -> float:
+    """Return the least limit that refuses at most `part` of the demand.
+
+    Args:
+        rate: ``float64[N]`` demand of each window, units/s.
+        part: Between 0 and 1.
+    """
+    ordered = np.sort(rate)[::-1]
+    above = np.cumsum(ordered)
+    target = part * above[-1] if len(above) else 0.0
+    if target <= 0:
+        return float(ordered[0]) if len(ordered) else 0.0
+    # With the k largest above the limit, Σ (demand − r) = target at this r.
+    k = np.arange(1, len(ordered) + 1)
+    candidate = (above - target) / k
+    following = np.append(ordered[1:], 0.0)
+    fits = candidate >= following
+    return float(max(candidate[int(np.argmax(fits))], 0.0))
+
+
+def season(rate: Floats, second: NDArray[np.int64]) -> tuple[int, float]:
+    """Return the busiest hour of the week, and how much of the variance it explains.
+
+    Hour 0 is Monday 00:00 UTC.  The second figure is R² of the means by hour of
+    the week: 1 when the demand is a function of it, about 0 when it is not.  Less
+    than a day tells nothing: 0.
+    """
+    hour = (second // 3600 + 72) % HOURS  # 1 January 1970 was a Thursday
+    count = np.bincount(hour, minlength=HOURS)
+    total = np.bincount(hour, rate, minlength=HOURS)
+    mean = np.divide(total, count, out=np.zeros(HOURS), where=count > 0)
+    spread = float(((rate - rate.mean()) ** 2).sum())
+    if np.count_nonzero(count) < 24 or spread == 0:
+        return int(mean.argmax()), 0.0
+    rest = float(((rate - mean[hour]) ** 2).sum())
+    return int(mean.argmax()), 1.0 - rest / spread
+
+
+def verdict(*, limit: float, peak: float, near: float, at: float) -> str:
+    """Return a sentence on a group's limit.
+
+    Args:
+        limit: In force, units/s; infinite if there is none.
+        peak: Demand of the busiest window, units/s.
+        near: Part of the windows at the limit.
+        at: The limit that would refuse 1 % of the demand.
+    """
+    if np.isinf(limit):
+        return f"no limit; {at:.6g}/s would refuse 1 % of the demand"
+    if near >= ALWAYS_AT:
+        return f"always at its limit; {at:.6g}/s would refuse 1 % of the demand"
+    if peak < NEVER_NEAR * limit:
+        return f"never near its limit: {peak / limit:.0%} at most"
+    if near > 0:
+        return f"at its limit in {near:.0%} of the windows"
+    return "fits"

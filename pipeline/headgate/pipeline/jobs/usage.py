@@ -1,0 +1,73 @@
+"""Usage as tables: of closed windows, and of longer windows made of shorter ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from headgate.pipeline.configured.limits_frame import named
+from headgate.pipeline.counters.rows import ONCE, USED_SCHEMA, used_rows
+from headgate.pipeline.tables.schema import USAGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KEYS = ("group_id", "group", "tenant", "dimension")
+"""What names a group in one dimension, in every table."""
+
+
+WINDOW = ("window_start", "group_id", "dimension")
+"""What tells a group's window from others; names may change within one."""
+
+
+def usage_of(step: DataFrame, limits: DataFrame) -> DataFrame:
+    """Return the usage of the windows that a step closed.
+
+    Args:
+        step: Rows of kind ``usage``.
+        limits: From `configured.limits_frame`.
+    """
+    used = step.select(*ONCE, "payload").mapInArrow(used_rows, USED_SCHEMA)
+    rows = used.select(
+        f.timestamp_micros("window_us").alias("window_start"),
+        "group_id",
+        "dimension",
+        "agent",
+        (f.col("admitted") + f.col("refused")).alias("attempted"),
+        "admitted",
+        "refused",
+        "displaced",
+        "subjects",
+        "revision_first",
+        "revision_last",
+    )
+    return named(rows, limits).select(*USAGE.names)
+
+
+def rolled_up(usage: DataFrame, seconds: int) -> DataFrame:
+    """Return usage in windows of `seconds`, a multiple of the windows it has."""
+    length = f.lit(seconds)
+    start = f.timestamp_seconds(
+        f.floor(f.unix_seconds("window_start") / length) * length
+    )
+    sums = (f.sum(name).alias(name) for name in ("attempted", "admitted", "refused"))
+    return (
+        usage.withColumn("window_start", start)
+        .groupBy("window_start", *KEYS, "agent", "displaced")
+        .agg(
+            *sums,
+            f.max("subjects").alias("subjects"),
+            f.min("revision_first").alias("revision_first"),
+            f.max("revision_last").alias("revision_last"),
+        )
+        .select(*USAGE.names)
+    )
+
+
+def between(usage: DataFrame, begin_us: int, end_us: int) -> DataFrame:
+    """Return the rows whose window starts in [begin, end), microseconds."""
+    return usage.where(
+        (f.col("window_start") >= f.timestamp_micros(f.lit(begin_us)))
+        & (f.col("window_start") < f.timestamp_micros(f.lit(end_us)))
+    )

@@ -1,0 +1,1 @@
+"""Summaries for people: text, pictures, a page of HTML."""

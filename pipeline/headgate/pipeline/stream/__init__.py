@@ -1,0 +1,1 @@
+"""The structured stream: source, batches, steps, and the engine that runs them."""

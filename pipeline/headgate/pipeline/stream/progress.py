@@ -1,0 +1,83 @@
+"""What a person sees while the stream runs: one line a batch."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from headgate.pipeline.stream.batch_log import Summary
+    from headgate.pipeline.stream.run import Run
+
+HEADER_EVERY = 20
+"""Lines between two headings."""
+
+
+class Progress:
+    """Writes rate, lag and the last window of each batch."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Write to `stream`."""
+        self._stream = stream
+        self._run: Run | None = None
+        self._lines = 0
+        self._last_s = time.monotonic()
+
+    def watch(self, run: Run) -> None:
+        """Take the lag from this run."""
+        self._run = run
+
+    def show(self, summary: Summary) -> None:
+        """Write the line of a batch that is complete."""
+        now_s = time.monotonic()
+        took_s, self._last_s = now_s - self._last_s, now_s
+        if self._lines % HEADER_EVERY == 0:
+            self._stream.write(_line("batch", "messages", "rows/s", "lag", "closed to"))
+        self._lines += 1
+        closed_us = summary.floor_us
+        closed = datetime.fromtimestamp(closed_us / 1e6, UTC) if closed_us else None
+        text = _line(
+            str(summary.batch),
+            f"{summary.messages:,}",
+            f"{summary.rows / max(took_s, 1e-3):,.0f}",
+            self._lag(summary),
+            f"{closed:%Y-%m-%d %H:%M:%S}" if closed else "–",
+        )
+        self._stream.write(text)
+        for loss in summary.losses:
+            self._stream.write(
+                f"  {loss.messages:,} messages of {loss.topic}/{loss.partition} were "
+                f"gone before they were read (from offset {loss.expected})\n"
+            )
+        if summary.kinds.get("dead"):
+            self._stream.write(f"  {summary.kinds['dead']:,} dead letters\n")
+        self._stream.flush()
+
+    def _lag(self, summary: Summary) -> str:
+        """Return how many messages of the topic wait, or how old the newest is."""
+        behind = _behind(self._run) if self._run else None
+        if behind is not None:
+            return f"{behind:,}"
+        return f"{max(time.time() - summary.reference_us / 1e6, 0.0):,.0f} s"
+
+
+def _behind(run: Run) -> int | None:
+    """Return Kafka's count of messages that were not read before this batch."""
+    query = run.query
+    progress = query.lastProgress if query is not None else None
+    if progress is None:
+        return None
+    shown: dict[str, list[dict[str, dict[str, str]]]] = json.loads(progress.json)
+    counts = [
+        (source.get("metrics") or {}).get("maxOffsetsBehindLatest")
+        for source in shown["sources"]
+    ]
+    known = [int(float(count)) for count in counts if count]
+    return sum(known) if known else None
+
+
+def _line(*cells: str) -> str:
+    batch, messages, rate, lag, closed = cells
+    return f"{batch:>7} {messages:>11} {rate:>11} {lag:>9}  {closed}\n"

@@ -1,0 +1,104 @@
+"""The Spark session that the pipeline runs in: its own, or that of spark-submit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.pipeline.stream.jars import connector_jars, require_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+SUBMIT = Path(__file__).parents[1] / "submit" / "headgate_pipeline.py"
+"""The file that spark-submit is given."""
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""In the environment of a driver that spark-submit started."""
+
+ARROW_BYTES = 32 << 20
+"""Most bytes in one Arrow batch to Python.  A report may have 100 kB: Spark's
+default of 10,000 rows, which are right for usage, would make a gigabyte of one."""
+
+OPEN_WRITERS = 16
+"""Files that a task keeps open: one per kind of row, so that rows need not be
+sorted by kind before they are written."""
+
+LOCAL: dict[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Of a session on one machine."""
+
+NEEDED: dict[str, str] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES),
+    "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_WRITERS),
+    "spark.sql.optimizer.plannedWrite.enabled": "false",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+}
+"""What the jobs rely on; set on a session that was handed over as well."""
+
+
+def local_session(
+    *,
+    cores: int = 2,
+    memory: str = "1g",
+    kafka: bool = True,
+    more: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a session on this machine, or that of spark-submit.
+
+    Under spark-submit the cluster, its memory and its jars are those it was given.
+
+    Args:
+        cores: Threads that Spark may use.
+        memory: Heap of the JVM.
+        kafka: Put the Kafka connector on the class path; fetches it once.
+        more: Further settings; they win.
+
+    Raises:
+        SetUpMissing: Java or the connector is missing; says what to do.
+    """
+    if SUBMITTED in os.environ:
+        return _submitted()
+    require_java()
+    jars = connector_jars() if kafka else []
+    from pyspark.sql import SparkSession
+
+    # Workers run the interpreter of this process; the session's own setting for
+    # it is read by spark-submit only.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("headgate").master(f"local[{cores}]")
+    settings = {
+        **LOCAL,
+        **NEEDED,
+        "spark.driver.memory": memory,
+        "spark.sql.shuffle.partitions": str(2 * cores),
+        **({"spark.jars": ",".join(map(str, jars))} if jars else {}),
+        **(more or {}),
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _submitted() -> SparkSession:
+    """Return the session that spark-submit prepared, with what the jobs rely on."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in NEEDED.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

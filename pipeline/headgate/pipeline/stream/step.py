@@ -1,0 +1,300 @@
+"""Messages and the state before → usage of closed windows and the state after.
+
+`step` is one pure DataFrame → DataFrame transform: reports and state are brought
+together by agent, decoded and differenced in numpy inside ``mapInArrow``, and
+leave as rows of several kinds in one frame, so that each message is read, moved
+and decoded once.  Explosion to rows happens only here, after the difference and
+after the sum over the window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as f
+
+from headgate.agent.bus.partitions import join
+from headgate.agent.errors import MalformedReport
+from headgate.agent.wire.codec import decode
+from headgate.pipeline.counters.clock import Stamp
+from headgate.pipeline.counters.incarnation import (
+    Gap,
+    Incarnation,
+    Outcome,
+    Times,
+    conclude,
+)
+from headgate.pipeline.counters.rows import STEP_SCHEMA, RowBuilder, Tally
+from headgate.pipeline.counters.state import pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    from headgate.coordinator.messages.report import Report
+
+KEPT_BYTES = 1024
+"""Of a message that can't be read: enough to see what it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a step goes by.
+
+    Attributes:
+        times: Windows and watermark of this batch.
+        cluster: Reports of another are dead letters; empty takes all.
+        partitions: Tasks of the step; agents are spread over them.
+    """
+
+    times: Times
+    cluster: str = ""
+    partitions: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """One message of the topic, as it came."""
+
+    topic: str
+    partition: int
+    offset: int
+    broker_us: int
+    by_broker: bool
+    payload: bytes
+
+
+def routed(messages: DataFrame, *, keyed: bool) -> DataFrame:
+    """Return `messages` with the agent that each comes from.
+
+    Args:
+        messages: Columns of Spark's Kafka source.
+        keyed: The message's key is the agent's id, so that nothing need be decoded
+            to know it.  A report whose key names another agent is a dead letter.
+    """
+    named = messages.select(
+        f.lit("message").alias("kind"),
+        f.col("key").cast("string").alias("agent"),
+        f.col("topic"),
+        f.col("partition"),
+        f.col("offset"),
+        f.unix_micros("timestamp").alias("broker_us"),
+        (f.col("timestampType") == 1).alias("by_broker"),
+        f.col("value").alias("payload"),
+    )
+    if keyed:
+        return named.withColumn("agent", f.coalesce("agent", f.lit("")))
+    return named.mapInArrow(_name_agents, named.schema)
+
+
+def step(messages: DataFrame, state: DataFrame, rules: Rules) -> DataFrame:
+    """Return what one batch makes of the state: rows of `rows.STEP_SCHEMA`.
+
+    Args:
+        messages: From `routed`.
+        state: Rows of kind ``life`` of the step before; may be empty.
+        rules: Times and options.
+    """
+    lives = state.select("kind", "agent", "payload")
+    return (
+        messages.unionByName(lives, allowMissingColumns=True)
+        .repartition(rules.partitions, "agent")
+        .mapInArrow(_Step(rules), STEP_SCHEMA)
+    )
+
+
+def counters_of(state: DataFrame) -> DataFrame:
+    """Return the last counters of all lives, rows of kind ``ended``.
+
+    Args:
+        state: Rows of kind ``life``.
+    """
+    return state.select("payload").mapInArrow(_open_lives, STEP_SCHEMA)
+
+
+def _open_lives(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn the bytes of lives into rows."""
+    rows = RowBuilder()
+    for batch in batches:
+        for row in batch.to_pylist():
+            life = unpack(row["payload"])
+            for dimension, counters in life.counters.items():
+                rows.counters("ended", life, dimension, counters)
+            yield from rows.ready()
+    yield from rows.rest()
+
+
+def _name_agents(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Replace the key by the id that stands in the report."""
+    for batch in batches:
+        rows: list[dict[str, bytes | None]] = batch.select(["payload"]).to_pylist()
+        names = pa.array([_sender(row["payload"]) for row in rows], pa.string())
+        table = pa.Table.from_batches([batch]).drop_columns(["agent"])
+        table = table.append_column("agent", names).select(batch.schema.names)
+        yield from table.to_batches()
+
+
+def _sender(payload: bytes | None) -> str:
+    try:
+        return decode(payload or b"").agent
+    except MalformedReport:
+        return ""
+
+
+class _Step:
+    """The Python half of `step`; one call handles one partition."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._tally = Tally()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        messages: dict[str, list[_Message]] = {}
+        states: dict[str, list[bytes]] = {}
+        tally = Tally()
+        for batch in batches:
+            _sort_out(batch, messages, states, tally)
+        rows = RowBuilder()
+        self._tally = tally
+        for agent in sorted(messages.keys() | states.keys()):
+            self._one(agent, messages.pop(agent, []), states.pop(agent, []), rows)
+            yield from rows.ready()
+        rows.tally(tally)
+        yield from rows.rest()
+
+    def _one(
+        self, agent: str, messages: list[_Message], states: list[bytes], out: RowBuilder
+    ) -> None:
+        """Handle one agent's messages of this batch."""
+        lives = {life.number: life for life in map(unpack, states)}
+        for report, message in self._readable(agent, messages, out):
+            life = _life_of(report, lives)
+            if life is None:
+                _bury(out, message, "its incarnation has been closed long ago")
+                continue
+            stamp = Stamp(
+                round(report.sent_at_s * 1e6), message.broker_us, message.by_broker
+            )
+            fallen = life.absorb(report, stamp, self._rules.times)
+            if fallen:
+                _bury(out, message, f"counters fell in {fallen} rows, passed over")
+        if lives:
+            _write(out, agent, lives, conclude(lives, self._rules.times))
+
+    def _readable(
+        self, agent: str, messages: list[_Message], out: RowBuilder
+    ) -> list[tuple[Report, _Message]]:
+        """Return what can be read, in the order in which it was sent."""
+        readable: list[tuple[Report, _Message]] = []
+        for message in messages:
+            try:
+                report = decode(message.payload)
+            except MalformedReport as error:
+                _bury(out, message, str(error))
+                continue
+            wanted = self._rules.cluster
+            if wanted and report.cluster != wanted:
+                _bury(out, message, f"cluster {report.cluster!r}, expected {wanted!r}")
+            elif report.agent != agent:
+                _bury(
+                    out, message, f"the report of {report.agent!r} under key {agent!r}"
+                )
+            elif report.sequence < 1:
+                _bury(out, message, "sequence: expected ≥ 1, got 0")
+            else:
+                readable.append((report, message))
+                self._tally.rows += sum(len(r.group_ids) for r in report.rows)
+        readable.sort(key=lambda r: (r[0].incarnation, r[0].sequence, r[1].offset))
+        return list(_whole(readable))
+
+
+def _sort_out(
+    batch: pa.RecordBatch,
+    messages: dict[str, list[_Message]],
+    states: dict[str, list[bytes]],
+    tally: Tally,
+) -> None:
+    """Put the rows of one Arrow batch to their agents."""
+    for row in batch.to_pylist():
+        if row["kind"] == "life":
+            states.setdefault(row["agent"], []).append(row["payload"])
+            continue
+        message = _Message(
+            row["topic"],
+            row["partition"],
+            row["offset"],
+            row["broker_us"],
+            bool(row["by_broker"]),
+            row["payload"] or b"",
+        )
+        tally.saw(message.topic, message.partition, message.offset)
+        messages.setdefault(row["agent"], []).append(message)
+
+
+def _whole(
+    readable: list[tuple[Report, _Message]],
+) -> Iterator[tuple[Report, _Message]]:
+    """Join the parts of reports that were cut by group; others stay as they are."""
+
+    def one(read: tuple[Report, _Message]) -> tuple[int, int, bool]:
+        return read[0].incarnation, read[0].sequence, bool(read[0].parts)
+
+    for (_, _, is_cut), several in groupby(readable, key=one):
+        if not is_cut:
+            yield from several
+            continue
+        of = {report.part: (report, message) for report, message in several}
+        parts, messages = zip(*of.values(), strict=True)
+        whole = of.keys() >= set(parts[0].parts)
+        yield join(list(parts), whole=whole), messages[-1]
+
+
+def _life_of(report: Report, lives: dict[int, Incarnation]) -> Incarnation | None:
+    """Return the life that a report belongs to; None if it was closed."""
+    life = lives.get(report.incarnation)
+    if life is not None:
+        return None if life.ended else life
+    if any(o.ended and o.number > report.incarnation for o in lives.values()):
+        return None
+    life = Incarnation(report.agent, report.incarnation)
+    lives[report.incarnation] = life
+    return life
+
+
+def _bury(out: RowBuilder, message: _Message, reason: str) -> None:
+    """Put a message to the dead letters."""
+    out.dead(
+        topic=message.topic,
+        partition=message.partition,
+        offset=message.offset,
+        broker_us=message.broker_us,
+        reason=reason,
+        payload=message.payload[:KEPT_BYTES],
+    )
+
+
+def _write(
+    out: RowBuilder, agent: str, lives: dict[int, Incarnation], outcome: Outcome
+) -> None:
+    """Write what one agent came to."""
+    for dimension, parts in outcome.closed.items():
+        for part in parts:
+            out.usage(agent, dimension, part)
+    for gap in outcome.gaps:
+        _write_gap(out, gap)
+    for life in outcome.ended:
+        for dimension, counters in life.counters.items():
+            out.counters("ended", life, dimension, counters)
+    for life in lives.values():
+        out.life(life, pack(life))
+
+
+def _write_gap(out: RowBuilder, gap: Gap) -> None:
+    """List a gap: one row for each group that the agent used."""
+    for dimension, counters in gap.life.counters.items():
+        kind = "healed" if gap.healed else "gap"
+        out.counters(kind, gap.life, dimension, counters, until_us=gap.until_us)

@@ -1,0 +1,1 @@
+"""Where results are stored, and the contract of each table."""
