@@ -16,15 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headgate.agent.wire.codec import encode
-from headgate.simulation.engine import Engine
-from headgate.simulation.parsing import parse_scenario
+from headgate.simulation.scenario.parsing import parse_scenario
 from headgate.simulation.simulate import brain_of
+from headgate.simulation.world.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from headgate.simulation.record import Published, Run
+    from headgate.simulation.world.record import Published, Run
 
 EPOCH_S = 1_760_000_400
 """Where simulated time begins; a full minute."""

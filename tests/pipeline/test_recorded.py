@@ -30,7 +30,7 @@ from headgate.pipeline.stream.session import SUBMIT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headgate.simulation.record import Run as Simulated
+    from headgate.simulation.world.record import Run as Simulated
 
 BATCHES = 4
 

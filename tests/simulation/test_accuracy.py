@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from headgate.simulation.accuracy import jobs_of, main, read_results
-from headgate.simulation.accuracy_page import Job, Values
-from headgate.simulation.brain import STRATEGIES
-from headgate.simulation.library import find_scenario
-from headgate.simulation.parsing import read_scenario
+from headgate.simulation.controllers.controller import STRATEGIES
+from headgate.simulation.report.accuracy_page import Job, Values
+from headgate.simulation.scenario.library import find_scenario
+from headgate.simulation.scenario.parsing import read_scenario
+from headgate.simulation.scenario.targets import BY_NAME
 from headgate.simulation.simulate import simulate
-from headgate.simulation.targets import BY_NAME
 
 
 @pytest.fixture(scope="module")

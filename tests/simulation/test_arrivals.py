@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headgate.simulation.arrivals import demand_rate, generate
-from headgate.simulation.scenario import Demand, GroupSpec, Scenario
+from headgate.simulation.scenario.scenario import Demand, GroupSpec, Scenario
 from headgate.simulation.simulate import simulate
+from headgate.simulation.world.arrivals import demand_rate, generate
 
 
 def scenario_of(*pieces: Demand, agents: int = 3, seconds: float = 100.0) -> Scenario:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headgate.simulation.arrivals import Arrivals
 from headgate.simulation.invariants.replay import fingerprint
 from headgate.simulation.invariants.safety import check_changes, check_safety
 from headgate.simulation.invariants.spans import (
@@ -17,9 +16,7 @@ from headgate.simulation.invariants.spans import (
     unbilled_s,
 )
 from headgate.simulation.invariants.work import check_work
-from headgate.simulation.node import Ceilings
-from headgate.simulation.record import Run
-from headgate.simulation.scenario import (
+from headgate.simulation.scenario.scenario import (
     Change,
     Demand,
     Fault,
@@ -27,6 +24,9 @@ from headgate.simulation.scenario import (
     Network,
     Scenario,
 )
+from headgate.simulation.world.arrivals import Arrivals
+from headgate.simulation.world.node import Ceilings
+from headgate.simulation.world.record import Run
 
 RATE = 100.0
 SECONDS = 40.0

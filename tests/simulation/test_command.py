@@ -9,11 +9,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from headgate.simulation.brain import Birth, Brain
 from headgate.simulation.command import simulate
-from headgate.simulation.comparison import PeriodicBrain
-from headgate.simulation.library import scenario_files, summary
-from headgate.simulation.scenario import Scenario
+from headgate.simulation.controllers.controller import Birth, Brain
+from headgate.simulation.controllers.other_strategies import PeriodicBrain
+from headgate.simulation.scenario.library import scenario_files, summary
+from headgate.simulation.scenario.scenario import Scenario
 
 APP = typer.Typer()
 APP.command()(simulate)
@@ -164,7 +164,7 @@ def test_a_picture_is_drawn(file: str, tmp_path: Path) -> None:
 def test_without_matplotlib_it_says_what_to_install(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "headgate.simulation.plot", raising=False)
+    monkeypatch.delitem(sys.modules, "headgate.simulation.report.plot", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run(file, "--plot", str(tmp_path / "out.png"))
     assert result.exit_code == 2

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headgate.simulation.brain import real_coordinator
-from headgate.simulation.engine import Engine
-from headgate.simulation.parsing import parse_scenario
-from headgate.simulation.settling import STEP_S, ceiling_at
+from headgate.simulation.controllers.controller import real_coordinator
+from headgate.simulation.measure.settling import STEP_S, ceiling_at
+from headgate.simulation.scenario.parsing import parse_scenario
+from headgate.simulation.world.engine import Engine
 
 RATE, AGENTS, DEMAND = 1000.0, 3, 600.0
 BEGINS_S, ENDS_S, UNTIL_S = 8.0, 23.0, 34.0

@@ -24,14 +24,20 @@ from headgate.coordinator import (
     Publish,
     SetCeilings,
 )
-from headgate.simulation.brain import settings_of
-from headgate.simulation.scenario import Change, Demand, Fault, GroupSpec, Scenario
+from headgate.simulation.controllers.controller import settings_of
+from headgate.simulation.scenario.scenario import (
+    Change,
+    Demand,
+    Fault,
+    GroupSpec,
+    Scenario,
+)
 from headgate.simulation.simulate import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.simulation.brain import Birth, Brain
+    from headgate.simulation.controllers.controller import Birth, Brain
 
 SECONDS = 25.0
 AGENTS = 4

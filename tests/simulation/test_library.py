@@ -6,11 +6,11 @@ from typing import TypedDict
 
 import pytest
 
-from headgate.simulation.library import scenario_files
-from headgate.simulation.parsing import read_scenario
+from headgate.simulation.scenario.library import scenario_files
+from headgate.simulation.scenario.parsing import read_scenario
+from headgate.simulation.scenario.targets import BY_NAME, TARGETS
 from headgate.simulation.simulate import Result, simulate
 from headgate.simulation.soak import random_scenario
-from headgate.simulation.targets import BY_NAME, TARGETS
 
 FILES = {path.stem: path for path in scenario_files()}
 

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headgate.simulation.arrivals import Arrivals
-from headgate.simulation.fairness import Fairness, fair_parts, max_min
-from headgate.simulation.hierarchy import dues
-from headgate.simulation.metrics import (
+from headgate.simulation.measure.fairness import Fairness, fair_parts, max_min
+from headgate.simulation.measure.hierarchy import dues
+from headgate.simulation.measure.metrics import (
     group_figures,
     overshoot_seconds,
     total_figures,
     traffic,
 )
-from headgate.simulation.node import Ceilings
-from headgate.simulation.rates import RateTable
-from headgate.simulation.record import Admissions, Run
-from headgate.simulation.scenario import Change, Demand, GroupSpec, Scenario
-from headgate.simulation.settling import settle_seconds
+from headgate.simulation.measure.rates import RateTable
+from headgate.simulation.measure.settling import settle_seconds
+from headgate.simulation.scenario.scenario import Change, Demand, GroupSpec, Scenario
+from headgate.simulation.world.arrivals import Arrivals
+from headgate.simulation.world.node import Ceilings
+from headgate.simulation.world.record import Admissions, Run
 
 
 def evenly(rate: float, start: float, end: float) -> NDArray[np.float64]:

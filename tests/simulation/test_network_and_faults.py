@@ -1,8 +1,14 @@
 """The bus does to reports what the scenario says, and nothing else."""
 
-from headgate.simulation.faults import FaultState, down_spans, fault_edges
-from headgate.simulation.network import Bus, Delivery
-from headgate.simulation.scenario import Fault, FaultKind, GroupSpec, Network, Scenario
+from headgate.simulation.scenario.scenario import (
+    Fault,
+    FaultKind,
+    GroupSpec,
+    Network,
+    Scenario,
+)
+from headgate.simulation.world.faults import FaultState, down_spans, fault_edges
+from headgate.simulation.world.network import Bus, Delivery
 
 
 def scenario_of(*faults: Fault, network: Network | None = None) -> Scenario:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.simulation.parsing import InvalidScenario, read_scenario
-from headgate.simulation.scenario import Scenario
+from headgate.simulation.scenario.parsing import InvalidScenario, read_scenario
+from headgate.simulation.scenario.scenario import Scenario
 
 SMALLEST = """
 seconds = 10

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from headgate.agent.bucket.bucket import Bucket
-from headgate.simulation.arrivals import Arrivals
-from headgate.simulation.central import CentralBucket, central_admissions
-from headgate.simulation.stream import Stream
+from headgate.simulation.measure.reference_bucket import (
+    CentralBucket,
+    central_admissions,
+)
+from headgate.simulation.world.arrivals import Arrivals
+from headgate.simulation.world.bucket_replay import Stream
 
 
 def arrivals(times: list[float], *, cost: float = 1.0, retry: bool = False) -> Arrivals:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.simulation.library import find_scenario
-from headgate.simulation.parsing import parse_scenario, read_scenario
+from headgate.simulation.scenario.library import find_scenario
+from headgate.simulation.scenario.parsing import parse_scenario, read_scenario
 from headgate.simulation.simulate import simulate
 
 if TYPE_CHECKING:
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.scenario.scenario import Scenario
 
 LEVELS = {"a": 1 / 2, "b": 1 / 4, "c": 1 / 4}
 """A half to those of the top one; of the rest a half to those in between."""

@@ -18,13 +18,13 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from headgate.simulation.accuracy_page import Job, Values, page_of
-from headgate.simulation.brain import STRATEGIES, Strategy
 from headgate.simulation.command import Refused, parse_seeds
-from headgate.simulation.library import find_scenario
-from headgate.simulation.parsing import read_scenario
+from headgate.simulation.controllers.controller import STRATEGIES, Strategy
+from headgate.simulation.report.accuracy_page import Job, Values, page_of
+from headgate.simulation.scenario.library import find_scenario
+from headgate.simulation.scenario.parsing import read_scenario
+from headgate.simulation.scenario.targets import TARGETS, Target
 from headgate.simulation.simulate import simulate
-from headgate.simulation.targets import TARGETS, Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.simulation.brain import STRATEGIES, Strategy
-from headgate.simulation.library import find_scenario, listing
-from headgate.simulation.parsing import InvalidScenario, read_scenario
-from headgate.simulation.printing import table
+from headgate.simulation.controllers.controller import STRATEGIES, Strategy
+from headgate.simulation.report.printing import table
+from headgate.simulation.scenario.library import find_scenario, listing
+from headgate.simulation.scenario.parsing import InvalidScenario, read_scenario
 from headgate.simulation.simulate import simulate as simulate_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from headgate.simulation.record import Run
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.scenario.scenario import Scenario
     from headgate.simulation.simulate import Result
+    from headgate.simulation.world.record import Run
 
 MOST_SEEDS = 100_000
 """Seeds of one command: each is a whole simulation."""
@@ -169,7 +169,7 @@ def _plotter(path: Path | None, seeds: int) -> Callable[[Run], None] | None:
             f"--plot: expected a folder that exists, got {str(path.parent)!r}"
         )
     try:
-        from headgate.simulation.plot import draw
+        from headgate.simulation.report.plot import draw
     except ImportError:
         reason = "expected matplotlib: pip install 'headgate[plot]'"
         raise Refused(f"--plot: {reason}") from None

@@ -6,20 +6,20 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headgate.simulation.brain import real_coordinator
-from headgate.simulation.central import central_of
-from headgate.simulation.comparison import PeriodicBrain
-from headgate.simulation.engine import Engine
+from headgate.simulation.controllers.controller import real_coordinator
+from headgate.simulation.controllers.other_strategies import PeriodicBrain
 from headgate.simulation.invariants import Watch
-from headgate.simulation.metrics import group_figures, total_figures, traffic
+from headgate.simulation.measure.metrics import group_figures, total_figures, traffic
+from headgate.simulation.measure.reference_bucket import central_of
+from headgate.simulation.world.engine import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.simulation.brain import Birth, Brain, Strategy
-    from headgate.simulation.metrics import Figures, Traffic
-    from headgate.simulation.record import Run, Violation
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.controllers.controller import Birth, Brain, Strategy
+    from headgate.simulation.measure.metrics import Figures, Traffic
+    from headgate.simulation.scenario.scenario import Scenario
+    from headgate.simulation.world.record import Run, Violation
 
 DIGITS = 6
 """Decimals in the output: a thousandth of what any figure is judged by."""

@@ -13,7 +13,7 @@ import time
 from random import Random
 from typing import TYPE_CHECKING
 
-from headgate.simulation.scenario import (
+from headgate.simulation.scenario.scenario import (
     Change,
     Demand,
     Fault,

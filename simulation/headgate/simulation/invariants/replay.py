@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.record import Violation
+from headgate.simulation.world.record import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headgate.coordinator import Effect, Event
-    from headgate.simulation.brain import Birth, Brain
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.controllers.controller import Birth, Brain
+    from headgate.simulation.scenario.scenario import Scenario
 
 MOST_STEPS = 20_000
 """Steps of one life that are recorded: ten minutes of an ordinary one."""

@@ -14,16 +14,16 @@ from headgate.simulation.invariants.spans import (
     presumed_dead_s,
     unbilled_s,
 )
-from headgate.simulation.metrics import below, merged
-from headgate.simulation.rates import RateTable
-from headgate.simulation.record import Violation
+from headgate.simulation.measure.metrics import below, merged
+from headgate.simulation.measure.rates import RateTable
+from headgate.simulation.world.record import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from headgate.simulation.record import Admissions, Run
+    from headgate.simulation.world.record import Admissions, Run
 
     Floats = NDArray[np.float64]
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.arrivals import demand_rate
-from headgate.simulation.brain import settings_of
-from headgate.simulation.faults import DOWN
-from headgate.simulation.rates import RateTable
+from headgate.simulation.controllers.controller import settings_of
+from headgate.simulation.measure.rates import RateTable
+from headgate.simulation.world.arrivals import demand_rate
+from headgate.simulation.world.faults import DOWN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.simulation.record import Run
-    from headgate.simulation.scenario import Fault, Scenario
+    from headgate.simulation.scenario.scenario import Fault, Scenario
+    from headgate.simulation.world.record import Run
 
     Floats = NDArray[np.float64]
 

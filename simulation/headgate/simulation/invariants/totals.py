@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.simulation.invariants.spans import largest_cost
-from headgate.simulation.record import Gap, Violation
-from headgate.simulation.scenario import DIMENSION
-from headgate.simulation.settling import ceiling_at
+from headgate.simulation.measure.settling import ceiling_at
+from headgate.simulation.scenario.scenario import DIMENSION
+from headgate.simulation.world.record import Gap, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headgate.coordinator import Report
     from headgate.simulation.invariants.inspect import Inspectable
-    from headgate.simulation.node import Life
-    from headgate.simulation.record import Run
+    from headgate.simulation.world.node import Life
+    from headgate.simulation.world.record import Run
 
 EXACT = 0.002
 """Units: counters that are not whole travel in steps of 0.001."""

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.fairness import max_min
-from headgate.simulation.faults import DOWN
 from headgate.simulation.invariants.spans import (
     LEASE_MOST,
     TICKS_S,
     presumed_dead_s,
     stands_alone,
 )
-from headgate.simulation.record import Violation
-from headgate.simulation.scenario import DIMENSION
-from headgate.simulation.settling import ceiling_at
+from headgate.simulation.measure.fairness import max_min
+from headgate.simulation.measure.settling import ceiling_at
+from headgate.simulation.scenario.scenario import DIMENSION
+from headgate.simulation.world.faults import DOWN
+from headgate.simulation.world.record import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headgate.coordinator import AgentRow, Explanation
     from headgate.simulation.invariants.inspect import Inspectable
-    from headgate.simulation.node import Ceilings
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.scenario.scenario import Scenario
+    from headgate.simulation.world.node import Ceilings
 
 UNIT = 1.0
 """By how much shares may miss Q' (design, section 13)."""

@@ -15,16 +15,16 @@ from headgate.simulation.invariants.views import (
     remembered_s,
 )
 from headgate.simulation.invariants.work import check_work
-from headgate.simulation.record import Violation
+from headgate.simulation.world.record import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from headgate.coordinator import Report
-    from headgate.simulation.brain import Birth, Brain
-    from headgate.simulation.node import Life, Node
-    from headgate.simulation.record import Run
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.controllers.controller import Birth, Brain
+    from headgate.simulation.scenario.scenario import Scenario
+    from headgate.simulation.world.node import Life, Node
+    from headgate.simulation.world.record import Run
 
 LOOKED_AT = 4
 """Agents looked at in each simulated second, in turn: a look costs as much as a

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.fairness import max_min
 from headgate.simulation.invariants.spans import (
     Span,
     age_s,
@@ -15,15 +14,16 @@ from headgate.simulation.invariants.spans import (
     last_fault_s,
     stands_alone,
 )
-from headgate.simulation.metrics import merged
-from headgate.simulation.record import Violation
+from headgate.simulation.measure.fairness import max_min
+from headgate.simulation.measure.metrics import merged
+from headgate.simulation.world.record import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from headgate.simulation.record import Admissions, Run
+    from headgate.simulation.world.record import Admissions, Run
 
     Floats = NDArray[np.float64]
 

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator import Report
-    from headgate.simulation.arrivals import Arrivals
-    from headgate.simulation.node import Ceilings, Life
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.scenario.scenario import Scenario
+    from headgate.simulation.world.arrivals import Arrivals
+    from headgate.simulation.world.node import Ceilings, Life
 
 Admissions = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
 """Times and units of what was admitted, in order of time."""

@@ -26,8 +26,8 @@ from headgate.coordinator import (
     SetCeilings,
     WakeAt,
 )
-from headgate.simulation.fairness import max_min
-from headgate.simulation.scenario import DIMENSION
+from headgate.simulation.measure.fairness import max_min
+from headgate.simulation.scenario.scenario import DIMENSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator import Effect, Event, Group, Keys
-    from headgate.simulation.brain import Birth
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.controllers.controller import Birth
+    from headgate.simulation.scenario.scenario import Scenario
 
     Floats = NDArray[np.float64]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headgate.simulation.arrivals import generate
-from headgate.simulation.faults import down_spans
-from headgate.simulation.node import Ceilings
-from headgate.simulation.record import Run
-from headgate.simulation.stream import Stream
+from headgate.simulation.world.arrivals import generate
+from headgate.simulation.world.bucket_replay import Stream
+from headgate.simulation.world.faults import down_spans
+from headgate.simulation.world.node import Ceilings
+from headgate.simulation.world.record import Run
 
 if TYPE_CHECKING:
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.scenario.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True, eq=False)

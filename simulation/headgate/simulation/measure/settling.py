@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.arrivals import demand_rate
-from headgate.simulation.fairness import max_min
-from headgate.simulation.faults import fault_edges
-from headgate.simulation.hierarchy import dues
-from headgate.simulation.rates import RateTable
+from headgate.simulation.measure.fairness import max_min
+from headgate.simulation.measure.hierarchy import dues
+from headgate.simulation.measure.rates import RateTable
+from headgate.simulation.world.arrivals import demand_rate
+from headgate.simulation.world.faults import fault_edges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.simulation.node import Ceilings
-    from headgate.simulation.record import Run
+    from headgate.simulation.world.node import Ceilings
+    from headgate.simulation.world.record import Run
 
     Floats = NDArray[np.float64]
 

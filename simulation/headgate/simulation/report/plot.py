@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from headgate.simulation.metrics import merged, per_second
-from headgate.simulation.rates import RateTable
+from headgate.simulation.measure.metrics import merged, per_second
+from headgate.simulation.measure.rates import RateTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from headgate.simulation.record import Run
+    from headgate.simulation.world.record import Run
 
     Floats = NDArray[np.float64]
 

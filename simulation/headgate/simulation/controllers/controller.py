@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from headgate.coordinator import Configuration, Coordinator, Group, Limit, Settings
-from headgate.simulation.scenario import DIMENSION
+from headgate.simulation.scenario.scenario import DIMENSION
 
 if TYPE_CHECKING:
     from headgate.coordinator import Effect, Event
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.scenario.scenario import Scenario
 
 Strategy = Literal["headgate", "static", "usage-proportional", "steal", "max-min"]
 STRATEGIES: tuple[Strategy, ...] = (

@@ -11,8 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.simulation.faults import FaultState
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.scenario.scenario import Scenario
+    from headgate.simulation.world.faults import FaultState
 
 MOST_FLIPPED = 4
 """Bytes that a corrupted report has wrong at most: few enough to pass for a report."""

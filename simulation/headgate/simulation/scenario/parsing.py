@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, cast
 
-from headgate.simulation.scenario import (
+from headgate.simulation.scenario.scenario import (
     Change,
     Demand,
     Fault,
@@ -20,7 +20,7 @@ from headgate.simulation.scenario import (
     Network,
     Scenario,
 )
-from headgate.simulation.table import InvalidKey, Table
+from headgate.simulation.scenario.toml_table import InvalidKey, Table
 
 if TYPE_CHECKING:
     from pathlib import Path

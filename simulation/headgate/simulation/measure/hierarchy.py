@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.rates import RateTable
+from headgate.simulation.measure.rates import RateTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.scenario.scenario import Scenario
 
     Floats = NDArray[np.float64]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headgate.simulation.brain import STRATEGIES
-from headgate.simulation.library import find_scenario, summary
-from headgate.simulation.targets import shown
+from headgate.simulation.controllers.controller import STRATEGIES
+from headgate.simulation.scenario.library import find_scenario, summary
+from headgate.simulation.scenario.targets import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from headgate.simulation.targets import Target
+    from headgate.simulation.scenario.targets import Target
 
 Values = dict[str, object]
 """One run, as `headgate simulate --json` prints it."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from headgate.simulation.arrivals import Arrivals
+    from headgate.simulation.world.arrivals import Arrivals
 
 RETRY_S = 0.05
 """A refused request that is retried comes again after this (scenario contract)."""

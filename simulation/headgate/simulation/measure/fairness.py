@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.hierarchy import dues
-from headgate.simulation.rates import RateTable
+from headgate.simulation.measure.hierarchy import dues
+from headgate.simulation.measure.rates import RateTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.simulation.record import Run
+    from headgate.simulation.world.record import Run
 
     Floats = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from headgate.coordinator import (
     WakeAt,
 )
 from headgate.coordinator.config.configuration import limits_in_force
-from headgate.simulation.scenario import DIMENSION
+from headgate.simulation.scenario.scenario import DIMENSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from headgate.agent.enforcement.bucket_registry import LocalBucket
     from headgate.coordinator import Effect, Event, Report
     from headgate.coordinator.config.configuration import Group
-    from headgate.simulation.brain import Birth, Brain
-    from headgate.simulation.stream import Stream
+    from headgate.simulation.controllers.controller import Birth, Brain
+    from headgate.simulation.world.bucket_replay import Stream
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.simulation.scenario import Fault, FaultKind, Scenario
+    from headgate.simulation.scenario.scenario import Fault, FaultKind, Scenario
 
 DOWN: tuple[FaultKind, ...] = ("crash", "leave", "pause")
 """The kinds in which an agent's arrivals are lost."""

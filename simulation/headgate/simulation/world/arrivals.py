@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.scenario import Scenario, spans
+from headgate.simulation.scenario.scenario import Scenario, spans
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.simulation.scenario import Demand
+    from headgate.simulation.scenario.scenario import Demand
 
 SINE_STEPS = 2_000
 """Grid points per period on which a sine's arrivals are placed: 0.05 % of it."""

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.arrivals import Arrivals
-from headgate.simulation.hierarchy import dues
-from headgate.simulation.rates import RateTable
-from headgate.simulation.stream import Stream
+from headgate.simulation.measure.hierarchy import dues
+from headgate.simulation.measure.rates import RateTable
+from headgate.simulation.world.arrivals import Arrivals
+from headgate.simulation.world.bucket_replay import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from headgate.simulation.record import Admissions, Run
-    from headgate.simulation.scenario import Scenario
+    from headgate.simulation.scenario.scenario import Scenario
+    from headgate.simulation.world.record import Admissions, Run
 
     Floats = NDArray[np.float64]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.fairness import Fairness, fair_parts
-from headgate.simulation.faults import fault_edges
-from headgate.simulation.rates import RateTable
-from headgate.simulation.settling import settle_seconds
+from headgate.simulation.measure.fairness import Fairness, fair_parts
+from headgate.simulation.measure.rates import RateTable
+from headgate.simulation.measure.settling import settle_seconds
+from headgate.simulation.world.faults import fault_edges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.simulation.record import Admissions, Run
+    from headgate.simulation.world.record import Admissions, Run
 
     Floats = NDArray[np.float64]
 

@@ -16,23 +16,27 @@ from typing import TYPE_CHECKING, cast
 from headgate.agent.errors import MalformedReport
 from headgate.agent.wire.codec import decode, encode
 from headgate.coordinator import Heard, Stopping, Vouched
-from headgate.simulation.brain import Birth, agent_name, configuration_at
-from headgate.simulation.faults import FaultState, fault_edges
-from headgate.simulation.network import Bus
-from headgate.simulation.node import Node
-from headgate.simulation.preparation import prepare
-from headgate.simulation.record import Published
-from headgate.simulation.timeline import Timeline
+from headgate.simulation.controllers.controller import (
+    Birth,
+    agent_name,
+    configuration_at,
+)
+from headgate.simulation.world.faults import FaultState, fault_edges
+from headgate.simulation.world.network import Bus
+from headgate.simulation.world.node import Node
+from headgate.simulation.world.preparation import prepare
+from headgate.simulation.world.record import Published
+from headgate.simulation.world.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headgate.coordinator import Report
-    from headgate.simulation.brain import Brain
-    from headgate.simulation.record import Run
-    from headgate.simulation.scenario import Fault, Scenario
-    from headgate.simulation.timeline import Kind
-    from headgate.simulation.witness import Witness
+    from headgate.simulation.controllers.controller import Brain
+    from headgate.simulation.scenario.scenario import Fault, Scenario
+    from headgate.simulation.world.observer import Witness
+    from headgate.simulation.world.record import Run
+    from headgate.simulation.world.timeline import Kind
 
 EPOCH_S = 1_700_000_000.0
 """Wall clock at time 0: any; reports carry it as microseconds."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from headgate.coordinator import Report
-    from headgate.simulation.node import Node
+    from headgate.simulation.world.node import Node
 
 
 class Witness(Protocol):

@@ -1,0 +1,1 @@
+"""What decides ceilings in a run: the real coordinator, or a strategy to compare."""
