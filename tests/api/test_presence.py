@@ -11,7 +11,7 @@ import httpx
 import pytest
 from tests.api.conftest import NOT_WOKEN_S, TIMEOUT_S
 
-from headgate.api.presence import ARRIVALS_S, GRACE_S, Presence
+from headgate.api.live.liveness import ARRIVALS_S, GRACE_S, Presence
 
 
 def ask(rest: httpx.Client, **query: Any) -> dict[str, Any]:

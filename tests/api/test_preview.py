@@ -8,7 +8,7 @@ import pytest
 
 from headgate.api.groups.schemas import GroupPut
 from headgate.api.groups.service import create_group
-from headgate.api.live.picture import AgentUse, Picture, Use
+from headgate.api.live.snapshot import AgentUse, Picture, Use
 from headgate.api.preview.schemas import PreviewPost
 from headgate.api.preview.service import preview
 from headgate.api.store import Author, Store

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, select
 
-from headgate.api.errors import Invalid
 from headgate.api.groups.schemas import GroupBody, GroupPatch, LimitBody
 from headgate.api.groups.service import create_group, get_group, patch_group
 from headgate.api.store import Author, Store
 from headgate.api.store.tables import AuditRow, Table
+from headgate.api.values.errors import Invalid
 
 ANNA = Author(name="anna", address="10.0.0.1", action="test")
 

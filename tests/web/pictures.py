@@ -1,6 +1,6 @@
 """Pictures of a cluster, painted by hand."""
 
-from headgate.api.live.picture import AgentSeen, AgentUse, Picture, Use
+from headgate.api.live.snapshot import AgentSeen, AgentUse, Picture, Use
 
 
 def agent_use(agent: str, *, demand: float, admitted: float) -> AgentUse:

@@ -15,7 +15,7 @@ from tests.web.pictures import agent_use, picture, seen, use
 from tests.web.rigs import TIMEOUT_S, Server
 
 from headgate.api.live.observing import Observing
-from headgate.api.live.picture import Picture
+from headgate.api.live.snapshot import Picture
 from headgate.api.metrics.families import MAX_AGENTS, MAX_LIMITS, LiveCollector
 from headgate.api.store import Store
 from headgate.api.watch import Watch

@@ -7,25 +7,25 @@ from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
 
-from headgate.api import problems
 from headgate.api.apply.routes import router as apply_router
 from headgate.api.attachments.routes import router as attachments
 from headgate.api.audit.routes import router as audit
-from headgate.api.dependencies import Service, ServiceOf
 from headgate.api.events.routes import router as events
 from headgate.api.groups.routes import router as groups
 from headgate.api.history.routes import router as history
-from headgate.api.intake import Intake
+from headgate.api.http import problems
+from headgate.api.http.body_limits import Intake
+from headgate.api.http.dependencies import Service, ServiceOf
+from headgate.api.http.openapi import complete
+from headgate.api.live.liveness import Presence
 from headgate.api.live.observing import Observing
-from headgate.api.live.painter import GroupsOnly, Painter
 from headgate.api.live.routes import router as live
+from headgate.api.live.sampler import GroupsOnly, Painter
 from headgate.api.metrics.routes import router as metrics
-from headgate.api.openapi import complete
 from headgate.api.overrides.clock import end_in_time
 from headgate.api.overrides.routes import router as overrides
 from headgate.api.overview.routes import router as overview
 from headgate.api.policies.routes import router as policies
-from headgate.api.presence import Presence
 from headgate.api.preview.routes import router as preview
 from headgate.api.pulsar.attach import router as pulsar_attach
 from headgate.api.pulsar.brokers import router as pulsar_brokers

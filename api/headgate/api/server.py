@@ -22,8 +22,8 @@ from headgate.agent.bus.port import BusSettings
 from headgate.agent.errors import BusUnavailable
 from headgate.agent.follow.snapshot import Snapshot, snapshot_to_json
 from headgate.api.app import make_app, make_service
-from headgate.api.dependencies import Service
 from headgate.api.embedded_bus import embedded_bus
+from headgate.api.http.dependencies import Service
 from headgate.api.rights.jwts import check_key_set
 from headgate.api.rights.tokens import list_tokens
 from headgate.api.settings import (

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from headgate.api.errors import Busy
+from headgate.api.values.errors import Busy
 
 MAX_WATCHERS = 10_000
 """Requests that may wait at once; each costs a task and a socket."""

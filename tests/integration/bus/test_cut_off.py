@@ -19,7 +19,7 @@ from tests.integration.bus.test_kafka_rights import settings_of
 from tools.kafka_broker import PASSWORDS
 
 import headgate.agent.runtime
-import headgate.api.presence
+import headgate.api.live.liveness
 from headgate.agent import Agent, HeadgateError, connect
 from headgate.agent.bus.kafka.acls import allow, revoke
 from headgate.agent.bus.kafka.topic import ensure_topic
@@ -54,7 +54,7 @@ def short_m(monkeypatch: pytest.MonkeyPatch) -> None:
     """Presume the silent dead after three seconds."""
     short = partial(Settings, presumed_dead_s=M_S, interval_s=T_S)
     monkeypatch.setattr(headgate.agent.runtime, "Settings", short)
-    monkeypatch.setattr(headgate.api.presence, "ARRIVALS_S", 0.1)
+    monkeypatch.setattr(headgate.api.live.liveness, "ARRIVALS_S", 0.1)
 
 
 @pytest.fixture

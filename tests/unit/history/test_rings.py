@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.api.history.rings import Rings
+from headgate.api.history.ring_buffer import Rings
 
 
 def written(rings: Rings[str], step: int, **values: float) -> None:

@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from headgate.api.apply.schemas import Quotas
-from headgate.api.errors import Invalid
-from headgate.api.problems import field_and_reason
+from headgate.api.http.problems import field_and_reason
+from headgate.api.values.errors import Invalid
 
 MAX_YAML = 8 * 1024 * 1024
 """Bytes of a YAML body: a hundred times slower to read than JSON."""

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from headgate.api.apply.reading import quotas_of
 from headgate.api.apply.schemas import Plan, Quotas
 from headgate.api.apply.service import apply_quotas
-from headgate.api.dependencies import AuthorOf, ServiceOf
+from headgate.api.http.dependencies import AuthorOf, ServiceOf
 
 router = APIRouter(tags=["apply"])
 

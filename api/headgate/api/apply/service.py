@@ -5,6 +5,7 @@ import json
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from headgate.api.apply.documents import put_in_place
 from headgate.api.apply.schemas import Quotas
 from headgate.api.attachments.subjects import (
     checked_subject,
@@ -12,15 +13,14 @@ from headgate.api.attachments.subjects import (
     subject_of_key,
 )
 from headgate.api.audit.schemas import Changed
-from headgate.api.errors import Invalid, NotFound
 from headgate.api.groups.schemas import GroupBody
-from headgate.api.kinds import put_in_place
-from headgate.api.names import MAX_NAME, checked_name
 from headgate.api.policies.broker import KEYS
 from headgate.api.policies.service import checked_target, policy_key
 from headgate.api.store import Author, Change, Document
 from headgate.api.store.tables import AttachmentRow, GroupRow, NamespaceRow, PolicyRow
 from headgate.api.tenants.schemas import TenantPut
+from headgate.api.values.errors import Invalid, NotFound
+from headgate.api.values.names import MAX_NAME, checked_name
 
 Target = dict[tuple[str, str], Document]
 

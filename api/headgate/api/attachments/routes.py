@@ -16,7 +16,7 @@ from headgate.api.attachments.subjects import (
     subject_key,
     subject_of_query,
 )
-from headgate.api.dependencies import (
+from headgate.api.http.dependencies import (
     AfterId,
     AuthorOf,
     PageSize,
@@ -24,7 +24,7 @@ from headgate.api.dependencies import (
     ServiceOf,
     tell,
 )
-from headgate.api.errors import NotFound
+from headgate.api.values.errors import NotFound
 from headgate.coordinator.config.configuration import SUBJECT_KINDS
 
 router = APIRouter(prefix="/attachments", tags=["attachments"])

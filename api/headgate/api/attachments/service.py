@@ -13,9 +13,7 @@ from headgate.api.attachments.subjects import (
     subject_kind,
     subject_of_key,
 )
-from headgate.api.errors import NotFound
 from headgate.api.groups.service import find_group
-from headgate.api.preconditions import ANYTHING, Precondition
 from headgate.api.store import Change
 from headgate.api.store.tables import (
     AttachmentRow,
@@ -23,6 +21,8 @@ from headgate.api.store.tables import (
     NamespaceRow,
     TenantRow,
 )
+from headgate.api.values.errors import NotFound
+from headgate.api.values.preconditions import ANYTHING, Precondition
 
 MAX_NAMED = 500
 """Subjects that one query names; of more, all attachments are read."""

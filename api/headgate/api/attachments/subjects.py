@@ -3,8 +3,8 @@
 import json
 from collections.abc import Mapping, Sequence
 
-from headgate.api.errors import Invalid
-from headgate.api.names import MAX_NAME, checked_name, checked_path_name
+from headgate.api.values.errors import Invalid
+from headgate.api.values.names import MAX_NAME, checked_name, checked_path_name
 from headgate.coordinator.config.configuration import SUBJECT_KINDS
 
 Subject = tuple[tuple[str, str | None], ...]

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from headgate.api.audit import service as audit
 from headgate.api.audit.schemas import Entry, EntryPage, RolledBack
-from headgate.api.dependencies import MAX_ROW_ID, AuthorOf, PageSize, ServiceOf
+from headgate.api.http.dependencies import MAX_ROW_ID, AuthorOf, PageSize, ServiceOf
 
 router = APIRouter(tags=["audit"])
 

@@ -3,11 +3,11 @@
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from headgate.api.apply.documents import put_in_place
 from headgate.api.audit.schemas import Changed, Entry, EntryPage
-from headgate.api.errors import Invalid, NotFound
-from headgate.api.kinds import put_in_place
 from headgate.api.store import Change, Document
 from headgate.api.store.tables import AuditRow, ChangedRow
+from headgate.api.values.errors import Invalid, NotFound
 
 BATCH = 200
 """Audit rows held at once while going back."""

@@ -18,13 +18,13 @@ from sqlalchemy.exc import OperationalError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from headgate.api.dependencies import Service, ServiceOf
-from headgate.api.errors import Busy
+from headgate.api.http.dependencies import Service, ServiceOf
 from headgate.api.live.observing import Observing, observing_of
 from headgate.api.live.routes import MAX_AGENTS
 from headgate.api.live.schemas import agents_shown
 from headgate.api.overview.routes import LookOf
 from headgate.api.overview.schemas import group_use_shown, overview_shown
+from headgate.api.values.errors import Busy
 
 INTERVAL_S = 1.0
 """Between two pictures on a stream: what an eye can follow."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from headgate.api.errors import Invalid
 from headgate.api.groups.schemas import MAX_LIMITS, GroupBody, LimitBody, LimitPatch
-from headgate.api.names import checked_dimension
+from headgate.api.values.errors import Invalid
+from headgate.api.values.names import checked_dimension
 from headgate.coordinator.config.configuration import (
     UNLIMITED,
     InvalidConfiguration,

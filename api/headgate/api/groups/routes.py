@@ -5,16 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Response
 
-from headgate.api.dependencies import (
-    AfterName,
-    AuthorOf,
-    PageSize,
-    PreconditionOf,
-    ServiceOf,
-    etag,
-    tell,
-)
-from headgate.api.errors import Invalid
 from headgate.api.groups import service as groups
 from headgate.api.groups.schemas import (
     GroupPage,
@@ -23,7 +13,17 @@ from headgate.api.groups.schemas import (
     GroupPut,
     GroupShown,
 )
-from headgate.api.preconditions import Precondition
+from headgate.api.http.dependencies import (
+    AfterName,
+    AuthorOf,
+    PageSize,
+    PreconditionOf,
+    ServiceOf,
+    etag,
+    tell,
+)
+from headgate.api.values.errors import Invalid
+from headgate.api.values.preconditions import Precondition
 
 router = APIRouter(prefix="/groups", tags=["groups"])
 

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.config import JsonDict
 
-from headgate.api.quantities import Quantity, ShownQuantity
-from headgate.api.text import check_storable
+from headgate.api.values.quantities import Quantity, ShownQuantity
+from headgate.api.values.text import check_storable
 from headgate.coordinator.config.configuration import (
     UNLIMITED,
     Isolation,

@@ -6,7 +6,6 @@ from typing import cast
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from headgate.api.errors import AlreadyExists, Conflict, InUse, Invalid, NotFound
 from headgate.api.groups.limits import limits_of, merged_limits
 from headgate.api.groups.schemas import (
     GroupBody,
@@ -15,12 +14,13 @@ from headgate.api.groups.schemas import (
     GroupShown,
     LimitShown,
 )
-from headgate.api.names import checked_name
 from headgate.api.overrides.service import delete_overrides_of
-from headgate.api.preconditions import ANYTHING, Precondition
-from headgate.api.quantities import restored, stored
 from headgate.api.store import Change
 from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow, OverrideRow
+from headgate.api.values.errors import AlreadyExists, Conflict, InUse, Invalid, NotFound
+from headgate.api.values.names import checked_name
+from headgate.api.values.preconditions import ANYTHING, Precondition
+from headgate.api.values.quantities import restored, stored
 from headgate.coordinator.config.configuration import Limit
 
 MAX_DEPTH = 16

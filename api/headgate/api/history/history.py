@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.api.history.rings import Rings
-from headgate.api.live.picture import Picture
+from headgate.api.history.ring_buffer import Rings
+from headgate.api.live.snapshot import Picture
 
 SPAN_S = 30 * 60
 """How far back the history goes: an incident is looked at within the half hour."""

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Path, Query, Request
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from headgate.api.dependencies import ServiceOf
 from headgate.api.groups.service import find_group
 from headgate.api.history.history import STEP_S, Course
+from headgate.api.http.dependencies import ServiceOf
 from headgate.api.live.observing import observing_of
 
 MAX_LINES = 100

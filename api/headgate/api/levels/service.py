@@ -15,7 +15,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from headgate.api.levels.table import LevelRow
-from headgate.api.live.picture import Use
+from headgate.api.live.snapshot import Use
 from headgate.api.store import Store
 from headgate.api.store.tables import GroupRow, LimitRow
 

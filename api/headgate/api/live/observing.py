@@ -6,7 +6,7 @@ from fastapi import Request
 
 from headgate.api.history.history import History
 from headgate.api.levels.service import LevelBook
-from headgate.api.live.picture import Picture
+from headgate.api.live.snapshot import Picture
 from headgate.api.overview.overview import Overview
 from headgate.api.store import Store
 

@@ -4,9 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 
-from headgate.api.dependencies import ServiceOf
-from headgate.api.errors import Busy, NotFound
 from headgate.api.groups.service import find_group
+from headgate.api.http.dependencies import ServiceOf
 from headgate.api.live.observing import observing_of
 from headgate.api.live.schemas import (
     AgentsShown,
@@ -16,6 +15,7 @@ from headgate.api.live.schemas import (
     explanation_shown,
     live_shown,
 )
+from headgate.api.values.errors import Busy, NotFound
 
 MAX_AGENTS = 1000
 """Agents told at once; a larger cluster is looked at by metrics."""

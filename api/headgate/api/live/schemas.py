@@ -4,8 +4,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from headgate.agent.bus.partitions import Plan
-from headgate.api.live.picture import Picture, Use
-from headgate.api.quantities import Unlimited, shown
+from headgate.api.live.snapshot import Picture, Use
+from headgate.api.values.quantities import Unlimited, shown
 from headgate.coordinator.explain.views import AgentRow, Explanation, MemberState
 
 Rate = float | Unlimited

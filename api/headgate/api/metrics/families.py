@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from headgate.api.live.observing import Observing
-from headgate.api.live.picture import Picture, Use
+from headgate.api.live.snapshot import Picture, Use
 from headgate.api.overview.entries import RANK
 from headgate.api.watch import Watch
 

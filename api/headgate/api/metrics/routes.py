@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
-from headgate.api.dependencies import ServiceOf
+from headgate.api.http.dependencies import ServiceOf
 from headgate.api.live.observing import observing_of
 from headgate.api.metrics.families import LiveCollector
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from headgate.api.dependencies import (
+from headgate.api.http.dependencies import (
     AfterName,
     AuthorOf,
     PageSize,
@@ -13,9 +13,9 @@ from headgate.api.dependencies import (
     ServiceOf,
     tell,
 )
-from headgate.api.errors import NotFound
 from headgate.api.overrides import service as overrides
 from headgate.api.overrides.schemas import OverridePage, OverridePut, OverrideShown
+from headgate.api.values.errors import NotFound
 
 router = APIRouter(prefix="/overrides", tags=["overrides"])
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from headgate.api.groups.schemas import Body
-from headgate.api.quantities import Quantity, ShownQuantity
+from headgate.api.values.quantities import Quantity, ShownQuantity
 
 MAX_FACTOR = 1e6
 """A larger factor is a mistake; a rate says it better."""

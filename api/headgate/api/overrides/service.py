@@ -7,19 +7,19 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
-from headgate.api.errors import Invalid, NotFound
-from headgate.api.names import checked_dimension
 from headgate.api.overrides.schemas import (
     MAX_LIFE_S,
     OverridePage,
     OverridePut,
     OverrideShown,
 )
-from headgate.api.places import place_of, place_text
-from headgate.api.preconditions import ANYTHING, Precondition
-from headgate.api.quantities import restored, shown
 from headgate.api.store import Author, Change, Store
 from headgate.api.store.tables import GroupRow, OverrideRow
+from headgate.api.values.body_paths import place_of, place_text
+from headgate.api.values.errors import Invalid, NotFound
+from headgate.api.values.names import checked_dimension
+from headgate.api.values.preconditions import ANYTHING, Precondition
+from headgate.api.values.quantities import restored, shown
 
 ENDED = Author(name="headgate", address="local", action="an override ended")
 """Who ends overrides when their time has come."""

@@ -6,9 +6,9 @@ from typing import Literal
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from headgate.api.live.picture import Picture, Pressure, Use
-from headgate.api.quantities import restored
+from headgate.api.live.snapshot import Picture, Pressure, Use
 from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow
+from headgate.api.values.quantities import restored
 
 Standing = Pressure | Literal["idle"]
 """``idle`` is what nobody uses now."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from headgate.api.live.picture import Picture
+from headgate.api.live.snapshot import Picture
 from headgate.api.overview.entries import (
     RANK,
     LimitEntry,

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from headgate.api.dependencies import ServiceOf
 from headgate.api.groups.service import find_group
+from headgate.api.http.dependencies import ServiceOf
 from headgate.api.live.observing import observing_of
 from headgate.api.overview.entries import Standing
 from headgate.api.overview.overview import MAX_WINDOW, Look, Sort

@@ -4,11 +4,11 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from headgate.api.live.picture import AgentUse, Picture, Use
 from headgate.api.live.schemas import Rate, finite
+from headgate.api.live.snapshot import AgentUse, Picture, Use
 from headgate.api.overview.entries import Row
 from headgate.api.overview.overview import Window
-from headgate.api.quantities import shown
+from headgate.api.values.quantities import shown
 from headgate.coordinator.explain.views import MemberState
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from headgate.api.errors import Invalid, NotFound
-from headgate.api.names import MAX_NAME, checked_path_name
+from headgate.api.values.errors import Invalid, NotFound
+from headgate.api.values.names import MAX_NAME, checked_path_name
 
 MAX_RATE = 2**63 - 1
 """What Pulsar's 64-bit settings can hold."""

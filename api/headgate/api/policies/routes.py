@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from headgate.api.dependencies import (
+from headgate.api.http.dependencies import (
     AfterName,
     AuthorOf,
     PageSize,
@@ -14,7 +14,6 @@ from headgate.api.dependencies import (
     etag,
     tell,
 )
-from headgate.api.errors import NotFound
 from headgate.api.policies import service as policies
 from headgate.api.policies.schemas import (
     EffectivePolicy,
@@ -26,6 +25,7 @@ from headgate.api.policies.schemas import (
     SettingPut,
     SettingShown,
 )
+from headgate.api.values.errors import NotFound
 
 router = APIRouter(tags=["policies"])
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from headgate.api.groups.schemas import MAX_PERIOD_S, Body
-from headgate.api.quantities import Quantity
+from headgate.api.values.quantities import Quantity
 from headgate.coordinator.config.configuration import UNLIMITED
 
 Level = Literal["namespace", "topic"]

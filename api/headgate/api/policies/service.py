@@ -8,8 +8,6 @@ from sqlalchemy.orm import Session
 
 from headgate.agent.follow.subject import partitioned_topic
 from headgate.api.attachments.subjects import checked_subject
-from headgate.api.errors import Invalid, NotFound
-from headgate.api.places import place_of, place_text
 from headgate.api.policies.broker import (
     broker_policies,
     check_setting,
@@ -25,9 +23,11 @@ from headgate.api.policies.schemas import (
     PolicyShown,
     SettingShown,
 )
-from headgate.api.preconditions import ANYTHING, Precondition
 from headgate.api.store import Change
 from headgate.api.store.tables import NamespaceRow, PolicyRow, SettingRow
+from headgate.api.values.body_paths import place_of, place_text
+from headgate.api.values.errors import Invalid, NotFound
+from headgate.api.values.preconditions import ANYTHING, Precondition
 
 
 def list_policies(

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from headgate.api.dependencies import AuthorOf, ServiceOf
+from headgate.api.http.dependencies import AuthorOf, ServiceOf
 from headgate.api.live.observing import observing_of
 from headgate.api.preview.schemas import Preview, PreviewPost
 from headgate.api.preview.service import preview

@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headgate.api.audit.schemas import Changed
 from headgate.api.groups.schemas import Body, GroupPut
-from headgate.api.quantities import ShownQuantity
+from headgate.api.values.quantities import ShownQuantity
 
 
 class PreviewPost(Body):

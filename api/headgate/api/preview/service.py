@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from headgate.api.audit.schemas import Changed
 from headgate.api.groups import service as groups
 from headgate.api.groups.schemas import GroupShown, LimitShown
-from headgate.api.live.picture import Picture, Use
+from headgate.api.live.snapshot import Picture, Use
 from headgate.api.preview.schemas import (
     AgentPreview,
     LimitPreview,

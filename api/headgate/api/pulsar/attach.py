@@ -17,10 +17,10 @@ from headgate.api.attachments.service import (
     require_subject,
 )
 from headgate.api.attachments.subjects import Subject, checked_subject
-from headgate.api.dependencies import AuthorOf, Service, ServiceOf, tell
-from headgate.api.errors import NotFound
+from headgate.api.http.dependencies import AuthorOf, Service, ServiceOf, tell
 from headgate.api.pulsar.wording import GROUP_MISSING, POLICIES_MISSING
 from headgate.api.store import Author
+from headgate.api.values.errors import NotFound
 
 router = APIRouter(tags=["pulsar: attachments"])
 

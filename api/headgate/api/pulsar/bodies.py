@@ -9,7 +9,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
-from headgate.api.text import check_storable
+from headgate.api.values.text import check_storable
 
 JsonObject = Mapping[str, object]
 

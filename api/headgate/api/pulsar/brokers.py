@@ -5,10 +5,10 @@ from http import HTTPStatus
 from fastapi import APIRouter, Response
 from starlette.exceptions import HTTPException
 
-from headgate.api.dependencies import AuthorOf, ServiceOf, tell
-from headgate.api.errors import NotFound
+from headgate.api.http.dependencies import AuthorOf, ServiceOf, tell
 from headgate.api.policies import service as policies
 from headgate.api.policies.broker import KEYS
+from headgate.api.values.errors import NotFound
 
 router = APIRouter(prefix="/brokers/configuration", tags=["pulsar: brokers"])
 

@@ -10,8 +10,6 @@ from math import isinf
 from fastapi import APIRouter, Response
 from sqlalchemy import select
 
-from headgate.api.dependencies import AuthorOf, ServiceOf, tell
-from headgate.api.errors import Invalid
 from headgate.api.groups import service as groups
 from headgate.api.groups.schemas import (
     GroupBody,
@@ -20,6 +18,7 @@ from headgate.api.groups.schemas import (
     LimitPatch,
     LimitShown,
 )
+from headgate.api.http.dependencies import AuthorOf, ServiceOf, tell
 from headgate.api.pulsar.bodies import (
     INT32_MAX,
     INT64_MAX,
@@ -29,6 +28,7 @@ from headgate.api.pulsar.bodies import (
     integer,
 )
 from headgate.api.store.tables import GroupRow
+from headgate.api.values.errors import Invalid
 
 UNLIMITED = -1
 """Pulsar's word for no limit; other negative rates mean nothing."""

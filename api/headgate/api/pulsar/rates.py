@@ -9,8 +9,7 @@ from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
-from headgate.api.dependencies import AuthorOf, Service, ServiceOf, tell
-from headgate.api.errors import Invalid, NotFound
+from headgate.api.http.dependencies import AuthorOf, Service, ServiceOf, tell
 from headgate.api.policies import service as policies
 from headgate.api.policies.schemas import Kind, Level, Policy, PolicyPut
 from headgate.api.pulsar.bodies import (
@@ -23,6 +22,7 @@ from headgate.api.pulsar.bodies import (
 )
 from headgate.api.pulsar.wording import POLICIES_MISSING
 from headgate.api.store import Author
+from headgate.api.values.errors import Invalid, NotFound
 
 UNLIMITED = -1
 """Pulsar's word for no limit; other negative rates mean nothing."""

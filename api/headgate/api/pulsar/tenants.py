@@ -9,12 +9,12 @@ from starlette.exceptions import HTTPException
 
 from headgate.api.attachments.service import attached_group, put_attachment
 from headgate.api.attachments.subjects import checked_subject
-from headgate.api.dependencies import AuthorOf, ServiceOf, tell
-from headgate.api.errors import InUse
+from headgate.api.http.dependencies import AuthorOf, ServiceOf, tell
 from headgate.api.pulsar.bodies import ObjectOf, OptionalObjectOf, strings
 from headgate.api.pulsar.wording import pulsar_reason
 from headgate.api.store.tables import NamespaceRow, StateRow, TenantRow
 from headgate.api.tenants import service as tenants
+from headgate.api.values.errors import InUse
 
 router = APIRouter(tags=["pulsar: tenants and namespaces"])
 

@@ -1,6 +1,6 @@
 """Pulsar's own words for refusals: scripts look for them."""
 
-from headgate.api.errors import AlreadyExists, InUse, NotFound, Refused
+from headgate.api.values.errors import AlreadyExists, InUse, NotFound, Refused
 
 GROUP_MISSING = "ResourceGroup does not exist"
 NAMESPACE_MISSING = "Namespace does not exist"

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headgate.agent.limiter.keyed import KeyedLimiter
-from headgate.api.problems import PULSAR_PREFIX, problem
+from headgate.api.http.problems import PULSAR_PREFIX, problem
 from headgate.api.rights import tokens
 from headgate.api.rights.jwts import KeySet
 from headgate.api.rights.principal import ANYONE, Principal

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 
-from headgate.api.dependencies import (
+from headgate.api.http.dependencies import (
     MAX_ROW_ID,
     AfterId,
     AuthorOf,

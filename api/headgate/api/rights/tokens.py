@@ -8,12 +8,12 @@ import time
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from headgate.api.errors import Invalid, NotFound
-from headgate.api.names import checked_name
 from headgate.api.rights.principal import ROLES, Principal, Role
 from headgate.api.rights.schemas import TokenPage, TokenShown
 from headgate.api.store import Change
 from headgate.api.store.tables import TokenRow
+from headgate.api.values.errors import Invalid, NotFound
+from headgate.api.values.names import checked_name
 
 PREFIX = "hg"
 """Begins every opaque token, so that scanners for leaked secrets can find them."""

@@ -11,10 +11,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from headgate.api.attachments.subjects import subject_of_key
-from headgate.api.errors import NotFound
 from headgate.api.groups.service import document, shown_groups
 from headgate.api.overrides.service import Overridden, override_key
-from headgate.api.quantities import restored, shown
 from headgate.api.store.tables import (
     AttachmentRow,
     AuditRow,
@@ -23,6 +21,8 @@ from headgate.api.store.tables import (
     OverrideRow,
     StateRow,
 )
+from headgate.api.values.errors import NotFound
+from headgate.api.values.quantities import restored, shown
 
 if TYPE_CHECKING:
     from headgate.api.store import Document

@@ -11,10 +11,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from headgate.api.dependencies import MAX_ROW_ID, Service, ServiceOf, etag
+from headgate.api.http.dependencies import MAX_ROW_ID, Service, ServiceOf, etag
 from headgate.api.live.observing import observing_of
-from headgate.api.names import MAX_NAME
 from headgate.api.snapshot.service import Snapshot
+from headgate.api.values.names import MAX_NAME
 
 MAX_WAIT_S = 60.0
 """Longest wait; proxies drop connections that are silent for a minute or more."""

@@ -18,7 +18,6 @@ from headgate.api.policies.service import (
     get_settings,
     policies_document,
 )
-from headgate.api.quantities import restored, shown
 from headgate.api.snapshot.past import past_document
 from headgate.api.store import Store
 from headgate.api.store.tables import (
@@ -28,6 +27,7 @@ from headgate.api.store.tables import (
     LimitRow,
     StateRow,
 )
+from headgate.api.values.quantities import restored, shown
 
 MAX_CHANGES_KEPT = 64
 """Starting points whose changes up to now are kept: agents that were away for a while

@@ -8,11 +8,11 @@ from pathlib import Path
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from headgate.api.errors import Invalid
-from headgate.api.names import checked_name
 from headgate.api.settings import CannotStart, ServerSettings
 from headgate.api.store.bus_lock import DatabaseLock
 from headgate.api.store.transactions import Store
+from headgate.api.values.errors import Invalid
+from headgate.api.values.names import checked_name
 
 
 def opened_store(settings: ServerSettings) -> Store:

@@ -15,9 +15,9 @@ from sqlalchemy import Engine, create_engine, event, func, insert, select
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.orm import Session
 
-from headgate.api.errors import Forbidden
 from headgate.api.store.migrate import upgrade
 from headgate.api.store.tables import AuditRow, ChangedRow, StateRow
+from headgate.api.values.errors import Forbidden
 
 BUSY_TIMEOUT_S = 10.0
 """How long SQLite waits for another process's write before it gives up."""

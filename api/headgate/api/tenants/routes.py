@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from headgate.api.dependencies import (
+from headgate.api.http.dependencies import (
     AfterName,
     AuthorOf,
     PageSize,

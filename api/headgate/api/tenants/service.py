@@ -9,10 +9,7 @@ from headgate.api.attachments.service import (
     delete_attachment,
     delete_attachments_under,
 )
-from headgate.api.errors import AlreadyExists, InUse, NotFound
-from headgate.api.names import checked_name
 from headgate.api.policies.service import delete_policies_under
-from headgate.api.preconditions import ANYTHING, Precondition
 from headgate.api.store import Change
 from headgate.api.store.tables import NamespaceRow, TenantRow
 from headgate.api.tenants.schemas import (
@@ -22,6 +19,9 @@ from headgate.api.tenants.schemas import (
     TenantPut,
     TenantShown,
 )
+from headgate.api.values.errors import AlreadyExists, InUse, NotFound
+from headgate.api.values.names import checked_name
+from headgate.api.values.preconditions import ANYTHING, Precondition
 
 
 def list_tenants(session: Session, *, after: str, limit: int) -> TenantPage:

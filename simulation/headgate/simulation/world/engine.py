@@ -43,7 +43,7 @@ EPOCH_S = 1_700_000_000.0
 
 GONE_S = 0.5
 """A killed process breaks its connection to the API, which waits this long for a new
-one before it tells the other agents (see headgate.api.presence)."""
+one before it tells the other agents (see headgate.api.live.liveness)."""
 
 LEAST_STEP_S = 1e-4
 """A brain that asks to be woken at once is woken after this: timers are no finer."""

@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
 from headgate.api.groups.schemas import GroupBody
-from headgate.api.problems import Problem
+from headgate.api.http.problems import Problem
 
 NAMED = (Problem, GroupBody)
 """Models of refusals and of parts of `/apply`, which routes name by reference."""

@@ -3,7 +3,7 @@
 import json
 from typing import cast
 
-from headgate.api.errors import Invalid
+from headgate.api.values.errors import Invalid
 
 
 def place_text(*parts: str) -> str:

@@ -18,7 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headgate.api.errors import (
+from headgate.api.pulsar.wording import pulsar_reason
+from headgate.api.values.errors import (
     AlreadyExists,
     Busy,
     Conflict,
@@ -29,8 +30,7 @@ from headgate.api.errors import (
     Outdated,
     Refused,
 )
-from headgate.api.pulsar.wording import pulsar_reason
-from headgate.api.text import Unstorable
+from headgate.api.values.text import Unstorable
 
 PULSAR_PREFIX = "/admin/v2"
 """Below it answers are Pulsar's."""

@@ -23,7 +23,7 @@ from headgate.agent.observer import AgentUse as ObservedPart
 from headgate.agent.observer import LimitUse, Observer, Sight
 from headgate.api.levels.service import load, save
 from headgate.api.live.observing import Observing
-from headgate.api.live.picture import AgentSeen, AgentUse, Picture, Use
+from headgate.api.live.snapshot import AgentSeen, AgentUse, Picture, Use
 from headgate.api.snapshot.service import changes_document, group_documents
 from headgate.api.store import Store
 from headgate.api.store.tables import StateRow

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headgate.api.problems import PULSAR_PREFIX, problem
+from headgate.api.http.problems import PULSAR_PREFIX, problem
 
 MAX_BODY = 1024 * 1024
 """Bytes of a request's body; the largest group has some ten kB."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headgate.api.errors import Outdated
+from headgate.api.values.errors import Outdated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from headgate.api.errors import Invalid
+from headgate.api.values.errors import Invalid
 
 MAX_NAME = 256
 """Characters of a group's, tenant's, user's or client's name; `Group` says so."""

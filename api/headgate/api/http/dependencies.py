@@ -5,12 +5,12 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Header, Query, Request, Response
 
-from headgate.api.preconditions import Precondition
-from headgate.api.presence import Presence
+from headgate.api.live.liveness import Presence
 from headgate.api.rights.guard import PRINCIPAL
 from headgate.api.rights.principal import ANYONE, Principal
 from headgate.api.snapshot.service import Snapshots
 from headgate.api.store import Author, Change, Store
+from headgate.api.values.preconditions import Precondition
 from headgate.api.watch import Watch
 
 MAX_PAGE = 1000

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from headgate.api.attachments import service as attachments
-from headgate.api.errors import Invalid, NotFound
 from headgate.api.groups import service as groups
 from headgate.api.groups.schemas import GroupBody
 from headgate.api.overrides import service as overrides
@@ -21,6 +20,7 @@ from headgate.api.policies.schemas import PolicyPut
 from headgate.api.store import Change, Document
 from headgate.api.tenants import service as tenants
 from headgate.api.tenants.schemas import TenantPut
+from headgate.api.values.errors import Invalid, NotFound
 
 Target = Mapping[tuple[str, str], Document]
 """(kind, key) → wanted document, None for what shall not be there."""

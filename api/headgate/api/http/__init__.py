@@ -1,0 +1,1 @@
+"""What all routes share of HTTP: dependencies, problems, limits on bodies."""

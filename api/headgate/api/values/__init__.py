@@ -1,0 +1,1 @@
+"""Names, quantities and refusals that every domain shares; no HTTP, no store."""
