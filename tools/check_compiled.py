@@ -15,7 +15,12 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("tests/unit/limiter", "tests/integration/limiter")
+TESTS = (
+    "tests/unit/agent/bucket",
+    "tests/unit/agent/limiter",
+    "tests/unit/agent/enforcement",
+    "tests/integration/limiter",
+)
 
 
 def main(scratch: Path) -> int:

@@ -4,7 +4,7 @@ A hundred agents send a hundred reports between two looks.  To enter the rows of
 takes some fifty calls of numpy, whatever their number, and each of them touches memory
 that went cold since: together they are a few long columns.  What comes out is what
 hearing one after the other gives, bit for bit
-(`tests/unit/coordinator/test_gathering.py`).
+(`tests/unit/coordinator/gossip/test_batch.py`).
 """
 
 from __future__ import annotations

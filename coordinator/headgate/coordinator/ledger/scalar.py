@@ -6,7 +6,7 @@ one row take ten times as long as the arithmetic.  Here columns are read into fl
 only sums over agents stay numpy's, so that they are rounded in the same order.
 
 Each function must give what its twin in `headgate.coordinator.ledger.replay` gives, bit
-for bit; `tests/unit/coordinator/test_single.py` holds them together.
+for bit; `tests/unit/coordinator/ledger/test_scalar.py` holds them together.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from tests.unit.agent.rows import ROW, floats, ids
+from tests.unit.agent.wire.rows import ROW, floats, ids
 
 from headgate.agent.wire.codec import (
     decode,
@@ -23,7 +23,7 @@ from headgate.proto import report_pb2 as wire
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 whole = st.integers(0, 1 << 53).map(float)
 signed = st.integers(-(1 << 52), 1 << 52).map(float)

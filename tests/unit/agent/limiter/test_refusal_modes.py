@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.limiter.making import NODE, TOKENS, configuration, group, make
+from tests.unit.agent.making import NODE, TOKENS, configuration, group, make
 
 from headgate.coordinator.config.configuration import Group, Limit
 

@@ -6,7 +6,7 @@ import threading
 from math import inf, nan
 
 import pytest
-from tests.unit.limiter.making import Clock
+from tests.unit.agent.making import Clock
 
 from headgate.agent.errors import InvalidCost
 from headgate.agent.limiter.keyed import IDLE_S, KeyedLimiter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.limiter.making import Clock
+from tests.unit.agent.making import Clock
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import InvalidCost

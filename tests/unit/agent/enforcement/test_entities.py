@@ -6,7 +6,7 @@ import gc
 from dataclasses import replace
 
 import pytest
-from tests.unit.limiter.making import NODE, Clock, group
+from tests.unit.agent.making import NODE, Clock, group
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.enforcement.retained_buckets import RETAIN_S

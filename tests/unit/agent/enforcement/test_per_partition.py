@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.limiter.making import NODE, Clock, group
+from tests.unit.agent.making import NODE, Clock, group
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.coordinator.config.configuration import (

@@ -8,7 +8,7 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from tests.unit.limiter.making import NODE, Clock, configuration, make
+from tests.unit.agent.making import NODE, Clock, configuration, make
 
 from headgate.agent.enforcement.enforcer import RETAIN_S, Enforcer
 from headgate.agent.errors import InvalidCost, InvalidDimension

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.coordinator.oracle import max_min
+from tests.unit.coordinator.allocation.oracle import max_min
 
 from headgate.coordinator.allocation.max_min import shares_at, water_level
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kafka.errors import ThrottlingQuotaExceededError
-from tests.unit.limiter.making import Clock, group, make
+from tests.unit.agent.making import Clock, group, make
 
 from headgate.agent.bucket.bucket import Bucket
 from headgate.agent.bucket.suppression import AttemptedRate

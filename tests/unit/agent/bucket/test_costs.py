@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.unit.limiter.making import NODE, TOKENS, group, make
+from tests.unit.agent.making import NODE, TOKENS, group, make
 
 from headgate.agent.errors import InvalidCost
 from headgate.agent.limiter.keyed import KeyedLimiter

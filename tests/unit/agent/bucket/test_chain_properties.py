@@ -6,7 +6,7 @@ from math import inf
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.limiter.making import Clock
+from tests.unit.agent.making import Clock
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.coordinator.config.configuration import (

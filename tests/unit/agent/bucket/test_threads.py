@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.limiter.making import NODE, TOKENS, configuration, group, make
+from tests.unit.agent.making import NODE, TOKENS, configuration, group, make
 
 from headgate.agent.bucket.bucket import Bucket
 from headgate.agent.bucket.chain import charge_chain_at, give_back_before

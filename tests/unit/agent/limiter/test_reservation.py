@@ -6,7 +6,7 @@ from math import inf, nan
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.limiter.making import TOKENS, Clock, group, make
+from tests.unit.agent.making import TOKENS, Clock, group, make
 
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
 from headgate.agent.limiter.reservation import MOST_OPEN_S, Estimate

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.unit.agent.rows import ROW, floats, ids
+from tests.unit.agent.wire.rows import ROW, floats, ids
 
 from headgate.agent.bus.port import MAX_PAYLOAD_BYTES
 from headgate.agent.errors import MalformedReport

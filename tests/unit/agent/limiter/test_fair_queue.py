@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.unit.limiter.making import NODE, Clock, configuration, group, make
+from tests.unit.agent.making import NODE, Clock, configuration, group, make
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.coordinator.config.configuration import Attachment, Configuration, Group

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.limiter.making import Clock
+from tests.unit.agent.making import Clock
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.enforcement.retained_buckets import RETAIN_S
