@@ -33,7 +33,7 @@ fetch "Spark's Kafka connector" \
     "$(has 'from headgate.pipeline.stream.jars import CONNECTOR, jar_folder' \
         'all((jar_folder() / jar).exists() for jar in CONNECTOR)')" \
     "$bin/headgate" pipeline setup
-fetch "Pulsar's client" "$(has 'from tests.api.pulsar_jars import JARS' 'JARS.exists()')" \
-    "$bin/python" -m tests.api.pulsar_jars
+fetch "Pulsar's client" "$(has 'from tests.api.pulsar.pulsar_jars import JARS' 'JARS.exists()')" \
+    "$bin/python" -m tests.api.pulsar.pulsar_jars
 # Compiled, too, so that the test finds it in Go's cache.
 fetch "a Go module" "export GOPROXY=off; $go_build" sh -c "$go_build"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 import pytest
-from tests.e2e.test_top import Api
+from tests.e2e.cli.test_top import Api
 
 from headgate.cli.client.rest import Rest
 from headgate.cli.process.children import Children

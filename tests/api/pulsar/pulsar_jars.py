@@ -1,4 +1,7 @@
-"""Fetch Pulsar's own command line, 82 MB, once: ``python -m tests.api.pulsar_jars``."""
+"""Fetch Pulsar's own command line, 82 MB, once.
+
+``python -m tests.api.pulsar.pulsar_jars``
+"""
 
 import subprocess
 from pathlib import Path
@@ -6,7 +9,7 @@ from pathlib import Path
 VERSION = "4.0.8"
 """The client that the contract was observed with."""
 
-JARS = Path(__file__).parents[2] / ".headgate" / f"pulsar-client-tools-{VERSION}"
+JARS = Path(__file__).parents[3] / ".headgate" / f"pulsar-client-tools-{VERSION}"
 FETCH_S = 900
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">

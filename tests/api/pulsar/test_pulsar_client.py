@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.api.pulsar_jars import fetch
+from tests.api.pulsar.pulsar_jars import fetch
 
 from headgate.api import Addresses
 

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.e2e.screen_reader import ScreenReader
+from tests.e2e.cli.screen_reader import ScreenReader
 
 from headgate.agent import connect
 from headgate.cli import main

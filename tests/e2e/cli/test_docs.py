@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 
 
 def test_every_command_that_the_page_shows_works_in_its_order(
