@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 
 from headgate.agent.wire.codec import encode
 from headgate.simulation.scenario.parsing import parse_scenario
-from headgate.simulation.simulate import brain_of
-from headgate.simulation.world.engine import Engine
+from headgate.simulation.simulate import controller_of
+from headgate.simulation.world.engine import SimulationEngine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from headgate.simulation.world.record import Published, Run
+    from headgate.simulation.world.record import Published, SimulationRun
 
 EPOCH_S = 1_760_000_400
 """Where simulated time begins; a full minute."""
@@ -73,15 +73,15 @@ SCHEMA = pa.schema(_COLUMNS)
 
 
 @cache
-def simulated() -> Run:
+def simulated() -> SimulationRun:
     """Run the cluster; a few seconds, once."""
     scenario = parse_scenario(DOCUMENT, name="recorded")
-    return Engine(
-        scenario, seed=1, strategy="headgate", make_brain=brain_of("headgate")
+    return SimulationEngine(
+        scenario, seed=1, strategy="headgate", make_controller=controller_of("headgate")
     ).run()
 
 
-def last_told(run: Run) -> dict[tuple[str, int], Published]:
+def last_told(run: SimulationRun) -> dict[tuple[str, int], Published]:
     """Return the last report of each life that has rows."""
     return {
         (p.report.agent, p.report.incarnation): p
@@ -91,7 +91,7 @@ def last_told(run: Run) -> dict[tuple[str, int], Published]:
 
 
 def messages_of(
-    run: Run, *, lost: float, doubled: float, stale: float, skew_s: float
+    run: SimulationRun, *, lost: float, doubled: float, stale: float, skew_s: float
 ) -> list[Message]:
     """Return what a bad network makes of a run's reports.
 

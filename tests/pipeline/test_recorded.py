@@ -30,7 +30,7 @@ from headgate.pipeline.stream.session import SUBMIT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headgate.simulation.world.record import Run as Simulated
+    from headgate.simulation.world.record import SimulationRun
 
 BATCHES = 4
 
@@ -43,12 +43,12 @@ GARBAGE = (b"", b"\xff\xfe garbage", b"x" * 5000)
 
 
 @pytest.fixture(scope="module")
-def simulated() -> Simulated:
+def simulated() -> SimulationRun:
     return rec.simulated()
 
 
 @pytest.fixture(scope="module")
-def messages(simulated: Simulated) -> list[rec.Message]:
+def messages(simulated: SimulationRun) -> list[rec.Message]:
     """20 % of the reports lost, some doubled or late, one clock an hour ahead."""
     found = rec.messages_of(simulated, lost=0.2, doubled=0.05, stale=0.05, skew_s=3600)
     for place, garbage in enumerate(GARBAGE, start=1):
@@ -100,7 +100,7 @@ def by_agent(usage: DataFrame) -> dict[str, tuple[float, float]]:
 
 
 def test_totals_equal_what_the_callers_were_told_to_the_unit(
-    undisturbed: Engine, simulated: Simulated
+    undisturbed: Engine, simulated: SimulationRun
 ) -> None:
     truth: Counter[str] = Counter()
     refused: Counter[str] = Counter()
@@ -124,7 +124,7 @@ def test_totals_equal_what_the_callers_were_told_to_the_unit(
 
 
 def test_windows_are_those_of_the_callers_within_a_report_interval(
-    undisturbed: Engine, simulated: Simulated
+    undisturbed: Engine, simulated: SimulationRun
 ) -> None:
     truth: Counter[int] = Counter()
     for times, units in simulated.admitted[0]:

@@ -5,12 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headgate.simulation.scenario.scenario import Demand, GroupSpec, Scenario
+from headgate.simulation.scenario.scenario import DemandPiece, GroupSpec, Scenario
 from headgate.simulation.simulate import simulate
 from headgate.simulation.world.arrivals import demand_rate, generate
 
 
-def scenario_of(*pieces: Demand, agents: int = 3, seconds: float = 100.0) -> Scenario:
+def scenario_of(
+    *pieces: DemandPiece, agents: int = 3, seconds: float = 100.0
+) -> Scenario:
     return Scenario(
         name="arrivals",
         seconds=seconds,
@@ -21,9 +23,9 @@ def scenario_of(*pieces: Demand, agents: int = 3, seconds: float = 100.0) -> Sce
     )
 
 
-def steady(rate: float = 50.0, **more: object) -> Demand:
+def steady(rate: float = 50.0, **more: object) -> DemandPiece:
     values = {"agents": (0, 1, 2), "start_s": 0.0, "until_s": 100.0, "rate": rate}
-    return Demand(**(values | more))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] (test values)
+    return DemandPiece(**(values | more))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] (test values)
 
 
 def test_the_same_seed_makes_the_same_arrivals_and_another_seed_others() -> None:

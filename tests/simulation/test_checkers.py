@@ -17,16 +17,16 @@ from headgate.simulation.invariants.spans import (
 )
 from headgate.simulation.invariants.work import check_work
 from headgate.simulation.scenario.scenario import (
-    Change,
-    Demand,
+    DemandPiece,
     Fault,
     GroupSpec,
+    LimitChange,
     Network,
     Scenario,
 )
-from headgate.simulation.world.arrivals import Arrivals
-from headgate.simulation.world.node import Ceilings
-from headgate.simulation.world.record import Run
+from headgate.simulation.world.arrivals import AgentArrivals
+from headgate.simulation.world.node import AppliedCeilings
+from headgate.simulation.world.record import SimulationRun
 
 RATE = 100.0
 SECONDS = 40.0
@@ -34,7 +34,7 @@ SECONDS = 40.0
 
 def scenario_of(
     *,
-    changes: tuple[Change, ...] = (),
+    changes: tuple[LimitChange, ...] = (),
     faults: tuple[Fault, ...] = (),
     group: GroupSpec | None = None,
     demand: float = 150.0,
@@ -45,7 +45,9 @@ def scenario_of(
         groups=(group or GroupSpec(rate=RATE),),
         agents=2,
         weights=(1.0, 1.0),
-        demands=(Demand(agents=(0, 1), start_s=0.0, until_s=SECONDS, rate=demand / 2),),
+        demands=(
+            DemandPiece(agents=(0, 1), start_s=0.0, until_s=SECONDS, rate=demand / 2),
+        ),
         changes=changes,
         faults=faults,
     )
@@ -57,27 +59,27 @@ def evenly(
     return np.arange(start, end, 1 / rate)
 
 
-def run_of(scenario: Scenario, *admitted: NDArray[np.float64]) -> Run:
+def run_of(scenario: Scenario, *admitted: NDArray[np.float64]) -> SimulationRun:
     offered = [evenly(d.rate) for d in scenario.demands for _ in d.agents]
     central = evenly(min(RATE, sum(d.rate * 2 for d in scenario.demands)))
-    return Run(
+    return SimulationRun(
         scenario=scenario,
         seed=1,
         strategy="case",
         gaps=[[], []],
         arrivals=[
             [
-                Arrivals(t, np.ones(len(t)), np.zeros(len(t), dtype=np.bool_))
+                AgentArrivals(t, np.ones(len(t)), np.zeros(len(t), dtype=np.bool_))
                 for t in offered
             ]
         ],
         admitted=[[(t, np.ones(len(t))) for t in admitted]],
         central=[(central, np.ones(len(central)))],
-        ceilings=[[Ceilings(), Ceilings()]],
+        ceilings=[[AppliedCeilings(), AppliedCeilings()]],
     )
 
 
-def names(run: Run) -> set[str]:
+def names(run: SimulationRun) -> set[str]:
     checks = (check_safety, check_changes, check_work)
     return {violation.name for check in checks for violation in check(run)}
 
@@ -116,7 +118,7 @@ def test_after_the_last_fault_it_is_called_recovery() -> None:
 
 
 def test_a_closed_limit_lets_nothing_through() -> None:
-    closed = scenario_of(changes=(Change(at_s=20.0, rate=0.0),))
+    closed = scenario_of(changes=(LimitChange(at_s=20.0, rate=0.0),))
     half = evenly(50, 0.0, 20.0)
     assert "change-in-force" not in names(run_of(closed, half, half))
     one_more = np.r_[half, 30.0]
@@ -125,7 +127,7 @@ def test_a_closed_limit_lets_nothing_through() -> None:
 
 def test_old_tokens_are_gone_when_the_limit_is_lowered() -> None:
     lowered = scenario_of(
-        changes=(Change(at_s=20.0, rate=1.0, burst=1.0),),
+        changes=(LimitChange(at_s=20.0, rate=1.0, burst=1.0),),
         group=GroupSpec(rate=RATE, burst=1000.0),
     )
     before = evenly(25, 0.0, 20.0)

@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from headgate.simulation.command import simulate
-from headgate.simulation.controllers.controller import Birth, Brain
-from headgate.simulation.controllers.other_strategies import PeriodicBrain
+from headgate.simulation.controllers.controller import Birth, Controller
+from headgate.simulation.controllers.other_strategies import PeriodicController
 from headgate.simulation.scenario.library import scenario_files, summary
 from headgate.simulation.scenario.scenario import Scenario
 
@@ -58,9 +58,9 @@ FIELDS = [
 ]
 
 
-def _everyone_has_all(scenario: Scenario, birth: Birth) -> Brain:
+def _everyone_has_all(scenario: Scenario, birth: Birth) -> Controller:
     alone = replace(scenario, weights=(1.0, *(1e-6,) * (scenario.agents - 1)))
-    return PeriodicBrain("static", alone, replace(birth, index=0))
+    return PeriodicController("static", alone, replace(birth, index=0))
 
 
 def run(*arguments: str) -> Result:

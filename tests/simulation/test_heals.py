@@ -8,7 +8,7 @@ import pytest
 from headgate.simulation.controllers.controller import real_coordinator
 from headgate.simulation.measure.settling import STEP_S, ceiling_at
 from headgate.simulation.scenario.parsing import parse_scenario
-from headgate.simulation.world.engine import Engine
+from headgate.simulation.world.engine import SimulationEngine
 
 RATE, AGENTS, DEMAND = 1000.0, 3, 600.0
 BEGINS_S, ENDS_S, UNTIL_S = 8.0, 23.0, 34.0
@@ -33,8 +33,8 @@ def test_one_of_three_is_back_at_its_part(kind: str, delay_s: float) -> None:
         },
         name=kind,
     )
-    run = Engine(
-        scenario, seed=1, strategy="headgate", make_brain=real_coordinator
+    run = SimulationEngine(
+        scenario, seed=1, strategy="headgate", make_controller=real_coordinator
     ).run()
     times = np.arange(ENDS_S, UNTIL_S - 1.0, STEP_S)
     shares = np.array(

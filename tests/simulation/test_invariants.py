@@ -26,10 +26,10 @@ from headgate.coordinator import (
 )
 from headgate.simulation.controllers.controller import settings_of
 from headgate.simulation.scenario.scenario import (
-    Change,
-    Demand,
+    DemandPiece,
     Fault,
     GroupSpec,
+    LimitChange,
     Scenario,
 )
 from headgate.simulation.simulate import simulate
@@ -37,7 +37,7 @@ from headgate.simulation.simulate import simulate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.simulation.controllers.controller import Birth, Brain
+    from headgate.simulation.controllers.controller import Birth, Controller
 
 SECONDS = 25.0
 AGENTS = 4
@@ -51,7 +51,7 @@ def overloaded(*, rate: float = 150.0, **more: object) -> Scenario:
         agents=AGENTS,
         weights=(1.0,) * AGENTS,
         demands=(
-            Demand(
+            DemandPiece(
                 agents=tuple(range(AGENTS)), start_s=0.0, until_s=SECONDS, rate=rate
             ),
         ),
@@ -62,7 +62,7 @@ def overloaded(*, rate: float = 150.0, **more: object) -> Scenario:
 def light() -> Scenario:
     """One agent wants most of the quota, the others little."""
     pieces = tuple(
-        Demand(agents=(agent,), start_s=0.0, until_s=SECONDS, rate=rate)
+        DemandPiece(agents=(agent,), start_s=0.0, until_s=SECONDS, rate=rate)
         for agent, rate in enumerate((200.0, 10.0, 10.0, 10.0))
     )
     return overloaded(demands=pieces)
@@ -274,7 +274,7 @@ class Inexplicable(Broken):
         return replace(shown, share=shown.share + 0.5)
 
 
-CASES: list[tuple[str, Callable[[Scenario, Birth], Brain], Scenario]] = [
+CASES: list[tuple[str, Callable[[Scenario, Birth], Controller], Scenario]] = [
     ("safety", Generous, overloaded()),
     (
         "safety",
@@ -292,7 +292,11 @@ CASES: list[tuple[str, Callable[[Scenario, Birth], Brain], Scenario]] = [
     ("fallback", Unaware, overloaded(faults=(fault("cut", 3),))),
     ("bounded", Talkative, overloaded()),
     ("bounded", Hoarder, overloaded()),
-    ("change-in-force", Deaf, overloaded(changes=(Change(at_s=10.0, rate=100.0),))),
+    (
+        "change-in-force",
+        Deaf,
+        overloaded(changes=(LimitChange(at_s=10.0, rate=100.0),)),
+    ),
     ("shares-add-up", Miscounting, overloaded()),
     ("recomputable", Inexplicable, overloaded()),
 ]
@@ -304,15 +308,15 @@ CASES: list[tuple[str, Callable[[Scenario, Birth], Brain], Scenario]] = [
     ids=[f"{name}-{getattr(broken, '__name__', '')}" for name, broken, _ in CASES],
 )
 def test_a_broken_coordinator_trips_the_checker(
-    name: str, broken: Callable[[Scenario, Birth], Brain], scenario: Scenario
+    name: str, broken: Callable[[Scenario, Birth], Controller], scenario: Scenario
 ) -> None:
-    result, _ = simulate(scenario, seed=1, make_brain=broken)
+    result, _ = simulate(scenario, seed=1, make_controller=broken)
     assert name in {violation.name for violation in result.violations}
 
 
 @cache
 def _whole(place: int) -> tuple[str, ...]:
-    result, _ = simulate(CASES[place][2], seed=1, make_brain=Broken)
+    result, _ = simulate(CASES[place][2], seed=1, make_controller=Broken)
     return tuple(f"{v.name}: {v.detail}" for v in result.violations)
 
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headgate.simulation.measure.fairness import Fairness, fair_parts, max_min
+from headgate.simulation.max_min import max_min
+from headgate.simulation.measure.fairness import Fairness, fair_parts
 from headgate.simulation.measure.hierarchy import dues
 from headgate.simulation.measure.metrics import (
     group_figures,
@@ -16,10 +17,15 @@ from headgate.simulation.measure.metrics import (
 )
 from headgate.simulation.measure.rates import RateTable
 from headgate.simulation.measure.settling import settle_seconds
-from headgate.simulation.scenario.scenario import Change, Demand, GroupSpec, Scenario
-from headgate.simulation.world.arrivals import Arrivals
-from headgate.simulation.world.node import Ceilings
-from headgate.simulation.world.record import Admissions, Run
+from headgate.simulation.scenario.scenario import (
+    DemandPiece,
+    GroupSpec,
+    LimitChange,
+    Scenario,
+)
+from headgate.simulation.world.arrivals import AgentArrivals
+from headgate.simulation.world.node import AppliedCeilings
+from headgate.simulation.world.record import Admissions, SimulationRun
 
 
 def evenly(rate: float, start: float, end: float) -> NDArray[np.float64]:
@@ -38,9 +44,9 @@ def run_of(
     seconds: float = 10.0,
     measure_from: float = 0.0,
     weights: tuple[float, ...] | None = None,
-    changes: tuple[Change, ...] = (),
-    demands: tuple[Demand, ...] = (),
-) -> Run:
+    changes: tuple[LimitChange, ...] = (),
+    demands: tuple[DemandPiece, ...] = (),
+) -> SimulationRun:
     scenario = Scenario(
         name="case",
         seconds=seconds,
@@ -52,10 +58,11 @@ def run_of(
         demands=demands,
     )
     arrivals = [
-        Arrivals(t, np.ones(len(t)), np.zeros(len(t), dtype=np.bool_)) for t in offered
+        AgentArrivals(t, np.ones(len(t)), np.zeros(len(t), dtype=np.bool_))
+        for t in offered
     ]
     merged = np.sort(np.concatenate(admitted))
-    return Run(
+    return SimulationRun(
         scenario=scenario,
         seed=1,
         strategy="case",
@@ -63,7 +70,7 @@ def run_of(
         arrivals=[arrivals],
         admitted=[[units(t) for t in admitted]],
         central=[units(merged)],
-        ceilings=[[Ceilings() for _ in offered]],
+        ceilings=[[AppliedCeilings() for _ in offered]],
     )
 
 
@@ -158,8 +165,8 @@ def test_due_shares_are_summed_over_seconds_not_over_the_run() -> None:
 
 def test_settling_ends_when_ceilings_stay_near_max_min() -> None:
     wanted = (
-        Demand(agents=(0,), start_s=0.0, until_s=4.0, rate=10.0),
-        Demand(agents=(1,), start_s=4.0, until_s=10.0, rate=10.0),
+        DemandPiece(agents=(0,), start_s=0.0, until_s=4.0, rate=10.0),
+        DemandPiece(agents=(1,), start_s=4.0, until_s=10.0, rate=10.0),
     )
     run = run_of([np.zeros(0)] * 2, [np.zeros(0)] * 2, demands=wanted)
     forever = float("inf")
@@ -174,15 +181,15 @@ def test_settling_ends_when_ceilings_stay_near_max_min() -> None:
 
 
 def test_past_its_deadline_a_ceiling_is_the_reserve() -> None:
-    wanted = (Demand(agents=(0,), start_s=2.0, until_s=10.0, rate=10.0),)
+    wanted = (DemandPiece(agents=(0,), start_s=2.0, until_s=10.0, rate=10.0),)
     run = run_of([np.zeros(0)], [np.zeros(0)], demands=wanted)
     run.ceilings[0][0].add(0.0, (10.0, 10.0, 1.0, 6.0, 1.0))
     assert settle_seconds(run, 0) == pytest.approx(8.0, abs=0.006)
 
 
 def test_a_demand_without_steps_has_no_settling() -> None:
-    constant = (Demand(agents=(0,), start_s=0.0, until_s=10.0, rate=1.0),)
-    sine = (Demand(agents=(0,), start_s=0, until_s=5, rate=1.0, period_s=2.0),)
+    constant = (DemandPiece(agents=(0,), start_s=0.0, until_s=10.0, rate=1.0),)
+    sine = (DemandPiece(agents=(0,), start_s=0, until_s=5, rate=1.0, period_s=2.0),)
     for demands in (constant, sine):
         run = run_of([np.zeros(0)], [np.zeros(0)], demands=demands)
         assert settle_seconds(run, 0) is None
@@ -194,13 +201,13 @@ def test_swing_is_the_spread_of_calm_seconds_only() -> None:
     assert total_figures(calm).swing == pytest.approx(0.0, abs=1e-9)
     doubled = np.sort(np.r_[steady, evenly(10, 4.02, 5)])
     assert total_figures(run_of([doubled], [doubled])).swing > 0.2
-    changed = run_of([doubled], [doubled], changes=(Change(at_s=4.5, rate=10.0),))
+    changed = run_of([doubled], [doubled], changes=(LimitChange(at_s=4.5, rate=10.0),))
     assert total_figures(changed).swing == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_second_without_a_rate_is_measured_by_the_largest_rate() -> None:
     steady = evenly(10, 0.01, 10)
-    run = run_of([steady], [steady], changes=(Change(at_s=5.0, rate=0.0),))
+    run = run_of([steady], [steady], changes=(LimitChange(at_s=5.0, rate=0.0),))
     run.central = [units(steady[steady < 5])]
     assert total_figures(run).error_1s_max == pytest.approx(1.0)
     assert group_figures(run, 0).error_1s_mean == pytest.approx(0.5)

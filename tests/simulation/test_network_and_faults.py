@@ -8,7 +8,7 @@ from headgate.simulation.scenario.scenario import (
     Scenario,
 )
 from headgate.simulation.world.faults import FaultState, down_spans, fault_edges
-from headgate.simulation.world.network import Bus, Delivery
+from headgate.simulation.world.network import Delivery, SimulatedBus
 
 
 def scenario_of(*faults: Fault, network: Network | None = None) -> Scenario:
@@ -30,7 +30,7 @@ def fault(kind: FaultKind, *agents: int, amount: float = 0.0) -> Fault:
 def sent(scenario: Scenario, now: float, *, sender: int = 0) -> list[Delivery]:
     state = FaultState(scenario)
     state.update(now)
-    bus = Bus(scenario, 1, state)
+    bus = SimulatedBus(scenario, 1, state)
     return [d for _ in range(500) for d in bus.send(now, sender, b"report")]
 
 
@@ -57,7 +57,7 @@ def test_loss_and_doubling_have_their_probabilities() -> None:
 def test_reports_keep_their_order_unless_they_are_reordered() -> None:
     def arrivals(network: Network) -> list[float]:
         scenario = scenario_of(network=network)
-        bus = Bus(scenario, 1, FaultState(scenario))
+        bus = SimulatedBus(scenario, 1, FaultState(scenario))
         return [bus.send(i * 0.01, 0, b"")[1].at_s for i in range(200)]
 
     ordered = arrivals(Network(jitter_s=0.3))

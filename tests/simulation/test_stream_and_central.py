@@ -7,16 +7,18 @@ import pytest
 
 from headgate.agent.bucket.bucket import Bucket
 from headgate.simulation.measure.reference_bucket import (
-    CentralBucket,
+    ReferenceBucket,
     central_admissions,
 )
-from headgate.simulation.world.arrivals import Arrivals
-from headgate.simulation.world.bucket_replay import Stream
+from headgate.simulation.world.arrivals import AgentArrivals
+from headgate.simulation.world.bucket_replay import BucketReplay
 
 
-def arrivals(times: list[float], *, cost: float = 1.0, retry: bool = False) -> Arrivals:
+def arrivals(
+    times: list[float], *, cost: float = 1.0, retry: bool = False
+) -> AgentArrivals:
     count = len(times)
-    return Arrivals(np.array(times), np.full(count, cost), np.full(count, retry))
+    return AgentArrivals(np.array(times), np.full(count, cost), np.full(count, retry))
 
 
 def test_the_central_bucket_is_full_at_first_and_then_keeps_to_the_rate() -> None:
@@ -29,14 +31,14 @@ def test_the_central_bucket_is_full_at_first_and_then_keeps_to_the_rate() -> Non
 
 
 def test_a_bucket_that_owes_admits_what_exceeds_its_burst_and_pays_later() -> None:
-    bucket = CentralBucket(((0.0, 5.0, 500.0),), may_owe=True)
+    bucket = ReferenceBucket(((0.0, 5.0, 500.0),), may_owe=True)
     assert bucket.try_acquire_at(0.0, 560.0) == 0.0  # KIP-599: level −60
     assert bucket.try_acquire_at(11.9, 1.0) > 0
     assert bucket.try_acquire_at(12.1, 1.0) == 0.0
 
 
 def test_a_bucket_that_may_not_owe_refuses_what_it_does_not_hold() -> None:
-    bucket = CentralBucket(((0.0, 5.0, 10.0),), may_owe=False)
+    bucket = ReferenceBucket(((0.0, 5.0, 10.0),), may_owe=False)
     assert bucket.try_acquire_at(0.0, 11.0) > 0
     assert bucket.try_acquire_at(0.0, 10.0) == 0.0
     assert bucket.try_acquire_at(0.1, 1.0) > 0
@@ -44,7 +46,7 @@ def test_a_bucket_that_may_not_owe_refuses_what_it_does_not_hold() -> None:
 
 def test_rate_changes_apply_at_once() -> None:
     limits = ((0.0, 10.0, 10.0), (1.0, 0.0, 0.0), (2.0, inf, inf), (3.0, 4.0, 4.0))
-    bucket = CentralBucket(limits, may_owe=True)
+    bucket = ReferenceBucket(limits, may_owe=True)
     assert bucket.try_acquire_at(1.5, 1.0) > 0  # a rate of 0 lets nothing through
     assert bucket.try_acquire_at(2.5, 1e9) == 0.0
     admitted = sum(bucket.try_acquire_at(3.0, 1.0) == 0.0 for _ in range(100))
@@ -60,7 +62,7 @@ def test_two_agents_retries_meet_one_bucket_in_order_of_time() -> None:
 
 
 def test_a_retry_gives_up_when_it_is_five_seconds_old() -> None:
-    stream = Stream(arrivals([0.0], retry=True), [])
+    stream = BucketReplay(arrivals([0.0], retry=True), [])
     asked: list[float] = []
 
     def refuse(now: float, cost: float) -> float:
@@ -74,7 +76,7 @@ def test_a_retry_gives_up_when_it_is_five_seconds_old() -> None:
 
 
 def test_retries_while_the_process_is_gone_are_lost() -> None:
-    stream = Stream(arrivals([0.9], retry=True), [(1.0, 2.0)])
+    stream = BucketReplay(arrivals([0.9], retry=True), [(1.0, 2.0)])
     asked: list[float] = []
 
     def refuse(now: float, cost: float) -> float:
@@ -87,7 +89,7 @@ def test_retries_while_the_process_is_gone_are_lost() -> None:
 
 def test_a_stream_stops_before_the_time_it_is_told() -> None:
     bucket = Bucket(0.0, rate=10.0, capacity=10.0)
-    stream = Stream(arrivals([0.1, 0.2, 0.3]), [])
+    stream = BucketReplay(arrivals([0.1, 0.2, 0.3]), [])
     stream.advance(0.2, bucket.try_acquire_at)
     assert stream.admitted_s == [0.1]
     assert stream.next_s == 0.2

@@ -18,7 +18,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from headgate.simulation.command import Refused, parse_seeds
+from headgate.simulation.command import InvalidOption, parse_seeds
 from headgate.simulation.controllers.controller import STRATEGIES, Strategy
 from headgate.simulation.report.accuracy_page import Job, Values, page_of
 from headgate.simulation.scenario.library import find_scenario
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         seeds = parse_seeds(options.seeds)
         others = parse_seeds(options.others or options.seeds)
-    except Refused as error:
+    except InvalidOption as error:
         _parser().error(str(error))
     targets = [t for t in TARGETS if not options.only or t.scenario in options.only]
     wanted = jobs_of(targets, seeds, others)

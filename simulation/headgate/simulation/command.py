@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from headgate.simulation.scenario.scenario import Scenario
     from headgate.simulation.simulate import Result
-    from headgate.simulation.world.record import Run
+    from headgate.simulation.world.record import SimulationRun
 
 MOST_SEEDS = 100_000
 """Seeds of one command: each is a whole simulation."""
@@ -36,7 +36,7 @@ BROKEN = 1
 """Exit status for a run that broke an invariant."""
 
 
-class Refused(Exception):
+class InvalidOption(Exception):
     """The command can't be carried out; the text is one line for the user."""
 
 
@@ -83,7 +83,7 @@ def simulate(
             sys.stdout.write(listing())
             return
         broken = _simulate(file, seed, seeds, strategy, as_json=as_json, plot=plot)
-    except (Refused, InvalidScenario) as error:
+    except (InvalidOption, InvalidScenario) as error:
         sys.stderr.write(f"{error}\n")
         raise typer.Exit(BAD_INPUT) from None
     if broken:
@@ -99,10 +99,12 @@ def parse_seeds(text: str) -> range:
     first, dash, last = text.partition("-")
     short = max(len(first), len(last)) <= MOST_DIGITS
     if not (dash and short and first.isdecimal() and last.isdecimal()):
-        raise Refused(f"--seeds: expected A-B, such as 1-10, got {text!r}")
+        raise InvalidOption(f"--seeds: expected A-B, such as 1-10, got {text!r}")
     seeds = range(int(first), int(last) + 1)
     if not 0 < len(seeds) <= MOST_SEEDS:
-        raise Refused(f"--seeds: expected 1 to {MOST_SEEDS:,} seeds, got {text!r}")
+        raise InvalidOption(
+            f"--seeds: expected 1 to {MOST_SEEDS:,} seeds, got {text!r}"
+        )
     return seeds
 
 
@@ -117,7 +119,7 @@ def _simulate(
 ) -> bool:
     """Run all seeds and print the results; tell whether an invariant broke."""
     if file is None:
-        raise Refused("FILE.toml: expected a scenario file, or --list")
+        raise InvalidOption("FILE.toml: expected a scenario file, or --list")
     name = _strategy(strategy)
     scenario = read_scenario(find_scenario(file))
     chosen = _seeds(seed, seeds, scenario)
@@ -144,42 +146,44 @@ def _strategy(name: str) -> Strategy:
     for strategy in STRATEGIES:
         if strategy == name:
             return strategy
-    raise Refused(f"--strategy: expected one of {', '.join(STRATEGIES)}, got {name!r}")
+    raise InvalidOption(
+        f"--strategy: expected one of {', '.join(STRATEGIES)}, got {name!r}"
+    )
 
 
 def _seeds(seed: int | None, seeds: str | None, scenario: Scenario) -> range:
     if seeds is not None:
         if seed is not None:
-            raise Refused("--seeds: expected without --seed")
+            raise InvalidOption("--seeds: expected without --seed")
         return parse_seeds(seeds)
     if seed is not None and seed < 0:
-        raise Refused(f"--seed: expected at least 0, got {seed}")
+        raise InvalidOption(f"--seed: expected at least 0, got {seed}")
     one = scenario.seed if seed is None else seed
     return range(one, one + 1)
 
 
-def _plotter(path: Path | None, seeds: int) -> Callable[[Run], None] | None:
+def _plotter(path: Path | None, seeds: int) -> Callable[[SimulationRun], None] | None:
     """Return what draws a result; import the drawing library only when asked."""
     if path is None:
         return None
     if seeds > 1:
-        raise Refused("--plot: expected a single seed")
+        raise InvalidOption("--plot: expected a single seed")
     if not path.parent.is_dir():
-        raise Refused(
+        raise InvalidOption(
             f"--plot: expected a folder that exists, got {str(path.parent)!r}"
         )
     try:
         from headgate.simulation.report.plot import draw
     except ImportError:
         reason = "expected matplotlib: pip install 'headgate[plot]'"
-        raise Refused(f"--plot: {reason}") from None
+        raise InvalidOption(f"--plot: {reason}") from None
 
-    def drawer(run: Run) -> None:
+    def drawer(run: SimulationRun) -> None:
         try:
             draw(run, path)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise Refused(f"--plot: expected a file to write: {reason}") from None
+            raise InvalidOption(f"--plot: expected a file to write: {reason}") from None
 
     return drawer
 

@@ -7,19 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.simulation.controllers.controller import real_coordinator
-from headgate.simulation.controllers.other_strategies import PeriodicBrain
-from headgate.simulation.invariants import Watch
+from headgate.simulation.controllers.other_strategies import PeriodicController
+from headgate.simulation.invariants import InvariantWatch
 from headgate.simulation.measure.metrics import group_figures, total_figures, traffic
 from headgate.simulation.measure.reference_bucket import central_of
-from headgate.simulation.world.engine import Engine
+from headgate.simulation.world.engine import SimulationEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.simulation.controllers.controller import Birth, Brain, Strategy
+    from headgate.simulation.controllers.controller import Birth, Controller, Strategy
     from headgate.simulation.measure.metrics import Figures, Traffic
     from headgate.simulation.scenario.scenario import Scenario
-    from headgate.simulation.world.record import Run, Violation
+    from headgate.simulation.world.record import SimulationRun, Violation
 
 DIGITS = 6
 """Decimals in the output: a thousandth of what any figure is judged by."""
@@ -73,11 +73,11 @@ class Result:
         return result
 
 
-def brain_of(strategy: Strategy) -> Callable[[Scenario, Birth], Brain]:
-    """Return what builds the brain of a strategy."""
+def controller_of(strategy: Strategy) -> Callable[[Scenario, Birth], Controller]:
+    """Return what builds the controller of a strategy."""
     if strategy == "headgate":
         return real_coordinator
-    return partial(PeriodicBrain, strategy)
+    return partial(PeriodicController, strategy)
 
 
 def simulate(
@@ -85,9 +85,9 @@ def simulate(
     *,
     seed: int,
     strategy: Strategy = "headgate",
-    make_brain: Callable[[Scenario, Birth], Brain] | None = None,
+    make_controller: Callable[[Scenario, Birth], Controller] | None = None,
     progress: Callable[[float], None] | None = None,
-) -> tuple[Result, Run]:
+) -> tuple[Result, SimulationRun]:
     """Run a scenario and return its result, and the record that it came from.
 
     The invariants are what headgate promises, so they are checked for it alone.
@@ -96,17 +96,17 @@ def simulate(
         scenario: What to simulate.
         seed: Of all randomness.
         strategy: Who decides the ceilings.
-        make_brain: Decides instead, under the name of the strategy (for tests).
+        make_controller: Decides instead, under the name of the strategy (for tests).
         progress: Called with the simulated time, once a simulated second.
     """
-    make = make_brain or brain_of(strategy)
-    watch = Watch(scenario, seed, make) if strategy == "headgate" else None
-    engine = Engine(
+    make = make_controller or controller_of(strategy)
+    watch = InvariantWatch(scenario, seed, make) if strategy == "headgate" else None
+    engine = SimulationEngine(
         scenario,
         seed=seed,
         strategy=strategy,
-        make_brain=make,
-        witness=watch,
+        make_controller=make,
+        observer=watch,
         progress=progress,
     )
     run = engine.run()

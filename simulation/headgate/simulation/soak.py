@@ -14,11 +14,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from headgate.simulation.scenario.scenario import (
-    Change,
-    Demand,
+    DemandPiece,
     Fault,
     FaultKind,
     GroupSpec,
+    LimitChange,
     Network,
     Scenario,
 )
@@ -134,13 +134,13 @@ def _network(random: Random) -> Network:
     )
 
 
-def _demands(random: Random, agents: int, rate: float) -> tuple[Demand, ...]:
+def _demands(random: Random, agents: int, rate: float) -> tuple[DemandPiece, ...]:
     """Return a base load and a few pieces: steps, walks, waves, storms."""
     everyone = tuple(range(agents))
     cost = random.choice((1.0, 1.0, 1.0, 5.0))
     base = rate / agents * random.choice((0.1, 0.5, 0.9, 2.0, 3.0))
     pieces = [
-        Demand(agents=everyone, start_s=0.0, until_s=SECONDS, rate=base, cost=cost)
+        DemandPiece(agents=everyone, start_s=0.0, until_s=SECONDS, rate=base, cost=cost)
     ]
     for _ in range(random.randint(0, 3)):
         start = random.uniform(0, SECONDS - 5)
@@ -149,7 +149,7 @@ def _demands(random: Random, agents: int, rate: float) -> tuple[Demand, ...]:
         walks = random.random() < 0.3
         wave = not walks and random.random() < 0.3
         pieces.append(
-            Demand(
+            DemandPiece(
                 agents=(random.randrange(agents),) if not wave else everyone,
                 start_s=start,
                 until_s=until,
@@ -213,12 +213,12 @@ def _swizzled(random: Random, agents: int) -> tuple[Fault, ...]:
     )
 
 
-def _changes(random: Random, rate: float) -> tuple[Change, ...]:
+def _changes(random: Random, rate: float) -> tuple[LimitChange, ...]:
     if random.random() < 0.6:
         return ()
     times = sorted(random.uniform(5, SECONDS - 5) for _ in range(random.randint(1, 3)))
     return tuple(
-        Change(
+        LimitChange(
             at_s=at, rate=random.choice((0.0, rate / 2, rate, rate * 2, float("inf")))
         )
         for at in times

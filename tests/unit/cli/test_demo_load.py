@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.cli.demo.arrivals import Arrivals
+from headgate.cli.demo.arrivals import PhasedArrivals
 from headgate.cli.demo.callerlog import CallerLog, LogFull, LogTail, read_log
 from headgate.cli.demo.script import (
     AGENTS,
@@ -30,8 +30,8 @@ PHASES = (
 )
 
 
-def _arrivals(from_s: float = 0.0, seed: int = 1) -> Arrivals:
-    return Arrivals(PHASES, agent=0, random=Random(seed), from_s=from_s)
+def _arrivals(from_s: float = 0.0, seed: int = 1) -> PhasedArrivals:
+    return PhasedArrivals(PHASES, agent=0, random=Random(seed), from_s=from_s)
 
 
 def test_arrivals_follow_the_rate_of_each_phase() -> None:

@@ -10,7 +10,7 @@ import pytest
 from headgate.cli.demo.replay import admitted_by_one_bucket, max_min
 from headgate.cli.demo.summary import (
     Attempts,
-    Summary,
+    DemoSummary,
     merge,
     settle_time,
     summarise,
@@ -36,7 +36,7 @@ def _attempts(
     return Attempts(at_s, np.full(len(at_s), 1e-6), got)
 
 
-def _summarise(attempts: dict[str, Attempts]) -> Summary:
+def _summarise(attempts: dict[str, Attempts]) -> DemoSummary:
     return summarise(
         attempts,
         seconds=SECONDS,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headgate.cli.demo.script import Phase
 
 
-class Arrivals:
+class PhasedArrivals:
     """The arrivals of one caller, in order.
 
     Attributes:

@@ -18,7 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from headgate.agent import connect
-from headgate.cli.demo.arrivals import Arrivals
+from headgate.cli.demo.arrivals import PhasedArrivals
 from headgate.cli.demo.callerlog import CallerLog
 from headgate.cli.demo.script import AGENTS, Script, script
 from headgate.cli.process.children import hold_to_parent
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(READY)
         started_ns, from_s = _told_to_go(sys.stdin.readline())
         threading.Thread(target=_end_with_stdin, daemon=True).start()
-        arrivals = Arrivals(
+        arrivals = PhasedArrivals(
             plan.phases, agent=index, random=Random(options.seed), from_s=from_s
         )
         _make_attempts(limiter, arrivals, log, plan, started_ns=started_ns)
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _make_attempts(
     limiter: Limiter,
-    arrivals: Arrivals,
+    arrivals: PhasedArrivals,
     log: CallerLog,
     plan: Script,
     *,

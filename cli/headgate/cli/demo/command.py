@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from headgate.cli.demo.script import Script
-    from headgate.cli.demo.summary import Summary
+    from headgate.cli.demo.summary import DemoSummary
     from headgate.cli.output.share_table import Sheet
 
 LEGEND = "each half second, in requests/s: all together, then each one's got/attempted"
@@ -94,7 +94,9 @@ def demo(
         raise typer.Exit(FAILED)
 
 
-def _run(plan: Script, bus: str, directory: Path, seed: int, as_json: bool) -> Summary:
+def _run(
+    plan: Script, bus: str, directory: Path, seed: int, as_json: bool
+) -> DemoSummary:
     """Play it before whoever is there to look on."""
     from headgate.cli.demo.broker import bus_address
     from headgate.cli.demo.stage import play

@@ -19,7 +19,7 @@ from headgate.cli.demo.script import (
     VICTIM,
     Script,
 )
-from headgate.cli.demo.summary import Summary, summarise
+from headgate.cli.demo.summary import DemoSummary, summarise
 from headgate.cli.options.bus_address import shown_bus
 from headgate.cli.output.live_view import LiveView
 from headgate.cli.output.share_table import Row, Sheet
@@ -74,7 +74,7 @@ def play(
     directory: Path,
     seed: int,
     watcher: Watcher,
-) -> Summary:
+) -> DemoSummary:
     """Run the whole script and return what the callers saw.
 
     Raises:

@@ -83,7 +83,7 @@ class AgentPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class DemoSummary:
     """The run in figures, all of them measured at the callers.
 
     Attributes:
@@ -137,7 +137,7 @@ def summarise(
     burst_units: float,
     flip_s: float,
     settle_within_s: float,
-) -> Summary:
+) -> DemoSummary:
     """Measure a run and judge it.
 
     Args:
@@ -159,7 +159,7 @@ def summarise(
     spent = merged.spent_s if len(merged.spent_s) else np.zeros(1)
     p50_s, p99_s = (float(p) for p in np.percentile(spent, (50, 99)))
     bound = WINDOW_TOLERANCE * quota_per_s * LONG_WINDOW_S + burst_units
-    return Summary(
+    return DemoSummary(
         seconds=seconds,
         quota_per_s=quota_per_s,
         burst_units=burst_units,

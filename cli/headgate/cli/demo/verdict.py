@@ -12,10 +12,10 @@ from headgate.cli.demo.summary import (
 )
 
 if TYPE_CHECKING:
-    from headgate.cli.demo.summary import Summary
+    from headgate.cli.demo.summary import DemoSummary
 
 
-def lines(summary: Summary) -> list[str]:
+def lines(summary: DemoSummary) -> list[str]:
     """Return the summary, a fact a line, the verdict last."""
     low, high = RATIO_BOUNDS
     parts = "  ".join(f"{one.agent} {one.part:.3f}" for one in summary.agents)
@@ -70,7 +70,7 @@ def lines(summary: Summary) -> list[str]:
     return told
 
 
-def _window(summary: Summary, count: int, window_s: float) -> str:
+def _window(summary: DemoSummary, count: int, window_s: float) -> str:
     """Return a window's admissions against its quota, the burst apart."""
     quota = summary.quota_per_s * window_s
     over = max(0.0, count - summary.burst_units - quota) / quota

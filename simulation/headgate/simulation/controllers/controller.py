@@ -22,7 +22,7 @@ STRATEGIES: tuple[Strategy, ...] = (
 )
 
 
-class Brain(Protocol):
+class Controller(Protocol):
     """Events in, effects out."""
 
     def step(self, now: float, event: Event, *, wall_s: float) -> list[Effect]:
@@ -70,7 +70,7 @@ def settings_of(scenario: Scenario, index: int) -> Settings:
     )
 
 
-def real_coordinator(scenario: Scenario, birth: Birth) -> Brain:
+def real_coordinator(scenario: Scenario, birth: Birth) -> Controller:
     """Return the coordinator that real agents run."""
     return Coordinator(
         settings_of(scenario, birth.index),

@@ -26,7 +26,7 @@ from headgate.coordinator import (
     SetCeilings,
     WakeAt,
 )
-from headgate.simulation.measure.fairness import max_min
+from headgate.simulation.max_min import max_min
 from headgate.simulation.scenario.scenario import DIMENSION
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ STARVED = 0.02
 
 
 @dataclass(slots=True)
-class Entry:
+class HeardUsage:
     """What one agent last told of one group.
 
     Attributes:
@@ -137,7 +137,7 @@ RULES: dict[str, Callable[[float, Others], float]] = {
 }
 
 
-class PeriodicBrain:
+class PeriodicController:
     """Reports and recomputes once in an interval, by one of the rules."""
 
     def __init__(self, rule: Rule, scenario: Scenario, birth: Birth) -> None:
@@ -151,7 +151,7 @@ class PeriodicBrain:
         self._birth = birth
         self._sequence = 0
         self._groups: dict[int, Group] = {}
-        self._entries: dict[int, dict[str, Entry]] = {}
+        self._entries: dict[int, dict[str, HeardUsage]] = {}
         self._revision = 0
         phase = Random(birth.seed).random()
         self._next_s = birth.now + phase * self._interval_s
@@ -190,7 +190,7 @@ class PeriodicBrain:
                 if last is not None and admitted >= last.admitted:
                     gap_s = max(report.sent_at_s - last.sent_s, 1e-3)
                     use = (admitted - last.admitted) / gap_s
-                entries[report.agent] = Entry(
+                entries[report.agent] = HeardUsage(
                     now, sequence, report.sent_at_s, admitted, use, demand
                 )
 

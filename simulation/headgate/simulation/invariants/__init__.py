@@ -27,4 +27,4 @@ system over it, and sharp enough that doubling, halving or ignoring something do
 `tests/simulation` breaks the coordinator in each way.
 """
 
-from headgate.simulation.invariants.watch import Watch as Watch
+from headgate.simulation.invariants.watch import InvariantWatch as InvariantWatch

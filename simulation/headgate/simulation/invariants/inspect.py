@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Inspectable(Protocol):
-    """A brain that explains itself."""
+    """A controller that explains itself."""
 
     @property
     def revision(self) -> int:

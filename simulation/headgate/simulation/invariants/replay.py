@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headgate.coordinator import Effect, Event
-    from headgate.simulation.controllers.controller import Birth, Brain
+    from headgate.simulation.controllers.controller import Birth, Controller
     from headgate.simulation.scenario.scenario import Scenario
 
 MOST_STEPS = 20_000
@@ -22,38 +22,38 @@ MOST_STEPS = 20_000
 
 
 @dataclass(slots=True)
-class Recorder:
-    """A brain that writes down what it is told, and what it answers.
+class RecordingController:
+    """A controller that writes down what it is told, and what it answers.
 
     Attributes:
-        brain: The one that decides.
+        controller: The one that decides.
         birth: What it began with.
         steps: (now, event, wall clock, fingerprint of the effects).
     """
 
-    brain: Brain
+    controller: Controller
     birth: Birth
     steps: list[tuple[float, Event, float, bytes]] = field(
         default_factory=list["tuple[float, Event, float, bytes]"]
     )
 
     def step(self, now: float, event: Event, *, wall_s: float) -> list[Effect]:
-        """Step the brain and write it down."""
-        effects = self.brain.step(now, event, wall_s=wall_s)
+        """Step the controller and write it down."""
+        effects = self.controller.step(now, event, wall_s=wall_s)
         if len(self.steps) < MOST_STEPS:
             self.steps.append((now, event, wall_s, fingerprint(effects)))
         return effects
 
 
 def check_replay(
-    recorder: Recorder,
+    recorder: RecordingController,
     scenario: Scenario,
-    make_brain: Callable[[Scenario, Birth], Brain],
+    make_controller: Callable[[Scenario, Birth], Controller],
 ) -> Iterator[Violation]:
     """Live a recorded life again and yield the first difference."""
-    brain = make_brain(scenario, recorder.birth)
+    controller = make_controller(scenario, recorder.birth)
     for now, event, wall_s, before in recorder.steps:
-        effects = brain.step(now, event, wall_s=wall_s)
+        effects = controller.step(now, event, wall_s=wall_s)
         if fingerprint(effects) != before:
             yield Violation(
                 now,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from headgate.simulation.world.record import Admissions, Run
+    from headgate.simulation.world.record import Admissions, SimulationRun
 
     Floats = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ ROUNDING = 1e-6
 """Part of the rate: sums of a million floats."""
 
 
-def check_safety(run: Run) -> Iterator[Violation]:
+def check_safety(run: SimulationRun) -> Iterator[Violation]:
     """Yield where a group admitted more than the age of information explains."""
     for group, spec in enumerate(run.scenario.groups):
         table = RateTable(run.scenario.limits(group), run.scenario.seconds)
@@ -50,7 +50,7 @@ def check_safety(run: Run) -> Iterator[Violation]:
             )
 
 
-def check_changes(run: Run) -> Iterator[Violation]:
+def check_changes(run: SimulationRun) -> Iterator[Violation]:
     """Yield where a changed limit was not followed by what was admitted."""
     scenario = run.scenario
     late = scenario.network.delay_s + scenario.network.jitter_s + TICKS_S
@@ -82,7 +82,7 @@ def units_over(admitted: Admissions, table: RateTable) -> tuple[Floats, Floats]:
     return times, np.where(np.isfinite(burst), over, -inf)
 
 
-def _allowed(run: Run, group: int, table: RateTable, times: Floats) -> Floats:
+def _allowed(run: SimulationRun, group: int, table: RateTable, times: Floats) -> Floats:
     """Return the units that may be over at each time."""
     scenario = run.scenario
     spec = scenario.groups[group]
@@ -107,7 +107,7 @@ def _allowed(run: Run, group: int, table: RateTable, times: Floats) -> Floats:
 
 
 def _one_change(
-    run: Run,
+    run: SimulationRun,
     group: int,
     part: Admissions,
     limit: tuple[float, float, float],

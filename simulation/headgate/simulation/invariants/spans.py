@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.simulation.scenario.scenario import Fault, Scenario
-    from headgate.simulation.world.record import Run
+    from headgate.simulation.world.record import SimulationRun
 
     Floats = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ SHORTEST_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CalmSpan:
     """A stretch of time in which nothing changes but by chance.
 
     Attributes:
@@ -140,14 +140,14 @@ def unbilled_s(scenario: Scenario, fault: Fault) -> float:
     return min(lasted, longest) + age + past
 
 
-def calm_spans(run: Run, group: int) -> list[Span]:
+def calm_spans(run: SimulationRun, group: int) -> list[CalmSpan]:
     """Return the spans of one group without a change, ramps left out."""
     scenario = run.scenario
     table = RateTable(scenario.limits(group), scenario.seconds)
     edges = {0.0, scenario.seconds, *scenario.demand_edges(group)}
     edges.update(c.at_s for c in scenario.changes)
     ramp = 1.0 + age_s(scenario)
-    spans: list[Span] = []
+    spans: list[CalmSpan] = []
     for start, end in pairwise(sorted(edges)):
         for free_start, free_end in _minus((start + ramp, end), disturbed(scenario)):
             if free_end - free_start < SHORTEST_S:
@@ -156,7 +156,7 @@ def calm_spans(run: Run, group: int) -> list[Span]:
             grid = np.arange(free_start, free_end, GRID_S)
             total = true_demand(run, group, grid).sum(axis=0)
             spans.append(
-                Span(
+                CalmSpan(
                     start_s=free_start,
                     end_s=free_end,
                     rate=float(table.rate_at(at)[0]),
@@ -168,7 +168,7 @@ def calm_spans(run: Run, group: int) -> list[Span]:
     return spans
 
 
-def true_demand(run: Run, group: int, times: Floats) -> Floats:
+def true_demand(run: SimulationRun, group: int, times: Floats) -> Floats:
     """Return ``[agents, times]`` units/s that live agents' callers attempt."""
     demand = demand_rate(run.scenario, group, times)
     for agent, gaps in enumerate(run.gaps):

@@ -11,7 +11,7 @@ import numpy as np
 from headgate.simulation.invariants.spans import largest_cost
 from headgate.simulation.measure.settling import ceiling_at
 from headgate.simulation.scenario.scenario import DIMENSION
-from headgate.simulation.world.record import Gap, Violation
+from headgate.simulation.world.record import UnreportedUsage, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.coordinator import Report
     from headgate.simulation.invariants.inspect import Inspectable
     from headgate.simulation.world.node import Life
-    from headgate.simulation.world.record import Run
+    from headgate.simulation.world.record import SimulationRun
 
 EXACT = 0.002
 """Units: counters that are not whole travel in steps of 0.001."""
@@ -69,21 +69,21 @@ class Ledgers:
 
 
 def check_tables(
-    run: Run, brains: dict[int, tuple[Life, Inspectable]], now: float
+    run: SimulationRun, controllers: dict[int, tuple[Life, Inspectable]], now: float
 ) -> Iterator[Violation]:
     """Yield where a live agent's table differs from the true counters of another."""
-    for life, brain in brains.values():
+    for life, controller in controllers.values():
         for group, spec in enumerate(run.scenario.groups):
             if group not in life.admitted or _unlimited(run, group):
                 continue
             try:
-                view = brain.table(group + 1, DIMENSION, now)
+                view = controller.table(group + 1, DIMENSION, now)
             except KeyError:
                 text = f"{life.agent} has no ledger of group {spec.name}"
                 yield Violation(now, "totals-exact", text)
                 continue
             rows = {row.agent: (row.refused, row.admitted) for row in view.agents}
-            for other, _ in brains.values():
+            for other, _ in controllers.values():
                 told = rows.get(other.agent, (0.0, 0.0))
                 true = _true(run, other, group)
                 if max(abs(told[0] - true[0]), abs(told[1] - true[1])) > EXACT:
@@ -94,7 +94,7 @@ def check_tables(
                     yield Violation(now, "totals-exact", text)
 
 
-def check_killed(run: Run, ledgers: Ledgers) -> Iterator[Violation]:
+def check_killed(run: SimulationRun, ledgers: Ledgers) -> Iterator[Violation]:
     """Yield where what a killed process left untold is more than it could spend."""
     for life in run.lives:
         if not life.killed:
@@ -107,7 +107,9 @@ def check_killed(run: Run, ledgers: Ledgers) -> Iterator[Violation]:
             gap = admitted - known.admitted
             if abs(gap) <= EXACT and abs(refused - known.refused) <= EXACT:
                 continue
-            run.untold.append(Gap(life.agent, life.birth.incarnation, group, gap))
+            run.untold.append(
+                UnreportedUsage(life.agent, life.birth.incarnation, group, gap)
+            )
             most = sum(
                 _spendable(run, life, each, known.sequence)
                 for each in life.admitted
@@ -121,7 +123,7 @@ def check_killed(run: Run, ledgers: Ledgers) -> Iterator[Violation]:
                 yield Violation(life.ended_s, "totals-exact", text)
 
 
-def _true(run: Run, life: Life, group: int) -> tuple[float, float]:
+def _true(run: SimulationRun, life: Life, group: int) -> tuple[float, float]:
     """Return what a life refused and admitted in a group and all below it."""
     refused, admitted = life.refused.get(group, 0.0), life.admitted.get(group, 0.0)
     name = run.scenario.groups[group].name
@@ -132,7 +134,7 @@ def _true(run: Run, life: Life, group: int) -> tuple[float, float]:
     return refused, admitted
 
 
-def _stands_below(run: Run, group: int, above: int) -> bool:
+def _stands_below(run: SimulationRun, group: int, above: int) -> bool:
     """Say whether a group is somewhere below another."""
     groups = run.scenario.groups
     named = {spec.name: place for place, spec in enumerate(groups)}
@@ -144,7 +146,7 @@ def _stands_below(run: Run, group: int, above: int) -> bool:
     return False
 
 
-def _spendable(run: Run, life: Life, group: int, sequence: int) -> float:
+def _spendable(run: SimulationRun, life: Life, group: int, sequence: int) -> float:
     """Return what a life could admit since a report of it left."""
     sent = [
         p.at_s
@@ -170,5 +172,5 @@ def _spendable(run: Run, life: Life, group: int, sequence: int) -> float:
     return float(rates.sum()) * STEP_S * 1.01 + max(held, default=0.0) + cost + chance
 
 
-def _unlimited(run: Run, group: int) -> bool:
+def _unlimited(run: SimulationRun, group: int) -> bool:
     return run.scenario.limits(group)[-1][1] == inf

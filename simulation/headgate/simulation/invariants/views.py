@@ -14,7 +14,7 @@ from headgate.simulation.invariants.spans import (
     presumed_dead_s,
     stands_alone,
 )
-from headgate.simulation.measure.fairness import max_min
+from headgate.simulation.max_min import max_min
 from headgate.simulation.measure.settling import ceiling_at
 from headgate.simulation.scenario.scenario import DIMENSION
 from headgate.simulation.world.faults import DOWN
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.coordinator import AgentRow, Explanation
     from headgate.simulation.invariants.inspect import Inspectable
     from headgate.simulation.scenario.scenario import Scenario
-    from headgate.simulation.world.node import Ceilings
+    from headgate.simulation.world.node import AppliedCeilings
 
 UNIT = 1.0
 """By how much shares may miss Q' (design, section 13)."""
@@ -56,34 +56,34 @@ class Looked:
     now: float
     index: int
     born_s: float
-    told: dict[int, Ceilings]
+    told: dict[int, AppliedCeilings]
 
 
 def check_view(
-    scenario: Scenario, brain: Inspectable, at: Looked
+    scenario: Scenario, controller: Inspectable, at: Looked
 ) -> Iterator[Violation]:
     """Yield what is wrong with what an agent says of each group."""
     for group, spec in enumerate(scenario.groups):
         if group not in at.told:
             continue
         try:
-            shown = brain.explain(group + 1, DIMENSION, at.now)
+            shown = controller.explain(group + 1, DIMENSION, at.now)
         except KeyError:
             text = f"agent {at.index} explains nothing of group {spec.name}"
             yield Violation(at.now, "recomputable", text)
             continue
-        yield from _check_force(scenario, group, brain, shown, at)
+        yield from _check_force(scenario, group, controller, shown, at)
         yield from _check_fallback(scenario, group, shown, at)
         if spec.mode == "balanced" and 0 < shown.rate < inf:
             yield from _check_sum(shown, at)
-            yield from _check_share(brain, shown, at)
+            yield from _check_share(controller, shown, at)
 
 
 def check_members(
-    brain: Inspectable, at: Looked, *, alive_lately: int
+    controller: Inspectable, at: Looked, *, alive_lately: int
 ) -> Iterator[Violation]:
     """Yield when an agent remembers more members than there lately were."""
-    members = len(brain.members(at.now))
+    members = len(controller.members(at.now))
     if members > alive_lately:
         text = f"agent {at.index} keeps {members} members, {alive_lately} were alive"
         yield Violation(at.now, "bounded", text)
@@ -109,9 +109,9 @@ def _check_sum(shown: Explanation, at: Looked) -> Iterator[Violation]:
 
 
 def _check_share(
-    brain: Inspectable, shown: Explanation, at: Looked
+    controller: Inspectable, shown: Explanation, at: Looked
 ) -> Iterator[Violation]:
-    weights = {member.agent: member.weight for member in brain.members(at.now)}
+    weights = {member.agent: member.weight for member in controller.members(at.now)}
     heard = _sharing(shown)
     names = [row.agent for row in heard]
     if shown.agent not in names or not set(names) <= weights.keys():
@@ -132,7 +132,7 @@ def _check_share(
 def _check_force(
     scenario: Scenario,
     group: int,
-    brain: Inspectable,
+    controller: Inspectable,
     shown: Explanation,
     at: Looked,
 ) -> Iterator[Violation]:
@@ -143,9 +143,9 @@ def _check_force(
     rate = [r for start, r, _ in scenario.limits(group) if start <= at.now][-1]
     revision = 1 + len(past)
     alone = stands_alone(scenario, group)
-    if brain.revision != revision or (alone and shown.rate != rate):
+    if controller.revision != revision or (alone and shown.rate != rate):
         text = (
-            f"agent {at.index} goes by revision {brain.revision} and rate "
+            f"agent {at.index} goes by revision {controller.revision} and rate "
             f"{shown.rate:g}, in force are {revision} and {rate:g}"
         )
         yield Violation(at.now, "change-in-force", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.simulation.invariants.inspect import Inspectable
-from headgate.simulation.invariants.replay import Recorder, check_replay
+from headgate.simulation.invariants.replay import RecordingController, check_replay
 from headgate.simulation.invariants.safety import check_changes, check_safety
 from headgate.simulation.invariants.totals import Ledgers, check_killed, check_tables
 from headgate.simulation.invariants.views import (
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from headgate.coordinator import Report
-    from headgate.simulation.controllers.controller import Birth, Brain
+    from headgate.simulation.controllers.controller import Birth, Controller
     from headgate.simulation.scenario.scenario import Scenario
     from headgate.simulation.world.node import Life, Node
-    from headgate.simulation.world.record import Run
+    from headgate.simulation.world.record import SimulationRun
 
 LOOKED_AT = 4
 """Agents looked at in each simulated second, in turn: a look costs as much as a
@@ -47,21 +47,21 @@ RIGHTS_PER_AGENT = 4
 """Rows of rights that a report may carry for each agent of a strict group."""
 
 
-class Watch:
+class InvariantWatch:
     """Watches one run.  `finish` gives the verdict."""
 
     def __init__(
         self,
         scenario: Scenario,
         seed: int,
-        make_brain: Callable[[Scenario, Birth], Brain],
+        make_controller: Callable[[Scenario, Birth], Controller],
     ) -> None:
         """Prepare to watch a run of a scenario with a seed."""
         self._scenario = scenario
-        self._make_brain = make_brain
+        self._make_controller = make_controller
         self._relived = seed % scenario.agents
-        self._recorders: list[Recorder] = []
-        self._brains: dict[int, Brain] = {}
+        self._recorders: list[RecordingController] = []
+        self._controllers: dict[int, Controller] = {}
         self._nodes: dict[int, Node] = {}
         self._lives: list[Life] = []
         self._made_up: dict[str, float] = {}
@@ -76,14 +76,14 @@ class Watch:
         """
         birth = (node.life.birth, *node.life.renamed)[-1]
         self._lives.append(node.life)
-        self._brains[birth.incarnation] = node.brain
+        self._controllers[birth.incarnation] = node.controller
         recorded = [recorder.birth.now > 0 for recorder in self._recorders]
         first = birth.index == self._relived and False not in recorded
         later = True not in recorded
         if later if birth.now > 0 else first:
-            recorder = Recorder(node.brain, birth)
+            recorder = RecordingController(node.controller, birth)
             self._recorders.append(recorder)
-            node.brain = recorder
+            node.controller = recorder
 
     def delivered(self, now: float, receiver: int, report: Report) -> None:
         """Take note of what another agent was told."""
@@ -106,32 +106,34 @@ class Watch:
             if not self._stopped(index, now):
                 self._look(now, index, nodes[index])
 
-    def finish(self, run: Run, nodes: dict[int, Node], now: float) -> list[Violation]:
+    def finish(
+        self, run: SimulationRun, nodes: dict[int, Node], now: float
+    ) -> list[Violation]:
         """Return all violations of a run that is over, its quiet tail included."""
         self._nodes = dict(nodes)
         self._keep(check_safety(run))
         self._keep(check_changes(run))
         self._keep(check_work(run))
         self._keep(self._check_reports(run))
-        brains: dict[int, tuple[Life, Inspectable]] = {}
+        controllers: dict[int, tuple[Life, Inspectable]] = {}
         for index, node in nodes.items():
-            brain = self._brains[node.life.birth.incarnation]
-            if isinstance(brain, Inspectable):
-                brains[index] = (node.life, brain)
-        self._keep(check_tables(run, brains, now))
+            controller = self._controllers[node.life.birth.incarnation]
+            if isinstance(controller, Inspectable):
+                controllers[index] = (node.life, controller)
+        self._keep(check_tables(run, controllers, now))
         self._keep(check_killed(run, self._ledgers))
         for recorder in self._recorders:
-            self._keep(check_replay(recorder, self._scenario, self._make_brain))
+            self._keep(check_replay(recorder, self._scenario, self._make_controller))
         return sorted(self._found)
 
     def _look(self, now: float, index: int, node: Node) -> None:
-        brain = self._brains[node.life.birth.incarnation]
-        if not isinstance(brain, Inspectable):
+        controller = self._controllers[node.life.birth.incarnation]
+        if not isinstance(controller, Inspectable):
             return
         looked = Looked(now, index, node.life.birth.now, node.told)
-        self._keep(check_view(self._scenario, brain, looked))
+        self._keep(check_view(self._scenario, controller, looked))
         alive = self._alive_lately(now)
-        self._keep(check_members(brain, looked, alive_lately=alive))
+        self._keep(check_members(controller, looked, alive_lately=alive))
 
     def _alive_lately(self, now: float) -> int:
         """Return how many ids were in use within the time that they are remembered."""
@@ -151,7 +153,7 @@ class Watch:
             for fault in self._scenario.faults
         )
 
-    def _check_reports(self, run: Run) -> Iterator[Violation]:
+    def _check_reports(self, run: SimulationRun) -> Iterator[Violation]:
         counts: dict[tuple[int, int], int] = {}
         agents, groups = self._scenario.agents, len(self._scenario.groups)
         strict = any(group.mode == "strict" for group in self._scenario.groups)

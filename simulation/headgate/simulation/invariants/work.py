@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.simulation.invariants.spans import (
-    Span,
+    CalmSpan,
     age_s,
     calm_spans,
     largest_cost,
     last_fault_s,
     stands_alone,
 )
-from headgate.simulation.measure.fairness import max_min
+from headgate.simulation.max_min import max_min
 from headgate.simulation.measure.metrics import merged
 from headgate.simulation.world.record import Violation
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from headgate.simulation.world.record import Admissions, Run
+    from headgate.simulation.world.record import Admissions, SimulationRun
 
     Floats = NDArray[np.float64]
 
@@ -53,7 +53,7 @@ SIGMAS = 5.0
 """Noise of Poisson arrivals that a bound leaves room for: one in a million."""
 
 
-def check_work(run: Run) -> Iterator[Violation]:
+def check_work(run: SimulationRun) -> Iterator[Violation]:
     """Yield where a calm span shows too little, or the wrong, admitted."""
     recovered = last_fault_s(run.scenario)
     for group in range(len(run.scenario.groups)):
@@ -71,7 +71,7 @@ def check_work(run: Run) -> Iterator[Violation]:
                 )
 
 
-def _check(run: Run, group: int, span: Span) -> Iterator[tuple[str, str]]:
+def _check(run: SimulationRun, group: int, span: CalmSpan) -> Iterator[tuple[str, str]]:
     strict = run.scenario.groups[group].mode == "strict"
     central = _sum(run.central[group], span)
     admitted = _sum(merged(run.admitted[group]), span)
@@ -94,7 +94,7 @@ def _check(run: Run, group: int, span: Span) -> Iterator[tuple[str, str]]:
 
 
 def _starved(
-    run: Run, group: int, span: Span, *, strict: bool, where: str
+    run: SimulationRun, group: int, span: CalmSpan, *, strict: bool, where: str
 ) -> Iterator[tuple[str, str]]:
     offered = _offered(run, group, span)[:, None]
     length = span.end_s - span.start_s
@@ -114,7 +114,7 @@ def _starved(
             yield "no-starvation", text
 
 
-def _slack(run: Run, group: int, span: Span) -> float:
+def _slack(run: SimulationRun, group: int, span: CalmSpan) -> float:
     """Return the units by which a span may differ whatever its length.
 
     The level is steered to a margin above zero that is filled once (design,
@@ -126,12 +126,12 @@ def _slack(run: Run, group: int, span: Span) -> float:
     return margin + run.scenario.agents * cost
 
 
-def _sum(admitted: Admissions, span: Span) -> float:
+def _sum(admitted: Admissions, span: CalmSpan) -> float:
     times, units = admitted
     return float(units[(times >= span.start_s) & (times < span.end_s)].sum())
 
 
-def _offered(run: Run, group: int, span: Span) -> Floats:
+def _offered(run: SimulationRun, group: int, span: CalmSpan) -> Floats:
     return np.array(
         [
             float(a.cost[(a.time_s >= span.start_s) & (a.time_s < span.end_s)].sum())

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.simulation.max_min import max_min
 from headgate.simulation.measure.hierarchy import dues
 from headgate.simulation.measure.rates import RateTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.simulation.world.record import Run
+    from headgate.simulation.world.record import SimulationRun
 
     Floats = NDArray[np.float64]
 
@@ -51,36 +52,7 @@ class Fairness:
         return float(parts.min()) if len(parts) else None
 
 
-def max_min(demand: Floats, weights: Floats, rate: Floats) -> Floats:
-    """Return exact weighted max-min shares.
-
-    Args:
-        demand: ``[agents, K]`` wanted in each of K cases.
-        weights: ``[agents]``, > 0.
-        rate: ``[K]`` to be shared out, infinite where unlimited.
-
-    Returns:
-        ``[agents, K]``: min(demand_j, w_j·θ) with Σ = min(rate, Σ demand).
-    """
-    level = demand / weights[:, None]
-    order = np.argsort(level, axis=0, kind="stable")
-    sorted_level = np.take_along_axis(level, order, axis=0)
-    sorted_demand = np.take_along_axis(demand, order, axis=0)
-    sorted_weight = weights[order]
-    below = np.cumsum(sorted_demand, axis=0) - sorted_demand
-    above = np.cumsum(sorted_weight[::-1], axis=0)[::-1]
-    # θ if agents from this place on are cut: the first place where it fits rules.
-    with np.errstate(invalid="ignore"):
-        theta = (rate - below) / above
-    cut = theta < sorted_level
-    first = np.argmax(cut, axis=0)
-    found = np.take_along_axis(theta, first[None, :], axis=0)[0]
-    water = np.where(cut.any(axis=0), found, inf)
-    shares: Floats = np.minimum(demand, weights[:, None] * np.maximum(water, 0.0))
-    return shares
-
-
-def offered_per_second(run: Run, group: int) -> tuple[Floats, Floats]:
+def offered_per_second(run: SimulationRun, group: int) -> tuple[Floats, Floats]:
     """Return (edges ``[K + 1]``, offered units ``[agents, K]``) from the warm-up on.
 
     The first and the last interval may be shorter than a second.
@@ -97,7 +69,7 @@ def offered_per_second(run: Run, group: int) -> tuple[Floats, Floats]:
     return edges.astype(np.float64), offered
 
 
-def _earned(run: Run, group: int, edges: Floats) -> Floats:
+def _earned(run: SimulationRun, group: int, edges: Floats) -> Floats:
     """Return the units that a group's own callers may spend in each interval."""
     if run.scenario.tree:
         every = range(len(run.scenario.groups))
@@ -111,7 +83,7 @@ def _earned(run: Run, group: int, edges: Floats) -> Floats:
     return np.where(unlimited, inf, np.diff(rates.integral(edges)))
 
 
-def fair_parts(run: Run, group: int) -> Fairness:
+def fair_parts(run: SimulationRun, group: int) -> Fairness:
     """Return what each agent got of one group, and what was its due."""
     edges, offered = offered_per_second(run, group)
     shares = max_min(

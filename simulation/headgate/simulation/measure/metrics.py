@@ -16,7 +16,7 @@ from headgate.simulation.world.faults import fault_edges
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.simulation.world.record import Admissions, Run
+    from headgate.simulation.world.record import Admissions, SimulationRun
 
     Floats = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ class _Seconds:
     rate: Floats
 
 
-def group_figures(run: Run, group: int) -> Figures:
+def group_figures(run: SimulationRun, group: int) -> Figures:
     """Return the figures of one group."""
     rates = RateTable(run.scenario.limits(group), run.scenario.seconds)
     seconds = _seconds(run, group, rates)
@@ -70,7 +70,7 @@ def group_figures(run: Run, group: int) -> Figures:
     return _figures(run, (group,), seconds, (overshoot,), parts, (settle,))
 
 
-def total_figures(run: Run) -> Figures:
+def total_figures(run: SimulationRun) -> Figures:
     """Return the figures of all groups: sums, and the worst of what isn't one."""
     groups = tuple(range(len(run.scenario.groups)))
     tables = [RateTable(run.scenario.limits(g), run.scenario.seconds) for g in groups]
@@ -93,7 +93,7 @@ def total_figures(run: Run) -> Figures:
     return _figures(run, groups, seconds, overshoots, joined, settles)
 
 
-def traffic(run: Run) -> Traffic:
+def traffic(run: SimulationRun) -> Traffic:
     """Return how many reports, and how long ones, agents put on the bus."""
     scenario = run.scenario
     start, end = scenario.measure_from, scenario.seconds
@@ -145,7 +145,7 @@ def _place_of_minimum(values: Floats) -> NDArray[np.int64]:
 
 
 def _figures(
-    run: Run,
+    run: SimulationRun,
     groups: tuple[int, ...],
     seconds: _Seconds,
     overshoots: tuple[float, ...],
@@ -184,7 +184,7 @@ def _figures(
     )
 
 
-def whole_seconds(run: Run) -> tuple[int, int]:
+def whole_seconds(run: SimulationRun) -> tuple[int, int]:
     """Return the first and the end of the whole seconds that are measured."""
     first = int(np.ceil(run.scenario.measure_from))
     return first, max(first, int(run.scenario.seconds))
@@ -200,7 +200,7 @@ def per_second(admitted: Admissions, seconds: tuple[int, int]) -> Floats:
     return sums.astype(np.float64)
 
 
-def _seconds(run: Run, group: int, rates: RateTable) -> _Seconds:
+def _seconds(run: SimulationRun, group: int, rates: RateTable) -> _Seconds:
     span = whole_seconds(run)
     rate = rates.per_second(span)
     # A second without any limit, or of a closed one, has no rate to divide by.
@@ -212,7 +212,7 @@ def _seconds(run: Run, group: int, rates: RateTable) -> _Seconds:
     )
 
 
-def _calm_seconds(run: Run, groups: tuple[int, ...]) -> NDArray[np.bool_]:
+def _calm_seconds(run: SimulationRun, groups: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return which of the measured seconds are without a change of any kind."""
     first, end = whole_seconds(run)
     calm = np.ones(end - first, dtype=np.bool_)
@@ -227,7 +227,7 @@ def _calm_seconds(run: Run, groups: tuple[int, ...]) -> NDArray[np.bool_]:
     return calm
 
 
-def below(run: Run, group: int) -> list[Admissions]:
+def below(run: SimulationRun, group: int) -> list[Admissions]:
     """Return what was admitted in a group and in all that are part of it, in parts."""
     spec = run.scenario.groups[group]
     admitted = list(run.admitted[group])

@@ -11,8 +11,8 @@ import numpy as np
 
 from headgate.simulation.measure.hierarchy import dues
 from headgate.simulation.measure.rates import RateTable
-from headgate.simulation.world.arrivals import Arrivals
-from headgate.simulation.world.bucket_replay import Stream
+from headgate.simulation.world.arrivals import AgentArrivals
+from headgate.simulation.world.bucket_replay import BucketReplay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.simulation.scenario.scenario import Scenario
-    from headgate.simulation.world.record import Admissions, Run
+    from headgate.simulation.world.record import Admissions, SimulationRun
 
     Floats = NDArray[np.float64]
 
 
-class CentralBucket:
+class ReferenceBucket:
     """A bucket that is full at time 0 and follows changes of the limit at once.
 
     A rate of 0 lets nothing through, whatever the level.
@@ -75,7 +75,7 @@ class CentralBucket:
         self._updated_s = now
 
 
-def central_of(run: Run) -> list[Admissions]:
+def central_of(run: SimulationRun) -> list[Admissions]:
     """Return what the yardstick admits, for each group.
 
     In a tree each group has a bucket that refills at what is due to its own callers
@@ -98,11 +98,11 @@ def central_of(run: Run) -> list[Admissions]:
     return _tree_admissions(run)
 
 
-def _tree_admissions(run: Run) -> list[Admissions]:
+def _tree_admissions(run: SimulationRun) -> list[Admissions]:
     scenario = run.scenario
     groups = range(len(scenario.groups))
     whole = [
-        CentralBucket(scenario.limits(g), may_owe=scenario.groups[g].owes)
+        ReferenceBucket(scenario.limits(g), may_owe=scenario.groups[g].owes)
         for g in groups
     ]
     edges = np.arange(0.0, scenario.seconds, 1.0)
@@ -110,12 +110,12 @@ def _tree_admissions(run: Run) -> list[Admissions]:
     offered = np.array([_offered(run.arrivals[g], bins) for g in groups])
     bound = dues(scenario, offered / np.diff(bins), edges).bound
     own = [
-        CentralBucket(_stepwise(scenario, g, edges, bound[g]), may_owe=True)
+        ReferenceBucket(_stepwise(scenario, g, edges, bound[g]), may_owe=True)
         for g in groups
     ]
     names = [spec.name for spec in scenario.groups]
-    served: list[tuple[Stream, Callable[[float, float], float]]] = []
-    streams: list[list[Stream]] = []
+    served: list[tuple[BucketReplay, Callable[[float, float], float]]] = []
+    streams: list[list[BucketReplay]] = []
     for g in groups:
         chain = [own[g], whole[g]]
         above = scenario.groups[g].parent
@@ -124,7 +124,8 @@ def _tree_admissions(run: Run) -> list[Admissions]:
             above = scenario.groups[names.index(above)].parent
         acquire = partial(_acquire_all, chain)
         here = [
-            Stream(a, gap) for a, gap in zip(run.arrivals[g], run.gaps, strict=True)
+            BucketReplay(a, gap)
+            for a, gap in zip(run.arrivals[g], run.gaps, strict=True)
         ]
         streams.append(here)
         served += [(stream, acquire) for stream in here]
@@ -132,7 +133,7 @@ def _tree_admissions(run: Run) -> list[Admissions]:
     return [_joined(here) for here in streams]
 
 
-def _offered(arrivals: list[Arrivals], bins: Floats) -> Floats:
+def _offered(arrivals: list[AgentArrivals], bins: Floats) -> Floats:
     """Return the units of all agents in each interval."""
     counts = [np.histogram(a.time_s, bins, weights=a.cost)[0] for a in arrivals]
     offered: Floats = np.sum(counts, axis=0)
@@ -147,7 +148,7 @@ def _stepwise(
     return tuple(zip(edges.tolist(), rates.tolist(), bursts.tolist(), strict=True))
 
 
-def _acquire_all(chain: list[CentralBucket], now: float, cost: float) -> float:
+def _acquire_all(chain: list[ReferenceBucket], now: float, cost: float) -> float:
     if all([bucket.admits_at(now, cost) for bucket in chain]):
         for bucket in chain:
             bucket.charge(cost)
@@ -157,7 +158,7 @@ def _acquire_all(chain: list[CentralBucket], now: float, cost: float) -> float:
 
 def central_admissions(
     limits: tuple[tuple[float, float, float], ...],
-    arrivals: list[Arrivals],
+    arrivals: list[AgentArrivals],
     gaps: list[list[tuple[float, float]]],
     *,
     may_owe: bool,
@@ -174,36 +175,36 @@ def central_admissions(
         may_owe: The group's owing rule.
         until_s: When the simulation ends; later retries don't count.
     """
-    bucket = CentralBucket(limits, may_owe=may_owe)
+    bucket = ReferenceBucket(limits, may_owe=may_owe)
     if not any(bool(a.retry.any()) for a in arrivals):
         merged = _merged(arrivals)
-        stream = Stream(merged, [])
+        stream = BucketReplay(merged, [])
         stream.advance(until_s, bucket.try_acquire_at)
         return stream.admitted()
     return _with_retries(bucket, arrivals, gaps, until_s)
 
 
-def _merged(arrivals: list[Arrivals]) -> Arrivals:
+def _merged(arrivals: list[AgentArrivals]) -> AgentArrivals:
     time_s = np.concatenate([a.time_s for a in arrivals])
     order = np.argsort(time_s, kind="stable")
     cost = np.concatenate([a.cost for a in arrivals])[order]
     retry = np.concatenate([a.retry for a in arrivals])[order]
-    return Arrivals(time_s[order], cost, retry)
+    return AgentArrivals(time_s[order], cost, retry)
 
 
 def _with_retries(
-    bucket: CentralBucket,
-    arrivals: list[Arrivals],
+    bucket: ReferenceBucket,
+    arrivals: list[AgentArrivals],
     gaps: list[list[tuple[float, float]]],
     until_s: float,
 ) -> Admissions:
-    streams = [Stream(a, g) for a, g in zip(arrivals, gaps, strict=True)]
+    streams = [BucketReplay(a, g) for a, g in zip(arrivals, gaps, strict=True)]
     _serve([(stream, bucket.try_acquire_at) for stream in streams], until_s)
     return _joined(streams)
 
 
 def _serve(
-    served: list[tuple[Stream, Callable[[float, float], float]]], until_s: float
+    served: list[tuple[BucketReplay, Callable[[float, float], float]]], until_s: float
 ) -> None:
     """Serve streams in turn of their next attempt.
 
@@ -218,7 +219,7 @@ def _serve(
         heapq.heapreplace(heap, (stream.next_s, place))
 
 
-def _joined(streams: list[Stream]) -> Admissions:
+def _joined(streams: list[BucketReplay]) -> Admissions:
     times = np.concatenate([s.admitted()[0] for s in streams])
     order = np.argsort(times, kind="stable")
     return times[order], np.concatenate([s.admitted()[1] for s in streams])[order]

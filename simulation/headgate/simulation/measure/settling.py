@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.measure.fairness import max_min
+from headgate.simulation.max_min import max_min
 from headgate.simulation.measure.hierarchy import dues
 from headgate.simulation.measure.rates import RateTable
 from headgate.simulation.world.arrivals import demand_rate
@@ -16,8 +16,8 @@ from headgate.simulation.world.faults import fault_edges
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.simulation.world.node import Ceilings
-    from headgate.simulation.world.record import Run
+    from headgate.simulation.world.node import AppliedCeilings
+    from headgate.simulation.world.record import SimulationRun
 
     Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ TOLERANCE = 0.1
 """Part of the rate by which shares may differ from max-min (scenario contract)."""
 
 
-def settle_seconds(run: Run, group: int) -> float | None:
+def settle_seconds(run: SimulationRun, group: int) -> float | None:
     """Return the longest time that shares took to settle after a change of demand.
 
     Where they did not settle before the next change (of demand, of the limit, or a
@@ -56,7 +56,7 @@ def settle_seconds(run: Run, group: int) -> float | None:
     return worst
 
 
-def _demand(run: Run, group: int, times: Floats) -> Floats:
+def _demand(run: SimulationRun, group: int, times: Floats) -> Floats:
     """Return ``[agents, times]`` true demand, none of processes that are gone."""
     demand = demand_rate(run.scenario, group, times)
     for agent, gaps in enumerate(run.gaps):
@@ -65,7 +65,7 @@ def _demand(run: Run, group: int, times: Floats) -> Floats:
     return demand
 
 
-def ceiling_at(told: Ceilings, times: Floats) -> Floats:
+def ceiling_at(told: AppliedCeilings, times: Floats) -> Floats:
     """Return the rate that a bucket refills at: the reserve past the deadline."""
     if not told.at_s:
         return np.zeros(len(times))
@@ -78,7 +78,7 @@ def ceiling_at(told: Ceilings, times: Floats) -> Floats:
     return effective
 
 
-def _settle(run: Run, group: int, start: float, until: float) -> float:
+def _settle(run: SimulationRun, group: int, start: float, until: float) -> float:
     scenario = run.scenario
     times = np.arange(start, until, STEP_S)
     middle = np.array([(start + until) / 2])

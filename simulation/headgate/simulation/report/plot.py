@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from headgate.simulation.world.record import Run
+    from headgate.simulation.world.record import SimulationRun
 
     Floats = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ COLOURS = {"offered": "#b8b8b8", "central": "#d08a1d", "admitted": "#1f5f99"}
 """Distinct in grey and to the colour-blind."""
 
 
-def draw(run: Run, path: Path) -> None:
+def draw(run: SimulationRun, path: Path) -> None:
     """Write the picture of a run.
 
     Raises:
@@ -51,7 +51,7 @@ def draw(run: Run, path: Path) -> None:
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
-def _sums(run: Run) -> dict[str, Floats]:
+def _sums(run: SimulationRun) -> dict[str, Floats]:
     """Return units per second of all groups together."""
     span = (0, max(1, int(run.scenario.seconds)))
     groups = range(len(run.scenario.groups))
@@ -67,7 +67,7 @@ def _sums(run: Run) -> dict[str, Floats]:
     }
 
 
-def _limit(run: Run) -> Floats:
+def _limit(run: SimulationRun) -> Floats:
     span = (0, max(1, int(run.scenario.seconds)))
     tables = [
         RateTable(run.scenario.limits(place), run.scenario.seconds).per_second(span)
@@ -78,7 +78,7 @@ def _limit(run: Run) -> Floats:
     return np.where(np.isfinite(limit), limit, np.nan)
 
 
-def _draw_rates(axes: Axes, run: Run) -> None:
+def _draw_rates(axes: Axes, run: SimulationRun) -> None:
     sums = _sums(run)
     middle = np.arange(len(sums["offered"])) + 0.5
     axes.fill_between(
@@ -99,7 +99,7 @@ def _draw_rates(axes: Axes, run: Run) -> None:
     axes.legend(loc="upper right", fontsize="small", ncols=4)
 
 
-def _draw_parts(axes: Axes, run: Run) -> None:
+def _draw_parts(axes: Axes, run: SimulationRun) -> None:
     scenario = run.scenario
     span = (0, max(1, int(scenario.seconds)))
     bands: Floats = np.array(
@@ -126,7 +126,7 @@ def _draw_parts(axes: Axes, run: Run) -> None:
     axes.legend(loc="upper right", fontsize="x-small", ncols=4)
 
 
-def _draw_error(axes: Axes, run: Run) -> None:
+def _draw_error(axes: Axes, run: SimulationRun) -> None:
     sums = _sums(run)
     rate = _limit(run)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -139,7 +139,7 @@ def _draw_error(axes: Axes, run: Run) -> None:
     axes.set_xlim(0, run.scenario.seconds)
 
 
-def _shade(run: Run, all_axes: tuple[Axes, ...]) -> None:
+def _shade(run: SimulationRun, all_axes: tuple[Axes, ...]) -> None:
     for number, fault in enumerate(run.scenario.faults):
         for axes in all_axes:
             axes.axvspan(fault.start_s, fault.until_s, color="#c23b22", alpha=0.10)

@@ -12,15 +12,15 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, cast
 
 from headgate.simulation.scenario.scenario import (
-    Change,
-    Demand,
+    DemandPiece,
     Fault,
     FaultKind,
     GroupSpec,
+    LimitChange,
     Network,
     Scenario,
 )
-from headgate.simulation.scenario.toml_table import InvalidKey, Table
+from headgate.simulation.scenario.toml_table import InvalidKey, TomlTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,7 @@ def parse_scenario(document: dict[str, object], *, name: str) -> Scenario:
     Raises:
         InvalidKey: At the first key that is unknown, missing or unexpected.
     """
-    top = Table(document, "")
+    top = TomlTable(document, "")
     seconds = top.number("seconds", above=0.0, most=MOST_SECONDS)
     measure_from = top.number("measure_from", 0.0, least=0.0)
     if measure_from >= seconds:
@@ -132,14 +132,14 @@ class _Context:
         self.names = names
         self.named = named
 
-    def group(self, table: Table) -> int:
+    def group(self, table: TomlTable) -> int:
         """Return the index of the group that a piece names."""
         if len(self.names) == 1 and not table.has("group"):
             return 0
         name = table.choice("group", self.names)
         return self.names.index(name)
 
-    def span(self, table: Table) -> tuple[float, float]:
+    def span(self, table: TomlTable) -> tuple[float, float]:
         """Return from and until."""
         start = table.number("from", 0.0, least=0.0)
         until = table.number("until", max(self.seconds, start), least=0.0)
@@ -148,7 +148,7 @@ class _Context:
         return start, until
 
 
-def _agents(table: Table) -> tuple[int, tuple[float, ...]]:
+def _agents(table: TomlTable) -> tuple[int, tuple[float, ...]]:
     count = table.integer("count", least=1, most=MOST_AGENTS)
     weights = table.numbers("weights", above=0.0)
     if weights and len(weights) != count:
@@ -157,7 +157,7 @@ def _agents(table: Table) -> tuple[int, tuple[float, ...]]:
     return count, weights or (1.0,) * count
 
 
-def _groups(top: Table) -> tuple[tuple[GroupSpec, ...], bool]:
+def _groups(top: TomlTable) -> tuple[tuple[GroupSpec, ...], bool]:
     named = top.is_list("group")
     tables = top.tables("group") if named else [top.table("group")]
     if not tables:
@@ -173,7 +173,7 @@ def _groups(top: Table) -> tuple[tuple[GroupSpec, ...], bool]:
     return tuple(groups), named
 
 
-def _group(table: Table, *, named: bool) -> GroupSpec:
+def _group(table: TomlTable, *, named: bool) -> GroupSpec:
     rate = table.rate("rate")
     burst = table.optional_number("burst", least=0.0)
     if burst == 0 and rate > 0:
@@ -207,7 +207,7 @@ def _group(table: Table, *, named: bool) -> GroupSpec:
 
 
 def _check_parent(
-    table: Table, group: GroupSpec, by_name: dict[str, GroupSpec]
+    table: TomlTable, group: GroupSpec, by_name: dict[str, GroupSpec]
 ) -> None:
     seen = {group.name}
     above = group.parent
@@ -220,7 +220,7 @@ def _check_parent(
         above = by_name[above].parent
 
 
-def _network(table: Table) -> Network:
+def _network(table: TomlTable) -> Network:
     network = Network(
         delay_s=table.number("delay", 0.02, least=0.0, most=MOST_DELAY_S),
         jitter_s=table.number("jitter", 0.01, least=0.0, most=MOST_DELAY_S),
@@ -232,12 +232,12 @@ def _network(table: Table) -> Network:
     return network
 
 
-def _demand(table: Table, context: _Context) -> Demand:
+def _demand(table: TomlTable, context: _Context) -> DemandPiece:
     start, until = context.span(table)
     shape = table.choice("shape", ("constant", "sine"), "constant")
     sine = shape == "sine"
     moves = table.optional_number("moves_every", above=0.0)
-    demand = Demand(
+    demand = DemandPiece(
         agents=table.indices("agents", context.count, default_all=True),
         start_s=start,
         until_s=min(until, context.seconds),
@@ -256,7 +256,7 @@ def _demand(table: Table, context: _Context) -> Demand:
     return demand
 
 
-def _fault(table: Table, context: _Context) -> Fault:
+def _fault(table: TomlTable, context: _Context) -> Fault:
     kind = table.choice("kind", FAULTS)
     agents = table.indices("agents", context.count)
     start, until = context.span(table)
@@ -279,11 +279,11 @@ def _fault(table: Table, context: _Context) -> Fault:
     )
 
 
-def _changes(tables: list[Table], context: _Context) -> tuple[Change, ...]:
-    changes: list[Change] = []
+def _changes(tables: list[TomlTable], context: _Context) -> tuple[LimitChange, ...]:
+    changes: list[LimitChange] = []
     for table in tables:
         burst = table.optional_number("burst", least=0.0)
-        change = Change(
+        change = LimitChange(
             at_s=table.number("at", least=0.0, most=context.seconds),
             rate=table.rate("rate"),
             burst=burst,

@@ -71,7 +71,7 @@ class GroupSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class DemandPiece:
     """One piece of the demand; pieces add up.
 
     Attributes:
@@ -121,7 +121,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class LimitChange:
     """A group's limit changes.
 
     Attributes:
@@ -186,9 +186,9 @@ class Scenario:
     weights: tuple[float, ...]
     interval_s: float = 1.0
     network: Network = field(default_factory=Network)
-    demands: tuple[Demand, ...] = ()
+    demands: tuple[DemandPiece, ...] = ()
     faults: tuple[Fault, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[LimitChange, ...] = ()
     tree: bool = False
 
     @property
@@ -234,7 +234,9 @@ def default_burst(rate: float, explicit: float | None) -> float:
     return rate if explicit is None else explicit
 
 
-def spans(piece: Demand, agents: int) -> list[tuple[float, float, tuple[int, ...]]]:
+def spans(
+    piece: DemandPiece, agents: int
+) -> list[tuple[float, float, tuple[int, ...]]]:
     """Return (from, until, whose) for a piece that may walk from agent to agent."""
     if piece.moves_every_s is None:
         return [(piece.start_s, piece.until_s, piece.agents)]

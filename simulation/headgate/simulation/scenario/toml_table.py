@@ -18,7 +18,7 @@ class InvalidKey(ValueError):
         super().__init__(f"{shown}: {reason}")
 
 
-class Table:
+class TomlTable:
     """A table of a document.  Every key must be taken before `finish`."""
 
     def __init__(self, values: dict[str, object], path: str) -> None:
@@ -172,26 +172,26 @@ class Table:
         """Tell whether the key holds a list (of tables)."""
         return isinstance(self._values.get(key), list)
 
-    def table(self, key: str, *, optional: bool = False) -> Table:
+    def table(self, key: str, *, optional: bool = False) -> TomlTable:
         """Return a table inside this one; an empty one where it may be missing."""
         self._known.append(key)
         value = self._values.get(key, {} if optional else None)
         if not isinstance(value, dict):
             raise self.invalid(key, f"a table [{key}]")
-        return Table(cast("dict[str, object]", value), self._at(key))
+        return TomlTable(cast("dict[str, object]", value), self._at(key))
 
-    def tables(self, key: str) -> list[Table]:
+    def tables(self, key: str) -> list[TomlTable]:
         """Return the tables of a list; none where it is missing."""
         self._known.append(key)
         values = self._values.get(key, [])
         if not isinstance(values, list):
             raise self.invalid(key, f"tables [[{key}]]")
-        tables: list[Table] = []
+        tables: list[TomlTable] = []
         for place, value in enumerate(cast("list[object]", values)):
             if not isinstance(value, dict):
                 raise self.invalid(key, f"tables [[{key}]]")
             path = f"{self._at(key)}[{place}]"
-            tables.append(Table(cast("dict[str, object]", value), path))
+            tables.append(TomlTable(cast("dict[str, object]", value), path))
         return tables
 
     def _at(self, key: str) -> str:

@@ -17,14 +17,14 @@ from headgate.simulation.scenario.scenario import Scenario, spans
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.simulation.scenario.scenario import Demand
+    from headgate.simulation.scenario.scenario import DemandPiece
 
 SINE_STEPS = 2_000
 """Grid points per period on which a sine's arrivals are placed: 0.05 % of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Arrivals:
+class AgentArrivals:
     """First attempts of one agent's callers in one group, in order of time.
 
     Attributes:
@@ -37,20 +37,20 @@ class Arrivals:
     cost: NDArray[np.float64]
     retry: NDArray[np.bool_]
 
-    def outside(self, gaps: list[tuple[float, float]]) -> Arrivals:
+    def outside(self, gaps: list[tuple[float, float]]) -> AgentArrivals:
         """Return those that do not fall into any of the spans [from, until)."""
         keep = np.ones(len(self.time_s), dtype=np.bool_)
         for start, until in gaps:
             keep &= (self.time_s < start) | (self.time_s >= until)
-        return Arrivals(self.time_s[keep], self.cost[keep], self.retry[keep])
+        return AgentArrivals(self.time_s[keep], self.cost[keep], self.retry[keep])
 
 
-def generate(scenario: Scenario, seed: int) -> list[list[Arrivals]]:
+def generate(scenario: Scenario, seed: int) -> list[list[AgentArrivals]]:
     """Return the arrivals of each [group][agent] over the whole scenario.
 
     A piece of demand that goes on after the end is cut off there.
     """
-    parts: list[list[list[Arrivals]]] = [
+    parts: list[list[list[AgentArrivals]]] = [
         [[] for _ in range(scenario.agents)] for _ in scenario.groups
     ]
     for number, piece in enumerate(scenario.demands):
@@ -62,7 +62,7 @@ def generate(scenario: Scenario, seed: int) -> list[list[Arrivals]]:
                 rng = generators.setdefault(agent, np.random.default_rng(key))
                 times = _times(piece, agent, start, until, rng)
                 parts[piece.group][agent].append(
-                    Arrivals(
+                    AgentArrivals(
                         times,
                         np.full(len(times), piece.cost),
                         np.full(len(times), piece.retry),
@@ -91,7 +91,7 @@ def demand_rate(
 
 
 def _times(
-    piece: Demand, agent: int, start: float, until: float, rng: np.random.Generator
+    piece: DemandPiece, agent: int, start: float, until: float, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Place requests where the integral of their rate passes given values."""
     length = until - start
@@ -111,7 +111,7 @@ def _times(
 
 
 def _marks(
-    piece: Demand, total: float, rng: np.random.Generator
+    piece: DemandPiece, total: float, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Return sorted places in [0, total): a Poisson process of rate 1, or even."""
     if piece.poisson:
@@ -120,14 +120,14 @@ def _marks(
     return np.arange(first, total, 1.0)
 
 
-def _merge(pieces: list[Arrivals]) -> Arrivals:
+def _merge(pieces: list[AgentArrivals]) -> AgentArrivals:
     if len(pieces) == 1:
         return pieces[0]
     if not pieces:
-        return Arrivals(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.bool_))
+        return AgentArrivals(np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.bool_))
     time_s = np.concatenate([p.time_s for p in pieces])
     order = np.argsort(time_s, kind="stable")
-    return Arrivals(
+    return AgentArrivals(
         time_s[order],
         np.concatenate([p.cost for p in pieces])[order],
         np.concatenate([p.retry for p in pieces])[order],

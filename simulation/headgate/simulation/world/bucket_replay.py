@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from headgate.simulation.world.arrivals import Arrivals
+    from headgate.simulation.world.arrivals import AgentArrivals
 
 RETRY_S = 0.05
 """A refused request that is retried comes again after this (scenario contract)."""
@@ -22,7 +22,7 @@ PATIENCE_S = 5.0
 """A request this old is given up (scenario contract)."""
 
 
-class Stream:
+class BucketReplay:
     """Requests still to come, and those admitted so far.
 
     Attributes:
@@ -30,7 +30,9 @@ class Stream:
         admitted_units: Their costs.
     """
 
-    def __init__(self, arrivals: Arrivals, gaps: list[tuple[float, float]]) -> None:
+    def __init__(
+        self, arrivals: AgentArrivals, gaps: list[tuple[float, float]]
+    ) -> None:
         """Take the arrivals that fall outside the gaps; retries in them are lost."""
         self._times: list[float] = [*arrivals.time_s.tolist(), inf]
         self._costs: list[float] = arrivals.cost.tolist()

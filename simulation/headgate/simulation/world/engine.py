@@ -22,7 +22,7 @@ from headgate.simulation.controllers.controller import (
     configuration_at,
 )
 from headgate.simulation.world.faults import FaultState, fault_edges
-from headgate.simulation.world.network import Bus
+from headgate.simulation.world.network import SimulatedBus
 from headgate.simulation.world.node import Node
 from headgate.simulation.world.preparation import prepare
 from headgate.simulation.world.record import Published
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headgate.coordinator import Report
-    from headgate.simulation.controllers.controller import Brain
+    from headgate.simulation.controllers.controller import Controller
     from headgate.simulation.scenario.scenario import Fault, Scenario
-    from headgate.simulation.world.observer import Witness
-    from headgate.simulation.world.record import Run
+    from headgate.simulation.world.observer import RunObserver
+    from headgate.simulation.world.record import SimulationRun
     from headgate.simulation.world.timeline import Kind
 
 EPOCH_S = 1_700_000_000.0
@@ -46,13 +46,14 @@ GONE_S = 0.5
 one before it tells the other agents (see headgate.api.live.liveness)."""
 
 LEAST_STEP_S = 1e-4
-"""A brain that asks to be woken at once is woken after this: timers are no finer."""
+"""A controller that asks to be woken at once is woken this much later, because real
+timers are no finer."""
 
 QUIET_INTERVALS = 12
 """Length of the tail without demand and faults, in T: one keyframe and some."""
 
 
-class Engine:
+class SimulationEngine:
     """One simulation; `run` may be called once."""
 
     def __init__(
@@ -61,8 +62,8 @@ class Engine:
         *,
         seed: int,
         strategy: str,
-        make_brain: Callable[[Scenario, Birth], Brain],
-        witness: Witness | None = None,
+        make_controller: Callable[[Scenario, Birth], Controller],
+        observer: RunObserver | None = None,
         progress: Callable[[float], None] | None = None,
     ) -> None:
         """Prepare a run.
@@ -71,17 +72,17 @@ class Engine:
             scenario: What to simulate.
             seed: Of all randomness.
             strategy: Name for the record.
-            make_brain: Builds what decides, at each birth.
-            witness: Watches, if given.
+            make_controller: Builds what decides, at each birth.
+            observer: Watches, if given.
             progress: Called with the simulated time, now and then.
         """
         self._scenario = scenario
         self._seed = seed
-        self._make_brain = make_brain
-        self._witness = witness
+        self._make_controller = make_controller
+        self._observer = observer
         self._progress = progress
         self._faults = FaultState(scenario)
-        self._bus = Bus(scenario, seed, self._faults)
+        self._bus = SimulatedBus(scenario, seed, self._faults)
         self._timeline = Timeline()
         self._push = self._timeline.push
         self._nodes: dict[int, Node] = {}
@@ -92,7 +93,7 @@ class Engine:
         self._prepared = prepare(scenario, seed, strategy)
         self.record = self._prepared.record
 
-    def run(self) -> Run:
+    def run(self) -> SimulationRun:
         """Simulate, with a quiet tail after the last request, and return the record."""
         scenario = self._scenario
         for change in scenario.changes:
@@ -131,7 +132,7 @@ class Engine:
         ]
         for node in self._nodes.values():
             node.count()
-        if self._witness is None:
+        if self._observer is None:
             return
         self._quiet = True
         self._faults.heal()
@@ -164,8 +165,8 @@ class Engine:
         else:
             if self._progress is not None:
                 self._progress(now)
-            if self._witness is not None:
-                self._witness.probe(now, self._nodes)
+            if self._observer is not None:
+                self._observer.probe(now, self._nodes)
 
     def _tell_all(self, now: float, kind: Kind, payload: object) -> None:
         """Have the API tell every agent, which takes as long as a report does."""
@@ -226,15 +227,15 @@ class Engine:
         )
         node = Node(
             birth,
-            self._make_brain(self._scenario, birth),
+            self._make_controller(self._scenario, birth),
             groups=self._prepared.used,
             streams=self._prepared.streams[index],
             ceilings={g: self.record.ceilings[g][index] for g in self._prepared.used},
         )
         self._nodes[index] = node
         self.record.lives.append(node.life)
-        if self._witness is not None:
-            self._witness.born(node)
+        if self._observer is not None:
+            self._observer.born(node)
         wanted = configuration_at(self._scenario, now)
         node.configure(now, birth.wall_s, wanted)
         self._after(now, index, node)
@@ -250,9 +251,9 @@ class Engine:
             now=now,
             wall_s=self._wall(now, index),
         )
-        node.change_id(birth, self._make_brain(self._scenario, birth))
-        if self._witness is not None:
-            self._witness.born(node)
+        node.change_id(birth, self._make_controller(self._scenario, birth))
+        if self._observer is not None:
+            self._observer.born(node)
         node.configure(now, birth.wall_s, node.followed)
 
     def _end(self, index: int, now: float, *, killed: bool) -> None:
@@ -303,11 +304,11 @@ class Engine:
         else:
             report = cast("Report", payload)
         wall_s = self._wall(now, index)
-        if self._witness is not None:
+        if self._observer is not None:
             if report is payload:
-                self._witness.delivered(now, index, report)
+                self._observer.delivered(now, index, report)
             else:
-                self._witness.garbled(now, report)
+                self._observer.garbled(now, report)
         if _is_taken(node, report):
             self._make_way(now, index, node)
         node.step(now, wall_s, Heard(report, wall_s))

@@ -33,7 +33,7 @@ class Delivery:
     corrupted: bytes | None
 
 
-class Bus:
+class SimulatedBus:
     """Decides what becomes of each report.  One random stream per sender."""
 
     def __init__(self, scenario: Scenario, seed: int, faults: FaultState) -> None:

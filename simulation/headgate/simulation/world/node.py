@@ -1,4 +1,4 @@
-"""One simulated process: a brain around the real buckets of an agent."""
+"""One simulated process: a controller around the real buckets of an agent."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from headgate.agent.enforcement.bucket_registry import LocalBucket
     from headgate.coordinator import Effect, Event, Report
     from headgate.coordinator.config.configuration import Group
-    from headgate.simulation.controllers.controller import Birth, Brain
-    from headgate.simulation.world.bucket_replay import Stream
+    from headgate.simulation.controllers.controller import Birth, Controller
+    from headgate.simulation.world.bucket_replay import BucketReplay
 
 
 @dataclass(slots=True)
-class Ceilings:
+class AppliedCeilings:
     """What one bucket was told, in order of time: lists of equal length.
 
     Attributes:
@@ -89,9 +89,9 @@ class Node:
 
     Attributes:
         life: Its record.
-        brain: What decides.
+        controller: What decides.
         buckets: By group index.
-        wake_s: When the brain wants to be stepped next.
+        wake_s: When the controller wants to be stepped next.
         wakes: How often that was changed; an older wake-up call is void.
         called: The value of `wakes` for which a call is under way.
         request_s: When the next request of a bucket without tokens is due, as far
@@ -106,23 +106,23 @@ class Node:
     def __init__(
         self,
         birth: Birth,
-        brain: Brain,
+        controller: Controller,
         *,
         groups: tuple[int, ...],
-        streams: dict[int, Stream],
-        ceilings: dict[int, Ceilings],
+        streams: dict[int, BucketReplay],
+        ceilings: dict[int, AppliedCeilings],
     ) -> None:
         """Start with closed buckets.
 
         Args:
             birth: What the process knows of itself.
-            brain: What decides.
+            controller: What decides.
             groups: Indices of the groups that have a bucket here.
             streams: Requests by group index; shared by all lives of an agent.
             ceilings: Where to write what buckets are told, by group index.
         """
         self.life = Life(birth, birth.agent)
-        self.brain = brain
+        self.controller = controller
         self.wake_s = inf
         self.wakes = 0
         self.called = 0
@@ -135,7 +135,7 @@ class Node:
         self.buckets: dict[int, Bucket] = {}
         self._groups = groups
         self._stream_of = streams
-        self._streams: list[tuple[Stream, Callable[[float, float], float]]] = []
+        self._streams: list[tuple[BucketReplay, Callable[[float, float], float]]] = []
         self.told = ceilings
         self.followed = Configuration()
         self._uses = {group + 1: 1 for group in groups}
@@ -150,10 +150,10 @@ class Node:
         self.step(now, wall_s, Configured(wanted))
         self.tick(now, wall_s)
 
-    def change_id(self, birth: Birth, brain: Brain) -> None:
-        """Go on under a new id with a new brain and the same buckets."""
+    def change_id(self, birth: Birth, controller: Controller) -> None:
+        """Go on under a new id with a new controller and the same buckets."""
         self.life.agent = birth.agent
-        self.brain = brain
+        self.controller = controller
         self.life.renamed.append(birth)
 
     def serve(self, until_s: float) -> None:
@@ -183,13 +183,13 @@ class Node:
         )
 
     def tick(self, now: float, wall_s: float) -> None:
-        """Hand the counters to the brain."""
+        """Hand the counters to the controller."""
         if self._columns is not None:
             self.step(now, wall_s, self._columns.counted(now, self._uses))
 
     def step(self, now: float, wall_s: float, event: Event) -> None:
-        """Step the brain and perform what it wants, reports apart."""
-        for effect in self.brain.step(now, event, wall_s=wall_s):
+        """Step the controller and perform what it wants, reports apart."""
+        for effect in self.controller.step(now, event, wall_s=wall_s):
             self._perform(now, effect)
 
     def end(self, now: float, *, killed: bool) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from headgate.simulation.world.node import Node
 
 
-class Witness(Protocol):
+class RunObserver(Protocol):
     """Watches a simulation while it runs."""
 
     def born(self, node: Node) -> None:

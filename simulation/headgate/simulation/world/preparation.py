@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headgate.simulation.world.arrivals import generate
-from headgate.simulation.world.bucket_replay import Stream
+from headgate.simulation.world.bucket_replay import BucketReplay
 from headgate.simulation.world.faults import down_spans
-from headgate.simulation.world.node import Ceilings
-from headgate.simulation.world.record import Run
+from headgate.simulation.world.node import AppliedCeilings
+from headgate.simulation.world.record import SimulationRun
 
 if TYPE_CHECKING:
     from headgate.simulation.scenario.scenario import Scenario
@@ -26,8 +26,8 @@ class Prepared:
             agent's, those that are charged and their ancestors.
     """
 
-    record: Run
-    streams: list[dict[int, Stream]]
+    record: SimulationRun
+    streams: list[dict[int, BucketReplay]]
     used: tuple[int, ...]
 
 
@@ -40,17 +40,17 @@ def prepare(scenario: Scenario, seed: int, strategy: str) -> Prepared:
     ]
     used = tuple(range(len(scenario.groups)))
     streams = [
-        {g: Stream(arrivals[g][i], gaps[i]) for g in range(len(scenario.groups))}
+        {g: BucketReplay(arrivals[g][i], gaps[i]) for g in range(len(scenario.groups))}
         for i in range(scenario.agents)
     ]
-    record = Run(
+    record = SimulationRun(
         scenario=scenario,
         seed=seed,
         strategy=strategy,
         gaps=gaps,
         arrivals=arrivals,
         ceilings=[
-            [Ceilings() for _ in range(scenario.agents)] for _ in scenario.groups
+            [AppliedCeilings() for _ in range(scenario.agents)] for _ in scenario.groups
         ],
     )
     return Prepared(record, streams, used)

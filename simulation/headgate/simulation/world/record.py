@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from headgate.coordinator import Report
     from headgate.simulation.scenario.scenario import Scenario
-    from headgate.simulation.world.arrivals import Arrivals
-    from headgate.simulation.world.node import Ceilings, Life
+    from headgate.simulation.world.arrivals import AgentArrivals
+    from headgate.simulation.world.node import AppliedCeilings, Life
 
 Admissions = tuple["NDArray[np.float64]", "NDArray[np.float64]"]
 """Times and units of what was admitted, in order of time."""
@@ -51,7 +51,7 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class UnreportedUsage:
     """What a killed process admitted and never told.
 
     Attributes:
@@ -68,7 +68,7 @@ class Gap:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Run:
+class SimulationRun:
     """One scenario with one seed and one strategy.
 
     Attributes:
@@ -82,7 +82,7 @@ class Run:
         ceilings: What buckets were told, [group][agent].
         lives: All incarnations, in order of birth.
         published: All reports, in order of time.
-        noticed: What brains noticed, counts by kind.
+        noticed: What controllers noticed, counts by kind.
         untold: What killed processes never told.
         violations: Invariants broken.
     """
@@ -91,12 +91,12 @@ class Run:
     seed: int
     strategy: str
     gaps: list[list[tuple[float, float]]]
-    arrivals: list[list[Arrivals]]
+    arrivals: list[list[AgentArrivals]]
     admitted: list[list[Admissions]] = field(default_factory=list["list[Admissions]"])
     central: list[Admissions] = field(default_factory=list["Admissions"])
-    ceilings: list[list[Ceilings]]
+    ceilings: list[list[AppliedCeilings]]
     lives: list[Life] = field(default_factory=list["Life"])
     published: list[Published] = field(default_factory=list[Published])
     noticed: dict[str, int] = field(default_factory=dict[str, int])
-    untold: list[Gap] = field(default_factory=list[Gap])
+    untold: list[UnreportedUsage] = field(default_factory=list[UnreportedUsage])
     violations: list[Violation] = field(default_factory=list[Violation])
