@@ -3,7 +3,7 @@
 A group that is attached to a default of users or clients is a default quota.  Its
 limits of scope ``node`` are each entity's own, as Kafka's quotas are each broker's
 own; its limits of the cluster are shared by all to whom the default applies, as a
-group's always are (docs/decisions/0030-which-groups-apply.md).  In the same way each
+group's always are (docs/decisions/0012-which-groups-apply.md).  In the same way each
 partition of a topic has those of a group that counts by partition.
 
 Not thread-safe: the enforcer holds its lock around every method.

@@ -1,7 +1,7 @@
 """Who asks: a subject, and which groups' limits apply to it.
 
 Four families of attachments, each of which contributes at most one group, the
-most specific (docs/decisions/0030-which-groups-apply.md)::
+most specific (docs/decisions/0012-which-groups-apply.md)::
 
     cluster       the cluster's own group
     resources     topic > namespace > tenant > defaults, in that order   (PIP-82)

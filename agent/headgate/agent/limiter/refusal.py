@@ -40,7 +40,7 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
 
     A group counts it in all dimensions, for the coordinator knows how its limits
     block one another; what stands in another group's way is no demand there, and
-    its share is free (docs/decisions/0031-who-counts-a-refusal.md).
+    its share is free (docs/decisions/0013-which-limits-count-a-refusal.md).
 
     Args:
         chains: By dimension.

@@ -168,7 +168,7 @@ def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) ->
     if ops.any(joining):
         # Either all are new and spend the floor, or the others will tell the level.
         # Were they charged a share meanwhile, E would be clamped at B as if that had
-        # been spent, and what was not would be credit for ever (see decision 13).
+        # been spent, and what was not would be credit for ever (see decision 4).
         expected = np.where(
             joining, np.minimum(share, floor_of(rate, agents, ops)), share
         )

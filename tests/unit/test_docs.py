@@ -1,0 +1,72 @@
+"""The documentation holds together: links, numbers of decisions, the index."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DECISIONS = ROOT / "docs" / "decisions"
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+NUMBERED = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [ROOT / name for name in listed.stdout.split() if (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize(
+    "page", tracked("*.md"), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_every_relative_link_leads_to_a_file(page: Path) -> None:
+    links = LINK.findall(page.read_text(encoding="utf-8"))
+    relative = [link for link in links if "://" not in link and "mailto:" not in link]
+    missing = [link for link in relative if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_every_decision_that_the_code_names_exists() -> None:
+    named = {
+        found
+        for source in tracked("*.py", "*.js", "*.toml", "*.sh")
+        for found in re.findall(
+            r"docs/decisions/[\w-]+\.md", source.read_text(encoding="utf-8")
+        )
+    }
+    assert named
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def numbered() -> list[Path]:
+    return sorted(page for page in DECISIONS.iterdir() if NUMBERED.match(page.name))
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = [int(page.name[:4]) for page in numbered()]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("page", numbered(), ids=lambda p: p.stem)
+def test_a_decision_has_its_number_a_title_and_a_status(page: Path) -> None:
+    title, blank, status, *_ = page.read_text(encoding="utf-8").splitlines()
+    assert title.startswith(f"# {int(page.name[:4])}. ")
+    assert blank == ""
+    superseded = r"superseded by \[\d+\]\((\d{4}-[\w-]+\.md)\)"
+    assert re.fullmatch(rf"Status: (accepted|{superseded})", status), status
+
+
+def test_the_index_lists_every_decision_with_its_title_and_status() -> None:
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8").splitlines()
+    for page in numbered():
+        title, _, status, *_ = page.read_text(encoding="utf-8").splitlines()
+        number, text = title.removeprefix("# ").split(". ", 1)
+        state = status.removeprefix("Status: ")
+        assert f"| {number} | [{text}]({page.name}) | {state} |" in index
