@@ -1,7 +1,6 @@
 """The documentation holds together: links, numbers of decisions, the index."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,14 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 NUMBERED = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
 
 
-def tracked(*patterns: str) -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [ROOT / name for name in listed.stdout.split() if (ROOT / name).exists()]
+def sources(*suffixes: str) -> list[Path]:
+    """The files of the project; folders with a dot hold what tools make."""
+    folders = [p for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    files = [*ROOT.iterdir(), *(p for folder in folders for p in folder.rglob("*"))]
+    return sorted(p for p in files if p.suffix in suffixes and p.is_file())
 
 
-@pytest.mark.parametrize(
-    "page", tracked("*.md"), ids=lambda p: str(p.relative_to(ROOT))
-)
+@pytest.mark.parametrize("page", sources(".md"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     links = LINK.findall(page.read_text(encoding="utf-8"))
     relative = [link for link in links if "://" not in link and "mailto:" not in link]
@@ -36,7 +29,7 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
 def test_every_decision_that_the_code_names_exists() -> None:
     named = {
         found
-        for source in tracked("*.py", "*.js", "*.toml", "*.sh")
+        for source in sources(".py", ".js", ".toml", ".sh")
         for found in re.findall(
             r"docs/decisions/[\w-]+\.md", source.read_text(encoding="utf-8")
         )

@@ -42,7 +42,8 @@ second over the rate, *over* the worst excess over burst + rate × time in secon
 quota. The page is made by `make accuracy`; one line is replayed by `headgate simulate
 NAME --seeds 1-10`. The scenario files are in
 `simulation/headgate/simulation/scenarios/`, why a figure that is missed can't or
-could not be reached is in [accuracy targets and their bounds](notes/accuracy-bounds.md).
+could not be reached is in
+[accuracy targets and their bounds](notes/accuracy-bounds.md).
 
 """
 
