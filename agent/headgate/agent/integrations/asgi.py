@@ -18,13 +18,18 @@ quota and its window, ``RateLimit`` what remains and when the bucket is full aga
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from math import ceil
 from typing import TYPE_CHECKING, cast
 
 from headgate.agent.decision import ADMITTED
 from headgate.agent.integrations.sources import MOST_LIMITERS, SubjectCache
+from headgate.agent.integrations.web.answers import (
+    ONE_REQUEST,
+    PROBLEM_JSON,
+    TOO_MANY_REQUESTS,
+    refusal_body,
+    retry_after_s,
+)
 from headgate.agent.limiter.limiter import Limiter
 from headgate.agent.limiter.ratelimit_headers import Header, standing_headers
 
@@ -42,19 +47,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-TOO_MANY_REQUESTS = 429
-
-ONE_REQUEST: Mapping[str, float] = {"requests": 1.0}
-"""What a request costs unless the application says otherwise."""
-
 LONGEST_WAIT_S = 10.0
 """Longest wait for tokens by default: shorter than the patience of most clients."""
 
 LONGEST_MUTE_S = 30.0
 """Longest that a connection is held after its response in mode ``delay``."""
-
-LONGEST_RETRY_S = 3_600.0
-"""Retry-After of what is refused for ever, or by a limit that is closed: an hour."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -207,7 +204,7 @@ def _marked(send: Send, marks: list[Header]) -> Send:
 
 
 def _retry_after(decision: Decision) -> Header:
-    return b"retry-after", b"%d" % ceil(min(decision.delay_s, LONGEST_RETRY_S))
+    return b"retry-after", b"%d" % retry_after_s(decision)
 
 
 async def _refuse(
@@ -219,18 +216,9 @@ async def _refuse(
     if kind == "websocket":  # before it is accepted: the server answers 403
         await send({"type": "websocket.close", "code": 1013, "reason": str(decision)})
         return
-    body = json.dumps(
-        {
-            "type": "about:blank",
-            "title": "Too Many Requests",
-            "status": TOO_MANY_REQUESTS,
-            "detail": str(decision),
-            "reason": "never" if decision.never else "quota exhausted",
-            "throttle_time_ms": decision.throttle_time_ms,
-        }
-    ).encode()
+    body = refusal_body(decision)
     headers = [
-        (b"content-type", b"application/problem+json"),
+        (b"content-type", PROBLEM_JSON.encode()),
         (b"content-length", str(len(body)).encode()),
         *marks,
     ]

@@ -11,26 +11,19 @@ out, for the client or for one request::
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 import httpx
 
+from headgate.agent.integrations.web.throttle_delay import (
+    DEADLINE_S,
+    THROTTLED,
+    delay_of,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-THROTTLED = 429
-DEADLINE_S = 30.0
-"""How long a request is retried by default, KIP-599's request.timeout.ms."""
-
-DEFAULT_DELAY_S = 1.0
-"""Delay when the server names none."""
-
-LEAST_DELAY_S = 0.001
-"""A server that says 0 is not asked in a busy loop."""
 
 
 class RetryThrottled(httpx.BaseTransport):
@@ -128,34 +121,8 @@ class AsyncRetryThrottled(httpx.AsyncBaseTransport):
 
 
 def throttle_delay_s(response: httpx.Response) -> float:
-    """Return how long a throttled response, already read, says to wait.
-
-    The exact ``throttle_time_ms`` of the body goes before Retry-After, which
-    knows whole seconds only.
-    """
-    try:
-        body: object = json.loads(response.content)
-    except ValueError:
-        body = None
-    if isinstance(body, dict):
-        milliseconds: object = body.get("throttle_time_ms")  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]  # JSON of a stranger
-        if isinstance(milliseconds, int) and milliseconds >= 0:
-            return max(milliseconds / 1e3, LEAST_DELAY_S)
-    return max(_retry_after_s(response.headers.get("retry-after")), LEAST_DELAY_S)
-
-
-def _retry_after_s(value: str | None) -> float:
-    if value is None:
-        return DEFAULT_DELAY_S
-    if value.strip().isdigit():
-        return float(value)
-    try:
-        at = parsedate_to_datetime(value)
-    except ValueError:
-        return DEFAULT_DELAY_S
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    return (at - datetime.now(UTC)).total_seconds()
+    """Return how long a throttled response, already read, says to wait."""
+    return delay_of(response.content, response.headers.get("retry-after"))
 
 
 def _to_retry(request: httpx.Request, response: httpx.Response, *, retry: bool) -> bool:

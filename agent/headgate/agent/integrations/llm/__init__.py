@@ -1,0 +1,1 @@
+"""Gateways and clients of language models: tokens are known only afterwards."""

@@ -1,0 +1,1 @@
+"""Workers that take tasks from a queue."""
