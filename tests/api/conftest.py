@@ -1,9 +1,13 @@
 """A real server on a free port, and clients of its two faces."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -17,6 +21,39 @@ TIMEOUT_S = 30.0
 NOT_WOKEN_S = 60.0
 """Of a watch that a change shall end: whoever is not woken waits longer than
 `TIMEOUT_S`, and its request fails."""
+
+
+START_S = 60.0
+"""Longest start of a process on a busy machine."""
+
+SERVE = """
+import sys
+from pathlib import Path
+from headgate.api import ServerSettings, run
+run(ServerSettings(database=sys.argv[1], port=0, bus_ports=(0, 0),
+                   ready_file=Path(sys.argv[2])))
+"""
+
+
+@contextmanager
+def process(
+    folder: Path,
+) -> Generator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
+    """A server in a process of its own, and its addresses."""
+    ready = folder / "ready.json"
+    ready.unlink(missing_ok=True)
+    command = [sys.executable, "-c", SERVE, str(folder / "x.db"), str(ready)]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + START_S
+        while not ready.exists() or not ready.read_text().endswith("\n"):
+            assert server.poll() is None, server.communicate()[1].decode()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield server, json.loads(ready.read_text())
+    finally:
+        server.kill()
+        server.communicate()
 
 
 def until_watched(api: str, *, watchers: int = 1) -> None:

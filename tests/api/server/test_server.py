@@ -1,22 +1,16 @@
 """The server as a process: ports, signals, a crash in the middle of writes."""
 
-import json
 import os
 import signal
 import socket
 import stat
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from tests.api.conftest import TIMEOUT_S, until_watched
+from tests.api.conftest import START_S, TIMEOUT_S, process, until_watched
 
 from headgate.agent.bus.port import BusSettings
 from headgate.api import (
@@ -27,36 +21,6 @@ from headgate.api import (
     running,
 )
 from headgate.api.server import bound
-
-START_S = 60.0
-"""Longest start of a process on a busy machine."""
-
-SERVE = """
-import sys
-from pathlib import Path
-from headgate.api import ServerSettings, run
-run(ServerSettings(database=sys.argv[1], port=0, bus_ports=(0, 0),
-                   ready_file=Path(sys.argv[2])))
-"""
-
-
-@contextmanager
-def process(folder: Path) -> Generator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
-    """A server in a process of its own, and its addresses."""
-    ready = folder / "ready.json"
-    ready.unlink(missing_ok=True)
-    command = [sys.executable, "-c", SERVE, str(folder / "x.db"), str(ready)]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE)
-    try:
-        deadline = time.monotonic() + START_S
-        while not ready.exists() or not ready.read_text().endswith("\n"):
-            assert server.poll() is None, server.communicate()[1].decode()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        yield server, json.loads(ready.read_text())
-    finally:
-        server.kill()
-        server.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

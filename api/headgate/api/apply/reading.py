@@ -1,6 +1,5 @@
 """Read the body of an apply: JSON or YAML, without YAML's surprises."""
 
-import json
 from http import HTTPStatus
 
 import yaml
@@ -9,12 +8,10 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from headgate.api.apply.parsing import TooLarge, parse_json, parse_yaml
 from headgate.api.apply.schemas import Quotas
 from headgate.api.http.problems import field_and_reason
 from headgate.api.values.errors import Invalid
-
-MAX_YAML = 8 * 1024 * 1024
-"""Bytes of a YAML body: a hundred times slower to read than JSON."""
 
 MAX_TOLD = 20
 """Field errors told at once."""
@@ -24,7 +21,7 @@ async def quotas_of(request: Request) -> Quotas:
     """Return what the body of `request` wants.
 
     Raises:
-        HTTPException: 400 for a body that can't be parsed.
+        HTTPException: 400 for a body that can't be parsed, 413 for one too large.
         Invalid: It wants what can't be.
     """
     raw = await request.body()
@@ -33,14 +30,14 @@ async def quotas_of(request: Request) -> Quotas:
 
 
 def _quotas(raw: bytes, *, is_yaml: bool) -> Quotas:
+    language = "YAML" if is_yaml else "JSON"
     try:
-        content: object = _from_yaml(raw) if is_yaml else json.loads(raw)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        language = "YAML" if is_yaml else "JSON"
-        where = str(error).replace("\n", " ")[:200] if is_yaml else ""
-        raise HTTPException(
-            HTTPStatus.BAD_REQUEST, f"expected {language} {where}".strip()
-        ) from error
+        content = parse_yaml(raw) if is_yaml else parse_json(raw)
+    except TooLarge as error:
+        raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from error
+    except (ValueError, yaml.YAMLError) as error:
+        where = str(error).replace("\n", " ")[:200]
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{language}: {where}") from error
     try:
         return Quotas.model_validate({} if content is None else content)
     except ValidationError as error:
@@ -49,13 +46,3 @@ def _quotas(raw: bytes, *, is_yaml: bool) -> Quotas:
             for item in error.errors()[:MAX_TOLD]
         ]
         raise Invalid(*told[0]) from error
-
-
-def _from_yaml(raw: bytes) -> object:
-    if len(raw) > MAX_YAML:
-        raise ValueError(f"of at most {MAX_YAML} bytes; JSON may be larger")
-    for event in yaml.parse(raw, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("without aliases: they can make much of little")
-    content: object = yaml.load(raw, Loader=yaml.CSafeLoader)
-    return content

@@ -14,8 +14,11 @@ from headgate.api.http.problems import PULSAR_PREFIX, problem
 MAX_BODY = 1024 * 1024
 """Bytes of a request's body; the largest group has some ten kB."""
 
-MAX_APPLY_BODY = 64 * 1024 * 1024
+MAX_APPLY_BODY = 32 * 1024 * 1024
 """Bytes of a bulk file: 100,000 attachments take about 10 MB."""
+
+MAX_APPLIES = 1
+"""Bulk files in memory at once; the store makes one change after the other anyway."""
 
 MAX_DRAIN = 8 * 1024 * 1024
 """Bytes of a body too large that are read and dropped, so that the caller gets to
@@ -34,12 +37,19 @@ class Intake:
     def __init__(self, app: ASGIApp) -> None:
         """Stand before `app`."""
         self._app = app
+        self._applies = asyncio.Semaphore(MAX_APPLIES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            return
+        elif scope["path"].rstrip("/") == _APPLY:
+            async with self._applies:
+                await self._serve(scope, receive, send)
+        else:
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if len(path) > 1 and path.endswith("/"):
             scope["path"] = path = path[:-1]

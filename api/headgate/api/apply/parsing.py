@@ -1,0 +1,163 @@
+"""Parse JSON and YAML that somebody else wrote: bounded in depth, nodes and time.
+
+YAML is built from libyaml's events, one at a time, because its own composer
+recurses in C and a deeply nested document would overflow the stack.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import cast
+
+import yaml
+
+MAX_DEPTH = 50
+"""Nested lists and mappings; a file of quotas needs five."""
+
+MAX_NODES = 2_000_000
+"""Values and keys of a body: 250,000 attachments have 1,750,000.  An empty list takes
+64 bytes of memory for three of text, so bytes alone do not bound memory."""
+
+MAX_YAML = 8 * 1024 * 1024
+"""Bytes of YAML, which takes ten times as long to read as JSON."""
+
+MAX_YAML_NODES = 1_000_000
+"""Values and keys of YAML: 100,000 attachments have 700,000."""
+
+MAX_SHARED = 100_000
+"""Distinct scalars of YAML that are built once: keys, kinds and names of groups."""
+
+_BYTES_OF_NODES = (b",", b":", b"[", b"{")
+"""Each value or key but the first comes after one of these."""
+
+_OPENING = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
+_CLOSING = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
+
+_TAGS = {None, "!", "tag:yaml.org,2002:str"}
+"""Explicit tags that are taken; others would construct something that JSON has not."""
+
+
+class TooLarge(ValueError):
+    """A body that could be read, but would take too much memory or time."""
+
+
+def parse_json(raw: bytes) -> object:
+    """Return the content of a JSON text.
+
+    Raises:
+        TooLarge: It has more than `MAX_NODES` values.  Commas and brackets inside
+            strings count as well.
+        ValueError: It is no JSON, or nested more than `MAX_DEPTH` deep.
+    """
+    if 1 + sum(map(raw.count, _BYTES_OF_NODES)) > MAX_NODES:
+        raise TooLarge(f"expected at most {MAX_NODES} values and keys")
+    try:
+        content: object = json.loads(raw)
+    except RecursionError:
+        raise _too_deep() from None
+    _check_depth(content)
+    return content
+
+
+def parse_yaml(raw: bytes) -> object:
+    """Return the content of a YAML text, by the rules of `yaml.safe_load`.
+
+    Raises:
+        TooLarge: It has more than `MAX_YAML` bytes or `MAX_YAML_NODES` values.
+        ValueError: It is nested more than `MAX_DEPTH` deep, has an alias, a key
+            twice, or a second document.
+        yaml.YAMLError: It is no YAML.
+    """
+    if len(raw) > MAX_YAML:
+        raise TooLarge(f"expected at most {MAX_YAML} bytes of YAML; send JSON instead")
+    return _Builder().built(yaml.parse(raw, Loader=yaml.CSafeLoader))
+
+
+class _Builder:
+    """Builds plain Python values from YAML events, without recursion."""
+
+    def __init__(self) -> None:
+        self._rules = yaml.SafeLoader("")
+        self._resolve: Callable[[type[yaml.Node], str, object], str] = (
+            self._rules.resolve
+        )
+        self._scalars: dict[tuple[str | None, bool, str], object] = {}
+        self._open: list[list[object]] = [[]]
+
+    def built(self, events: Iterable[yaml.Event]) -> object:
+        """Return the value that `events` describe; None for no document."""
+        nodes = 0
+        for event in events:
+            if isinstance(event, yaml.ScalarEvent):
+                self._open[-1].append(self._scalar(event))
+            elif isinstance(event, _OPENING):
+                if event.tag not in _TAGS:
+                    raise ValueError(f"expected no tag {event.tag}")
+                if len(self._open) > MAX_DEPTH:
+                    raise _too_deep()
+                self._open.append([])
+            elif isinstance(event, _CLOSING):
+                items = self._open.pop()
+                is_mapping = isinstance(event, yaml.MappingEndEvent)
+                self._open[-1].append(_mapping(items, event) if is_mapping else items)
+                continue
+            elif isinstance(event, yaml.AliasEvent):
+                raise ValueError("expected no aliases: they can make much of little")
+            elif isinstance(event, yaml.DocumentStartEvent) and self._open[0]:
+                raise ValueError("expected one document")
+            nodes += 1
+            if nodes > MAX_YAML_NODES:
+                raise TooLarge(f"expected at most {MAX_YAML_NODES} values and keys")
+        return self._open[0][0] if self._open[0] else None
+
+    def _scalar(self, event: yaml.ScalarEvent) -> object:
+        plain, _ = event.implicit
+        known = event.tag, plain, event.value
+        if known in self._scalars:
+            return self._scalars[known]
+        tag = event.tag
+        if tag not in _TAGS:
+            raise ValueError(f"expected no tag {tag}")
+        if tag is None or tag == "!":
+            tag = self._resolve(yaml.ScalarNode, event.value, event.implicit)
+        mark = cast("yaml.error.Mark | None", event.start_mark)
+        node = yaml.ScalarNode(tag, event.value, mark)
+        built = cast("object", self._rules.construct_object(node))
+        if len(self._scalars) < MAX_SHARED:
+            self._scalars[known] = built
+        return built
+
+
+def _mapping(items: list[object], event: yaml.Event) -> dict[object, object]:
+    keys, values = items[::2], items[1::2]
+    if any(isinstance(key, list | dict) for key in keys):
+        raise ValueError(f"expected keys to be scalars{_place(event)}")
+    found = dict(zip(keys, values, strict=True))
+    if len(found) < len(keys):
+        raise ValueError(f"expected each key once{_place(event)}")
+    return found
+
+
+def _place(event: yaml.Event) -> str:
+    mark = event.end_mark
+    return "" if mark is None else f", in the mapping that ends in line {mark.line + 1}"
+
+
+def _check_depth(content: object) -> None:
+    """Raise ValueError when `content` is nested more than `MAX_DEPTH` deep."""
+    level = [content]
+    for _ in range(MAX_DEPTH):
+        deeper: list[object] = []
+        for item in level:
+            if isinstance(item, list):
+                deeper += cast("list[object]", item)
+            elif isinstance(item, dict):
+                deeper += cast("dict[str, object]", item).values()
+        if not deeper:
+            return
+        level = deeper
+    if any(isinstance(item, list | dict) for item in level):
+        raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"expected at most {MAX_DEPTH} levels of nesting")
