@@ -155,8 +155,8 @@ def one_attempt_table() -> str:
         candidates: dict[str, tuple[Call, int]] = {
             "clock read": (clock, CALLS),
             "bucket": (lambda b=try_bucket: b(clock(), 1.0), CALLS),  # type: ignore[misc]  # bound early
-            "gate, one limit": (one.gate().try_acquire, CALLS),
-            "gate, chain of ten": (ten.gate().try_acquire, CALLS),
+            "gate, one limit": (one.handle().try_acquire, CALLS),
+            "gate, chain of ten": (ten.handle().try_acquire, CALLS),
             "limiter(requests=1), one limit": (
                 lambda t=one.try_acquire: t(requests=1),  # type: ignore[misc]  # bound early
                 CALLS,
@@ -243,7 +243,7 @@ def threads_table() -> str:
     rows = []
     for count in THREADS:
         enforcer = _enforcer(PLENTY)
-        gate = enforcer.limiter(tenant="a").gate()
+        gate = enforcer.limiter(tenant="a").handle()
         calls = 200_000 // count
 
         def work(

@@ -34,7 +34,8 @@ from tools.kafka_broker import Broker  # noqa: E402 - the folder of the reposito
 
 from headgate.agent import connect  # noqa: E402
 from headgate.agent.bus.kafka.topic import ensure_topic  # noqa: E402
-from headgate.agent.bus.port import BusSettings, open_bus  # noqa: E402
+from headgate.agent.bus.open import open_bus  # noqa: E402
+from headgate.agent.bus.port import BusSettings  # noqa: E402
 from headgate.agent.follow.snapshot import Snapshot  # noqa: E402
 from headgate.agent.follow.snapshot_file import store  # noqa: E402
 from headgate.agent.wire.codec import encode  # noqa: E402

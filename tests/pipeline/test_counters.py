@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from headgate.agent.bus.partitions import Plan, cut
+from headgate.agent.bus.partitions import PartitionPlan, cut
 from headgate.coordinator.messages.report import Report, Rows
 from headgate.pipeline.counters.clock import Stamp, event_time_us, reference_us
 from headgate.pipeline.counters.incarnation import Incarnation, Outcome, Times, conclude
@@ -312,7 +312,7 @@ def test_one_fast_clock_neither_moves_nor_holds_the_watermark() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_reports_that_are_cut_by_group_count_like_whole_ones(seed: int) -> None:
-    random, plan = Random(seed), Plan(4)
+    random, plan = Random(seed), PartitionPlan(4)
     whole, life = Incarnation("a", 1), Incarnation("a", 1)
     totals: dict[int, tuple[int, int]] = {}
     waiting: list[Report] = []

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Self
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import AgentClosed, HeadgateError
-from headgate.agent.follow.liveness import Vouching
-from headgate.agent.follow.watch import Source, Watch
+from headgate.agent.follow.liveness import LivenessFeed
+from headgate.agent.follow.watch import ConfigurationWatch, Source
 from headgate.agent.runtime import Runtime, RuntimeOptions
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from headgate.agent.enforcement.usage import Usage
+    from headgate.agent.bucket.local import Usage
     from headgate.agent.follow.policies import DispatchOptions
     from headgate.agent.json_place import Json
     from headgate.agent.limiter.dispatch import Dispatcher
@@ -112,7 +112,7 @@ class Agent:
         self._on_bus = on_bus
         self._closed = False
         self._starting = threading.Lock()
-        self._parents: list[tuple[Runtime, Watch]] = []
+        self._parents: list[tuple[Runtime, ConfigurationWatch]] = []
         self._inherited = False
         self._enforcer = Enforcer(
             clock=monotonic,
@@ -285,13 +285,13 @@ class Agent:
             ),
             on_bus=self._on_bus,
         )
-        watch = Watch(
+        watch = ConfigurationWatch(
             options.url,
             runtime.follow,
             path=options.snapshot_path,
             headers=_headers(options),
             trust=options.trust,
-            vouching=Vouching(runtime.identity, runtime.vouch),
+            vouching=LivenessFeed(runtime.identity, runtime.vouch),
             restore=runtime.vouch,
         )
         self._runtime, self._watch = runtime, watch

@@ -26,7 +26,7 @@ MAX_INTEGER = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JsonPlace:
     """A value and where it stands; each verb returns it as a type or refuses.
 
     Attributes:
@@ -40,40 +40,40 @@ class Place:
     present: bool = True
 
     @staticmethod
-    def top(document: object) -> Place:
+    def top(document: object) -> JsonPlace:
         """Return the place of a whole document, which must be an object."""
-        place = Place("", cast("Json", document))
+        place = JsonPlace("", cast("Json", document))
         place._object()
         return place
 
-    def __getitem__(self, name: str) -> Place:
+    def __getitem__(self, name: str) -> JsonPlace:
         """Return the place of the field `name`, present or not."""
         fields = self._object()
         path = f"{self.path}.{name}" if self.path else name
-        return Place(path, fields.get(name), name in fields)
+        return JsonPlace(path, fields.get(name), name in fields)
 
     def __bool__(self) -> Literal[True]:
         """A place is true, so that ``place and place.text()`` reads as it says."""
         return True
 
-    def optional(self, name: str) -> Place | None:
+    def optional(self, name: str) -> JsonPlace | None:
         """Return the place of the field `name`, or None when missing or null."""
         place = self[name]
         return None if place.value is None else place
 
-    def fields(self) -> Iterator[tuple[str, Place]]:
+    def fields(self) -> Iterator[tuple[str, JsonPlace]]:
         """Yield each field of an object."""
         for name in self._object():
             yield name, self[name]
 
-    def items(self, name: str) -> list[Place]:
+    def items(self, name: str) -> list[JsonPlace]:
         """Return the places of the list `name`; a missing list is empty."""
         place = self[name]
         if not place.present:
             return []
         if not isinstance(place.value, list):
             raise place.wrong("a list")
-        return [Place(f"{place.path}[{i}]", v) for i, v in enumerate(place.value)]
+        return [JsonPlace(f"{place.path}[{i}]", v) for i, v in enumerate(place.value)]
 
     def wrong(self, expected: str) -> MalformedSnapshot:
         """Return the error that says what was expected here."""

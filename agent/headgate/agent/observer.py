@@ -149,7 +149,7 @@ class Observer:
         self._source = source
         name = f"observer-{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
         options = RuntimeOptions(agent=name, observing=True, bus_options=bus_options)
-        self._runtime = Runtime(_NoHands(), options)
+        self._runtime = Runtime(_NoEnforcement(), options)
         self._given: Snapshot | None = None
         self._meters: dict[tuple[int, str, str], _Meter] = {}
         self._known: dict[tuple[str, int], tuple[Group, Limit]] = {}
@@ -338,7 +338,7 @@ class _Meter:
             self.refused_per_s = max(row.demand - self.admitted_per_s, 0.0)
 
 
-class _NoHands:
+class _NoEnforcement:
     """Enforces nothing: what a `Runtime` moves when it only observes."""
 
     def __init__(self) -> None:

@@ -15,11 +15,11 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headgate.agent.bus.port import BusSettings, open_bus
+from headgate.agent.bus.open import open_bus
 from headgate.agent.bus.reports import ReportBus
 from headgate.agent.errors import BusUnavailable
 from headgate.agent.follow.liveness import LastWords
-from headgate.agent.journal import Journal
+from headgate.agent.once_log import OnceLog
 from headgate.coordinator import (
     Configured,
     Coordinator,
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Mapping
 
-    from headgate.agent.bus.port import Bus
+    from headgate.agent.bus.port import Bus, BusSettings
     from headgate.agent.follow.snapshot import Snapshot
-    from headgate.agent.hands import Hands
     from headgate.agent.json_place import Json
+    from headgate.agent.ports import EnforcementPort
     from headgate.coordinator import (
         Effect,
         Event,
@@ -103,7 +103,7 @@ class Runtime:
 
     def __init__(
         self,
-        hands: Hands,
+        enforcement: EnforcementPort,
         options: RuntimeOptions,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -112,13 +112,13 @@ class Runtime:
         """Make a runtime; `start` starts it.
 
         Args:
-            hands: What enforces.
+            enforcement: What enforces in this process.
             options: See there.
-            clock: Seconds, monotonic; that of `hands`.
+            clock: Seconds, monotonic; that of `enforcement`.
             on_bus: Called when a bus was opened, in the runtime's thread.
         """
         self._on_bus = on_bus
-        self._hands = hands
+        self._enforcement = enforcement
         self._options = options
         self._clock = clock
         self._agent = options.agent
@@ -136,7 +136,7 @@ class Runtime:
         self._wake_at = clock()
         self._stopping = threading.Event()
         self.following = threading.Event()
-        self._journal = Journal()
+        self._log = OnceLog()
         self._thread = threading.Thread(
             target=self._run, name="headgate-agent", daemon=True
         )
@@ -144,7 +144,7 @@ class Runtime:
     @property
     def counters(self) -> Counter[str]:
         """How often what happened, by name."""
-        return self._journal.counters
+        return self._log.counters
 
     @property
     def agent(self) -> str:
@@ -244,7 +244,7 @@ class Runtime:
         try:
             step()
         except Exception as error:
-            self._journal.fault("failed_turns", error)
+            self._log.fault("failed_turns", error)
             self._wake_at = self._clock() + FAILED_TURN_PAUSE_S
             self._stopping.wait(FAILED_TURN_PAUSE_S)
 
@@ -265,7 +265,7 @@ class Runtime:
         if self._clock() >= self._wake_at:  # also before there is a coordinator
             now, spent_s = self._clock(), -time.thread_time()
             self._wake_at = now + MAX_POLL_S
-            counted = self._hands.counts(now)
+            counted = self._enforcement.counts(now)
             if self._bus is not None:
                 self._bus.use(counted.keys.group_ids)
             self._step(counted)
@@ -288,7 +288,7 @@ class Runtime:
             self._bus_settings = wanted
             self._open_bus()
         now = self._clock()
-        self._hands.configure(snapshot.configuration, now, snapshot.policies)
+        self._enforcement.configure(snapshot.configuration, now, snapshot.policies)
         before = self._coordinator
         self._coordinate(snapshot, now)
         self._step(Configured(snapshot.configuration))
@@ -345,11 +345,11 @@ class Runtime:
                 if self._bus is not None:
                     self._bus.publish(effect.report)
             case SetCeilings():
-                self._hands.apply(effect, self._clock())
+                self._enforcement.apply(effect, self._clock())
             case WakeAt():
                 self._wake_at = effect.at_s
             case Renamed():
-                self._journal.note(
+                self._log.note(
                     "renamed",
                     f"another process goes by the id {self._agent}; this one is "
                     f"{effect.agent} from now on",
@@ -358,7 +358,7 @@ class Runtime:
             case Noticed(kind="cut_off") if self._options.observing:
                 pass  # who only listens sends nothing that it could hear
             case Noticed():
-                self._journal.note(effect.kind, effect.detail, about=effect.agent)
+                self._log.note(effect.kind, effect.detail, about=effect.agent)
 
     def _wanted_bus(self, snapshot: Snapshot) -> BusSettings | None:
         """Return the bus of a snapshot, with the options of this process."""
@@ -375,13 +375,13 @@ class Runtime:
         try:
             bus = open_bus(self._bus_settings)
             everything = self._options.observing
-            self._bus = ReportBus(bus, self._journal, everything=everything)
+            self._bus = ReportBus(bus, self._log, everything=everything)
             if self._on_bus is not None:
                 self._on_bus()
         except BusUnavailable as error:
             self._reopen_at = self._clock() + REOPEN_BUS_S
             sentence = f"no bus, this agent goes by itself: {error}"
-            self._journal.note("bus_unavailable", sentence)
+            self._log.note("bus_unavailable", sentence)
 
     def _close_bus(self) -> None:
         """Close the bus, if one is open."""
@@ -394,5 +394,5 @@ class Runtime:
         if self._coordinator is None:
             return
         if not self._options.observing:
-            self._step(self._hands.counts(self._clock()))
+            self._step(self._enforcement.counts(self._clock()))
         self._step(Stopping())

@@ -16,7 +16,7 @@ import httpx
 
 from headgate.agent.errors import InvalidSetting
 from headgate.agent.names import is_unicode, is_visible_ascii
-from headgate.agent.wire.codec import MAX_WEIGHT
+from headgate.agent.wire.bounds import MAX_WEIGHT
 
 if TYPE_CHECKING:
     import os

@@ -18,7 +18,7 @@ from tests.integration.agent.rigs import (
     until,
 )
 
-from headgate.agent.bus.port import open_bus
+from headgate.agent.bus.open import open_bus
 from headgate.agent.wire.codec import encode
 from headgate.coordinator import Report, Rows
 

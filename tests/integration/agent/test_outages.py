@@ -15,7 +15,7 @@ from tests.integration.agent.rigs import (
 )
 
 from headgate.agent import connect
-from headgate.agent.bus.port import open_bus
+from headgate.agent.bus.open import open_bus
 from headgate.agent.follow.snapshot_file import load, store
 
 if TYPE_CHECKING:

@@ -175,8 +175,8 @@ def test_an_agent_at_rest_uses_next_to_no_cpu(cluster: Cluster) -> None:
     assert part < 0.1, "of one core; measured alone it is a hundredth"
 
 
-class FaultyHands:
-    """Hands that fail now and then."""
+class FaultyEnforcement:
+    """Enforcement that fails now and then."""
 
     def __init__(self) -> None:
         self.turns = 0
@@ -203,14 +203,14 @@ class FaultyHands:
 def test_a_turn_that_fails_is_said_once_and_the_agent_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    hands = FaultyHands()
-    runtime = Runtime(hands, RuntimeOptions(agent="a"))
+    enforcement = FaultyEnforcement()
+    runtime = Runtime(enforcement, RuntimeOptions(agent="a"))
     bus = BusSettings(kind="memory", topic="faulty")
     runtime.follow(snapshot(bus))
     runtime.start()
     until(lambda: runtime.counters["failed_turns"] >= 3, "three failures")
-    turns = hands.turns
-    until(lambda: hands.turns > turns + 3, "further turns")
+    turns = enforcement.turns
+    until(lambda: enforcement.turns > turns + 3, "further turns")
     runtime.close()
     assert not runtime.alive
     said = [r for r in caplog.records if "ZeroDivisionError" in r.getMessage()]
@@ -220,7 +220,7 @@ def test_a_turn_that_fails_is_said_once_and_the_agent_goes_on(
 def test_a_bus_that_can_not_be_opened_leaves_the_agent_by_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    runtime = Runtime(FaultyHands(), RuntimeOptions(agent="a"))
+    runtime = Runtime(FaultyEnforcement(), RuntimeOptions(agent="a"))
     wrong = BusSettings(
         kind="zeromq", publish=("nonsense",), subscribe=("tcp://127.0.0.1:1",)
     )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from headgate.agent.bus.kafka.topic import ensure_topic
 from headgate.agent.bus.memory import MemoryHub
-from headgate.agent.bus.port import Bus, BusSettings, Message, open_bus
+from headgate.agent.bus.open import open_bus
+from headgate.agent.bus.port import Bus, BusSettings, Message
 from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
 
 if TYPE_CHECKING:

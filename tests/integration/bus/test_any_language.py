@@ -18,7 +18,7 @@ from tests.integration.agent.rigs import Api, snapshot
 from tests.integration.bus.rigs import PATIENCE_S, KafkaRig, connected, until
 
 from headgate.agent import connect
-from headgate.agent.bus.partitions import Plan, cut
+from headgate.agent.bus.partitions import PartitionPlan, cut
 from headgate.agent.wire.codec import decode, encode
 from headgate.agent.wire.signing import Key
 from headgate.coordinator import Report, Rows
@@ -202,7 +202,7 @@ def test_it_reads_what_we_write_and_we_read_what_it_writes(
     program: Path, settings: BusSettings
 ) -> None:
     bus = connected(settings)
-    parts = [part for _, part in cut(OURS, Plan(4), frozenset({0, 1, 2}))]
+    parts = [part for _, part in cut(OURS, PartitionPlan(4), frozenset({0, 1, 2}))]
     with running(program, settings) as other:
         for report in (OURS, *parts):
             bus.publish(encode(report))

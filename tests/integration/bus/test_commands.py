@@ -15,7 +15,8 @@ from tests.integration.bus.test_kafka_rights import settings_of
 
 from headgate.agent.bus.kafka.acls import revoke
 from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
-from headgate.agent.bus.port import BusSettings, open_bus
+from headgate.agent.bus.open import open_bus
+from headgate.agent.bus.port import BusSettings
 from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
 from headgate.cli import main
 from headgate.cli.options.bus_address import parse_bus

@@ -20,7 +20,9 @@ from tests.integration.bus.rigs import (
     until,
 )
 
-from headgate.agent.bus.port import MAX_PAYLOAD_BYTES, MAX_WAITING_BYTES, Bus, open_bus
+from headgate.agent.bus.open import open_bus
+from headgate.agent.bus.port import MAX_WAITING_BYTES, Bus
+from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

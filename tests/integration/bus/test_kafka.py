@@ -12,7 +12,8 @@ import pytest
 from tests.integration.bus.rigs import KafkaRig, acquainted, connected, hear, until
 
 from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
-from headgate.agent.bus.port import BusSettings, open_bus
+from headgate.agent.bus.open import open_bus
+from headgate.agent.bus.port import BusSettings
 from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:

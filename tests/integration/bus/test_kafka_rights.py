@@ -13,7 +13,8 @@ from tools.kafka_broker import PASSWORDS
 
 from headgate.agent.bus.kafka.acls import allow, revoke
 from headgate.agent.bus.kafka.topic import ensure_topic
-from headgate.agent.bus.port import BusSettings, open_bus
+from headgate.agent.bus.open import open_bus
+from headgate.agent.bus.port import BusSettings
 from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tests.integration.bus.rigs import PATIENCE_S, connected, until
 
 from headgate.agent import Agent, HeadgateError, connect
 from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
-from headgate.agent.bus.partitions import LOBBY, Plan
+from headgate.agent.bus.partitions import LOBBY, PartitionPlan
 from headgate.agent.bus.port import BusSettings
 from headgate.agent.follow.snapshot import Snapshot
 from headgate.agent.wire.codec import decode
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 5
 GOLD, SILVER = 1, 2
-PLAN = Plan(PARTITIONS)
+PLAN = PartitionPlan(PARTITIONS)
 _numbers = count()
 
 

@@ -13,7 +13,7 @@ from tests.integration.agent.rigs import Api, snapshot
 from tests.integration.bus.rigs import PATIENCE_S, KafkaRig, Rig, ZeroMQRig, until
 
 from headgate.agent import Agent, connect
-from headgate.agent.bus.port import open_bus
+from headgate.agent.bus.open import open_bus
 from headgate.agent.bus.signed import signed
 from headgate.agent.wire.codec import encode
 from headgate.agent.wire.signing import Key, Signer

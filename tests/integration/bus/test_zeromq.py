@@ -13,10 +13,12 @@ import zmq
 from tests.integration.bus.rigs import connected, hear, until
 
 from headgate.agent.bus.envelope import Envelope
-from headgate.agent.bus.port import MAX_PAYLOAD_BYTES, BusSettings, open_bus
+from headgate.agent.bus.open import open_bus
+from headgate.agent.bus.port import BusSettings
 from headgate.agent.bus.zeromq import curve as bus_curve
 from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
 from headgate.agent.errors import BusUnavailable
+from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

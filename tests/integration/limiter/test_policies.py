@@ -101,7 +101,7 @@ def test_dispatch_an_agent_obeys_a_topics_rate_while_it_is_set(
     pulsar: httpx.Client, agent: Agent
 ) -> None:
     limiter = agent.limiter(topic=TOPIC)
-    gate = limiter.gate("dispatch_messages")
+    gate = limiter.handle("dispatch_messages")
     assert gate.try_acquire(1_000)
     pulsar.post(f"/persistent/{TOPIC}/dispatchRate", json=RATE).raise_for_status()
     wait_until(lambda: limits(agent, "dispatch_messages", topic=TOPIC) != {})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from headgate.agent.bucket.bucket import Bucket
     from headgate.agent.bucket.costs import Number
-    from headgate.agent.enforcement.bucket_registry import LocalBucket
+    from headgate.agent.bucket.local import LocalBucket
     from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 

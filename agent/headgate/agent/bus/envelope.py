@@ -18,7 +18,7 @@ import struct
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from headgate.agent.bus.port import MAX_PAYLOAD_BYTES
+from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 
 _LAYOUT = struct.Struct(">8sQq")
 

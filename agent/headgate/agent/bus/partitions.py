@@ -48,7 +48,7 @@ MAX_INCOMPLETE = 1_024
 
 
 @dataclass(frozen=True)
-class Plan:
+class PartitionPlan:
     """Which partition carries which group.
 
     Attributes:
@@ -65,7 +65,7 @@ class Plan:
     def of(self, group_ids: Numbers) -> frozenset[int]:
         """Return the lobby and the partitions of these groups, ``int64[N]``.
 
-        >>> sorted(Plan(4).of(np.array([3, 6, 7])))
+        >>> sorted(PartitionPlan(4).of(np.array([3, 6, 7])))
         [0, 1, 2]
         """
         return frozenset({LOBBY, *np.unique(self.places(group_ids)).tolist()})
@@ -92,7 +92,7 @@ def checked_partitions(value: object) -> int:
 
 
 def cut(
-    report: Report, plan: Plan, written: frozenset[int], *, hello: bool = False
+    report: Report, plan: PartitionPlan, written: frozenset[int], *, hello: bool = False
 ) -> Iterator[tuple[int | None, Report]]:
     """Yield the parts of a report and where each belongs.
 
@@ -215,7 +215,7 @@ def join(parts: list[Report], *, whole: bool) -> Report:
 
 def _picked(
     columns: tuple[Columns, ...],
-    plan: Plan,
+    plan: PartitionPlan,
     partition: int,
     at: Callable[[Columns, Numbers], Columns],
 ) -> tuple[Columns, ...]:

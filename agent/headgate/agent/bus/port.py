@@ -1,10 +1,10 @@
-"""The bus: what carries reports between agents, behind a port of four verbs.
+"""The bus: what carries reports between agents, behind a port of a few verbs.
 
-`open_bus` opens the one that the settings name.  A bus may lose, double and
-reorder: reports are cumulative, so nothing is lost for good.  What a bus may not
-do is block or grow: `Bus.publish` drops rather than waits, `Bus.receive` throws
-away what is old, and every queue has a bound.  One thread, that of the agent, uses
-a bus and closes it; `Bus.lag` and `Bus.counters` may be asked from any.
+`headgate.agent.bus.open` opens the one that the settings name.  A bus may lose,
+double and reorder: reports are cumulative, so nothing is lost for good.  What a bus
+may not do is block or grow: `Bus.publish` drops rather than waits, `Bus.receive`
+throws away what is old, and every queue has a bound.  One thread, the
+agent's, uses a bus and closes it; `Bus.lag` and `Bus.counters` may be asked from any.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ MAX_WAITING = 4_096
 """Messages that wait for their reader, at most: 100 agents for 40 s.  A reader
 that is further behind loses the rest, and the next report of each carries it."""
 
-
 MAX_WAITING_BYTES = 64 << 20
 """Of all messages that wait, at most: five seconds of a hundred agents that each
 change 5,000 rows of two dimensions."""
@@ -38,10 +37,6 @@ change 5,000 rows of two dimensions."""
 MAX_BATCH = 256
 """Messages that one `Bus.receive` returns: the agent sees to its buckets between
 two batches."""
-
-MAX_PAYLOAD_BYTES = 4 << 20
-"""Largest message: a report of 150,000 rows of two dimensions; PIP-82's own size
-is 10,000 rows.  A topic of Kafka must allow as much (``max.message.bytes``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,34 +147,3 @@ class Bus(Protocol):
     def close(self) -> None:
         """Send what waits, for a bounded time, and let go of all resources."""
         ...
-
-
-def open_bus(settings: BusSettings) -> Bus:
-    """Return the bus that `settings` name, without waiting for a connection.
-
-    Raises:
-        BusUnavailable: A setting is wrong, or a library is missing.
-    """
-    from headgate.agent.bus.options import resolved, without_signing
-    from headgate.agent.bus.signed import SignedBus, Signing
-
-    settings = resolved(settings)
-    signing = Signing.of(settings.options)
-    bus = _open(without_signing(settings))
-    return bus if signing is None else SignedBus(bus, signing)
-
-
-def _open(settings: BusSettings) -> Bus:
-    """Return the bus of this kind, for which all options are meant."""
-    # Imported late: an agent on ZeroMQ needs no Kafka client, and the reverse.
-    if settings.kind == "memory":
-        from headgate.agent.bus.memory import MemoryHub
-
-        return MemoryHub.named(settings.topic).join(settings.max_age_s)
-    if settings.kind == "zeromq":
-        from headgate.agent.bus.zeromq.bus import ZeroMQBus
-
-        return ZeroMQBus(settings)
-    from headgate.agent.bus.kafka.bus import KafkaBus
-
-    return KafkaBus(settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.agent.bus.partitions import Joiner, Plan, cut
+from headgate.agent.bus.partitions import Joiner, PartitionPlan, cut
 from headgate.agent.bus.signed import speaks_for
 from headgate.agent.errors import MalformedReport
 from headgate.agent.wire.codec import decode, encode
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.agent.bus.port import Bus, Message
-    from headgate.agent.journal import Journal
+    from headgate.agent.once_log import OnceLog
     from headgate.coordinator import Report
 
 
@@ -33,14 +33,14 @@ class ReportBus:
 
     Args:
         bus: Carries the bytes.
-        journal: Takes what is dropped.
+        log: Takes what is dropped.
         everything: Read all partitions, whatever is used: an observer.
     """
 
-    def __init__(self, bus: Bus, journal: Journal, *, everything: bool = False) -> None:
+    def __init__(self, bus: Bus, log: OnceLog, *, everything: bool = False) -> None:
         self.bus = bus
-        self._journal = journal
-        self._plan = Plan(bus.partitions)
+        self._log = log
+        self._plan = PartitionPlan(bus.partitions)
         self._joiner = Joiner()
         self._everything = everything
         self._written: frozenset[int] = self._plan.all
@@ -90,7 +90,7 @@ class ReportBus:
         self._asked |= ask
         for partition, part in cut(report, self._plan, self._written, hello=ask):
             self.bus.publish(encode(part), partition)
-        self._journal.counters["reports_published"] += 1
+        self._log.counters["reports_published"] += 1
 
     def receive(self, timeout_s: float) -> Iterator[tuple[Report, float]]:
         """Yield each report that came, and the wall clock at its arrival."""
@@ -100,7 +100,7 @@ class ReportBus:
             if report is not None:
                 self._joiner.put(report, message.received_wall_s, self._read)
         for report, received_wall_s in self._joiner.take():
-            self._journal.counters["reports_heard"] += 1
+            self._log.counters["reports_heard"] += 1
             yield report, received_wall_s
 
     def _checked(self, message: Message) -> Report | None:
@@ -108,12 +108,12 @@ class ReportBus:
         try:
             report = decode(message.payload, self._used)
         except MalformedReport as error:
-            self._journal.note("malformed_report", f"dropped: {error}")
+            self._log.note("malformed_report", f"dropped: {error}")
             return None
         if not speaks_for(message.signer, report.agent):
             owner = message.signer and message.signer.owner
             sentence = f"dropped: signed by {owner!r} in the name of {report.agent!r}"
-            self._journal.note("forged_report", sentence, about=str(owner))
+            self._log.note("forged_report", sentence, about=str(owner))
             return None
         return report
 

@@ -5,19 +5,17 @@ Not thread-safe: the enforcer holds its lock around every method.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
 from headgate.agent.bucket.bucket import Bucket
+from headgate.agent.bucket.local import LocalBucket, largest_cost
 from headgate.agent.bucket.suppression import AttemptedRate
-from headgate.agent.enforcement.usage import Usage
 from headgate.coordinator.config.configuration import Group, Limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from headgate.agent.enforcement.usage import Watch
     from headgate.coordinator.config.configuration import Scope
 
 FIRST_FLOOR = 0.01
@@ -35,58 +33,6 @@ LEAST_COUNTED = 1.0
 
 BucketKey = tuple[int, str, str]
 """Group id, dimension, scope."""
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class LocalBucket:
-    """A bucket with the limit that it enforces here.
-
-    Attributes:
-        group: As configured now.
-        limit: As configured now.
-        bucket: Charged on the request path, never under a lock.
-        share: Units/s allocated by the coordinator; the limit's rate for a node's.
-        idle_since_s: When the last limiter let go of it; infinite while in use.
-        shadow_refused: Units that passed only because the group is in shadow.
-        throttle_s: Delays that refused or muted callers were told, added up.
-        watch: Attempted rate, where the group has a soft threshold.
-    """
-
-    group: Group
-    limit: Limit
-    bucket: Bucket
-    share: float
-    idle_since_s: float = inf
-    shadow_refused: float = 0.0
-    throttle_s: float = 0.0
-    watch: Watch | None = None
-
-    @property
-    def spendable(self) -> float:
-        """Units/s that may be spent here: the ceiling; infinite when unlimited."""
-        return inf if self.limit.rate == inf else self.bucket.rate
-
-    def usage_at(self, now: float) -> Usage:
-        """Return the counters."""
-        return Usage(
-            group=self.group.name,
-            dimension=self.limit.dimension,
-            scope=self.limit.scope,
-            rate=self.spendable,
-            share=self.share,
-            tokens=self.bucket.held_at(now),
-            admitted=self.bucket.admitted,
-            refused=self.bucket.refused,
-            shadow_refused=self.shadow_refused,
-            throttle_s=self.throttle_s,
-        )
-
-    @property
-    def hopeless_above(self) -> float:
-        """Cost above which the limit refuses for ever."""
-        if self.limit.rate <= 0.0:
-            return -inf
-        return _largest_cost(self.group, self.limit)
 
 
 class Registry:
@@ -193,16 +139,6 @@ def unconfigured(*, admit: bool) -> LocalBucket:
     return LocalBucket(group, limit, bucket, limit.rate)
 
 
-def _largest_cost(group: Group, limit: Limit) -> float:
-    """Return the cost above which a limit refuses for ever; infinite where none.
-
-    A cost above the burst may pass and be owed.  A strict group keeps to Q·W + B in
-    every window, which one such cost breaks; who is unlimited has no burst.
-    """
-    owing = group.may_owe and group.mode != "strict"
-    return inf if owing or limit.rate == inf else limit.burst
-
-
 def first_rate(limit: Limit) -> float:
     """Return the units/s of a cluster-scoped bucket that has not heard its share."""
     return limit.rate_per_s if limit.rate == inf else limit.rate_per_s * FIRST_FLOOR
@@ -244,7 +180,7 @@ def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBuc
         capacity=limit.burst if node else limit.burst * FIRST_FLOOR,
         level=inf if node else 0.0,
         may_owe=group.may_owe or not node,
-        maximum_cost=inf if node else _largest_cost(group, limit),
+        maximum_cost=inf if node else largest_cost(group, limit),
         seed=seed,
     )
     bucket.most_counted = _most_counted(limit)
@@ -259,7 +195,7 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     node = limit.scope == "node"
     bucket.set_policy(
         may_owe=group.may_owe or not node,
-        maximum_cost=inf if node else _largest_cost(group, limit),
+        maximum_cost=inf if node else largest_cost(group, limit),
     )
     bucket.most_counted = _most_counted(limit)
     _suppress(bucket, group, now)

@@ -16,17 +16,13 @@ from weakref import WeakValueDictionary
 
 from headgate.agent.bucket.chain import Chain, Link
 from headgate.agent.decision import LimitName
-from headgate.agent.enforcement.bucket_registry import (
-    LocalBucket,
-    Registry,
-    unconfigured,
-)
+from headgate.agent.enforcement.bucket_registry import Registry, unconfigured
 from headgate.agent.enforcement.entity_buckets import EntityBuckets
-from headgate.agent.enforcement.limiter_refs import HeldLimiter, Users
+from headgate.agent.enforcement.limiter_refs import HeldLimiter, LimiterRefs
 from headgate.agent.enforcement.policy_buckets import PolicyBuckets
 from headgate.agent.enforcement.resolution import Buckets, Resolution
 from headgate.agent.enforcement.sampling import KEYS_KEPT, Columns
-from headgate.agent.enforcement.usage import Usage, UseOf, warn_above_soft_thresholds
+from headgate.agent.enforcement.soft_threshold import UseOf, warn_above_soft_thresholds
 from headgate.agent.errors import InvalidSetting
 from headgate.agent.follow.policies import NO_POLICIES
 from headgate.agent.follow.subject import Subject, resolve_subject
@@ -38,9 +34,10 @@ from headgate.coordinator.config.configuration import Refusal as RefusalMode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headgate.agent.bucket.local import LocalBucket, Usage
     from headgate.agent.follow.policies import DispatchOptions, Policies
     from headgate.agent.limiter.limiter import Limiter
-    from headgate.agent.limiter.reservation import Reservation
+    from headgate.agent.ports import ChainHolder, Returnable
     from headgate.agent.settings import WithoutConfiguration
     from headgate.coordinator.config.configuration import Configuration
     from headgate.coordinator.messages.events import Counted, SetCeilings
@@ -92,7 +89,7 @@ class Enforcer:
             WeakValueDictionary()
         )
         self._resolution: Resolution | None = None
-        self._users = Users()
+        self._limiters = LimiterRefs()
         self._reservations = OpenReservations()
         self._columns: list[Columns] = []
         self._stale = True
@@ -137,13 +134,13 @@ class Enforcer:
         )
         return self._find_or_make(subject, None)
 
-    def sibling(self, limiter: Limiter, refusal: RefusalMode | None) -> Limiter:
-        """Return the limiter of the same subject with another mode."""
+    def sibling(self, subject: Subject, refusal: RefusalMode | None) -> Limiter:
+        """Return the limiter of a subject with a mode of its own."""
         if refusal is not None and refusal not in get_args(RefusalMode):
             raise InvalidSetting(
                 f"expected a mode of {get_args(RefusalMode)}, got {refusal!r:.40}"
             )
-        return self._find_or_make(limiter.subject, refusal)
+        return self._find_or_make(subject, refusal)
 
     def dispatcher(self, limiter: Limiter) -> Dispatcher:
         """Return how much may be read under a limiter's dispatch limits.
@@ -183,11 +180,11 @@ class Enforcer:
             self._policies.follow(policies, now)
             self._entities.follow(self._resolution.groups, now)
             self._registry.follow(self._resolution.groups, now)
-            self._users.forget_groups()
-            for limiter in self._users.all():
+            self._limiters.forget_groups()
+            for limiter in self._limiters.all():
                 limiter.forget_chains()
-                self._users.count(limiter, self._prepare(limiter.subject, now))
-            self._registry.mark_idle(self._users.of_group, now)
+                self._limiters.count(limiter, self._prepare(limiter.subject, now))
+            self._registry.mark_idle(self._limiters.of_group, now)
             self._stale = self._warning = True
         self.waiting.nudge()
 
@@ -198,8 +195,8 @@ class Enforcer:
         """
         self._reservations.return_overdue(now)
         with self._lock, self._attempt_lock or nullcontext():
-            if self._users.forget_gone():
-                self._registry.mark_idle(self._users.of_group, now)
+            if self._limiters.forget_gone():
+                self._registry.mark_idle(self._limiters.of_group, now)
             if self._registry.drop_idle(now, RETAIN_S) or self._stale:
                 self._stale = False
                 before = self._columns[0] if self._columns else None
@@ -209,10 +206,10 @@ class Enforcer:
                 self._columns = [columns, *self._columns[: KEYS_KEPT - 1]]
             self._policies.tick(now)
             self._entities.tick(now)
-            counted = self._columns[0].counted(now, self._users.numbers())
+            counted = self._columns[0].counted(now, self._limiters.numbers())
             if self._warning:
                 warn_above_soft_thresholds(
-                    self._registry, self._users.all(), now, self.use_of
+                    self._registry, self._limiters.all(), now, self.use_of
                 )
                 self._warning = self._warns()
         self._say_once()
@@ -247,10 +244,10 @@ class Enforcer:
         self._reservations = OpenReservations()
         self._columns = []
         self._stale = True
-        self._users.forget_groups()
-        for limiter in self._users.all():
+        self._limiters.forget_groups()
+        for limiter in self._limiters.all():
             limiter.forget_chains()
-            self._users.count(limiter, self._prepare(limiter.subject, self.clock()))
+            self._limiters.count(limiter, self._prepare(limiter.subject, self.clock()))
 
     def usage(self, now: float | None = None) -> list[Usage]:
         """Return what each limit in force here has counted and holds.
@@ -272,12 +269,12 @@ class Enforcer:
         with self._lock:
             known = self._resolution
             return {
-                "limiters": len(self._users),
+                "limiters": len(self._limiters),
                 "buckets": len(self._registry),
                 "policy_buckets": len(self._policies),
                 "entity_buckets": len(self._entities),
-                "limiters_in_no_group": self._users.in_no_group() if known else 0,
-                "groups_in_use": len(self._users.of_group),
+                "limiters_in_no_group": self._limiters.in_no_group() if known else 0,
+                "groups_in_use": len(self._limiters.of_group),
                 "revision": known.configuration.revision if known else 0,
                 "attempts_without_configuration": self._unconfigured.bucket.sampled,
                 "attachments_to_unknown_groups": known.unknown_groups() if known else 0,
@@ -288,7 +285,7 @@ class Enforcer:
                 "turned_away": self.waiting.turned_away,
             }
 
-    def resolve(self, limiter: Limiter, dimension: str) -> Chain:
+    def resolve(self, limiter: ChainHolder, dimension: str) -> Chain:
         """Build, store and return a limiter's chain of one dimension."""
         if self._on_first_use is not None:
             first_use, self._on_first_use = self._on_first_use, None
@@ -304,7 +301,7 @@ class Enforcer:
             limiter.set_chain(dimension, chain)
             return chain
 
-    def keep_open(self, reservation: Reservation) -> None:
+    def keep_open(self, reservation: Returnable) -> None:
         """Return the reservation when its time is over."""
         self._reservations.add(reservation)
 
@@ -319,13 +316,13 @@ class Enforcer:
     def _find_or_make(self, subject: Subject, refusal: RefusalMode | None) -> Limiter:
         key = (subject, refusal)
         with self._lock:
-            limiter = self._users.find(key)
+            limiter = self._limiters.find(key)
             if limiter is None:
                 limiter = HeldLimiter(
                     subject, self, lock=self._attempt_lock, refusal=refusal
                 )
                 groups = self._prepare(subject, self.clock())
-                self._users.add(key, limiter, groups)
+                self._limiters.add(key, limiter, groups)
             return limiter
 
     def _prepare(self, subject: Subject, now: float) -> list[int]:

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from headgate.agent.enforcement.bucket_registry import (
-    LocalBucket,
     follow_limit,
     limit_of,
     make_local,
 )
-from headgate.agent.enforcement.retained_buckets import Kept
+from headgate.agent.enforcement.retained_buckets import RetainedBuckets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from headgate.agent.bucket.local import LocalBucket
     from headgate.agent.follow.subject import Entity
     from headgate.coordinator.config.configuration import Group
 
@@ -41,7 +41,7 @@ class EntityBuckets:
         self._buckets: WeakValueDictionary[EntityKey, LocalBucket] = (
             WeakValueDictionary()
         )
-        self._kept = Kept()
+        self._kept = RetainedBuckets()
 
     def __iter__(self) -> Iterator[LocalBucket]:
         """Iterate over the buckets."""

@@ -31,7 +31,7 @@ class HeldLimiter(Limiter):
 LimiterKey = tuple["Subject", "Refusal | None"]
 
 
-class Users:
+class LimiterRefs:
     """The limiters of one process.
 
     Attributes:

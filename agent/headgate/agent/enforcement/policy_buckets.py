@@ -13,9 +13,9 @@ from weakref import WeakValueDictionary
 
 from headgate.agent.bucket.bucket import Bucket
 from headgate.agent.bucket.chain import Link
+from headgate.agent.bucket.local import LocalBucket
 from headgate.agent.decision import LimitName
-from headgate.agent.enforcement.bucket_registry import LocalBucket
-from headgate.agent.enforcement.retained_buckets import Kept
+from headgate.agent.enforcement.retained_buckets import RetainedBuckets
 from headgate.agent.follow.policies import NO_POLICIES, RULES, owner_of
 from headgate.coordinator.config.configuration import Group, Limit
 
@@ -66,7 +66,7 @@ class PolicyBuckets:
         self.policies: Policies = NO_POLICIES
         self._buckets: WeakValueDictionary[Key, LocalBucket] = WeakValueDictionary()
         self._meters: WeakValueDictionary[MeterKey, Meter] = WeakValueDictionary()
-        self._kept = Kept()
+        self._kept = RetainedBuckets()
         self._measured_s = -inf
         # Ids of groups are the store's; these count on their own side of zero.
         self._ids = count(-1, -1)

@@ -24,10 +24,11 @@ from headgate.coordinator.config.configuration import ancestry_of, limits_in_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headgate.agent.enforcement.bucket_registry import LocalBucket, Registry
+    from headgate.agent.bucket.local import LocalBucket
+    from headgate.agent.enforcement.bucket_registry import Registry
     from headgate.agent.enforcement.entity_buckets import EntityBuckets
     from headgate.agent.enforcement.policy_buckets import PolicyBuckets
-    from headgate.agent.limiter.limiter import Limiter
+    from headgate.agent.ports import ChainHolder
     from headgate.coordinator.config.configuration import Configuration, Group
 
 
@@ -91,7 +92,7 @@ class Resolution:
 
     def chain(
         self,
-        limiter: Limiter,
+        limiter: ChainHolder,
         dimension: str,
         held: Buckets,
         now: float,

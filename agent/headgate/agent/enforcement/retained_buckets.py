@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.agent.enforcement.bucket_registry import LocalBucket
+    from headgate.agent.bucket.local import LocalBucket
 
 RETAIN_S = 60.0
 """How long a bucket is kept for the next limiter, as long as a group's."""
 
 
-class Kept:
+class RetainedBuckets:
     """Buckets by the time until which they are held; not thread-safe."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.agent.bucket.bucket import Bucket
-    from headgate.agent.enforcement.bucket_registry import LocalBucket
+    from headgate.agent.bucket.local import LocalBucket
     from headgate.coordinator.messages.events import SetCeilings
 
     Floats = NDArray[np.float64]

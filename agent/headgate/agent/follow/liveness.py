@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.agent.json_place import Place
+from headgate.agent.json_place import JsonPlace
 from headgate.coordinator import Vouched
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ MAX_AGENTS = 10_000
 """Agents of which a word is kept; of further ones nothing is passed on."""
 
 
-class Vouching:
+class LivenessFeed:
     """What the API last said of each agent, and what of it is news.
 
     Args:
@@ -58,7 +58,7 @@ class Vouching:
         Raises:
             MalformedSnapshot: Its member ``alive`` is not what it should be.
         """
-        top = Place.top(document)
+        top = JsonPlace.top(document)
         told = top.optional("alive")
         if told is None:
             return False

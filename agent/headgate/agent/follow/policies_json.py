@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from headgate.agent.errors import MalformedSnapshot
 from headgate.agent.follow.policies import RULES, DispatchOptions, Policies, RatePolicy
-from headgate.agent.json_place import Place
+from headgate.agent.json_place import JsonPlace
 from headgate.coordinator.config.configuration import UNLIMITED, InvalidConfiguration
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def policies_to_json(policies: Policies) -> dict[str, Json]:
     }
 
 
-def policies_from_json(place: Place) -> Policies:
+def policies_from_json(place: JsonPlace) -> Policies:
     """Return the policies that stand at `place`.
 
     Raises:
@@ -54,7 +54,7 @@ def policies_from_json(place: Place) -> Policies:
     )
 
 
-def policies_from_changes(known: Policies, place: Place) -> Policies:
+def policies_from_changes(known: Policies, place: JsonPlace) -> Policies:
     """Return `known` with the policies of `place` in place of the same names'.
 
     A name of null has none any more.
@@ -67,7 +67,7 @@ def policies_from_changes(known: Policies, place: Place) -> Policies:
         level: dict(found.fields()) if found else {} for level, found in changed.items()
     }
     set_ = policies_from_json(
-        Place(
+        JsonPlace(
             place.path,
             {
                 "broker": place["broker"].value,
@@ -88,7 +88,7 @@ def policies_from_changes(known: Policies, place: Place) -> Policies:
 
 def _replaced(
     known: Mapping[str, Mapping[Kind, RatePolicy]],
-    named: Mapping[str, Place],
+    named: Mapping[str, JsonPlace],
     new: Mapping[str, Mapping[Kind, RatePolicy]],
 ) -> dict[str, Mapping[Kind, RatePolicy]]:
     kept = {name: kinds for name, kinds in known.items() if name not in named}
@@ -111,18 +111,18 @@ def _quantity(value: float) -> Json:
     return value if isfinite(value) else "unlimited"
 
 
-def _named(place: Place, level: str) -> dict[str, Mapping[Kind, RatePolicy]]:
+def _named(place: JsonPlace, level: str) -> dict[str, Mapping[Kind, RatePolicy]]:
     names = place.optional(level)
     return {name: _kinds(kinds) for name, kinds in names.fields()} if names else {}
 
 
-def _kinds(place: Place) -> dict[Kind, RatePolicy]:
+def _kinds(place: JsonPlace) -> dict[Kind, RatePolicy]:
     return {
         kind: _policy(place[kind]) for kind in RULES if place.optional(kind) is not None
     }
 
 
-def _policy(place: Place) -> RatePolicy:
+def _policy(place: JsonPlace) -> RatePolicy:
     try:
         return RatePolicy(
             messages=place.quantity_or("messages", UNLIMITED),
@@ -136,7 +136,7 @@ def _policy(place: Place) -> RatePolicy:
         raise MalformedSnapshot(f"{place.path}.{error}") from None
 
 
-def _options(place: Place) -> DispatchOptions:
+def _options(place: JsonPlace) -> DispatchOptions:
     try:
         return DispatchOptions(
             **{name: place.flag(name, default=False) for name in OPTIONS}

@@ -21,7 +21,7 @@ from headgate.agent.follow.policies_json import (
     policies_from_json,
     policies_to_json,
 )
-from headgate.agent.json_place import Json, Place
+from headgate.agent.json_place import Json, JsonPlace
 from headgate.coordinator.config.configuration import (
     SUBJECT_KINDS,
     UNLIMITED,
@@ -77,7 +77,7 @@ def snapshot_from_json(document: object) -> Snapshot:
         MalformedSnapshot: Something in it is wrong; says where and what was
             expected.
     """
-    top = Place.top(document)
+    top = JsonPlace.top(document)
     configuration = configuration_from_json(document)
     bus = top.optional("bus")
     policies = top.optional("policies")
@@ -101,7 +101,7 @@ def snapshot_from_changes(known: Snapshot, document: object) -> Snapshot:
     Raises:
         MalformedSnapshot: As `snapshot_from_json`, or it begins at a later revision.
     """
-    top = Place.top(document)
+    top = JsonPlace.top(document)
     if top["since"].integer(least=0) > known.configuration.revision:
         raise top["since"].wrong(f"at most {known.configuration.revision}")
     bus, policies = top.optional("bus"), top.optional("policies")
@@ -139,7 +139,7 @@ def configuration_from_json(document: object) -> Configuration:
     Raises:
         MalformedSnapshot: As `snapshot_from_json`.
     """
-    top = Place.top(document)
+    top = JsonPlace.top(document)
     groups = [(place, _group(place)) for place in top.items("groups")]
     known: dict[int, Group] = {}
     for place, group in groups:
@@ -193,7 +193,7 @@ def _limit_to_json(limit: Limit) -> Json:
     }
 
 
-def _changed_groups(known: tuple[Group, ...], top: Place) -> tuple[Group, ...]:
+def _changed_groups(known: tuple[Group, ...], top: JsonPlace) -> tuple[Group, ...]:
     """Return the groups; one of an earlier one's name stands in its place."""
     groups = {group.name: group for group in known}
     for place in top.items("groups_gone"):
@@ -212,7 +212,7 @@ def _changed_groups(known: tuple[Group, ...], top: Place) -> tuple[Group, ...]:
 
 
 def _changed_attachments(
-    known: Configuration, groups: tuple[Group, ...], top: Place
+    known: Configuration, groups: tuple[Group, ...], top: JsonPlace
 ) -> tuple[Attachment, ...]:
     """Return the attachments, all to groups that there are."""
     attachments = {each.subject: each for each in known.attachments}
@@ -227,7 +227,7 @@ def _changed_attachments(
     return tuple(attachments.values())
 
 
-def _interval_s(top: Place) -> float:
+def _interval_s(top: JsonPlace) -> float:
     """Return the report interval of a snapshot."""
     report = top.optional("report")
     interval = report and report.optional("interval_s")
@@ -244,7 +244,7 @@ def _quantity(value: float) -> Json:
     return value if isfinite(value) else "unlimited"
 
 
-def _group(place: Place) -> Group:
+def _group(place: JsonPlace) -> Group:
     """Return the group that stands at `place`."""
     parent, soft = place.optional("parent"), place.optional("soft_threshold")
     limits = tuple(_limit(limit) for limit in place.items("limits"))
@@ -269,7 +269,7 @@ def _group(place: Place) -> Group:
         raise MalformedSnapshot(f"{place.path}.{error}") from None
 
 
-def _limit(place: Place) -> Limit:
+def _limit(place: JsonPlace) -> Limit:
     """Return the limit that stands at `place`."""
     try:
         return Limit(
@@ -285,7 +285,7 @@ def _limit(place: Place) -> Limit:
         raise MalformedSnapshot(f"{place.path}.{error}") from None
 
 
-def _check_tree(groups: list[tuple[Place, Group]], known: dict[int, Group]) -> None:
+def _check_tree(groups: list[tuple[JsonPlace, Group]], known: dict[int, Group]) -> None:
     """Refuse parents that don't exist, and circles."""
     for place, group in groups:
         ancestor, steps = group.parent, 0
@@ -296,12 +296,12 @@ def _check_tree(groups: list[tuple[Place, Group]], known: dict[int, Group]) -> N
             ancestor = known[ancestor].parent
 
 
-def _attachment(place: Place) -> Attachment:
+def _attachment(place: JsonPlace) -> Attachment:
     """Return the attachment that stands at `place`."""
     return Attachment(_subject(place["subject"]), place["group"].integer(least=1))
 
 
-def _subject(subject: Place) -> tuple[tuple[str, str | None], ...]:
+def _subject(subject: JsonPlace) -> tuple[tuple[str, str | None], ...]:
     """Return the subject that stands at a place; kinds come in their order."""
     names: dict[str, str | None] = {}
     for kind, name in subject.fields():
@@ -332,7 +332,7 @@ def _one_or_many(addresses: tuple[str, ...]) -> Json:
     return addresses[0] if len(addresses) == 1 else list(addresses)
 
 
-def _bus_from_json(place: Place) -> BusSettings:
+def _bus_from_json(place: JsonPlace) -> BusSettings:
     """Return the settings of the bus that stand at `place`."""
     options = place.optional("options")
     try:
@@ -349,6 +349,6 @@ def _bus_from_json(place: Place) -> BusSettings:
         raise MalformedSnapshot(f"{place.path}: {error}") from None
 
 
-def _options(place: Place) -> dict[str, Json]:
+def _options(place: JsonPlace) -> dict[str, Json]:
     """Return the options of a bus; they are what JSON can hold, whatever it is."""
     return {name: value.value for name, value in place.fields()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.agent.json_place import Place
+from headgate.agent.json_place import JsonPlace
 from headgate.coordinator import Restored
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def levels_of(document: object) -> list[Restored]:
     Raises:
         MalformedSnapshot: It is not what it should be.
     """
-    top = Place.top(document)
+    top = JsonPlace.top(document)
     if top.optional("levels") is None:
         return []
     return restored(

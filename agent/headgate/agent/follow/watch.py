@@ -28,14 +28,14 @@ from headgate.agent.follow import snapshot_file
 from headgate.agent.follow.snapshot import snapshot_from_changes
 from headgate.agent.follow.snapshot_file import MAX_SNAPSHOT_BYTES
 from headgate.agent.follow.stored_levels import levels_of
-from headgate.agent.json_place import Place
+from headgate.agent.json_place import JsonPlace
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from headgate.agent.follow.liveness import Vouching
+    from headgate.agent.follow.liveness import LivenessFeed
     from headgate.agent.follow.snapshot import Snapshot
     from headgate.coordinator import Restored
 
@@ -74,7 +74,7 @@ CLOSE_S = 2.0
 """For the thread to end; it is a daemon."""
 
 
-class Watch:
+class ConfigurationWatch:
     """A thread that hands every new snapshot to `deliver`.
 
     Args:
@@ -95,7 +95,7 @@ class Watch:
         path: Path | None,
         headers: Mapping[str, str],
         trust: ssl.SSLContext | None = None,
-        vouching: Vouching,
+        vouching: LivenessFeed,
         restore: Callable[[Restored], None],
     ) -> None:
         self._address = httpx.URL(url.rstrip("/") + "/api/v1/snapshot")
@@ -300,4 +300,4 @@ class Watch:
 
 def _is_changes(document: object) -> bool:
     """Return whether an answer tells only what has changed."""
-    return Place.top(document)["since"].present
+    return JsonPlace.top(document)["since"].present

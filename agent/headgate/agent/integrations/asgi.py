@@ -31,7 +31,7 @@ from headgate.agent.integrations.web.answers import (
     retry_after_s,
 )
 from headgate.agent.limiter.limiter import Limiter
-from headgate.agent.limiter.ratelimit_headers import Header, standing_headers
+from headgate.agent.limiter.ratelimit_headers import Header, ratelimit_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headgate.agent.bucket.chain import Link
     from headgate.agent.decision import Decision
     from headgate.agent.integrations.sources import LimiterSource
-    from headgate.agent.limiter.handle import Gate
+    from headgate.agent.limiter.handle import DimensionHandle
 
 Scope = MutableMapping[str, object]
 Message = MutableMapping[str, object]
@@ -95,8 +95,8 @@ class LimitMiddleware:
             headers: Say RateLimit and RateLimit-Policy with every response.
         """
         self.app = app
-        self._gates = SubjectCache(source, Limiter.gate)
-        self._of_tenant: dict[str, Gate] = {}
+        self._handles = SubjectCache(source, Limiter.handle)
+        self._of_tenant: dict[str, DimensionHandle[Limiter]] = {}
         self._subject = subject
         self._costs = costs
         self._longest_wait_s = longest_wait_s
@@ -116,13 +116,13 @@ class LimitMiddleware:
         # What follows is written for the smallest request: no call that it can do
         # without, and a subject that is a text needs no key of its own.
         if type(subject) is str:
-            gate = self._of_tenant.get(subject) or self._add_tenant(subject)
+            handle = self._of_tenant.get(subject) or self._add_tenant(subject)
         else:
-            gate = self._gates.get(cast("Mapping[str, str | None]", subject))
-        now = gate.clock()
-        chain = gate.chain
+            handle = self._handles.get(cast("Mapping[str, str | None]", subject))
+        now = handle.clock()
+        chain = handle.chain
         if chain is None or chain.waits or self._costs is not None:
-            await self._serve(gate.limiter, scope, receive, send)
+            await self._serve(handle.limiter, scope, receive, send)
             return
         only = chain.only
         if (
@@ -130,10 +130,12 @@ class LimitMiddleware:
             and now < only.bucket.look_s
             and only.bucket.spent <= only.bucket.free
         ):
-            only.bucket.spent += 1.0  # as in `Gate.try_acquire`, without the call
+            only.bucket.spent += (
+                1.0  # as in `DimensionHandle.try_acquire`, without the call
+            )
             decision = chain.admitted
         else:
-            decision = gate.try_acquire()
+            decision = handle.try_acquire()
         if decision is not ADMITTED:
             await self._answer(decision, chain.links, now, scope, receive, send)
             return
@@ -141,15 +143,15 @@ class LimitMiddleware:
             if only is not None and only.told_since_s <= now < only.told_until_s:
                 send = _marked(send, only.told)
             else:
-                send = _marked(send, standing_headers(chain.links, now))
+                send = _marked(send, ratelimit_headers(chain.links, now))
         await self.app(scope, receive, send)
 
-    def _add_tenant(self, tenant: str) -> Gate:
+    def _add_tenant(self, tenant: str) -> DimensionHandle[Limiter]:
         if len(self._of_tenant) >= MOST_LIMITERS:
             self._of_tenant.clear()  # they are made again as they come
-        gate = self._gates.get({"tenant": tenant})
-        self._of_tenant[tenant] = gate
-        return gate
+        handle = self._handles.get({"tenant": tenant})
+        self._of_tenant[tenant] = handle
+        return handle
 
     async def _serve(
         self, limiter: Limiter, scope: Scope, receive: Receive, send: Send
@@ -174,7 +176,7 @@ class LimitMiddleware:
     ) -> None:
         """Refuse, or pass the connection on and mute it afterwards."""
         kind = scope["type"]
-        marks = standing_headers(links, now)
+        marks = ratelimit_headers(links, now)
         if decision.delay_s > 0.0:
             marks = [*marks, _retry_after(decision)]
         if not decision:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.agent.enforcement.usage import Usage
+from headgate.agent.bucket.local import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

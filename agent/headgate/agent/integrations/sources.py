@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headgate.agent.enforcement.usage import Usage
+    from headgate.agent.bucket.local import Usage
     from headgate.agent.follow.policies import DispatchOptions
     from headgate.agent.limiter.limiter import Limiter
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headgate.agent.bucket.bucket import Bucket
-    from headgate.agent.limiter.limiter import Limiter
+    from headgate.agent.ports import ChargeableLimiter
 
 TICK_S = 0.016
 """PIP-322's resolution: a tick's worth of tokens is handed out at once."""
@@ -75,7 +75,7 @@ class Waiter:
     )
 
     def __init__(
-        self, limiter: Limiter, costs: Mapping[str, float], deadline_s: float
+        self, limiter: ChargeableLimiter, costs: Mapping[str, float], deadline_s: float
     ) -> None:
         """Make a waiter that is not in the queue yet."""
         self.limiter = limiter
@@ -128,7 +128,7 @@ class FairQueue:
         return self._waiting
 
     def wait(
-        self, limiter: Limiter, costs: Mapping[str, float], timeout_s: float
+        self, limiter: ChargeableLimiter, costs: Mapping[str, float], timeout_s: float
     ) -> Decision:
         """Block the calling thread until the costs are admitted."""
         waiter = Waiter(limiter, costs, self._clock() + timeout_s)
@@ -146,7 +146,7 @@ class FairQueue:
         return waiter.answer or self._too_late(waiter)
 
     async def wait_async(
-        self, limiter: Limiter, costs: Mapping[str, float], timeout_s: float
+        self, limiter: ChargeableLimiter, costs: Mapping[str, float], timeout_s: float
     ) -> Decision:
         """Suspend the calling task until the costs are admitted."""
         waiter = Waiter(limiter, costs, self._clock() + timeout_s)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from headgate.agent.bucket.chain import give_back_before
 from headgate.agent.bucket.costs import MOST_COST, NOT_A_NUMBER, explained
-from headgate.agent.limiter.refusal import settle_refusal
+from headgate.agent.limiter.refusal import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,10 +13,13 @@ if TYPE_CHECKING:
     from headgate.agent.bucket.chain import Chain
     from headgate.agent.bucket.costs import Number
     from headgate.agent.decision import Decision
-    from headgate.agent.limiter.limiter import Limiter
+    from headgate.agent.ports import ChargeableLimiter
+
+LimiterT = TypeVar("LimiterT", bound="ChargeableLimiter")
+"""The limiter of a handle."""
 
 
-class Gate:
+class DimensionHandle(Generic[LimiterT]):
     """One dimension of one limiter, held ready.
 
     Attributes:
@@ -31,10 +33,10 @@ class Gate:
     __slots__ = ("chain", "clock", "dimension", "limiter")
 
     def __init__(
-        self, limiter: Limiter, dimension: str, clock: Callable[[], float]
+        self, limiter: LimiterT, dimension: str, clock: Callable[[], float]
     ) -> None:
         """Hold a dimension of a limiter ready."""
-        self.limiter = limiter
+        self.limiter: LimiterT = limiter
         self.dimension = dimension
         self.chain: Chain | None = None
         self.clock = clock
@@ -55,15 +57,13 @@ class Gate:
                     return chain.admitted
                 if alone.since_s <= now < alone.ready_s:
                     return only.refuse_again(now, units)
-            # The same as `charge_chain_at`; a call would be a fifth of the whole cost.
+            # The same as `charge_chain_at`: a call of it makes a chain of two limits
+            # 20 % slower.
             for bucket in chain.buckets:
                 if now < bucket.look_s and bucket.spent <= bucket.free:
                     bucket.spent += units
                 elif bucket.try_acquire_at(now, units) > 0.0:
-                    give_back_before(chain.buckets, bucket, units)
-                    costs = {self.dimension: units}
-                    chains = {self.dimension: chain}
-                    return settle_refusal(chains, now, costs, bucket)
+                    return refuse(chain, self.dimension, now, units, bucket)
         except NOT_A_NUMBER as error:
             raise explained(error, {self.dimension: cost}) from None
         return chain.admitted

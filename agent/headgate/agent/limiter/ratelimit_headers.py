@@ -32,7 +32,7 @@ LONGEST_TOLD_S = 0.1
 """How long a standing is told at most: it says in whole seconds when all is there."""
 
 
-def standing_headers(links: Sequence[Link], now: float) -> list[Header]:
+def ratelimit_headers(links: Sequence[Link], now: float) -> list[Header]:
     """Return RateLimit-Policy and RateLimit of the tightest limit.
 
     Args:

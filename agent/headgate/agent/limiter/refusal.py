@@ -16,7 +16,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from headgate.agent.bucket.chain import NO_LIMITS
+from headgate.agent.bucket.chain import NO_LIMITS, give_back_before
 from headgate.agent.decision import Decision, Refusal
 
 if TYPE_CHECKING:
@@ -28,6 +28,22 @@ if TYPE_CHECKING:
 RECONSIDERED_S = 1.0
 """Delay of a refusal by a bucket that does not refill at present although its limit
 is not 0: shares are dealt anew with each report, once a second by default."""
+
+
+def refuse(
+    chain: Chain, dimension: str, now: float, cost: float, stopped: Bucket
+) -> Decision:
+    """Settle the refusal of a cost in one dimension; see `settle_refusal`.
+
+    Args:
+        chain: The limits of the dimension.
+        dimension: What is counted.
+        now: Seconds on the limiter's clock.
+        cost: Units, charged to all buckets before `stopped`.
+        stopped: The bucket that refused, and counted it.
+    """
+    give_back_before(chain.buckets, stopped, cost)
+    return settle_refusal({dimension: chain}, now, {dimension: cost}, stopped)
 
 
 def settle_refusal(  # noqa: C901  # a call for each limit would be a third of it

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from headgate.agent.bucket.bucket import Bucket
     from headgate.agent.decision import Decision
+    from headgate.agent.ports import Returnable
 
 MOST_OPEN_S = 60.0
 """When a reservation that nobody settled is returned, by default: the caller is
@@ -222,7 +223,7 @@ class OpenReservations:
 
     def __init__(self) -> None:
         """Watch nothing yet."""
-        self._heap: list[tuple[float, int, Reservation]] = []
+        self._heap: list[tuple[float, int, Returnable]] = []
         self._number = count()
         self._lock = threading.Lock()
         self.returned = 0
@@ -231,7 +232,7 @@ class OpenReservations:
         """Return how many are watched, settled ones included until they are due."""
         return len(self._heap)
 
-    def add(self, reservation: Reservation) -> None:
+    def add(self, reservation: Returnable) -> None:
         """Watch a reservation until it is due."""
         with self._lock:
             entry = (reservation.due_s, next(self._number), reservation)
@@ -242,7 +243,7 @@ class OpenReservations:
 
     def return_overdue(self, now: float) -> None:
         """Return those that were due by `now` and that nobody settled."""
-        due: list[Reservation] = []
+        due: list[Returnable] = []
         with self._lock:
             while self._heap and self._heap[0][0] <= now:
                 due.append(heapq.heappop(self._heap)[2])

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from headgate.agent.bus.port import MAX_PAYLOAD_BYTES
 from headgate.agent.errors import MalformedReport
 from headgate.agent.wire import checksum
+from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES, MAX_WEIGHT
 from headgate.agent.wire.codec_columns import (
     NO_IDS,
     Places,
@@ -57,9 +57,6 @@ MAX_PARTS = 1_024
 
 MAX_NAME_CHARACTERS = 256
 """Of a cluster, an agent and a dimension; as long as a group's name may be."""
-
-MAX_WEIGHT = 1e6
-"""Of one agent among all; a larger one would leave the others nothing."""
 
 MAX_INTERVAL_MS = 3_600_000
 """An hour between two heartbeats; the lease of a sender follows from it."""

@@ -3,7 +3,7 @@
 import numpy as np
 from pydantic import BaseModel, Field
 
-from headgate.agent.bus.partitions import Plan
+from headgate.agent.bus.partitions import PartitionPlan
 from headgate.api.live.snapshot import Picture, Use
 from headgate.api.values.quantities import Unlimited, shown
 from headgate.coordinator.explain.views import AgentRow, Explanation, MemberState
@@ -144,7 +144,7 @@ def agents_shown(picture: Picture | None, revision: int, *, most: int) -> Agents
             lag_s=0.0,
             agents=[],
         )
-    plan = Plan(max(1, picture.partitions))
+    plan = PartitionPlan(max(1, picture.partitions))
     used: dict[str, list[int]] = {}
     for use in picture.uses:
         for row in use.agents:

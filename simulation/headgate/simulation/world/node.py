@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headgate.agent.bucket.bucket import Bucket
-    from headgate.agent.enforcement.bucket_registry import LocalBucket
+    from headgate.agent.bucket.local import LocalBucket
     from headgate.coordinator import Effect, Event, Report
     from headgate.coordinator.config.configuration import Group
     from headgate.simulation.controllers.controller import Birth, Controller

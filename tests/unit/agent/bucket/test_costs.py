@@ -36,7 +36,7 @@ WAYS: dict[str, Callable[[Limiter, Any], object]] = {
     "count_refused": lambda limiter, cost: limiter.count_refused(requests=cost),
     "reserve": lambda limiter, cost: limiter.reserve(requests=cost),
     "wait": lambda limiter, cost: limiter.wait(requests=cost),
-    "gate": lambda limiter, cost: limiter.gate().try_acquire(cost),
+    "gate": lambda limiter, cost: limiter.handle().try_acquire(cost),
     "keyed": lambda _, cost: KEYED.try_acquire("a key", cost),
     "new key": lambda _, cost: KEYED.try_acquire(object(), cost),
 }
@@ -71,7 +71,7 @@ def test_one_refused_cost_however_huge_counts_as_two_bursts_at_most(
     before = enforcer.counts(clock.now)
     assert not limiter.try_acquire(requests=cost)  # the long way
     assert not limiter.try_acquire(requests=cost)  # and the short one
-    assert not limiter.gate().try_acquire(cost)
+    assert not limiter.handle().try_acquire(cost)
     assert not limiter.try_acquire(requests=cost, tokens=1)
     after = enforcer.counts(clock.now)
     assert after.refused[0] - before.refused[0] == 4 * 2_000
@@ -110,7 +110,7 @@ def test_what_is_no_cost_is_one_clear_error_everywhere_and_charges_nothing(
     enforcer, clock = make(group(limits=(NODE, TOKENS)), acme=1)
     limiter = enforcer.limiter(tenant="acme")
     limiter.try_acquire(requests=1, tokens=1)  # from now on the short ways apply
-    limiter.gate()
+    limiter.handle()
     for _ in range(2):
         before = [(use.tokens, use.admitted) for use in enforcer.usage(clock.now)]
         with pytest.raises(InvalidCost, match="expected a finite cost >= 0"):

@@ -155,7 +155,7 @@ def test_with_a_tracer_attempts_take_a_lock_and_conserve_just_the_same() -> None
     limits = (replace(NODE, rate=1e-9, burst=1_000),)
     enforcer.configure(configuration(Group(id=1, name="g", limits=limits), acme=1), 0.0)
     limiter = enforcer.limiter(tenant="acme")
-    gate = limiter.gate()
+    gate = limiter.handle()
     admitted = run(
         lambda index: sum(
             bool(limiter.try_acquire(requests=1) if index % 2 else gate.try_acquire())

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.agent.bus.partitions import PATIENCE_S, Joiner, Plan, cut
+from headgate.agent.bus.partitions import PATIENCE_S, Joiner, PartitionPlan, cut
 from headgate.agent.wire.codec import decode, encode
 from headgate.coordinator.messages.report import Grants, Report, Rows
 
@@ -70,7 +70,7 @@ def same(one: Report, other: Report) -> bool:
 def test_parts_in_any_order_are_the_report_again(
     first: list[int], second: list[int], partitions: int, random: Random
 ) -> None:
-    plan, whole = Plan(partitions), report(first, second)
+    plan, whole = PartitionPlan(partitions), report(first, second)
     written = plan.of(np.array(first + second, np.int64))
     sent = [encode(part) for _, part in cut(whole, plan, written)]
     random.shuffle(sent)
@@ -88,7 +88,7 @@ def test_parts_in_any_order_are_the_report_again(
 def test_a_reader_gets_the_rows_of_the_groups_that_it_reads(
     used: list[int], partitions: int, mine: int
 ) -> None:
-    plan, whole = Plan(partitions), report(used, [])
+    plan, whole = PartitionPlan(partitions), report(used, [])
     read = plan.of(np.array([mine]))
     joiner = Joiner(clock=lambda: 0.0)
     for partition, part in cut(whole, plan, plan.of(np.array(used, np.int64))):
@@ -102,14 +102,14 @@ def test_a_reader_gets_the_rows_of_the_groups_that_it_reads(
 
 
 def test_a_group_always_goes_to_the_same_partition_and_never_to_the_lobby() -> None:
-    places = Plan(5).places(np.arange(1, 1000))
+    places = PartitionPlan(5).places(np.arange(1, 1000))
     assert set(places.tolist()) == {1, 2, 3, 4}
-    assert (places == Plan(5).places(np.arange(1, 1000))).all()
+    assert (places == PartitionPlan(5).places(np.arange(1, 1000))).all()
 
 
 def test_without_partitions_a_report_stays_as_it_is() -> None:
     whole = report([1, 2], [3])
-    assert list(cut(whole, Plan(), frozenset({0}))) == [(None, whole)]
+    assert list(cut(whole, PartitionPlan(), frozenset({0}))) == [(None, whole)]
     joiner = Joiner(clock=lambda: 0.0)
     joiner.put(whole, 2.0, frozenset({0}))
     assert joiner.take() == [(whole, 2.0)]
@@ -117,7 +117,7 @@ def test_without_partitions_a_report_stays_as_it_is() -> None:
 
 def test_a_part_that_was_lost_says_nothing() -> None:
     now = 0.0
-    plan, whole = Plan(3), report([1, 2], [])
+    plan, whole = PartitionPlan(3), report([1, 2], [])
     parts = [part for _, part in cut(whole, plan, frozenset({0, 1, 2}))]
     assert len(parts) == 3
     joiner = Joiner(clock=lambda: now)
@@ -135,7 +135,7 @@ def test_a_part_that_was_lost_says_nothing() -> None:
 
 
 def test_a_heartbeat_goes_to_the_lobby_alone_and_a_hello_to_all_that_are_used() -> None:
-    plan, used = Plan(9), frozenset({0, 3, 5})
+    plan, used = PartitionPlan(9), frozenset({0, 3, 5})
     beat = replace(report([], []), keyframe=False)
     assert [partition for partition, _ in cut(beat, plan, used)] == [0]
     asked = list(cut(beat, plan, used, hello=True))

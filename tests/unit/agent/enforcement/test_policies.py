@@ -129,7 +129,7 @@ def test_dispatch_a_policy_changes_live_and_debts_stay() -> None:
         Policies(topic={TOPIC: {"publish": RatePolicy(messages=10)}})
     )
     limiter = enforcer.limiter(topic=TOPIC)
-    gate = limiter.gate("publish_messages")
+    gate = limiter.handle("publish_messages")
     assert gate.try_acquire(30)
     assert gate.try_acquire(1).delay_s == pytest.approx(2.0)
     faster = Policies(topic={TOPIC: {"publish": RatePolicy(messages=40)}})
@@ -160,7 +160,7 @@ def test_dispatch_a_bucket_is_forgotten_when_it_is_full_and_unused() -> None:
         enforcer.limiter(topic=f"acme/orders/{index}").try_acquire(
             publish_messages=cost
         )
-    kept = enforcer.limiter(topic="acme/orders/199").gate("publish_messages")
+    kept = enforcer.limiter(topic="acme/orders/199").handle("publish_messages")
     gc.collect()
     enforcer.counts(clock.now)
     assert len(enforcer.locals()) == 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.agent.errors import MalformedSnapshot
-from headgate.agent.follow.liveness import Vouching
+from headgate.agent.follow.liveness import LivenessFeed
 from headgate.coordinator import Vouched
 
 
@@ -26,12 +26,12 @@ def heard() -> list[Vouched]:
 
 
 @pytest.fixture
-def vouching(heard: list[Vouched]) -> Vouching:
-    return Vouching(lambda: ("me", 7), heard.append)
+def vouching(heard: list[Vouched]) -> LivenessFeed:
+    return LivenessFeed(lambda: ("me", 7), heard.append)
 
 
 def test_only_what_changed_is_passed_on(
-    vouching: Vouching, heard: list[Vouched]
+    vouching: LivenessFeed, heard: list[Vouched]
 ) -> None:
     assert vouching.take(told(1, present=("me", "a", "b")))
     assert sorted(heard, key=str) == [Vouched("a", True), Vouched("b", True)]
@@ -42,7 +42,7 @@ def test_only_what_changed_is_passed_on(
 
 
 def test_what_the_api_no_longer_says_is_taken_back(
-    vouching: Vouching, heard: list[Vouched]
+    vouching: LivenessFeed, heard: list[Vouched]
 ) -> None:
     vouching.take(told(1, present=("a",)))
     vouching.take(told(2))
@@ -50,7 +50,7 @@ def test_what_the_api_no_longer_says_is_taken_back(
 
 
 def test_when_the_api_is_away_its_words_are_taken_back(
-    vouching: Vouching, heard: list[Vouched]
+    vouching: LivenessFeed, heard: list[Vouched]
 ) -> None:
     vouching.take(told(3, gone=("a",)))
     vouching.withdraw()
@@ -59,7 +59,7 @@ def test_when_the_api_is_away_its_words_are_taken_back(
 
 
 def test_a_snapshot_beside_the_word_is_still_a_snapshot(
-    vouching: Vouching, heard: list[Vouched]
+    vouching: LivenessFeed, heard: list[Vouched]
 ) -> None:
     assert not vouching.take({"revision": 4, **told(1, gone=("a",))})
     assert heard == [Vouched("a", False)]
@@ -67,7 +67,7 @@ def test_a_snapshot_beside_the_word_is_still_a_snapshot(
 
 
 def test_a_malformed_word_is_refused_and_changes_nothing(
-    vouching: Vouching, heard: list[Vouched]
+    vouching: LivenessFeed, heard: list[Vouched]
 ) -> None:
     with pytest.raises(MalformedSnapshot, match=r"alive\.version"):
         vouching.take({"alive": {"version": "new"}})

@@ -100,7 +100,7 @@ def test_dispatch_relative_to_the_publish_rate_adds_to_it() -> None:
     enforcer, clock = enforcing(Policies(topic={TOPIC: {"dispatch": relative}}))
     limiter = enforcer.limiter(topic=TOPIC)
     reader = enforcer.dispatcher(limiter)
-    publish = limiter.gate("publish_messages")
+    publish = limiter.handle("publish_messages")
     for second in range(30):
         for step in range(1, 51):
             clock.now = second + step / 50

@@ -171,7 +171,7 @@ def test_above_the_soft_threshold_admissions_carry_a_warning() -> None:
     enforcer.counts(clock.now)
     assert not second(50)
     assert second(85)
-    assert limiter.gate().try_acquire().warning
+    assert limiter.handle().try_acquire().warning
     assert not second(50)
 
 

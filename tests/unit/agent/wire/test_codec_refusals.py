@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.agent.wire.rows import ROW, floats, ids
 
-from headgate.agent.bus.port import MAX_PAYLOAD_BYTES
 from headgate.agent.errors import MalformedReport
+from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 from headgate.agent.wire.codec import decode, encode
 from headgate.agent.wire.codec_columns import MAX_GROUP_ID, MAX_ROWS
 from headgate.coordinator.messages.report import Report, Rows

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.agent.bus.open import open_bus
 from headgate.agent.bus.options import resolved
-from headgate.agent.bus.port import BusSettings, open_bus
+from headgate.agent.bus.port import BusSettings
 from headgate.agent.bus.signed import Signing, signed, split
 from headgate.agent.errors import BusUnavailable, MalformedReport
 from headgate.agent.wire import checksum

@@ -31,7 +31,7 @@ from headgate.agent.errors import BusUnavailable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from headgate.agent.bus.kafka.client import Consumer, Record
+    from headgate.agent.bus.kafka.client import ConsumedRecord, ConsumerClient
 
 log = logging.getLogger("headgate.bus")
 
@@ -290,7 +290,7 @@ class KafkaBus:
                 f"report_partitions, {self._partitions}"
             )
 
-    def _follow(self, consumer: Consumer, there: frozenset[int]) -> None:
+    def _follow(self, consumer: ConsumerClient, there: frozenset[int]) -> None:
         """Read the partitions that are wanted now, the new ones from their end."""
         numbers = there if self._wanted is None else self._wanted
         if numbers == self._in_force:
@@ -303,7 +303,7 @@ class KafkaBus:
             self._start_at_end(consumer, new)
         self._in_force = numbers
 
-    def _start_at_end(self, consumer: Consumer, partitions: list[object]) -> None:
+    def _start_at_end(self, consumer: ConsumerClient, partitions: list[object]) -> None:
         """Read these partitions from where they end now."""
         topic = self._settings.topic
         consumer.seek_to_end(*partitions)
@@ -312,7 +312,7 @@ class KafkaBus:
             if consumer.position(partition, timeout_ms=PIN_MS) is None:
                 raise TimeoutError(f"no broker tells where {topic} ends")
 
-    def _take(self, records: Mapping[object, Iterable[Record]]) -> int:
+    def _take(self, records: Mapping[object, Iterable[ConsumedRecord]]) -> int:
         """Queue what was read; the oldest give way when the agent is behind.
 
         Returns:
@@ -330,7 +330,7 @@ class KafkaBus:
         return size
 
     def _arrival(
-        self, record: Record, *, now_s: float, wall_s: float
+        self, record: ConsumedRecord, *, now_s: float, wall_s: float
     ) -> Arrival | None:
         """Return what a record brings; without envelope the broker's time tells."""
         if record.value is None:

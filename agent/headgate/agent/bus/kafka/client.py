@@ -11,8 +11,9 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from headgate.agent.bus.port import MAX_BATCH, MAX_PAYLOAD_BYTES, BusSettings
+from headgate.agent.bus.port import MAX_BATCH, BusSettings
 from headgate.agent.errors import BusUnavailable
+from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -85,7 +86,7 @@ class Future(Protocol):
         ...
 
 
-class Producer(Protocol):
+class ProducerClient(Protocol):
     """What is used of ``kafka.KafkaProducer``; safe to share between threads."""
 
     def send(
@@ -108,7 +109,7 @@ class Producer(Protocol):
         ...
 
 
-class Record(Protocol):
+class ConsumedRecord(Protocol):
     """A record that was read."""
 
     value: bytes | None
@@ -116,7 +117,7 @@ class Record(Protocol):
     timestamp: int
 
 
-class Consumer(Protocol):
+class ConsumerClient(Protocol):
     """What is used of ``kafka.KafkaConsumer``; for one thread only."""
 
     def assign(self, partitions: Sequence[object]) -> None:
@@ -131,7 +132,7 @@ class Consumer(Protocol):
         """Return where reading stands, None when unknown; raises without rights."""
         ...
 
-    def poll(self, timeout_ms: int) -> Mapping[object, Iterable[Record]]:
+    def poll(self, timeout_ms: int) -> Mapping[object, Iterable[ConsumedRecord]]:
         """Return what arrived."""
         ...
 
@@ -161,22 +162,22 @@ def check_installed() -> None:
         theirs.setLevel(logging.CRITICAL)
 
 
-def open_producer(settings: BusSettings) -> Producer:
+def open_producer(settings: BusSettings) -> ProducerClient:
     """Return a producer; does not wait for a broker.
 
     Raises:
         BusUnavailable: An option is unknown or does not take its value.
     """
-    return cast("Producer", _open("KafkaProducer", PRODUCER, settings))
+    return cast("ProducerClient", _open("KafkaProducer", PRODUCER, settings))
 
 
-def open_consumer(settings: BusSettings) -> Consumer:
+def open_consumer(settings: BusSettings) -> ConsumerClient:
     """Return a consumer that reads nothing yet; does not wait for a broker.
 
     Raises:
         BusUnavailable: As `open_producer`.
     """
-    return cast("Consumer", _open("KafkaConsumer", CONSUMER, settings))
+    return cast("ConsumerClient", _open("KafkaConsumer", CONSUMER, settings))
 
 
 def fetch_bytes(settings: BusSettings) -> int:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from headgate.agent.bus.kafka import client as kafka_client
 from headgate.agent.bus.options import resolved
-from headgate.agent.bus.port import MAX_PAYLOAD_BYTES
 from headgate.agent.errors import BusUnavailable
+from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

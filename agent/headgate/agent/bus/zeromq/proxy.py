@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Self
 
 import zmq
 
-from headgate.agent.bus.port import MAX_PAYLOAD_BYTES
 from headgate.agent.bus.zeromq.bus import set_option
 from headgate.agent.bus.zeromq.curve import CLIENTS, Doorkeeper, KnownClients
 from headgate.agent.errors import BusUnavailable
+from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -41,7 +41,7 @@ from headgate.agent.integrations.web.answers import (
     unusable_subject_body,
 )
 from headgate.agent.integrations.web.wsgi import LONGEST_MUTE_S, LONGEST_WAIT_S
-from headgate.agent.limiter.ratelimit_headers import standing_headers
+from headgate.agent.limiter.ratelimit_headers import ratelimit_headers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -195,7 +195,7 @@ class HeadgateMiddleware:
         decision: Decision,
     ) -> HttpResponseBase:
         if self._headers or not decision:
-            marks = standing_headers(limiter.links(costs), limiter.clock())
+            marks = ratelimit_headers(limiter.links(costs), limiter.clock())
             for name, value in marks:
                 response[name.decode("latin-1")] = value.decode("latin-1")
             if decision.delay_s > 0.0:

@@ -28,7 +28,7 @@ from headgate.agent.integrations.web.answers import (
     subject_of,
     unusable_subject_body,
 )
-from headgate.agent.limiter.ratelimit_headers import standing_headers
+from headgate.agent.limiter.ratelimit_headers import ratelimit_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -117,7 +117,7 @@ def _marks(
     """Return the RateLimit headers of the tightest limit, and Retry-After."""
     marks = [
         (name.decode("latin-1"), value.decode("latin-1"))
-        for name, value in standing_headers(limiter.links(costs), limiter.clock())
+        for name, value in ratelimit_headers(limiter.links(costs), limiter.clock())
     ]
     if decision.delay_s > 0.0:
         marks.append(("retry-after", str(retry_after_s(decision))))

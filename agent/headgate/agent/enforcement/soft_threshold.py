@@ -1,22 +1,21 @@
-"""What each limit of a process has counted: for status, metrics and warnings."""
+"""Soft thresholds: admitted callers are warned while a limit is used that much."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import nsmallest
 from math import inf
 from typing import TYPE_CHECKING
 
+from headgate.agent.bucket.local import UsageWatch
 from headgate.agent.decision import ADMITTED, Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headgate.agent.bucket.chain import Chain
-    from headgate.agent.enforcement.bucket_registry import LocalBucket
+    from headgate.agent.bucket.local import LocalBucket
     from headgate.agent.limiter.limiter import Limiter
-    from headgate.coordinator.config.configuration import Scope
 
 LEAST_WATCH_S = 0.2
 """Shortest time over which a rate is measured: urgent reports tick each 50 ms, and
@@ -30,50 +29,6 @@ MOST_LOOKS = 5
 
 UseOf = Callable[[int, str], float | None]
 """From group id and dimension to the units/s that the cluster attempts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """One limit's counters, cumulative since the process began to use it.
-
-    Attributes:
-        group: Name of the group.
-        dimension: What is counted.
-        scope: ``cluster`` or ``node``.
-        rate: Units/s that the local bucket refills at; infinite when unlimited.
-        share: Units/s allocated by the coordinator.
-        tokens: Units held now; below zero a debt.
-        admitted: Units.
-        refused: Units.
-        shadow_refused: Units admitted only because the group is in shadow.
-        throttle_s: Delays that refused or muted callers were told, added up.
-    """
-
-    group: str
-    dimension: str
-    scope: Scope
-    rate: float
-    share: float
-    tokens: float
-    admitted: float
-    refused: float
-    shadow_refused: float
-    throttle_s: float
-
-
-@dataclass(slots=True)
-class Watch:
-    """Attempted rate of one limit between two looks.
-
-    Attributes:
-        since_s: When the last look was.
-        attempted: Units admitted and refused until then.
-        above: Whether the rate was above the soft threshold.
-    """
-
-    since_s: float
-    attempted: float = 0.0
-    above: bool = False
 
 
 def warn_above_soft_thresholds(
@@ -132,7 +87,7 @@ def _look(
     attempted = bucket.admitted + bucket.refused
     watch = local.watch
     if watch is None:
-        local.watch = Watch(now, attempted)
+        local.watch = UsageWatch(now, attempted)
         return False
     elapsed = now - watch.since_s
     if elapsed < LEAST_WATCH_S:
@@ -144,5 +99,5 @@ def _look(
         most = local.limit.rate_per_s
     above = used >= threshold * most
     changed = above != watch.above
-    local.watch = Watch(now, attempted, above)
+    local.watch = UsageWatch(now, attempted, above)
     return changed

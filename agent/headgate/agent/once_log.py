@@ -11,7 +11,7 @@ MAX_KINDS_SAID = 1_000
 """Different things that are logged once each; further ones are only counted."""
 
 
-class Journal:
+class OnceLog:
     """What an operator can see of an agent's thread: counters, and a quiet log.
 
     Attributes:

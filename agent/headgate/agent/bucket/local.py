@@ -1,0 +1,117 @@
+"""A bucket together with the limit that it enforces here, and what it has counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.agent.bucket.bucket import Bucket
+    from headgate.coordinator.config.configuration import Group, Limit, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One limit's counters, cumulative since the process began to use it.
+
+    Attributes:
+        group: Name of the group.
+        dimension: What is counted.
+        scope: ``cluster`` or ``node``.
+        rate: Units/s that the local bucket refills at; infinite when unlimited.
+        share: Units/s allocated by the coordinator.
+        tokens: Units held now; below zero a debt.
+        admitted: Units.
+        refused: Units.
+        shadow_refused: Units admitted only because the group is in shadow.
+        throttle_s: Delays that refused or muted callers were told, added up.
+    """
+
+    group: str
+    dimension: str
+    scope: Scope
+    rate: float
+    share: float
+    tokens: float
+    admitted: float
+    refused: float
+    shadow_refused: float
+    throttle_s: float
+
+
+@dataclass(slots=True)
+class UsageWatch:
+    """Attempted rate of one limit between two looks.
+
+    Attributes:
+        since_s: When the last look was.
+        attempted: Units admitted and refused until then.
+        above: Whether the rate was above the soft threshold.
+    """
+
+    since_s: float
+    attempted: float = 0.0
+    above: bool = False
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class LocalBucket:
+    """A bucket with the limit that it enforces here.
+
+    Attributes:
+        group: As configured now.
+        limit: As configured now.
+        bucket: Charged on the request path, never under a lock.
+        share: Units/s allocated by the coordinator; the limit's rate for a node's.
+        idle_since_s: When the last limiter let go of it; infinite while in use.
+        shadow_refused: Units that passed only because the group is in shadow.
+        throttle_s: Delays that refused or muted callers were told, added up.
+        watch: Attempted rate, where the group has a soft threshold.
+    """
+
+    group: Group
+    limit: Limit
+    bucket: Bucket
+    share: float
+    idle_since_s: float = inf
+    shadow_refused: float = 0.0
+    throttle_s: float = 0.0
+    watch: UsageWatch | None = None
+
+    @property
+    def spendable(self) -> float:
+        """Units/s that may be spent here: the ceiling; infinite when unlimited."""
+        return inf if self.limit.rate == inf else self.bucket.rate
+
+    def usage_at(self, now: float) -> Usage:
+        """Return the counters."""
+        return Usage(
+            group=self.group.name,
+            dimension=self.limit.dimension,
+            scope=self.limit.scope,
+            rate=self.spendable,
+            share=self.share,
+            tokens=self.bucket.held_at(now),
+            admitted=self.bucket.admitted,
+            refused=self.bucket.refused,
+            shadow_refused=self.shadow_refused,
+            throttle_s=self.throttle_s,
+        )
+
+    @property
+    def hopeless_above(self) -> float:
+        """Cost above which the limit refuses for ever."""
+        if self.limit.rate <= 0.0:
+            return -inf
+        return largest_cost(self.group, self.limit)
+
+
+def largest_cost(group: Group, limit: Limit) -> float:
+    """Return the cost above which a limit refuses for ever; infinite where none.
+
+    A cost above the burst may pass and be owed.  A strict group keeps to Q·W + B in
+    every window, which one such cost breaks; who is unlimited has no burst.
+    """
+    owing = group.may_owe and group.mode != "strict"
+    return inf if owing or limit.rate == inf else limit.burst

@@ -1,0 +1,142 @@
+"""What the rooms of an agent need of one another, each named by its job.
+
+A limiter asks whoever made it for its chains, and the fair queue asks a limiter to
+charge; the thread of an agent moves whatever enforces in its process.  Each side
+knows the other only by what stands here, so that nothing imports what is above it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from headgate.agent.bucket.bucket import Bucket
+    from headgate.agent.bucket.chain import Chain
+    from headgate.agent.bucket.costs import Number
+    from headgate.agent.decision import Decision
+    from headgate.agent.follow.policies import Policies
+    from headgate.agent.follow.subject import Subject
+    from headgate.coordinator import Configuration, Counted, SetCeilings
+    from headgate.coordinator.config.configuration import Refusal as RefusalMode
+
+LimiterT = TypeVar("LimiterT", covariant=True)
+"""The limiters of a resolver."""
+
+
+class EnforcementPort(Protocol):
+    """What enforces in this process: an `Enforcer`, or nothing for an observer."""
+
+    def configure(
+        self, configuration: Configuration, now: float, policies: Policies
+    ) -> None:
+        """Follow a new configuration, with its rate policies."""
+
+    def counts(self, now: float) -> Counted:
+        """Return what was counted so far."""
+        ...
+
+    def apply(self, ceilings: SetCeilings, now: float) -> None:
+        """Let buckets refill at these rates."""
+
+
+class ChainHolder(Protocol):
+    """A limiter, as whoever resolves its chains sees it."""
+
+    @property
+    def subject(self) -> Subject:
+        """Who asks."""
+        ...
+
+    @property
+    def refusal(self) -> RefusalMode | None:
+        """What a refusal means to this caller; None for what each group says."""
+        ...
+
+    def set_chain(self, dimension: str, chain: Chain) -> None:
+        """Keep a chain until the configuration changes."""
+
+
+class ChargeableLimiter(Protocol):
+    """A limiter, as the fair queue and a handle of one dimension see it."""
+
+    @property
+    def subject(self) -> Subject:
+        """Who asks."""
+        ...
+
+    def chain(self, dimension: str) -> Chain:
+        """Return the chain of a dimension."""
+        ...
+
+    def attempt(self, now: float, costs: Mapping[str, Number]) -> Decision:
+        """Admit and charge, or refuse."""
+        ...
+
+    def charge_quietly(
+        self,
+        now: float,
+        costs: Mapping[str, float],
+        charged: list[tuple[Bucket, float]] | None = None,
+    ) -> Bucket | None:
+        """Charge, or return the bucket that refuses, counting no refusal."""
+        ...
+
+    def foresee(self, now: float, costs: Mapping[str, Number]) -> Decision:
+        """Return what an attempt would be answered, charging and counting nothing."""
+        ...
+
+
+class WaitingLine(Protocol):
+    """Where callers wait until their costs are admitted."""
+
+    def wait(
+        self, limiter: ChargeableLimiter, costs: Mapping[str, float], timeout_s: float
+    ) -> Decision:
+        """Block the calling thread."""
+        ...
+
+    def wait_async(
+        self, limiter: ChargeableLimiter, costs: Mapping[str, float], timeout_s: float
+    ) -> Coroutine[object, None, Decision]:
+        """Suspend the calling task."""
+        ...
+
+
+class Returnable(Protocol):
+    """A reservation that is returned when nobody settles it in time."""
+
+    @property
+    def due_s(self) -> float:
+        """When that is, on the limiter's clock."""
+        ...
+
+    def return_overdue(self) -> bool:
+        """Return everything if nobody settled; say whether that was so."""
+        ...
+
+
+class ChainResolver(Protocol[LimiterT]):
+    """What made a limiter: it resolves chains, and keeps what outlives a call."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Seconds, monotonic."""
+        ...
+
+    @property
+    def waiting(self) -> WaitingLine:
+        """Where callers wait."""
+        ...
+
+    def resolve(self, limiter: ChainHolder, dimension: str) -> Chain:
+        """Build a limiter's chain, give it to `ChainHolder.set_chain`, return it."""
+        ...
+
+    def sibling(self, subject: Subject, refusal: RefusalMode | None) -> LimiterT:
+        """Return the limiter of a subject with a mode of its own."""
+        ...
+
+    def keep_open(self, reservation: Returnable) -> None:
+        """Return the reservation when its time is over."""
