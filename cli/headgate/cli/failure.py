@@ -2,7 +2,7 @@
 
 ```
 Failure              1: it was refused, or it failed; the message says which and why
-├── Refused          1: the API understood it, and refuses
+├── RefusedByApi     1: the API understood it, and refuses
 ├── Unreachable      1: no API answers at the URL, or it can't now
 └── Misused          2: the command was not understood
 ```
@@ -25,7 +25,7 @@ class Failure(Exception):
     exit_code = FAILED
 
 
-class Refused(Failure):
+class RefusedByApi(Failure):
     """The API understood it, and refuses.
 
     Attributes:

@@ -40,7 +40,7 @@ Agents learn the bus from the API: they need the API's URL and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListenOptions:
     """Where the server listens, and what it keeps.
 
     Attributes:
@@ -105,7 +105,7 @@ class Listening:
 
 
 @dataclass(frozen=True, slots=True)
-class Guarding:
+class AccessOptions:
     """Whom the server serves, and how it shows who it is."""
 
     rights: Annotated[
@@ -146,8 +146,8 @@ class Guarding:
 
 @spread
 def up(
-    listening: Listening,
-    guarding: Guarding,
+    listen: ListenOptions,
+    access: AccessOptions,
     ready_file: Annotated[
         Path | None,
         typer.Option(
@@ -167,7 +167,7 @@ def up(
     with _telling_what_is_missing():
         from headgate.api import CannotStart, run
 
-        settings = _settings(listening, guarding, ready_file)
+        settings = _settings(listen, access, ready_file)
         try:
             run(settings, _tell)
         except CannotStart as error:
@@ -190,41 +190,41 @@ def _telling_what_is_missing() -> Generator[None]:
 
 
 def _settings(
-    listening: Listening, guarding: Guarding, ready_file: Path | None
+    listen: ListenOptions, access: AccessOptions, ready_file: Path | None
 ) -> "ServerSettings":
     """Return what was said, checked, as the server wants it.
 
     Raises:
         Misused: It can't be meant.
     """
-    bus, ports = parse_bus(listening.bus), _ports(listening.bus_ports)
-    if bus is not None and listening.bus_keys is not None:
+    bus, ports = parse_bus(listen.bus), _ports(listen.bus_ports)
+    if bus is not None and listen.bus_keys is not None:
         raise Misused(
             "--bus-keys: only for the embedded bus; another's are options in the file "
             "that --bus names"
         )
-    if isnan(listening.interval):  # which compares with no bound
+    if isnan(listen.interval):  # which compares with no bound
         raise typer.BadParameter("nan: expected seconds", param_hint="--interval")
     from headgate.api import RightsSettings, ServerSettings
 
     return ServerSettings(
-        host=listening.host,
-        port=listening.port,
-        database=listening.database,
-        cluster=listening.cluster,
+        host=listen.host,
+        port=listen.port,
+        database=listen.database,
+        cluster=listen.cluster,
         bus=bus,
         bus_ports=ports,
-        bus_keys=listening.bus_keys,
-        report_interval_s=listening.interval,
+        bus_keys=listen.bus_keys,
+        report_interval_s=listen.interval,
         rights=RightsSettings(
-            required=guarding.rights,
-            key_set=guarding.key_set,
-            issuer=guarding.issuer,
-            audience=guarding.audience,
-            trust_network=guarding.trust_network,
+            required=access.rights,
+            key_set=access.key_set,
+            issuer=access.issuer,
+            audience=access.audience,
+            trust_network=access.trust_network,
         ),
-        tls_certificate=guarding.tls_certificate,
-        tls_key=guarding.tls_key,
+        tls_certificate=access.tls_certificate,
+        tls_key=access.tls_key,
         ready_file=ready_file,
     )
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from headgate.cli.client.file_errors import told_with_place
-from headgate.cli.failure import Refused
+from headgate.cli.failure import RefusedByApi
 
 FILE = b"""\
 groups:
@@ -21,12 +21,12 @@ attachments:
 """
 
 
-def told(raw: bytes, refused: Refused, *, is_json: bool = False) -> str:
+def told(raw: bytes, refused: RefusedByApi, *, is_json: bool = False) -> str:
     return told_with_place("q.yaml", raw, refused, is_json=is_json)
 
 
-def of_field(field: str) -> Refused:
-    return Refused(f"{field}: bad", ((field, "bad"),))
+def of_field(field: str) -> RefusedByApi:
+    return RefusedByApi(f"{field}: bad", ((field, "bad"),))
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_a_field_is_told_with_its_line(field: str, line: int) -> None:
 
 
 def test_a_name_that_does_not_exist_is_found_in_the_file() -> None:
-    refused = Refused("group 'nope' does not exist")
+    refused = RefusedByApi("group 'nope' does not exist")
     assert told(FILE, refused) == f"q.yaml:8: attachments[0].group: {refused}"
 
 
 def test_a_refusal_of_no_place_stays_as_it_is() -> None:
-    assert told(FILE, Refused("ci (viewer) may not do this")) == (
+    assert told(FILE, RefusedByApi("ci (viewer) may not do this")) == (
         "ci (viewer) may not do this"
     )
 
@@ -68,7 +68,7 @@ def test_a_refusal_of_no_place_stays_as_it_is() -> None:
 def test_what_can_not_be_read_is_told_with_its_line(
     raw: bytes, is_json: bool, said: str
 ) -> None:
-    assert told(raw, Refused("expected YAML"), is_json=is_json).startswith(said)
+    assert told(raw, RefusedByApi("expected YAML"), is_json=is_json).startswith(said)
 
 
 def test_without_pyyaml_the_field_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from tests.unit.cli.rigs import serving
 
 from headgate.cli.client.polling import again
 from headgate.cli.client.rest import Rest
-from headgate.cli.failure import Refused, Unreachable
+from headgate.cli.failure import RefusedByApi, Unreachable
 
 
 def test_who_goes_on_lasts_out_a_server_that_is_out_of_order() -> None:
@@ -30,5 +30,5 @@ def test_a_refusal_ends_who_goes_on(status: int) -> None:
     with serving((200, "{}"), (status, "{}")) as url, Rest(url) as rest:
         answers = again(lambda: rest.call("GET", "/"), every_s=0.0)
         assert next(answers) == {}
-        with pytest.raises(Refused, match=f"the API answered {status}"):
+        with pytest.raises(RefusedByApi, match=f"the API answered {status}"):
             next(answers)

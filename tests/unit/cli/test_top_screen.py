@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from headgate.cli.top.drawing import bar, picture, sheet_of
+from headgate.cli.top.drawing import bar, grid_of, picture
 from headgate.cli.top.feed import Answer, Question
 from headgate.cli.top.screen import STANDINGS, Screen, Seen, View, fitted, pressed
 from headgate.cli.top.terminal import keys_of
@@ -167,9 +167,9 @@ def test_a_picture_fills_any_terminal_and_no_more(
 ) -> None:
     answer = Answer(Question("/"), DOCUMENTS[view], 0.0, failure, is_away=True)
     screen = Screen(view=view, group="gold")
-    sheet = sheet_of(screen, answer, width)
+    grid = grid_of(screen, answer, width)
     drawn = picture(
-        screen, answer, sheet, size=(width, height), url="http://here", now_s=9.0
+        screen, answer, grid, size=(width, height), url="http://here", now_s=9.0
     )
     lines = drawn.plain.split("\n")
     assert len(lines) == height
@@ -179,8 +179,8 @@ def test_a_picture_fills_any_terminal_and_no_more(
 def test_who_is_over_and_what_is_selected_is_told_without_colour() -> None:
     answer = Answer(Question("/"), DOCUMENTS["groups"], 0.0)
     screen = Screen()
-    sheet = sheet_of(screen, answer, 160)
-    drawn = picture(screen, answer, sheet, size=(160, 20), url="http://here", now_s=0.0)
+    grid = grid_of(screen, answer, 160)
+    drawn = picture(screen, answer, grid, size=(160, 20), url="http://here", now_s=0.0)
     line = next(line for line in drawn.plain.split("\n") if "gold" in line)
     assert line.startswith("> gold")
     assert "[||||||||||||] 100 %" in line
@@ -189,5 +189,5 @@ def test_who_is_over_and_what_is_selected_is_told_without_colour() -> None:
 
 def test_an_answer_to_another_page_is_not_shown() -> None:
     answer = Answer(Question("/"), DOCUMENTS["groups"], 0.0)
-    assert sheet_of(Screen(view="group"), answer, 100).rows == []
+    assert grid_of(Screen(view="group"), answer, 100).rows == []
     assert bar(2000.0, 1000.0) == "[||||||||||||] 200 %"

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from yaml.error import Mark
     from yaml.nodes import Node
 
-    from headgate.cli.failure import Refused
+    from headgate.cli.failure import RefusedByApi
 
 _STEP = re.compile(r"\[(\d+)\]")
 _QUOTED = re.compile(r"'([^']+)'")
 
 
-def told_with_place(name: str, raw: bytes, refused: Refused, *, is_json: bool) -> str:
+def told_with_place(
+    name: str, raw: bytes, refused: RefusedByApi, *, is_json: bool
+) -> str:
     """Return the refusal of a file with the line, and the field, that it is about.
 
     A refusal that is about no place in the file is returned as it is.

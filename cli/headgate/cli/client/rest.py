@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
-from urllib.parse import quote
 
 import httpx
 
 from headgate.cli.client.closeable import Closing
-from headgate.cli.failure import Failure, Misused, Refused, Unreachable, one_line
+from headgate.cli.failure import Failure, Misused, RefusedByApi, Unreachable, one_line
 
 if TYPE_CHECKING:
     import ssl
@@ -94,7 +93,7 @@ class Rest(Closing):
 
         Raises:
             Unreachable: Nobody answers, or the API is at fault or overloaded.
-            Refused: The API refuses.
+            RefusedByApi: The API refuses.
             Failure: What answers is not the API.
         """
         try:
@@ -152,25 +151,6 @@ class Rest(Closing):
         return cast("JsonObject", answer)
 
 
-def segment(name: str) -> str:
-    """Return `name` as one segment of a path.
-
-    >>> segment("50 % off")
-    '50%20%25%20off'
-
-    Raises:
-        Misused: No path can hold it.
-    """
-    if name in {"", ".", ".."}:
-        raise Misused(f"{name!r}: expected a name; it is empty, . or ..")
-    if "/" in name:  # a server takes %2F for one
-        raise Misused(f"{name!r}: expected a name without a slash")
-    try:
-        return quote(name, safe="")
-    except UnicodeEncodeError as error:  # bytes of the shell that are no UTF-8
-        raise Misused(f"{name!a}: expected a name in UTF-8") from error
-
-
 def _trusting(ca_file: Path) -> ssl.SSLContext:
     """Return TLS that trusts the authorities of a file and no others."""
     import ssl
@@ -203,7 +183,7 @@ def _no_answer(url: str, error: httpx.RequestError, changes: bool) -> str:
     )
 
 
-def _refusal(response: httpx.Response) -> Refused | Unreachable:
+def _refusal(response: httpx.Response) -> RefusedByApi | Unreachable:
     """Return one sentence of a problem document (RFC 9457), or of what came.
 
     A status from 500 on is no refusal: the API, its database or a server before it
@@ -221,7 +201,7 @@ def _refusal(response: httpx.Response) -> Refused | Unreachable:
         said += ": give it with --token or HEADGATE_TOKEN"
     if response.is_server_error:
         return Unreachable(said)
-    return Refused(said, _fields(document.get("errors")))
+    return RefusedByApi(said, _fields(document.get("errors")))
 
 
 def _fields(errors: object) -> tuple[tuple[str, str], ...]:

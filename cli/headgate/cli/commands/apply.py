@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.failure import Failure, Refused
+from headgate.cli.client.paths import APPLY
+from headgate.cli.failure import Failure, RefusedByApi
 from headgate.cli.options.common import Api, AsJson, DryRun, Yes
 from headgate.cli.options.dataclass_options import spread
-from headgate.cli.output.plan import APPLY, carry_out
+from headgate.cli.output.plan import carry_out
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
@@ -67,7 +68,7 @@ def apply(
 
         try:
             carry_out(ask, dry_run=dry_run, yes=yes, as_json=as_json)
-        except Refused as refused:
+        except RefusedByApi as refused:
             from headgate.cli.client.file_errors import told_with_place
 
             name = "<stdin>" if file == STDIN else file

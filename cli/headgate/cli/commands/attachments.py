@@ -5,24 +5,23 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from headgate.cli.client.paths import APPLY, ATTACHMENTS
 from headgate.cli.failure import Misused
 from headgate.cli.options.common import Api, AsJson, DryRun
 from headgate.cli.options.completers import GroupName
 from headgate.cli.options.dataclass_options import spread
-from headgate.cli.output.plan import APPLY, print_plan
+from headgate.cli.output.plan import print_plan
 from headgate.cli.output.printing import print_list, print_told
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
-
-PATH = "/api/v1/attachments"
 
 DEFAULT_NAME = "*"
 """Stands for the default of its kind: all that have no attachment of their own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class SubjectOptions:
     """Who is meant, kind by kind; None where a kind was not said."""
 
     cluster: Annotated[
@@ -85,7 +84,7 @@ headgate attachments --group gold --json"""
 @spread
 def attach(
     group: GroupName,
-    subject: Subject,
+    subject: SubjectOptions,
     api: Api,
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -99,17 +98,17 @@ def attach(
             plan = rest.call("POST", APPLY, body=body, query={"dry_run": "true"})
             print_plan(plan, as_json)
             return
-        answer = rest.call("PUT", PATH, body=attachment)
+        answer = rest.call("PUT", ATTACHMENTS, body=attachment)
     print_told(f"{shown_subject(names)} attached to {group}", answer, as_json=as_json)
 
 
 @spread
-def detach(subject: Subject, api: Api, as_json: AsJson = False) -> None:
+def detach(subject: SubjectOptions, api: Api, as_json: AsJson = False) -> None:
     """Detach a subject from the group that it is attached to."""
     names = subject.names()
     query = {kind: name or "" for kind, name in names.items()}
     with api.connect() as rest:
-        rest.call("DELETE", PATH, query=query)
+        rest.call("DELETE", ATTACHMENTS, query=query)
     print_told(f"{shown_subject(names)} detached", {"detached": names}, as_json=as_json)
 
 
@@ -123,7 +122,7 @@ def list_attachments(
 ) -> None:
     """List what is attached to which group."""
     with api.connect() as rest:
-        items = list(rest.pages(PATH, {} if group is None else {"group": group}))
+        items = list(rest.pages(ATTACHMENTS, {} if group is None else {"group": group}))
     print_list(["subject", "group"], items, _row, as_json=as_json)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from headgate.cli.commands.groups import group_path
+from headgate.cli.client.paths import group_path
 from headgate.cli.failure import Failure
 from headgate.cli.options.common import Api, AsJson
 from headgate.cli.options.completers import GroupName

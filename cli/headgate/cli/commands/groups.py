@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from headgate.cli.client.paths import GROUPS, group_path
 from headgate.cli.failure import Misused
 from headgate.cli.options.common import Api, AsJson, DryRun
 from headgate.cli.options.completers import GroupName
@@ -16,7 +17,6 @@ from headgate.cli.output.printing import print_json, print_line, print_list
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
 
-PATH = "/api/v1/groups"
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -52,7 +52,7 @@ def create_group(
         if dry_run:
             print_preview(rest, name, body, as_json, is_new=True)
             return
-        made = rest.call("POST", PATH, body={"name": name, **body})
+        made = rest.call("POST", GROUPS, body={"name": name, **body})
     _show(made, as_json, "created")
 
 
@@ -61,7 +61,7 @@ def create_group(
 def list_groups(api: Api, as_json: AsJson = False) -> None:
     """List all groups in the order of their names."""
     with api.connect() as rest:
-        groups = list(rest.pages(PATH))
+        groups = list(rest.pages(GROUPS))
     headings = ["group", "limits", "mode", "refusal", "parent"]
     print_list(headings, groups, _row, as_json=as_json)
 
@@ -121,17 +121,6 @@ def delete_group(name: GroupName, api: Api, as_json: AsJson = False) -> None:
         print_json({"deleted": name})
     else:
         print_line(f"group {name} deleted")
-
-
-def group_path(name: str) -> str:
-    """Return the path of a group.
-
-    Raises:
-        Misused: No path can hold the name.
-    """
-    from headgate.cli.client.rest import segment
-
-    return f"{PATH}/{segment(name)}"
 
 
 def _row(one: "JsonObject") -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from headgate.cli.client.paths import APPLY, SETTINGS
 from headgate.cli.failure import Failure, Misused
 from headgate.cli.options import broker_settings
 from headgate.cli.options.common import Api, AsJson, DryRun
@@ -18,14 +19,13 @@ from headgate.cli.options.limits import (
     show_period,
     show_quantity,
 )
-from headgate.cli.output.plan import APPLY, print_plan
+from headgate.cli.output.plan import print_plan
 from headgate.cli.output.printing import print_json, print_line, print_list, print_told
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Rest
 
 PATH = "/api/v1/policies"
-SETTINGS = "/api/v1/settings"
 
 policy = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -49,7 +49,7 @@ Kind = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PolicyTarget:
     """Where a policy stands: just one of the three."""
 
     broker: Annotated[
@@ -167,10 +167,10 @@ headgate policy remove publish --broker"""
 
 @policy.command("list", epilog=_LIST_EPILOG)
 @spread
-def list_policies(place: Place, api: Api, as_json: AsJson = False) -> None:
+def list_policies(where: PolicyTarget, api: Api, as_json: AsJson = False) -> None:
     """List the policies that are set, at all levels or at one."""
-    all_levels = place == Place()
-    level, target = ("", "") if all_levels else place.level()
+    all_levels = where == PolicyTarget()
+    level, target = ("", "") if all_levels else where.level()
     items: list[JsonObject] = []
     with api.connect() as rest:
         if level in {"", "broker"}:
@@ -183,9 +183,11 @@ def list_policies(place: Place, api: Api, as_json: AsJson = False) -> None:
 
 @policy.command("get", epilog=_GET_EPILOG)
 @spread
-def get_policy(kind: Kind, place: Place, api: Api, as_json: AsJson = False) -> None:
+def get_policy(
+    kind: Kind, where: PolicyTarget, api: Api, as_json: AsJson = False
+) -> None:
     """Show the policy that is set there; of a topic, the one that applies to it."""
-    level, target = place.level()
+    level, target = where.level()
     name = _checked_kind(kind, level)
     with api.connect() as rest:
         if level == "topic":
@@ -207,14 +209,14 @@ def get_policy(kind: Kind, place: Place, api: Api, as_json: AsJson = False) -> N
 @spread
 def set_policy(
     kind: Kind,
-    place: Place,
+    where: PolicyTarget,
     rates: Rates,
     api: Api,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Set a rate that each topic has to itself; again changes nothing."""
-    level, target = place.level()
+    level, target = where.level()
     name, said = _checked_kind(kind, level), rates.said()
     one = {"level": level, "target": target, "kind": name, "policy": said}
     body: dict[str, object] = {"policies": [one]}
@@ -232,9 +234,11 @@ def set_policy(
 
 @policy.command("remove", epilog=_REMOVE_EPILOG)
 @spread
-def remove_policy(kind: Kind, place: Place, api: Api, as_json: AsJson = False) -> None:
+def remove_policy(
+    kind: Kind, where: PolicyTarget, api: Api, as_json: AsJson = False
+) -> None:
     """Remove a policy; what a wider level says applies again."""
-    level, target = place.level()
+    level, target = where.level()
     name = _checked_kind(kind, level)
     with api.connect() as rest:
         if level == "broker":

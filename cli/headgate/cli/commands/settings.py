@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli.commands.policies import SETTINGS
+from headgate.cli.client.paths import APPLY, SETTINGS, segment
 from headgate.cli.options.common import Api, AsJson, DryRun
 from headgate.cli.options.dataclass_options import spread
-from headgate.cli.output.plan import APPLY, print_plan
+from headgate.cli.output.plan import print_plan
 from headgate.cli.output.printing import print_json, print_table, print_told
 
 setting = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -56,8 +56,6 @@ def set_setting(
 @spread
 def unset_setting(key: Key, api: Api, as_json: AsJson = False) -> None:
     """Let a key have its default again."""
-    from headgate.cli.client.rest import segment
-
     with api.connect() as rest:
         rest.call("DELETE", f"{SETTINGS}/{segment(key)}")
     line = f"setting {key} has its default again"

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from headgate.cli.output.live_view import LiveView
-    from headgate.cli.output.share_table import Sheet
+    from headgate.cli.output.share_table import ShareTable
 
-    Seen: TypeAlias = tuple[list[Sheet], list[str]]
+    Seen: TypeAlias = tuple[list[ShareTable], list[str]]
 
 Answer = TypeVar("Answer")
 

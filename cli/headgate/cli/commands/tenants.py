@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from headgate.cli.client.paths import NAMESPACES, TENANTS, segment
 from headgate.cli.failure import Misused
 from headgate.cli.options.common import Api, AsJson
 from headgate.cli.options.dataclass_options import spread
@@ -29,7 +30,7 @@ def create_tenant(tenant_name: Tenant, api: Api, as_json: AsJson = False) -> Non
 @spread
 def list_tenants(api: Api, as_json: AsJson = False) -> None:
     """List all tenants."""
-    _list("/api/v1/tenants", "tenant", api, as_json)
+    _list(TENANTS, "tenant", api, as_json)
 
 
 @tenant.command("delete")
@@ -50,7 +51,7 @@ def create_namespace(name: Namespace, api: Api, as_json: AsJson = False) -> None
 @spread
 def list_namespaces(tenant_name: Tenant, api: Api, as_json: AsJson = False) -> None:
     """List the namespaces of a tenant."""
-    path = f"/api/v1/namespaces/{_segment(tenant_name)}"
+    path = f"{NAMESPACES}/{segment(tenant_name)}"
     _list(path, "namespace", api, as_json)
 
 
@@ -62,20 +63,14 @@ def delete_namespace(name: Namespace, api: Api, as_json: AsJson = False) -> None
 
 
 def _tenant_path(name: str) -> str:
-    return f"/api/v1/tenants/{_segment(name)}"
+    return f"{TENANTS}/{segment(name)}"
 
 
 def _namespace_path(name: str) -> str:
     tenant_name, slash, rest = name.partition("/")
     if not slash:
         raise Misused(f"{name!r}: expected TENANT/NAMESPACE, such as acme/orders")
-    return f"/api/v1/namespaces/{_segment(tenant_name)}/{_segment(rest)}"
-
-
-def _segment(name: str) -> str:
-    from headgate.cli.client.rest import segment
-
-    return segment(name)
+    return f"{NAMESPACES}/{segment(tenant_name)}/{segment(rest)}"
 
 
 def _put(path: str, what: str, api: Api, as_json: bool) -> None:

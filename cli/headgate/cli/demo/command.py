@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from headgate.cli.demo.script import Script
     from headgate.cli.demo.summary import DemoSummary
-    from headgate.cli.output.share_table import Sheet
+    from headgate.cli.output.share_table import ShareTable
 
 LEGEND = "each half second, in requests/s: all together, then each one's got/attempted"
 """Told once, above the lines that stand for the table where there is no terminal."""
@@ -123,7 +123,7 @@ class _Onlooker:
         if not self._silent:
             self._console.print(line)
 
-    def show(self, sheet: Sheet) -> None:
+    def show(self, sheet: ShareTable) -> None:
         """Draw the table anew, or print one line."""
         from headgate.cli.output.share_table import as_line, as_table
 

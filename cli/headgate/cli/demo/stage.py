@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from headgate.cli.client.rest import Rest, segment
+from headgate.cli.client.paths import ATTACHMENTS, GROUPS, NAMESPACES, TENANTS, segment
+from headgate.cli.client.rest import Rest
 from headgate.cli.demo.broker import CURVE, KEYS
 from headgate.cli.demo.caller import NAMESPACE, TENANT
 from headgate.cli.demo.callers import CONNECT_S, Callers
@@ -22,7 +23,7 @@ from headgate.cli.demo.script import (
 from headgate.cli.demo.summary import DemoSummary, summarise
 from headgate.cli.options.bus_address import shown_bus
 from headgate.cli.output.live_view import LiveView
-from headgate.cli.output.share_table import Row, Sheet
+from headgate.cli.output.share_table import ShareRow, ShareTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ class Watcher(Protocol):
     def tell(self, line: str) -> None:
         """Something was done that is worth a line."""
 
-    def show(self, sheet: Sheet) -> None:
+    def show(self, sheet: ShareTable) -> None:
         """This is how it stands now."""
 
 
@@ -136,13 +137,13 @@ def configure(url: str) -> None:
     tenant, namespace = (segment(name) for name in NAMESPACE.split("/"))
     limit = {"dimension": "requests", "rate": QUOTA_PER_S, "burst": BURST_UNITS}
     with Rest(url) as rest:
-        rest.call("POST", "/api/v1/groups", body={"name": GROUP, "limits": [limit]})
-        rest.call("PUT", f"/api/v1/tenants/{tenant}", body={})
-        rest.call("PUT", f"/api/v1/namespaces/{tenant}/{namespace}", body={})
+        rest.call("POST", GROUPS, body={"name": GROUP, "limits": [limit]})
+        rest.call("PUT", f"{TENANTS}/{tenant}", body={})
+        rest.call("PUT", f"{NAMESPACES}/{tenant}/{namespace}", body={})
         for subject in ({"tenant": TENANT}, {"namespace": NAMESPACE}):
             rest.call(
                 "PUT",
-                "/api/v1/attachments",
+                ATTACHMENTS,
                 body={"subject": subject, "group": GROUP},
             )
 
@@ -198,15 +199,15 @@ def _sheet(
     now_s: float,
     span_s: float,
     url: str,
-) -> Sheet:
+) -> ShareTable:
     """Return the table: counts from the callers, share and level from the API."""
     known = live.use(GROUP, "requests")
     phase = plan.phase(now_s - span_s / 2)  # the one that the figures are from
-    rows: list[Row] = []
+    rows: list[ShareRow] = []
     for agent, (attempted, admitted) in callers.counted().items():
         told = known.agents.get(agent)
         rows.append(
-            Row(
+            ShareRow(
                 agent=agent,
                 demand_per_s=attempted / span_s,
                 share_per_s=told.share_per_s if told else None,
@@ -216,7 +217,7 @@ def _sheet(
                 note="" if callers.is_running(agent) else "killed",
             )
         )
-    return Sheet(
+    return ShareTable(
         title=f"{now_s:5.1f} of {plan.seconds:.0f} s  {phase.name:<9}",
         quota_per_s=QUOTA_PER_S,
         rows=tuple(rows),

@@ -6,9 +6,9 @@ from typing import Annotated, cast
 
 import typer
 
+from headgate.cli.client.paths import OVERVIEW
 from headgate.cli.failure import Failure
 from headgate.cli.options.common import Api
-from headgate.cli.output.live_view import OVERVIEW
 
 ANSWER_S = 1.0
 """Nobody waits longer for a completion."""

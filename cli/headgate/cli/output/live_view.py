@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from headgate.cli.client.closeable import Closing
-from headgate.cli.client.rest import Rest, segment
+from headgate.cli.client.paths import AGENTS, OVERVIEW, group_path
 from headgate.cli.failure import Failure
-from headgate.cli.output.share_table import Row, Sheet
+from headgate.cli.output.share_table import ShareRow, ShareTable
 
 if TYPE_CHECKING:
-    from headgate.cli.client.rest import JsonObject
-
-OVERVIEW = "/api/v1/overview"
-
-AGENTS = "/api/v1/agents"
+    from headgate.cli.client.rest import JsonObject, Rest
 
 MOST_TABLES = 12
 """Groups whose agents are shown at once; name one to see another."""
@@ -84,7 +80,7 @@ class LiveView(Closing):
         """
         return self._rest.call("GET", OVERVIEW if group is None else _path(group))
 
-    def sheets(self, group: str | None = None) -> list[Sheet]:
+    def sheets(self, group: str | None = None) -> list[ShareTable]:
         """Return a table for each limit in use, of one group or of all.
 
         Raises:
@@ -143,14 +139,14 @@ class LiveView(Closing):
 
 
 def _path(group: str) -> str:
-    return f"/api/v1/groups/{segment(group)}/use"
+    return f"{group_path(group)}/use"
 
 
-def _sheet(group: str, use: UseJson) -> Sheet:
+def _sheet(group: str, use: UseJson) -> ShareTable:
     rate = use.get("rate", 0.0)
     per_s = float("inf") if isinstance(rate, str) else rate / use.get("period_s", 1.0)
     rows = tuple(
-        Row(
+        ShareRow(
             agent=row.get("agent", ""),
             demand_per_s=row.get("demand"),
             share_per_s=row.get("share"),
@@ -162,7 +158,7 @@ def _sheet(group: str, use: UseJson) -> Sheet:
         for row in use.get("agents", [])
     )
     level = use.get("level")
-    return Sheet(
+    return ShareTable(
         title=f"{group}  {use.get('dimension')}",
         quota_per_s=per_s,
         rows=rows,

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from headgate.cli.client.rest import JsonObject
 
-APPLY = "/api/v1/apply"
-"""Where a target is given and a plan comes back."""
-
 NOTHING = "nothing to change: it is so already"
 
 Document = dict[str, object]
@@ -43,7 +40,7 @@ _USUAL: Document = {
 """Not told of what is made: the defaults of groups, policies and overrides."""
 
 
-class Changed(TypedDict):
+class ChangeJson(TypedDict):
     """One thing that a revision changed, as the API tells it."""
 
     kind: str
@@ -106,12 +103,12 @@ def _done(plan: JsonObject) -> str:
     return f"done: {summary(changes_of(plan))}; revision {plan.get('revision')}"
 
 
-def changes_of(plan: JsonObject) -> list[Changed]:
+def changes_of(plan: JsonObject) -> list[ChangeJson]:
     """Return what a plan, or an entry of the audit, tells."""
-    return cast("list[Changed]", plan.get("changes", []))
+    return cast("list[ChangeJson]", plan.get("changes", []))
 
 
-def summary(changes: list[Changed]) -> str:
+def summary(changes: list[ChangeJson]) -> str:
     """Return how much is made, changed and deleted.
 
     >>> summary([{"kind": "group", "key": "g", "before": None, "after": {}}])
@@ -123,7 +120,7 @@ def summary(changes: list[Changed]) -> str:
     return f"{made} made, {changed} changed, {deleted} deleted"
 
 
-def lines_of(changes: Iterable[Changed]) -> Iterator[str]:
+def lines_of(changes: Iterable[ChangeJson]) -> Iterator[str]:
     """Yield a line for each change, their details in one column."""
     rows = [(_sign(one), name_of(one), details(one)) for one in changes]
     width = min(64, max((len(name) for _, name, _ in rows), default=0))
@@ -131,7 +128,7 @@ def lines_of(changes: Iterable[Changed]) -> Iterator[str]:
         yield f"{sign} {name:<{width}}  {told}".rstrip()
 
 
-def name_of(change: Changed) -> str:
+def name_of(change: ChangeJson) -> str:
     """Return what was changed, as a person calls it.
 
     >>> name_of({"kind": "attachment", "key": '[["tenant","acme"]]',
@@ -146,7 +143,7 @@ def name_of(change: Changed) -> str:
     return f"{kind} {_words(parts)}".rstrip()
 
 
-def details(change: Changed) -> str:
+def details(change: ChangeJson) -> str:
     """Return how it is made, what of it changes, or what it was."""
     before, after = change["before"], change["after"]
     if before is None:
@@ -157,7 +154,7 @@ def details(change: Changed) -> str:
     return "; ".join(_differences(before, after))
 
 
-def _sign(change: Changed) -> str:
+def _sign(change: ChangeJson) -> str:
     if change["before"] is None:
         return "+"
     return "-" if change["after"] is None else "~"

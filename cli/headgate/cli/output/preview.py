@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from headgate.cli.client.paths import PREVIEW
 from headgate.cli.failure import Failure, Misused
 from headgate.cli.options.limits import LimitJson
 from headgate.cli.output.plan import changes_of, lines_of, summary
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from headgate.cli.client.rest import JsonObject, Rest
-
-PREVIEW = "/api/v1/preview"
 
 
 def print_preview(

@@ -15,7 +15,7 @@ UNKNOWN = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ShareRow:
     """One agent; None where a figure is not known.
 
     Attributes:
@@ -38,7 +38,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class ShareTable:
     """The table of one group and dimension.
 
     Attributes:
@@ -51,7 +51,7 @@ class Sheet:
 
     title: str
     quota_per_s: float
-    rows: tuple[Row, ...]
+    rows: tuple[ShareRow, ...]
     level_units: float | None = None
     footer: str = ""
 
@@ -59,7 +59,7 @@ class Sheet:
 _COLUMNS = ("agent", "demand/s", "share/s", "admitted/s", "refused/s", "level", "")
 
 
-def as_table(sheet: Sheet) -> Table:
+def as_table(sheet: ShareTable) -> Table:
     """Return the sheet for a terminal, with the sum against the quota below."""
     from rich import box
     from rich.table import Table
@@ -91,11 +91,11 @@ def as_table(sheet: Sheet) -> Table:
     return table
 
 
-def as_line(sheet: Sheet) -> str:
+def as_line(sheet: ShareTable) -> str:
     """Return the sheet in one line, for where there is no terminal.
 
-    >>> as_line(Sheet(title="t", quota_per_s=10.0, rows=(
-    ...     Row(agent="a", demand_per_s=12.0, admitted_per_s=9.0),)))
+    >>> as_line(ShareTable(title="t", quota_per_s=10.0, rows=(
+    ...     ShareRow(agent="a", demand_per_s=12.0, admitted_per_s=9.0),)))
     't  demand 12 admitted 9 of 10/s  a 9/12'
     """
     demand, _, admitted, _ = _sums(sheet.rows)
@@ -108,7 +108,7 @@ def as_line(sheet: Sheet) -> str:
     return f"{sheet.title}  demand {demand} admitted {admitted} of {quota}/s  {parts}"
 
 
-def _figures(row: Row) -> tuple[str, ...]:
+def _figures(row: ShareRow) -> tuple[str, ...]:
     return (
         _figure(row.demand_per_s),
         _figure(row.share_per_s),
@@ -118,7 +118,7 @@ def _figures(row: Row) -> tuple[str, ...]:
     )
 
 
-def _sums(rows: Sequence[Row]) -> tuple[str, str, str, str]:
+def _sums(rows: Sequence[ShareRow]) -> tuple[str, str, str, str]:
     return (
         _sum([row.demand_per_s for row in rows]),
         _sum([row.share_per_s for row in rows]),

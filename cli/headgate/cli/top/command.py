@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from headgate.cli.client.paths import AGENTS, OVERVIEW, group_path
 from headgate.cli.options.common import Api, AsJson
 from headgate.cli.options.dataclass_options import spread
-from headgate.cli.output.live_view import OVERVIEW
 from headgate.cli.output.printing import console, print_json, print_table
 from headgate.cli.top.feed import Answer, Feed, Question
 from headgate.cli.top.screen import Screen, Seen, Sort, Standing, fitted, pressed
@@ -17,8 +17,6 @@ from headgate.cli.top.screen import Screen, Seen, Sort, Standing, fitted, presse
 if TYPE_CHECKING:
     from headgate.cli.client.rest import Rest
     from headgate.cli.top.terminal import Terminal
-
-AGENTS = "/api/v1/agents"
 
 MAX_ROWS = 500
 """Rows that the API tells at once."""
@@ -67,8 +65,6 @@ def top(
 
 def question_of(screen: Screen, rows: int) -> Question:
     """Return what to ask the API to show `rows` rows of what is looked at."""
-    from headgate.cli.commands.groups import group_path
-
     if screen.view == "group":
         return Question(f"{group_path(screen.group)}/use")
     if screen.view == "agents":
@@ -92,7 +88,7 @@ def _is_person() -> bool:
 
 
 def _print_once(rest: "Rest", screen: Screen, rows: int, as_json: bool) -> None:
-    from headgate.cli.top.drawing import sheet_of
+    from headgate.cli.top.drawing import grid_of
 
     question = question_of(screen, rows)
     document = rest.call("GET", question.path, query=question.query)
@@ -100,9 +96,9 @@ def _print_once(rest: "Rest", screen: Screen, rows: int, as_json: bool) -> None:
         print_json(document)
         return
     answer = Answer(question, document, at_s=time.monotonic())
-    sheet = sheet_of(screen, answer, 200)
-    names = [f"{column.name}{'>' * column.right}" for column in sheet.columns]
-    print_table(names, sheet.rows)
+    grid = grid_of(screen, answer, 200)
+    names = [f"{column.name}{'>' * column.right}" for column in grid.columns]
+    print_table(names, grid.rows)
 
 
 def _watch(rest: "Rest", screen: Screen, every_s: float, url: str) -> None:
@@ -119,17 +115,17 @@ def _watch(rest: "Rest", screen: Screen, every_s: float, url: str) -> None:
 
 def _run(terminal: "Terminal", feed: Feed, screen: Screen, url: str) -> None:
     """Show, wait, and do what keys say, until the end."""
-    from headgate.cli.top.drawing import picture, sheet_of
+    from headgate.cli.top.drawing import grid_of, picture
 
     while not screen.ended:
         size, height = terminal.size(), _height(terminal)
         answer = feed.newest
-        sheet = sheet_of(screen, answer, size[0])
-        seen = Seen(_names(answer), sheet.first, sheet.total, height)
-        if sheet.columns:
+        grid = grid_of(screen, answer, size[0])
+        seen = Seen(_names(answer), grid.first, grid.total, height)
+        if grid.columns:
             screen = fitted(screen, seen)
         now_s = time.monotonic()
-        terminal.show(picture(screen, answer, sheet, size=size, url=url, now_s=now_s))
+        terminal.show(picture(screen, answer, grid, size=size, url=url, now_s=now_s))
         feed.ask(question_of(screen, height), paused=screen.paused)
         keys = terminal.keys(LOOK_S)
         if keys is None:

@@ -58,7 +58,7 @@ HELP = """
 """
 
 
-class GroupRow(TypedDict):
+class LimitRowJson(TypedDict):
     """A limit at a glance, as the API tells it."""
 
     group: str
@@ -84,7 +84,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class Grid:
     """Rows of figures under their columns.
 
     Attributes:
@@ -126,7 +126,7 @@ _MEMBER_COLUMNS = (
 )
 
 
-def sheet_of(screen: Screen, answer: Answer, width: int) -> Sheet:
+def grid_of(screen: Screen, answer: Answer, width: int) -> Grid:
     """Return the rows of what is looked at; none while its answer is not there."""
     document = answer.document
     if screen.view == "groups" and "rows" in document:
@@ -135,13 +135,13 @@ def sheet_of(screen: Screen, answer: Answer, width: int) -> Sheet:
         return _window(_agents_of_group(document), screen)
     if screen.view == "agents" and "bus_open" in document:
         return _window(_members(document), screen)
-    return Sheet((), [], [], 0)
+    return Grid((), [], [], 0)
 
 
 def picture(
     screen: Screen,
     answer: Answer,
-    sheet: Sheet,
+    grid: Grid,
     *,
     size: tuple[int, int],
     url: str,
@@ -152,7 +152,7 @@ def picture(
     Args:
         screen: What is looked at.
         answer: The newest that is known.
-        sheet: Its rows, by `sheet_of`.
+        grid: Its rows, by `grid_of`.
         size: Columns and rows of the terminal.
         url: Of the API.
         now_s: On the monotonic clock.
@@ -162,10 +162,10 @@ def picture(
     if screen.view == "help":
         lines += [Text(line) for line in HELP.splitlines()]
     else:
-        lines += _lines(sheet, screen, width)
+        lines += _lines(grid, screen, width)
     room = max(0, height - FOOTER)
     lines = lines[:room] + [Text()] * (room - len(lines))
-    lines.append(_footer(screen, sheet))
+    lines.append(_footer(screen, grid))
     for line in lines:
         line.truncate(max(1, width), overflow="crop")
     return Text("\n").join(lines[-height:])
@@ -203,33 +203,33 @@ def _state(screen: Screen, document: JsonObject) -> str:
     )
 
 
-def _lines(sheet: Sheet, screen: Screen, width: int) -> list[Text]:
+def _lines(grid: Grid, screen: Screen, width: int) -> list[Text]:
     """Return the columns' names and the rows, the selected one marked."""
-    columns = _that_fit(sheet.columns, width - 2)
+    columns = _that_fit(grid.columns, width - 2)
     names = "  ".join(_cell(column.name, column) for column in columns)
     lines = [Text(f"  {names}".ljust(width), style="reverse")]
-    for index, (row, style) in enumerate(zip(sheet.rows, sheet.styles, strict=True)):
+    for index, (row, style) in enumerate(zip(grid.rows, grid.styles, strict=True)):
         cells = zip(row, columns, strict=False)
         told = "  ".join(_cell(cell, column) for cell, column in cells)
-        if sheet.first + index == screen.selected:
+        if grid.first + index == screen.selected:
             line = Text(f"> {told}".ljust(width), style=f"{style} reverse")
         else:
             line = Text(f"  {told}", style=style)
         lines.append(line)
-    if not sheet.columns:
+    if not grid.columns:
         return [Text("  asking ...")]
-    if not sheet.rows:
+    if not grid.rows:
         lines.append(Text(f"  {_NOTHING.get(screen.view, '')}"))
     return lines
 
 
-def _footer(screen: Screen, sheet: Sheet) -> Text:
+def _footer(screen: Screen, grid: Grid) -> Text:
     """Return the keys that matter here; the rarer ones last, where it is narrow."""
     if screen.typing:
         return Text(f"search: {screen.search}_   enter keeps it, escape ends it")
     if screen.view == "help":
         return Text("escape back  q quit")
-    number = f"{min(screen.selected + 1, sheet.total):,} of {sheet.total:,}"
+    number = f"{min(screen.selected + 1, grid.total):,} of {grid.total:,}"
     if screen.view != "groups":
         return Text(f"{number}  q quit  ? help  escape back  p pause")
     search = f": {screen.search}" if screen.search else ""
@@ -239,8 +239,8 @@ def _footer(screen: Screen, sheet: Sheet) -> Text:
     )
 
 
-def _groups(document: JsonObject, width: int) -> Sheet:
-    rows = cast("list[GroupRow]", document["rows"])
+def _groups(document: JsonObject, width: int) -> Grid:
+    rows = cast("list[LimitRowJson]", document["rows"])
     name = max(12, min(32, width - _OTHERS))
     columns = (
         Column("group", name, right=False),
@@ -254,7 +254,7 @@ def _groups(document: JsonObject, width: int) -> Sheet:
         Column("agents", 6),
         Column("", 6, right=False),
     )
-    return Sheet(
+    return Grid(
         columns=columns,
         rows=[_group(row) for row in rows],
         styles=[_STYLES.get(row["standing"], "") for row in rows],
@@ -263,7 +263,7 @@ def _groups(document: JsonObject, width: int) -> Sheet:
     )
 
 
-def _group(row: GroupRow) -> tuple[str, ...]:
+def _group(row: LimitRowJson) -> tuple[str, ...]:
     rate = row["rate"]
     limit = rate if isinstance(rate, str) else rate / row["period_s"]
     node = " /node" if row["scope"] == "node" else ""
@@ -297,7 +297,7 @@ def bar(admitted: float | None, limit: float | str) -> str:
     return f"[{'|' * filled}{' ' * (BAR - filled)}] {percent}"
 
 
-def _agents_of_group(document: JsonObject) -> Sheet:
+def _agents_of_group(document: JsonObject) -> Grid:
     rows: list[tuple[str, ...]] = []
     styles: list[str] = []
     for use in cast("list[JsonObject]", document["uses"]):
@@ -316,10 +316,10 @@ def _agents_of_group(document: JsonObject) -> Sheet:
                 )
             )
             styles.append("" if state == "present" else "yellow")
-    return Sheet(_AGENT_COLUMNS, rows, styles, len(rows))
+    return Grid(_AGENT_COLUMNS, rows, styles, len(rows))
 
 
-def _members(document: JsonObject) -> Sheet:
+def _members(document: JsonObject) -> Grid:
     agents = cast("list[JsonObject]", document["agents"])
     rows: list[tuple[str, ...]] = [
         (
@@ -334,15 +334,13 @@ def _members(document: JsonObject) -> Sheet:
         for agent in agents
     ]
     styles = ["" if agent["state"] == "present" else "yellow" for agent in agents]
-    return Sheet(_MEMBER_COLUMNS, rows, styles, len(rows))
+    return Grid(_MEMBER_COLUMNS, rows, styles, len(rows))
 
 
-def _window(sheet: Sheet, screen: Screen) -> Sheet:
+def _window(grid: Grid, screen: Screen) -> Grid:
     """Return the rows from the first one that is shown on."""
-    first = min(screen.first, max(0, sheet.total - 1))
-    return Sheet(
-        sheet.columns, sheet.rows[first:], sheet.styles[first:], sheet.total, first
-    )
+    first = min(screen.first, max(0, grid.total - 1))
+    return Grid(grid.columns, grid.rows[first:], grid.styles[first:], grid.total, first)
 
 
 def _that_fit(columns: Sequence[Column], width: int) -> list[Column]:
