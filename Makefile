@@ -21,7 +21,7 @@ READY = $(VENV)/.installed
 DEMO_EXTRAS = server$(if $(filter kafka,$(BUS)),-kafka)
 DEMO_READY = $(or $(wildcard $(READY)),$(VENV)/.installed-$(DEMO_EXTRAS))
 
-.PHONY: help demo test check format lint types layers unit simulated real compiled accuracy soak bench clean
+.PHONY: help demo test check format lint types layers unit simulated real compiled accuracy regimes soak bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -76,6 +76,9 @@ compiled: $(READY) ## the limiter's tests on a wheel that is compiled by mypyc
 
 accuracy: $(READY) ## docs/accuracy.md from ten seeds of each scenario
 	@$(BIN)/python -m headgate.simulation.accuracy
+
+regimes: $(READY) ## docs/regimes.md from the grid of regimes; goes on where it stopped
+	@$(BIN)/python -m headgate.simulation.regimes --workers $(WORKERS)
 
 soak: $(READY) ## random scenarios for MINUTES=10
 	@$(BIN)/python -m headgate.simulation.soak --minutes $(MINUTES)

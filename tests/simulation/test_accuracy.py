@@ -8,7 +8,8 @@ import pytest
 
 from headgate.simulation.accuracy import jobs_of, main, read_results
 from headgate.simulation.controllers.controller import STRATEGIES
-from headgate.simulation.report.accuracy_page import Job, Values
+from headgate.simulation.kept_runs import Values
+from headgate.simulation.report.accuracy_page import Job
 from headgate.simulation.scenario.library import find_scenario
 from headgate.simulation.scenario.parsing import read_scenario
 from headgate.simulation.scenario.targets import BY_NAME

@@ -10,17 +10,15 @@ or told to stop, at any time, and the page says how many seeds it rests on.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from headgate.simulation.command import InvalidOption, parse_seeds
 from headgate.simulation.controllers.controller import STRATEGIES, Strategy
-from headgate.simulation.report.accuracy_page import Job, Values, page_of
+from headgate.simulation.kept_runs import Values, read_kept, run_missing
+from headgate.simulation.report.accuracy_page import Job, page_of
 from headgate.simulation.scenario.library import find_scenario
 from headgate.simulation.scenario.parsing import read_scenario
 from headgate.simulation.scenario.targets import TARGETS, Target
@@ -48,8 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = jobs_of(targets, seeds, others)
     results = read_results(options.keep)
     missing = [job for job in wanted if job not in results]
-    until_s = monotonic() + 60.0 * options.minutes
-    results |= _run(missing, workers=options.workers, keep=options.keep, until=until_s)
+    results |= run_missing(
+        missing,
+        run_job,
+        workers=options.workers,
+        keep=options.keep,
+        minutes=options.minutes,
+    )
     results = {job: results[job] for job in wanted if job in results}
     page, missed = page_of(targets, results)
     options.out.write_text(page, encoding="utf-8")
@@ -81,19 +84,12 @@ def jobs_of(targets: list[Target], seeds: range, others: range) -> list[Job]:
 
 def read_results(keep: Path | None) -> Results:
     """Return what an earlier call wrote down; a line that was cut off is left out."""
-    results: Results = {}
-    if keep is None or not keep.exists():
-        return results
-    for line in keep.read_text(encoding="utf-8").splitlines():
-        try:
-            values: Values = json.loads(line)
-        except ValueError:
-            continue
-        job = Job(
+    return {
+        Job(
             str(values["scenario"]), int(str(values["seed"])), str(values["strategy"])
-        )
-        results[job] = values
-    return results
+        ): values
+        for values in read_kept(keep)
+    }
 
 
 def run_job(job: Job) -> Values:
@@ -102,34 +98,6 @@ def run_job(job: Job) -> Values:
     strategies: dict[str, Strategy] = {known: known for known in STRATEGIES}
     result, _ = simulate(scenario, seed=job.seed, strategy=strategies[job.strategy])
     return result.as_json()
-
-
-def _run(
-    missing: list[Job], *, workers: int, keep: Path | None, until: float
-) -> Results:
-    results: Results = {}
-    if monotonic() > until:
-        return results
-    with ProcessPoolExecutor(max_workers=workers) as pool:
-        runs = {pool.submit(run_job, job): job for job in missing}
-        for number, run in enumerate(as_completed(runs), start=1):
-            if run.cancelled():
-                continue
-            results[runs[run]] = run.result()
-            if keep is not None:
-                with keep.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(run.result()) + "\n")
-            if sys.stderr.isatty():
-                sys.stderr.write(f"\r{number} of {len(missing)} runs")
-            if monotonic() > until:
-                _cancel(runs)
-    return results
-
-
-def _cancel(runs: dict[Future[Values], Job]) -> None:
-    """Let only those end that were begun."""
-    for run in runs:
-        run.cancel()
 
 
 def _parser() -> argparse.ArgumentParser:

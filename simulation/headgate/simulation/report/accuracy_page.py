@@ -12,10 +12,8 @@ from headgate.simulation.scenario.targets import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from headgate.simulation.kept_runs import Values
     from headgate.simulation.scenario.targets import Target
-
-Values = dict[str, object]
-"""One run, as `headgate simulate --json` prints it."""
 
 OTHERS = STRATEGIES[1:]
 """Strategies that stand beside ours."""

@@ -23,11 +23,12 @@ PATIENCE_S = 5.0
 
 
 class BucketReplay:
-    """Requests still to come, and those admitted so far.
+    """Requests still to come, and what became of the others.
 
     Attributes:
         admitted_s: Times of admission.
         admitted_units: Their costs.
+        refused: (time, cost, seconds until a retry, as told) of each refusal.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class BucketReplay:
         self._waiting: deque[tuple[float, float, float]] = deque()
         self.admitted_s: list[float] = []
         self.admitted_units: list[float] = []
+        self.refused: list[tuple[float, float, float]] = []
 
     @property
     def next_s(self) -> float:
@@ -55,18 +57,23 @@ class BucketReplay:
 
         Args:
             until_s: Simulated time.
-            acquire: ``(now, cost) -> delay``, 0.0 when admitted.
+            acquire: ``(now, cost) -> delay``, 0.0 when admitted, else the seconds
+                that the caller is told to wait.
         """
         if self._retries:
             self._advance_with_retries(until_s, acquire)
             return
         times, costs, place = self._times, self._costs, self._next
         at_s, units = self.admitted_s.append, self.admitted_units.append
+        refused = self.refused.append
         while (now := times[place]) < until_s:
             cost = costs[place]
-            if acquire(now, cost) == 0.0:
+            delay_s = acquire(now, cost)
+            if delay_s == 0.0:
                 at_s(now)
                 units(cost)
+            else:
+                refused((now, cost, delay_s))
             place += 1
         self._next = place
 
@@ -92,10 +99,13 @@ class BucketReplay:
                 born, cost = now, self._costs[self._next]
                 again = self._retry[self._next]
                 self._next += 1
-            if acquire(now, cost) == 0.0:
+            delay_s = acquire(now, cost)
+            if delay_s == 0.0:
                 self.admitted_s.append(now)
                 self.admitted_units.append(cost)
-            elif again:
+                continue
+            self.refused.append((now, cost, delay_s))
+            if again:
                 self._wait(now + RETRY_S, born, cost)
 
     def _wait(self, due: float, born: float, cost: float) -> None:

@@ -13,6 +13,8 @@ from math import inf, nextafter
 from random import Random
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from headgate.agent.errors import MalformedReport
 from headgate.agent.wire.codec import decode, encode
 from headgate.coordinator import Heard, Stopping, Vouched
@@ -128,6 +130,13 @@ class SimulationEngine:
             node.serve(scenario.seconds)
         record.admitted = [
             [self._prepared.streams[i][g].admitted() for i in range(scenario.agents)]
+            for g in range(len(scenario.groups))
+        ]
+        record.refused = [
+            [
+                np.array(self._prepared.streams[i][g].refused).reshape(-1, 3)
+                for i in range(scenario.agents)
+            ]
             for g in range(len(scenario.groups))
         ]
         for node in self._nodes.values():

@@ -78,6 +78,8 @@ class SimulationRun:
         gaps: Spans in which the arrivals of an agent are lost, [agent].
         arrivals: First attempts that were offered, [group][agent].
         admitted: What agents admitted, [group][agent].
+        refused: What they refused, [group][agent]: ``float64[N, 3]`` of time, cost
+            and the seconds that the caller was told to wait.
         central: What the yardstick admitted, [group].
         ceilings: What buckets were told, [group][agent].
         lives: All incarnations, in order of birth.
@@ -93,6 +95,9 @@ class SimulationRun:
     gaps: list[list[tuple[float, float]]]
     arrivals: list[list[AgentArrivals]]
     admitted: list[list[Admissions]] = field(default_factory=list["list[Admissions]"])
+    refused: list[list[NDArray[np.float64]]] = field(
+        default_factory=list["list[NDArray[np.float64]]"]
+    )
     central: list[Admissions] = field(default_factory=list["Admissions"])
     ceilings: list[list[AppliedCeilings]]
     lives: list[Life] = field(default_factory=list["Life"])

@@ -1,0 +1,76 @@
+"""Many runs by several processes, each written down so that a later call goes on.
+
+A page that rests on hours of runs may be stopped at any time: what is in the file
+is not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+Job = TypeVar("Job")
+
+Values = dict[str, object]
+"""What a run came to, as JSON holds it."""
+
+
+def read_kept(keep: Path | None) -> Iterator[Values]:
+    """Yield what earlier calls wrote down; a line that was cut off is left out."""
+    if keep is None or not keep.exists():
+        return
+    for line in keep.read_text(encoding="utf-8").splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
+
+
+def run_missing(
+    missing: list[Job],
+    run: Callable[[Job], Values],
+    *,
+    workers: int,
+    keep: Path | None,
+    minutes: float,
+) -> dict[Job, Values]:
+    """Run jobs in the order given and return what they came to.
+
+    Args:
+        missing: The jobs, hashable and importable by other processes.
+        run: Runs one; importable as well.
+        workers: Processes at a time.
+        keep: File that each result is added to, if any.
+        minutes: No run begins later than this; those under way are finished.
+    """
+    results: dict[Job, Values] = {}
+    if not missing or minutes <= 0:
+        return results
+    until_s = monotonic() + 60.0 * minutes
+    with ProcessPoolExecutor(max_workers=workers) as pool:
+        runs = {pool.submit(run, job): job for job in missing}
+        for number, done in enumerate(as_completed(runs), start=1):
+            if done.cancelled():
+                continue
+            values = results[runs[done]] = done.result()
+            if keep is not None:
+                with keep.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(values) + "\n")
+            if sys.stderr.isatty():
+                sys.stderr.write(f"\r{number} of {len(missing)} runs")
+            if monotonic() > until_s:
+                _cancel(runs)
+    return results
+
+
+def _cancel(runs: dict[Future[Values], Job]) -> None:
+    """Let only those runs end that have begun."""
+    for run in runs:
+        run.cancel()

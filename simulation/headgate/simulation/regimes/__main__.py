@@ -1,0 +1,128 @@
+"""Runs the grid and writes its page: `python -m headgate.simulation.regimes`.
+
+Thousands of cells take hours, so they are run by several processes in a fixed random
+order and kept in a file: the command may be stopped at any time, goes on where it
+stopped, and the page says how many cells it rests on.  Runs of other code than
+today's are run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import headgate.agent
+import headgate.coordinator
+from headgate.simulation.kept_runs import Values, read_kept, run_missing
+from headgate.simulation.regimes.cells import Cell, grid, sample
+from headgate.simulation.regimes.judge import DELAYS_KEPT, CellFigures, run_cell
+from headgate.simulation.regimes.page import delays_kept, page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PICTURE = Path("images/regimes.png")
+"""Beside the page."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing and write the page; return 1 if a cell misses the goal."""
+    options = _parser().parse_args(arguments)
+    code = code_digest()
+    cells = sample() if options.sample else grid()
+    kept = _kept(options.keep, code)
+    wanted = cells[: options.first] if options.first else cells
+    options.keep.parent.mkdir(parents=True, exist_ok=True)
+    fresh = run_missing(
+        [cell for cell in wanted if cell not in kept],
+        partial(_values, code),
+        workers=options.workers,
+        keep=options.keep,
+        minutes=options.minutes,
+    )
+    kept |= {cell: _figures(values) for cell, values in fresh.items()}
+    found = {cell: kept[cell] for cell in wanted if cell in kept}
+    picture = _draw(found, options.out.parent)
+    page, missed = page_of(found, cells=len(cells), picture=picture)
+    options.out.write_text(page, encoding="utf-8")
+    told = f"{len(found)} of {len(cells)} cells, {missed} miss the goal"
+    sys.stdout.write(f"{options.out}: {told}, {delays_kept(found):.1%} of delays\n")
+    return 1 if missed or delays_kept(found) < DELAYS_KEPT else 0
+
+
+def code_digest() -> str:
+    """Return a digest of the code that decides what a cell comes to."""
+    digest = blake2b(digest_size=8)
+    here = Path(__file__).parents[1]
+    folders = [Path(headgate.coordinator.__file__).parent, here / "world"]
+    folders += [Path(headgate.agent.__file__).parent / "bucket", here / "measure"]
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    files += [here / "regimes" / "cells.py", here / "regimes" / "judge.py"]
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _values(code: str, cell: Cell) -> Values:
+    """Run a cell, in whichever process."""
+    return {"code": code, "cell": cell.axes(), "figures": run_cell(cell).as_json()}
+
+
+def _figures(values: Values) -> CellFigures:
+    return CellFigures(**cast("dict[str, float]", values["figures"]))  # type: ignore[arg-type]  # as it was written
+
+
+def _kept(keep: Path, code: str) -> dict[Cell, CellFigures]:
+    """Return the runs of the code as it stands."""
+    return {
+        Cell(**cast("dict[str, float]", values["cell"])): _figures(values)  # type: ignore[arg-type]  # as it was written
+        for values in read_kept(keep)
+        if values["code"] == code
+    }
+
+
+def _draw(found: dict[Cell, CellFigures], folder: Path) -> str:
+    """Draw the heat map, if there is something to draw it with; return its address."""
+    try:
+        from headgate.simulation.regimes.picture import draw
+    except ImportError:
+        sys.stderr.write(
+            "no picture without matplotlib: pip install 'headgate[plot]'\n"
+        )
+        return ""
+    path = folder / PICTURE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw(found, path)
+    return PICTURE.as_posix()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m headgate.simulation.regimes")
+    parser.add_argument("--out", type=Path, default=Path("docs/regimes.md"))
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=Path(".headgate/regimes.jsonl"),
+        help="file of runs that are not made again",
+    )
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--first", type=int, help="only so many cells")
+    parser.add_argument(
+        "--sample", action="store_true", help="only the cells that the tests run"
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=float("inf"),
+        help="begin no cell after so long",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

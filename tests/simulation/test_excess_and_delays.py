@@ -1,0 +1,119 @@
+"""Excess over the central bucket, and told delays, on runs made up for the purpose."""
+
+import numpy as np
+import pytest
+
+from headgate.simulation.measure.delays import told_delays
+from headgate.simulation.measure.excess import (
+    depths,
+    in_flight,
+    information_age_s,
+    over_explained,
+)
+from headgate.simulation.measure.rates import RateTable
+from headgate.simulation.scenario.scenario import (
+    DemandPiece,
+    GroupSpec,
+    Network,
+    Scenario,
+)
+from headgate.simulation.world.record import Admissions, SimulationRun
+
+RATE, BURST, COST = 10.0, 20.0, 5.0
+
+
+def admissions(*pairs: tuple[float, float]) -> Admissions:
+    return np.array([t for t, _ in pairs]), np.array([u for _, u in pairs])
+
+
+def run_of(
+    parts: list[Admissions],
+    *,
+    refused: list[tuple[float, float, float]] | None = None,
+    central: Admissions | None = None,
+    may_owe: bool = True,
+    loss: float = 0.0,
+) -> SimulationRun:
+    scenario = Scenario(
+        name="case",
+        seconds=20.0,
+        groups=(GroupSpec(rate=RATE, burst=BURST, may_owe=may_owe),),
+        agents=len(parts),
+        weights=(1.0,) * len(parts),
+        network=Network(loss=loss),
+        demands=(DemandPiece(agents=(0,), start_s=0.0, until_s=20.0, rate=1.0),),
+    )
+    none = np.zeros((0, 3))
+    return SimulationRun(
+        scenario=scenario,
+        seed=1,
+        strategy="case",
+        gaps=[],
+        arrivals=[],
+        admitted=[parts],
+        refused=[[np.array(refused or none).reshape(-1, 3)]],
+        central=[central if central is not None else admissions()],
+        ceilings=[],
+    )
+
+
+def test_the_depth_is_that_of_a_bucket_that_never_holds_more_than_its_burst() -> None:
+    table = RateTable(((0.0, RATE, BURST),), 20.0)
+    spent = admissions((0.0, 20.0), (1.0, 15.0), (9.0, 20.0), (9.0, 1.0))
+    assert depths(spent, table).tolist() == [0.0, 5.0, 0.0, 1.0]
+
+
+def test_one_largest_cost_of_each_agent_active_within_the_age_is_in_flight() -> None:
+    busy = admissions((1.0, 5.0), (1.05, 2.0), (1.06, 3.0))
+    rare = admissions((1.02, 7.0))
+    times = np.array([0.9, 1.0, 1.06, 1.101, 1.13, 1.2])
+    found = in_flight([busy, rare, admissions()], times, 0.1)
+    assert found.tolist() == [0.0, 5.0, 12.0, 10.0, 3.0, 0.0]
+
+
+def test_one_request_of_each_agent_at_one_instant_is_explained_two_are_not() -> None:
+    full, one = (0.0, BURST), (0.5, COST)
+    central = admissions(full, one)  # empties it twice, and never owes
+    explained = [admissions(full, one, one), admissions(one)]
+    _, over, allowed = over_explained(run_of(explained, central=central), 0)
+    assert np.all(over <= allowed)
+    twice = [admissions(full, one, one), admissions(one, one)]
+    _, over, allowed = over_explained(run_of(twice, central=central), 0)
+    assert np.any(over > allowed)
+
+
+def test_the_central_buckets_own_depth_is_no_excess() -> None:
+    deep = admissions((0.0, BURST), (0.0, 100.0))
+    _, over, _ = over_explained(run_of([deep], central=deep), 0)
+    assert over.max() == pytest.approx(0.0)
+
+
+def test_a_lost_report_is_as_old_as_the_next_heartbeat() -> None:
+    assert information_age_s(run_of([]).scenario) == pytest.approx(0.105)
+    assert information_age_s(run_of([], loss=0.2).scenario) == pytest.approx(1.105)
+
+
+@pytest.mark.parametrize(
+    ("told_s", "may_owe", "kept"),
+    [
+        (0.5, True, True),  # 1 unit is owed after 0.1 s: 0.1 · 2 + 0.3
+        (0.51, True, False),
+        (1.5, False, True),  # 6 units are missing
+        (1.51, False, False),
+        (0.0001, True, True),  # too early is the caller's loss, not counted here
+    ],
+)
+def test_a_told_delay_is_kept_up_to_twice_the_central_one_and_a_grace(
+    told_s: float, *, may_owe: bool, kept: bool
+) -> None:
+    spent = [admissions((0.0, 22.0))]
+    refused = [(0.1, COST, told_s)]
+    delays = told_delays(run_of(spent, refused=refused, may_owe=may_owe), 0)
+    assert (delays.refusals, delays.kept) == (1, int(kept))
+
+
+def test_what_can_never_pass_is_told_no_delay() -> None:
+    refused = [(1.0, BURST + 1, np.inf)]
+    delays = told_delays(run_of([admissions()], refused=refused, may_owe=False), 0)
+    assert delays.refusals == 0
+    assert delays.part is None

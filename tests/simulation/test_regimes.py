@@ -1,0 +1,149 @@
+"""The grid of regimes: its cells, what they are held to, and its page."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headgate.simulation.regimes.__main__ import code_digest, main
+from headgate.simulation.regimes.cells import (
+    AGENTS,
+    BURST_COSTS,
+    BURST_S,
+    LOADS,
+    LOSSES,
+    PER_DELAY,
+    SKEWS,
+    Cell,
+    forbidden,
+    grid,
+    sample,
+)
+from headgate.simulation.regimes.judge import CellFigures, run_cell
+from headgate.simulation.regimes.page import page_of
+
+GOOD = CellFigures(
+    total=1.0, admissions=100, excess=0.5, over=-1.0, refusals=10, delays_kept=10
+)
+
+
+def test_every_value_of_every_axis_is_in_the_grid() -> None:
+    cells = grid()
+    assert {cell.agents for cell in cells} == set(AGENTS)
+    assert {cell.per_delay for cell in cells} == set(PER_DELAY)
+    assert set(BURST_COSTS) <= {cell.burst_costs for cell in cells}
+    assert {cell.load for cell in cells} == set(LOADS)
+    assert {cell.skew for cell in cells} == set(SKEWS)
+    assert {cell.loss for cell in cells} == set(LOSSES)
+    assert {cell.may_owe for cell in cells} == {True, False}
+    for seconds in BURST_S:
+        assert any(cell.burst_s == pytest.approx(seconds, rel=0.01) for cell in cells)
+
+
+def test_cells_differ_and_their_order_is_fixed() -> None:
+    names = [cell.name for cell in grid()]
+    assert len(set(names)) == len(names)
+    assert names == [cell.name for cell in grid()]
+
+
+def test_the_sample_is_part_of_the_grid_and_takes_a_minute() -> None:
+    chosen = sample()
+    assert set(chosen) <= set(grid())
+    assert {cell.agents for cell in chosen} == set(AGENTS)
+    assert {cell.skew for cell in chosen} == set(SKEWS)
+    assert not any(forbidden(cell) for cell in chosen)
+    # Two hundred of these take a second of a processor.
+    assert sum(cell.work for cell in chosen) < 60 * 250
+
+
+def test_a_cell_offers_what_its_axes_say() -> None:
+    for cell in sample():
+        scenario = cell.scenario()
+        group = scenario.groups[0]
+        offered = sum(piece.rate * len(piece.agents) for piece in scenario.demands)
+        assert offered == pytest.approx(cell.load * group.rate)
+        assert scenario.measure_from == 0
+        assert group.burst == pytest.approx(cell.burst_costs * cell.cost)
+
+
+def test_a_burst_that_refills_within_two_delays_is_out_of_reach_unless_alone() -> None:
+    cell = Cell(
+        agents=2,
+        per_delay=10.0,
+        burst_costs=6.0,
+        load=2.0,
+        skew="alike",
+        may_owe=True,
+        loss=0.0,
+    )
+    assert forbidden(cell) == "B < 2·Q·δ"
+    assert not forbidden(replace(cell, agents=1))
+    assert not forbidden(replace(cell, burst_costs=60.0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"total": 0.96}, "total 0.960"),
+        ({"total": 1.03}, "total 1.030"),
+        ({"over": 0.5}, "0.5 of them unexplained"),
+        ({"total": 0.9, "admissions": 49}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_cell_misses_the_goal_by_its_total_or_by_its_excess(
+    wrong: dict[str, float], told: str
+) -> None:
+    figures = CellFigures(**(GOOD.as_json() | wrong))  # type: ignore[arg-type]  # by name
+    assert bool(figures.missed()) == bool(told)
+    assert told in "; ".join(figures.missed())
+
+
+def test_a_cell_is_a_function_of_its_axes() -> None:
+    cell = min(sample(), key=lambda cell: cell.work)
+    assert run_cell(cell) == run_cell(cell)
+
+
+def test_kept_cells_are_not_run_again_and_those_of_other_code_are_left_out(
+    tmp_path: Path,
+) -> None:
+    cells = grid()[:3]
+    keep, page = tmp_path / "runs.jsonl", tmp_path / "regimes.md"
+    bad = replace(GOOD, total=0.5)
+    lines = [
+        {"code": code, "cell": cell.axes(), "figures": figures.as_json()}
+        for code, cell, figures in (
+            (code_digest(), cells[0], GOOD),
+            (code_digest(), cells[1], bad),
+            ("other", cells[2], bad),
+        )
+    ]
+    keep.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    arguments = ["--keep", str(keep), "--out", str(page), "--minutes", "0"]
+    assert main(arguments) == 1
+    text = page.read_text()
+    assert f"2 of the grid's {len(grid())} cells" in text
+    assert f"- `{cells[1].name}`: total 0.500" in text
+    assert cells[2].name not in text
+    assert (tmp_path / "images" / "regimes.png").stat().st_size > 10_000
+
+
+def test_refusals_that_tell_too_long_a_delay_fail_the_whole_grid(
+    tmp_path: Path,
+) -> None:
+    keep = tmp_path / "runs.jsonl"
+    cell = grid()[0]
+    for kept, status in ((9, 0), (8, 1)):
+        figures = replace(GOOD, delays_kept=kept)
+        line = {"code": code_digest(), "cell": cell.axes()}
+        keep.write_text(json.dumps(line | {"figures": figures.as_json()}) + "\n")
+        arguments = ["--keep", str(keep), "--out", str(tmp_path / "p.md")]
+        assert main([*arguments, "--minutes", "0"]) == status
+
+
+def test_a_forbidden_cell_is_listed_apart_and_misses_nothing() -> None:
+    cell = next(cell for cell in grid() if forbidden(cell))
+    text, missed = page_of({cell: replace(GOOD, total=0.5)}, cells=1, picture="")
+    assert missed == 0
+    assert cell.name in text.partition("can't reach the goal\n")[2]
