@@ -9,8 +9,8 @@ import os
 
 from fastapi import FastAPI
 
-import headgate.agent as headgate
-from headgate.agent.integrations.asgi import LimitMiddleware, Scope, header
+import headgate
+from headgate.asgi import LimitMiddleware, Scope, header
 
 agent = headgate.connect(os.environ.get("HEADGATE_URL", "http://127.0.0.1:8080"))
 

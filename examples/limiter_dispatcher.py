@@ -11,7 +11,7 @@ from collections import deque
 
 import httpx
 
-import headgate.agent as headgate
+import headgate
 
 URL = os.environ.get("HEADGATE_URL", "http://127.0.0.1:8080")
 TOPIC = "acme/orders/new"

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
 
-import headgate.agent as headgate
-from headgate.agent.integrations.grpc_server import Call, LimitInterceptor
+import headgate
+from headgate.grpc import Call, LimitInterceptor
 
 grpc: Any = import_module("grpc")
 

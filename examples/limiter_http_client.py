@@ -7,7 +7,7 @@ import sys
 
 import httpx
 
-from headgate.agent.integrations.http_client import RetryThrottled
+from headgate.httpx import RetryThrottled
 
 
 def main(url: str) -> None:

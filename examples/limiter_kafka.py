@@ -8,11 +8,8 @@ import time
 from importlib import import_module
 from typing import Any
 
-import headgate.agent as headgate
-from headgate.agent.integrations.kafka import (
-    ThrottledConsumer,
-    ThrottledProducer,
-)
+import headgate
+from headgate.kafka import ThrottledConsumer, ThrottledProducer
 
 kafka: Any = import_module("kafka")
 RECORDS = 200

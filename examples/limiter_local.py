@@ -9,19 +9,19 @@ agent (`headgate.connect`) the limiters are the same.
 import asyncio
 import time
 
-from headgate.agent.enforcement.enforcer import Enforcer
-from headgate.agent.integrations.calls import limited
-from headgate.agent.limiter.keyed import KeyedLimiter
-from headgate.agent.limiter.reservation import Estimate
-from headgate.coordinator.config.configuration import (
+from headgate import (
     Attachment,
     Configuration,
+    Enforcer,
+    Estimate,
     Group,
+    KeyedLimiter,
     Limit,
-    Refusal,
+    RefusalMode,
+    limited,
 )
 
-MODES: tuple[Refusal, ...] = ("reject", "delay", "wait", "suppress", "shadow")
+MODES: tuple[RefusalMode, ...] = ("reject", "delay", "wait", "suppress", "shadow")
 
 
 def make_enforcer() -> Enforcer:

@@ -1,27 +1,65 @@
 """Headgate: one quota for a whole cluster, enforced in every process.
 
 ``agent = headgate.connect(url)``, ``limiter = agent.limiter(tenant="acme")``,
-``limiter.try_acquire(requests=1)``.  Names are loaded when they are first used,
-so that a Spark worker or the coordinator alone never imports a bus.
+``limiter.try_acquire(requests=1)``.  Integrations are modules of their own:
+``headgate.asgi``, ``headgate.grpc``, ``headgate.kafka``, ``headgate.httpx``,
+``headgate.prometheus``, ``headgate.opentelemetry``; Spark jobs are in
+``headgate.pipeline``.
+
+Names are loaded when they are first used, so that a Spark worker or the coordinator
+alone never imports a bus.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.agent import Agent as Agent
-    from headgate.agent import Decision as Decision
-    from headgate.agent import HeadgateError as HeadgateError
-    from headgate.agent import Limiter as Limiter
-    from headgate.agent import connect as connect
-    from headgate.agent import connect_async as connect_async
+    from headgate.agent import *  # noqa: F403  # a test compares them with `__all__`
 
 __all__ = [
     "Agent",
+    "AgentClosed",
+    "AgentStatus",
+    "AlreadySettled",
+    "Attachment",
+    "BusUnavailable",
+    "CallerError",
+    "Configuration",
     "Decision",
+    "DimensionHandle",
+    "Dispatcher",
+    "Enforcer",
+    "Estimate",
+    "Explanation",
+    "Group",
     "HeadgateError",
+    "InvalidCost",
+    "InvalidDimension",
+    "InvalidSetting",
+    "InvalidSubject",
+    "KeyedLimiter",
+    "Limit",
+    "LimitName",
     "Limiter",
+    "MalformedReport",
+    "MalformedSnapshot",
+    "MemberView",
+    "MessagesPerEntry",
+    "Notice",
+    "NoticeBoard",
+    "Partial",
+    "PendingRequests",
+    "PublishMemory",
+    "Refusal",
+    "RefusalMode",
+    "Reservation",
+    "SubscribeThrottle",
+    "ThrottleTracker",
+    "Throttled",
+    "TopicSplit",
+    "Usage",
     "connect",
     "connect_async",
+    "limited",
 ]
 
 
@@ -35,3 +73,8 @@ def __getattr__(name: str) -> object:
     value: object = getattr(agent, name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names too that nobody has used yet."""
+    return sorted({*globals(), *__all__})

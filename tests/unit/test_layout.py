@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -58,7 +59,8 @@ def test_component_is_one_portion_of_the_namespace(component: str) -> None:
     portion = ROOT / component / "headgate"
     assert not (portion.parent / "__init__.py").exists(), "would shadow `proto`, `api`…"
     assert not (portion / "__init__.py").exists(), "would hide every other component"
-    assert sorted(p.name for p in portion.iterdir() if p.is_dir()) == [component]
+    folders = {p.name for p in portion.iterdir() if p.is_dir()} - {"__pycache__"}
+    assert folders == {component}
     module = importlib.import_module(f"headgate.{component}")
     assert module.__file__ == str(portion / component / "__init__.py")
 
@@ -105,3 +107,30 @@ def test_no_module_imports_itself_by_way_of_others(component: str) -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as cycle:
         pytest.fail(" → ".join(cycle.args[1]))
+
+
+def test_only_the_agents_portion_holds_public_addresses() -> None:
+    """A file beside the component is an address such as `headgate.asgi`."""
+    beside = {
+        component: {path.name for path in (ROOT / component / "headgate").glob("*.py")}
+        for component in COMPONENTS
+    }
+    assert {component for component, files in beside.items() if files} == {"agent"}
+    for path in (ROOT / "agent" / "headgate").glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree), f"{path.name} says what it is for"
+        rest = tree.body[1:]
+        assert all(isinstance(node, ast.ImportFrom) for node in rest), path.name
+
+
+def test_headgate_shows_every_public_name_of_the_agent() -> None:
+    public = {
+        name
+        for name, value in vars(importlib.import_module("headgate.agent")).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    headgate = importlib.import_module("headgate")
+    assert set(headgate.__all__) == public
+    assert public <= set(dir(headgate))
+    with pytest.raises(AttributeError, match="no attribute 'Limitter'"):
+        headgate.Limitter  # noqa: B018

@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.conf import settings
+from django import conf  # not its `settings`, which doctest would unwrap
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.utils.module_loading import import_string
@@ -209,7 +209,7 @@ def _refused(decision: Decision) -> HttpResponse:
 
 
 def _settings() -> Mapping[str, object]:
-    chosen: object = getattr(settings, "HEADGATE", None)
+    chosen: object = getattr(conf.settings, "HEADGATE", None)
     if not isinstance(chosen, dict):
         raise ImproperlyConfigured(
             'HEADGATE: expected a dictionary such as {"URL": "http://127.0.0.1:8080",'

@@ -8,7 +8,7 @@ For Flask, Django without its settings, Bottle, and whatever else speaks WSGI::
 
 **Servers that fork** (gunicorn, uWSGI): the agent may be made before the fork
 (``--preload``) or after it; each worker is an agent of its own either way, from its
-first request on (docs/decisions/0042-a-forked-child-is-an-agent-of-its-own.md).
+first request on (docs/decisions/0018-forked-processes.md).
 **Threads** share one agent.
 """
 
