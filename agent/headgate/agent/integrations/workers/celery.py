@@ -1,0 +1,274 @@
+"""Celery: the rate of a task over all workers, not of each.
+
+::
+
+    limit_tasks(app, partial(headgate.connect, URL), {"shop.mail": {"tenant": "mail"}})
+
+Celery's own ``rate_limit`` is one token bucket in each worker, so that ten workers do
+ten times as much.  This puts Headgate's limiter in that bucket's place: a task that is
+not admitted is held in the worker's consumer and started when its quota allows.  It
+takes no process of the pool, is not retried, and goes back to the broker when the
+worker dies.  As with ``rate_limit``, what is held counts as prefetched: give slow tasks
+a queue of their own, or they stand in the way of others.
+
+The agent lives in the worker's main process, one for each worker; the processes of the
+pool ask nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from celery.exceptions import ImproperlyConfigured
+from celery.worker.consumer.consumer import Consumer
+
+from headgate.agent.errors import CallerError, HeadgateError
+from headgate.agent.integrations.sources import limiter_cache
+from headgate.agent.integrations.web.answers import ONE_REQUEST
+
+if TYPE_CHECKING:
+    from celery.app.base import Celery
+    from celery.worker.request import Request
+
+    from headgate.agent.integrations.sources import LimiterSource, SubjectCache
+    from headgate.agent.limiter.limiter import Limiter
+
+LONGEST_HOLD_S = 1.0
+"""How often a held task asks again at least: a limit may have been raised."""
+
+LEAST_HOLD_S = 0.001
+"""A timer of the worker's event loop is no finer."""
+
+EX_CONFIG = 78
+"""Exit status of a worker whose rules name a task that it does not know (sysexits)."""
+
+logger = logging.getLogger("headgate.agent")
+
+TaskSubject = (
+    Mapping[str, str | None] | Callable[["Request"], Mapping[str, str | None] | None]
+)
+"""A subject, or a function from a received task to one; None there for no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    connect: Callable[[], LimiterSource]
+    subjects: Mapping[str, TaskSubject]
+    costs: Mapping[str, Mapping[str, float]]
+
+
+_rules: WeakKeyDictionary[Celery, _Rules] = WeakKeyDictionary()
+
+
+def limit_tasks(
+    app: Celery,
+    connect: Callable[[], LimiterSource],
+    subjects: Mapping[str, TaskSubject],
+    *,
+    costs: Mapping[str, Mapping[str, float]] | None = None,
+) -> None:
+    """Hold tasks of an application to quotas of the whole cluster.
+
+    Args:
+        app: The application; a process that only sends tasks is not affected.
+        connect: Makes the agent, in each worker when it starts, such as
+            ``partial(headgate.connect, "http://127.0.0.1:8080")``.
+        subjects: By name of a task, whose quota it is under; a function of the
+            received task may say so by its arguments.  Takes the place of the task's
+            ``rate_limit``.
+        costs: By name of a task, units by dimension; one of ``requests`` by default.
+
+    Raises:
+        ImproperlyConfigured: Rate limits are disabled in this application, or costs
+            name a task without a subject.
+    """
+    unlimited = set(costs or ()) - set(subjects)
+    if unlimited:
+        raise ImproperlyConfigured(
+            f"costs: expected tasks of {sorted(subjects)}, got {sorted(unlimited)}"
+        )
+    if app.conf.worker_disable_rate_limits:
+        raise ImproperlyConfigured(
+            "worker_disable_rate_limits is set: no task would be held"
+        )
+    _rules[app] = _Rules(connect, dict(subjects), dict(costs or {}))
+    app.conf.worker_consumer = f"{__name__}:{QuotaConsumer.__name__}"
+
+
+class QuotaConsumer(Consumer):
+    """Celery's consumer with Headgate's limits in place of its buckets."""
+
+    _held: dict[str, HeldTasks] | None = None
+
+    def start(self) -> None:
+        """Join the cluster, then consume; ends the worker when the rules are wrong."""
+        if self._held is None:
+            self._held = self._make()
+            self.reset_rate_limits()
+        super().start()
+
+    def bucket_for_task(self, type: object) -> object:
+        """Return where a task is held; the same each time, or held tasks were lost."""
+        held = (self._held or {}).get(str(getattr(type, "name", "")))
+        return super().bucket_for_task(type) if held is None else held
+
+    def _make(self) -> dict[str, HeldTasks]:
+        rules = _rules[self.app]
+        unknown = sorted(set(rules.subjects) - set(self.app.tasks))
+        if unknown:
+            known = sorted(name for name in self.app.tasks if "celery." not in name)
+            logger.critical("headgate: expected tasks of %s, got %s", known, unknown)
+            sys.exit(EX_CONFIG)
+        try:
+            limiters = limiter_cache(rules.connect())
+        except HeadgateError as error:
+            logger.critical("headgate: %s", error)
+            sys.exit(EX_CONFIG)
+        return {
+            name: HeldTasks(name, subject, limiters, rules.costs.get(name, ONE_REQUEST))
+            for name, subject in rules.subjects.items()
+        }
+
+
+class _Queue:
+    """The held tasks of one subject, in the order in which they came."""
+
+    __slots__ = ("due_s", "limiter", "requests")
+
+    def __init__(self, limiter: Limiter | None) -> None:
+        self.limiter = limiter
+        self.requests: deque[Request] = deque()
+        self.due_s = 0.0
+
+
+class HeldTasks:
+    """Received tasks of one name that wait for their quotas.
+
+    Stands where Celery's consumer has a `kombu.utils.limits.TokenBucket`, and so has
+    its methods.  FIFO within a subject, round robin between subjects.  Thread-safe:
+    without an event loop the worker's timer is a thread of its own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        subject: TaskSubject,
+        limiters: SubjectCache[Limiter],
+        costs: Mapping[str, float],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            name: Of the task.
+            subject: Whose quota.
+            limiters: Of this worker.
+            costs: Of each task, units by dimension.
+            clock: Seconds, monotonic.
+        """
+        self._name = name
+        self._subject = subject
+        self._limiters = limiters
+        self._costs = costs
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._queues: OrderedDict[object, _Queue] = OrderedDict()
+        self._misnamed = 0
+
+    @property
+    def contents(self) -> HeldTasks:
+        """Where the consumer puts back what was not admitted."""
+        return self
+
+    def add(self, entry: tuple[Request, float]) -> None:
+        """Hold a received task."""
+        key, limiter = self._limiter_of(entry[0])
+        with self._lock:
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._queues[key] = _Queue(limiter)
+            queue.requests.append(entry[0])
+
+    def pop(self) -> tuple[Request, float]:
+        """Take the next task that is admitted, and return it with 1.
+
+        Where none is, return one with 0 and leave it where it is: the consumer then
+        asks to put it back, and another thread may have taken it meanwhile.
+
+        Raises:
+            IndexError: Nothing is held.
+        """
+        with self._lock:
+            for _ in range(len(self._queues)):
+                key, queue = next(iter(self._queues.items()))
+                self._queues.move_to_end(key)
+                if self._admits(queue):
+                    request = queue.requests.popleft()
+                    if not queue.requests:
+                        del self._queues[key]
+                    return request, 1.0
+            for queue in self._queues.values():
+                return queue.requests[0], 0.0
+        raise IndexError
+
+    def appendleft(self, entry: tuple[Request, float]) -> None:
+        """Do nothing: what was not admitted has not been taken."""
+
+    def can_consume(self, tokens: float) -> bool:
+        """Say whether `pop` admitted: it has charged already."""
+        return tokens > 0.0
+
+    def expected_time(self, tokens: float) -> float:
+        """Return the seconds until the next task may be admitted."""
+        del tokens
+        with self._lock:
+            due_s = min((queue.due_s for queue in self._queues.values()), default=0.0)
+        return max(due_s - self._clock(), LEAST_HOLD_S)
+
+    def clear_pending(self) -> None:
+        """Forget all: the connection is gone, and the broker hands them out again."""
+        with self._lock:
+            self._queues.clear()
+
+    def _admits(self, queue: _Queue) -> bool:
+        now = self._clock()
+        if queue.limiter is None:
+            return True
+        if now < queue.due_s:
+            return False
+        decision = queue.limiter.try_acquire(**self._costs)
+        if decision.delay_s > 0.0:  # refused, or admitted and muted
+            queue.due_s = now + min(max(decision.delay_s, LEAST_HOLD_S), LONGEST_HOLD_S)
+        return bool(decision)
+
+    def _limiter_of(self, request: Request) -> tuple[object, Limiter | None]:
+        """Return a task's queue and limiter.
+
+        A task whose subject can't be told runs without a limit: a mistake in a function
+        or an argument must not lose work, nor stop the worker.
+        """
+        try:
+            subject = (
+                self._subject(request) if callable(self._subject) else self._subject
+            )
+            if subject is None:
+                return None, None
+            return tuple(subject.items()), self._limiters.get(subject)
+        except Exception as error:
+            self._misnamed += 1
+            if self._misnamed == 1 or not isinstance(error, CallerError):
+                logger.error(
+                    "%s: a task whose subject can't be told runs without a limit: %s",
+                    self._name,
+                    error,
+                )
+            return None, None
