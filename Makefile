@@ -7,6 +7,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 SECONDS = 60
 BUS = zeromq
+SHAPE = requests
 MINUTES = 10
 WORKERS = 2
 SOURCES = coordinator agent api cli pipeline simulation proto tests tools bench examples hatch_build.py
@@ -36,9 +37,9 @@ $(VENV)/.installed-$(DEMO_EXTRAS): $(INSTALLED_FROM)
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh tools/make_venv.sh $(DEMO_EXTRAS) "under a minute, 200 MB"
 	@touch $@
 
-demo: $(DEMO_READY) ## one quota over five processes  (SECONDS=30, BUS=kafka)
+demo: $(DEMO_READY) ## one quota over five processes  (SECONDS=30, BUS=kafka, SHAPE=tokens)
 	@if [ "$(BUS)" = kafka ]; then sh tools/require_java.sh; fi
-	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS)
+	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
 test: check simulated real ## everything, on real parts
 

@@ -15,8 +15,10 @@ from headgate.cli.demo.script import (
     KILLED_AT,
     QUOTA_PER_S,
     RETURNS_AT,
+    SHAPES,
     VICTIM,
     Phase,
+    Shape,
     script,
 )
 
@@ -55,13 +57,19 @@ def test_a_returning_caller_skips_what_was_due_while_it_was_away() -> None:
     assert arrivals.due(30.0) == pytest.approx(150, abs=5 * math.sqrt(150))
 
 
-def test_the_phases_cover_the_whole_run_without_a_gap() -> None:
-    plan = script(20.0)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
+def test_the_phases_cover_the_whole_run_without_a_gap(shape: Shape) -> None:
+    plan = script(20.0, shape)
     assert plan.phases[0].begins_s == 0.0
     assert plan.phases[-1].ends_s == 20.0
     for before, after in zip(plan.phases, plan.phases[1:], strict=False):
         assert before.ends_s == after.begins_s
-    assert {len(p.demand_per_s) for p in plan.phases} == {len(AGENTS)}
+    assert {len(p.demand_per_s) for p in plan.phases} == {len(shape.agents)}
+
+
+def test_the_rate_of_arrivals_is_the_demand_over_the_cost() -> None:
+    arrivals = PhasedArrivals(PHASES, agent=0, random=Random(1), from_s=0.0, cost=30.0)
+    assert arrivals.due(10.0) == pytest.approx(100, abs=5 * math.sqrt(100))
 
 
 def test_the_script_is_skewed_flips_bursts_from_rest_and_overloads_threefold() -> None:
@@ -88,11 +96,12 @@ def test_what_was_logged_can_be_read_though_the_writer_never_closed(
 ) -> None:
     log = CallerLog(tmp_path / "log", capacity=10)
     log.record(5_000_000_000, 900, True)
-    log.record(6_000_000_000, 2**40, False)
+    log.record(6_000_000_000, 2**40, False, 4000)
     records = read_log(tmp_path / "log")
     assert records["at_ns"].tolist() == [5_000_000_000, 6_000_000_000]
     assert records["spent_ns"].tolist() == [900, 2**32 - 1]
     assert records["admitted"].tolist() == [1, 0]
+    assert records["cost"].tolist() == [1, 4000]
     log.close()
 
 
@@ -109,6 +118,14 @@ def test_a_log_is_never_written_over(tmp_path: Path) -> None:
     CallerLog(tmp_path / "log", capacity=1).close()
     with pytest.raises(FileExistsError):
         CallerLog(tmp_path / "log", capacity=1)
+
+
+def test_the_tail_of_a_log_adds_up_units(tmp_path: Path) -> None:
+    log, tail = CallerLog(tmp_path / "log", capacity=3), LogTail(tmp_path / "log")
+    log.record(1, 1, True, 500)
+    log.record(2, 1, False, 8000)
+    assert tail.advance() == (8500, 500)
+    log.close()
 
 
 def test_the_tail_of_a_log_counts_each_attempt_once(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from headgate.cli.demo.replay import admitted_by_one_bucket, max_min
+from headgate.cli.demo.script import FLIP, REQUESTS, TOKENS, Phase, Script, script
 from headgate.cli.demo.summary import (
     Attempts,
     DemoSummary,
@@ -22,6 +25,13 @@ if TYPE_CHECKING:
 Q = 100.0
 SECONDS = 30.0
 FLIP_S = 10.0
+PLAN = Script(
+    SECONDS,
+    (Phase(FLIP, FLIP_S, 20.0, (Q,)),),
+    killed_s=SECONDS,
+    returns_s=SECONDS,
+    shape=replace(REQUESTS, quota_per_s=Q, burst_units=Q),
+)
 
 
 def _even(rate: float, *, begins_s: float, ends_s: float) -> NDArray[np.float64]:
@@ -33,18 +43,11 @@ def _attempts(
     at_s: NDArray[np.float64], admitted: NDArray[np.bool_] | None = None
 ) -> Attempts:
     got = np.ones(len(at_s), dtype=np.bool_) if admitted is None else admitted
-    return Attempts(at_s, np.full(len(at_s), 1e-6), got)
+    return Attempts(at_s, np.full(len(at_s), 1e-6), got, np.ones(len(at_s)))
 
 
 def _summarise(attempts: dict[str, Attempts]) -> DemoSummary:
-    return summarise(
-        attempts,
-        seconds=SECONDS,
-        quota_per_s=Q,
-        burst_units=Q,
-        flip_s=FLIP_S,
-        settle_within_s=10.0,
-    )
+    return summarise(attempts, PLAN)
 
 
 def _as_one_bucket(at_s: dict[str, NDArray[np.float64]]) -> dict[str, Attempts]:
@@ -182,3 +185,65 @@ def test_a_summary_is_plain_values_with_every_agent_in_it() -> None:
 
 def test_max_min_of_equal_wants_is_equal_shares() -> None:
     assert max_min(np.array([9.0, 9.0, 9.0]), 9.0).tolist() == [3.0, 3.0, 3.0]
+
+
+def _tokens(
+    at_s: NDArray[np.float64], cost: NDArray[np.float64], admitted: NDArray[np.bool_]
+) -> DemoSummary:
+    """Judge a run of large requests, each of the four gateways making its part."""
+    parts = {
+        agent: Attempts(
+            at_s[i::4], np.full(len(at_s[i::4]), 1e-6), admitted[i::4], cost[i::4]
+        )
+        for i, agent in enumerate(TOKENS.agents)
+    }
+    return summarise(parts, script(60.0, TOKENS))
+
+
+def _large(rate: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    chance = Random(1)
+    at_s = _even(rate, begins_s=0, ends_s=60)
+    return at_s, np.array([float(TOKENS.draw_cost(chance)) for _ in at_s])
+
+
+def test_large_requests_are_judged_by_their_units() -> None:
+    at_s, cost = _large(3.0)
+    central = admitted_by_one_bucket(at_s, cost, rate_per_s=2000, burst_units=20000)
+    summary = _tokens(at_s, cost, central)
+    assert summary.faults == ()
+    assert summary.ratio == 1.0
+    assert summary.admitted == summary.central == round(float(cost[central].sum()))
+    assert summary.debt_units == summary.central_debt_units > 1000
+    half = _tokens(at_s, cost, central & (np.arange(len(at_s)) % 2 == 0))
+    assert "one central bucket" in half.faults[0]
+
+
+def test_one_large_request_of_each_gateway_may_be_over_and_no_more() -> None:
+    at_s, cost = _large(3.0)
+    central = admitted_by_one_bucket(at_s, cost, rate_per_s=2000, burst_units=20000)
+    for storm, faults in ((4, 0), (9, 1)):
+        # At one instant, when the bucket is empty, each gateway admits some.
+        late = np.concatenate([at_s, np.full(storm, 59.9)])
+        costs = np.concatenate([cost, np.full(storm, 8000.0)])
+        admitted = np.concatenate([central, np.ones(storm, dtype=np.bool_)])
+        summary = _tokens(late, costs, admitted)
+        over = [fault for fault in summary.faults if "of each process" in fault]
+        assert len(over) == faults
+
+
+def test_a_single_large_request_at_the_end_does_not_decide_the_ratio() -> None:
+    at_s, cost = _large(3.0)
+    central = admitted_by_one_bucket(at_s, cost, rate_per_s=2000, burst_units=20000)
+    admitted = central.copy()
+    admitted[-1] = True
+    cost[-1] = 8000.0
+    assert _tokens(at_s, cost, admitted).ratio == pytest.approx(1.0, abs=0.002)
+
+
+def test_costs_are_drawn_between_their_bounds_with_the_mean_that_is_said() -> None:
+    chance = Random(2)
+    drawn = [TOKENS.draw_cost(chance) for _ in range(20_000)]
+    assert min(drawn) >= 500
+    assert max(drawn) <= 8000
+    assert np.mean(drawn) == pytest.approx(TOKENS.mean_cost, rel=0.02)
+    assert {REQUESTS.draw_cost(chance) for _ in range(10)} == {1}

@@ -26,7 +26,13 @@ class PhasedArrivals:
     """
 
     def __init__(
-        self, phases: Sequence[Phase], *, agent: int, random: Random, from_s: float
+        self,
+        phases: Sequence[Phase],
+        *,
+        agent: int,
+        random: Random,
+        from_s: float,
+        cost: float = 1.0,
     ) -> None:
         """Begin at `from_s`: what was due before is not made up for.
 
@@ -35,8 +41,9 @@ class PhasedArrivals:
             agent: Index of the caller in each phase's demand.
             random: Where chance comes from.
             from_s: Seconds after the start of the run.
+            cost: Units of the average request.
         """
-        self._ends = deque((p.ends_s, p.demand_per_s[agent]) for p in phases)
+        self._ends = deque((p.ends_s, p.demand_per_s[agent] / cost) for p in phases)
         self._random = random
         self.next_s = from_s
         self._advance()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from headgate.agent import connect
 from headgate.cli.demo.arrivals import PhasedArrivals
 from headgate.cli.demo.callerlog import CallerLog
-from headgate.cli.demo.script import AGENTS, Script, script
+from headgate.cli.demo.script import SHAPES, Script, script
 from headgate.cli.process.children import hold_to_parent
 
 if TYPE_CHECKING:
@@ -52,9 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one caller to the end of the script and return 0."""
     hold_to_parent()
     options = _options(arguments)
-    plan = script(options.seconds)
-    index = AGENTS.index(options.agent)
-    expected = sum(p.demand_per_s[index] * (p.ends_s - p.begins_s) for p in plan.phases)
+    shape = SHAPES[options.shape]
+    plan = script(options.seconds, shape)
+    index = shape.agents.index(options.agent)
+    units = sum(p.demand_per_s[index] * (p.ends_s - p.begins_s) for p in plan.phases)
+    expected = units / shape.mean_cost
     log = CallerLog(options.log, capacity=1000 + int(expected * _SPARE))
     _say(PREPARED)
     if not sys.stdin.readline():
@@ -68,10 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(READY)
         started_ns, from_s = _told_to_go(sys.stdin.readline())
         threading.Thread(target=_end_with_stdin, daemon=True).start()
+        random = Random(options.seed)
         arrivals = PhasedArrivals(
-            plan.phases, agent=index, random=Random(options.seed), from_s=from_s
+            plan.phases,
+            agent=index,
+            random=random,
+            from_s=from_s,
+            cost=shape.mean_cost,
         )
-        _make_attempts(limiter, arrivals, log, plan, started_ns=started_ns)
+        _make_attempts(limiter, arrivals, log, plan, random, started_ns=started_ns)
     log.close()
     return 0
 
@@ -81,16 +88,20 @@ def _make_attempts(
     arrivals: PhasedArrivals,
     log: CallerLog,
     plan: Script,
+    random: Random,
     *,
     started_ns: int,
 ) -> None:
     """Attempt whatever is due, until the script ends; never wait for an answer."""
     clock, attempt, record = time.monotonic_ns, limiter.try_acquire, log.record
+    shape = plan.shape
+    units = {shape.dimension: shape.costs[0]}
     while (now_s := (clock() - started_ns) / 1e9) < plan.seconds:
         for _ in range(arrivals.due(now_s)):
+            cost = units[shape.dimension] = shape.draw_cost(random)
             begun_ns = clock()
-            decision = attempt(requests=1)
-            record(begun_ns, clock() - begun_ns, bool(decision))
+            decision = attempt(**units)
+            record(begun_ns, clock() - begun_ns, bool(decision), cost)
         until_next_s = min(arrivals.next_s, plan.seconds) - now_s
         time.sleep(min(max(until_next_s, TICK_S), LONGEST_SLEEP_S))
 
@@ -117,7 +128,8 @@ def _end_with_stdin() -> None:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", required=True)
-    parser.add_argument("--agent", required=True, choices=AGENTS)
+    parser.add_argument("--shape", required=True, choices=SHAPES)
+    parser.add_argument("--agent", required=True)
     parser.add_argument("--seconds", required=True, type=float)
     parser.add_argument("--seed", required=True, type=int)
     parser.add_argument("--log", required=True, type=Path)

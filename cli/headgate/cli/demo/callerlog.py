@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-RECORD = np.dtype([("at_ns", "<i8"), ("spent_ns", "<u4"), ("admitted", "<u4")])
-"""One attempt: when, how long `try_acquire` took, and whether it was admitted.
+RECORD = np.dtype(
+    [("at_ns", "<i8"), ("spent_ns", "<u4"), ("admitted", "<u4"), ("cost", "<u4")]
+)
+"""One attempt: when, how long `try_acquire` took, whether it was admitted, its units.
 
 ``at_ns`` of zero is a record that was never written: the end.
 """
 
-_LAYOUT = struct.Struct("<qII")
+_LAYOUT = struct.Struct("<qIII")
 _LONGEST_NS = 2**32 - 1
 """4.3 s: a call that took longer is logged as that."""
 
@@ -57,7 +59,7 @@ class CallerLog:
         self._end = size
         self._offset = 0
 
-    def record(self, at_ns: int, spent_ns: int, admitted: bool) -> None:
+    def record(self, at_ns: int, spent_ns: int, admitted: bool, cost: int = 1) -> None:
         """Add one attempt.
 
         Raises:
@@ -67,7 +69,7 @@ class CallerLog:
             message = f"the log's {self._end // _LAYOUT.size} records are used up"
             raise LogFull(message)
         spent = min(spent_ns, _LONGEST_NS)
-        _LAYOUT.pack_into(self._map, self._offset, at_ns, spent, admitted)
+        _LAYOUT.pack_into(self._map, self._offset, at_ns, spent, admitted, cost)
         self._offset += _LAYOUT.size
 
     def close(self) -> None:
@@ -82,7 +84,7 @@ def read_log(path: Path) -> NDArray[np.void]:
 
 
 class LogTail:
-    """Counts the attempts in a log while its caller is still writing."""
+    """Adds up the attempts in a log while its caller is still writing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -90,7 +92,7 @@ class LogTail:
         self._seen = 0
 
     def advance(self) -> tuple[int, int]:
-        """Return how many were attempted, and admitted, since the last call."""
+        """Return the units attempted, and admitted, since the last call."""
         if self._records is None:
             if not self._path.exists() or not self._path.stat().st_size:
                 return 0, 0
@@ -98,7 +100,8 @@ class LogTail:
         fresh = self._records[self._seen :]
         fresh = fresh[: _written(fresh)]
         self._seen += len(fresh)
-        return len(fresh), int(fresh["admitted"].sum())
+        costs = fresh["cost"].astype(np.int64)
+        return int(costs.sum()), int(costs[fresh["admitted"] > 0].sum())
 
 
 def _written(records: NDArray[np.void]) -> int:

@@ -11,12 +11,13 @@ import numpy as np
 
 from headgate.cli.demo.caller import PREPARED, READY
 from headgate.cli.demo.callerlog import LogTail, read_log
-from headgate.cli.demo.script import AGENTS, VICTIM, Script
 from headgate.cli.demo.summary import Attempts
 from headgate.cli.process.children import Child, ChildFailed, Children
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from headgate.cli.demo.script import Script
 
 READY_TIMEOUT_S = 30.0
 """To import, connect and fetch a configuration, five at once on a busy machine."""
@@ -67,7 +68,7 @@ class Callers:
         self._directory = directory
         self._seed = seed
         self._running: dict[str, Child] = {}
-        self._lives: dict[str, list[Path]] = {agent: [] for agent in AGENTS}
+        self._lives: dict[str, list[Path]] = {agent: [] for agent in plan.shape.agents}
         self._tails: dict[str, LogTail] = {}
         self._standby: _Life | None = None
         self._started_ns = 0
@@ -75,21 +76,24 @@ class Callers:
     def start(self) -> None:
         """Start all, wait until each is ready, and set the common time.
 
-        A second life of `VICTIM` is prepared as well: a process takes seconds to
-        start on a busy machine, and how long the agent is away is the script's.
+        A second life of the shape's victim is prepared as well: a process takes
+        seconds to start on a busy machine, and the script says how long it is away.
 
         Raises:
             ChildFailed: One did not get ready.
         """
-        first = [self._launch(agent) for agent in AGENTS]
-        self._standby = self._launch(VICTIM)
+        shape = self._plan.shape
+        first = [self._launch(agent) for agent in shape.agents]
+        if shape.victim is not None:
+            self._standby = self._launch(shape.victim)
         for life in first:
             _await(life.child, PREPARED)
         for life in first:
             self._enter(life)
         for life in first:
             _await(life.child, READY)
-        _await(self._standby.child, PREPARED)
+        if self._standby is not None:
+            _await(self._standby.child, PREPARED)
         self._started_ns = time.monotonic_ns() + int(LEAD_S * 1e9)
         (self._directory / STARTED_FILE).write_text(f"{self._started_ns}\n")
         for life in first:
@@ -101,11 +105,12 @@ class Callers:
         return (time.monotonic_ns() - self._started_ns) / 1e9
 
     def kill(self) -> None:
-        """End `VICTIM` with SIGKILL: no leave, no last report."""
-        self._children.forget(self._running.pop(VICTIM))
+        """End the victim with SIGKILL: no leave, no last report."""
+        assert self._plan.shape.victim is not None, "the script has a crash"
+        self._children.forget(self._running.pop(self._plan.shape.victim))
 
     def bring_back(self) -> None:
-        """Let a new process connect under the id of `VICTIM`; returns at once.
+        """Let a new process connect under the id of the victim; returns at once.
 
         To be called `CONNECT_S` before its callers are back.
         """
@@ -120,7 +125,9 @@ class Callers:
 
     def counted(self) -> dict[str, tuple[int, int]]:
         """Return (attempted, admitted) of each agent since the last call."""
-        return {agent: self._tails[agent].advance() for agent in AGENTS}
+        return {
+            agent: self._tails[agent].advance() for agent in self._plan.shape.agents
+        }
 
     def await_end(self) -> None:
         """Wait until all have ended by themselves.
@@ -139,7 +146,7 @@ class Callers:
 
     def attempts(self) -> dict[str, Attempts]:
         """Return what each agent's callers tried and got in all its lives."""
-        return {agent: self._attempts(agent) for agent in AGENTS}
+        return {agent: self._attempts(agent) for agent in self._plan.shape.agents}
 
     def _attempts(self, agent: str) -> Attempts:
         # Lives of one agent follow one another: joined, they are in order of time.
@@ -148,19 +155,22 @@ class Callers:
             (records["at_ns"] - self._started_ns) / 1e9,
             records["spent_ns"] / 1e9,
             records["admitted"].astype(np.bool_),
+            records["cost"].astype(np.float64),
         )
 
     def _launch(self, agent: str) -> _Life:
         """Start a process that only prepares itself."""
         number = len(self._lives[agent])
+        place = 100 * self._plan.shape.agents.index(agent)
         log = self._directory / f"{agent}.{number}.log"
         home = self._directory / agent
         home.mkdir(exist_ok=True)
         options = {
             "--url": self._url,
             "--agent": agent,
+            "--shape": self._plan.shape.name,
             "--seconds": f"{self._plan.seconds!r}",
-            "--seed": f"{self._seed + 100 * AGENTS.index(agent) + number}",
+            "--seed": f"{self._seed + place + number}",
             "--log": str(log),
             "--directory": str(home),
         }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.demo.script import DEFAULT_S
+from headgate.cli.demo.script import DEFAULT_S, REQUESTS, SHAPES
 from headgate.cli.failure import FAILED, Misused
 from headgate.cli.output.printing import console, print_json, print_line
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.cli.demo.summary import DemoSummary
     from headgate.cli.output.share_table import ShareTable
 
-LEGEND = "each half second, in requests/s: all together, then each one's got/attempted"
+LEGEND = "each half second, in units/s: all together, then each one's got/attempted"
 """Told once, above the lines that stand for the table where there is no terminal."""
 
 DEMO_EPILOG = """[bold]Examples[/bold]
@@ -31,9 +31,12 @@ headgate demo --bus kafka://localhost:9092
 
 headgate demo --bus curve                  (ZeroMQ, encrypted with keys of the run)
 
+headgate demo --shape tokens               (few and large requests: language models)
+
 [bold]Exit code[/bold] 1 when the quota was not held: the total is not within 0.97 to
 1.02 of one central bucket, a window of 10 s has more than quota + 3 % + burst, or an
-agent has less than 0.9 of its max-min."""
+agent has less than 0.9 of its max-min. With --shape tokens, in place of the last two:
+more than one request of each process was admitted beyond what one bucket owes."""
 
 
 def demo(
@@ -47,6 +50,13 @@ def demo(
             help="What carries the reports; curve is zeromq, encrypted.",
         ),
     ] = "zeromq",
+    shape: Annotated[
+        str,
+        typer.Option(
+            metavar="requests|tokens",
+            help="Many small requests, or few of 500 to 8,000 tokens.",
+        ),
+    ] = REQUESTS.name,
     seed: Annotated[
         int | None,
         typer.Option(help="Of the callers' arrivals; else by chance.", min=0),
@@ -75,8 +85,10 @@ def demo(
     from headgate.cli.demo.folder import run_folder
     from headgate.cli.demo.script import script
 
+    if shape not in SHAPES:
+        raise Misused(f"--shape: expected one of {', '.join(SHAPES)}, got {shape!r}")
     try:
-        plan = script(seconds)
+        plan = script(seconds, SHAPES[shape])
     except ValueError as error:
         raise Misused(f"--seconds: {error}") from error
     check_bus(bus)

@@ -1,7 +1,8 @@
-"""What the demo's five callers ask for, and when one of them is killed.
+"""What the demo's callers ask for, and when one of them is killed.
 
-Everything is a fraction of the run's length, so that a run of 20 s tells the same
-story as one of a minute, rounded to whole seconds: fairness is judged second by
+A *shape* is a kind of load: many requests of one unit, or few and large ones.
+Everything in it is a fraction of the run's length, so that a run of 20 s tells the
+same story as one of a minute, rounded to whole seconds: fairness is judged second by
 second, and a caller that is there for half of a second is due less than a second's
 share.
 """
@@ -10,15 +11,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from math import exp, log
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from random import Random
 
 AGENTS = ("agent-1", "agent-2", "agent-3", "agent-4", "agent-5")
-"""Ids of the agents; a killed one returns under its own."""
+"""Ids of the agents of the usual shape; a killed one returns under its own."""
+
+GATEWAYS = ("gateway-1", "gateway-2", "gateway-3", "gateway-4")
+"""Ids of the agents in front of a language model."""
 
 QUOTA_PER_S = 1000.0
-"""Q: what all agents together may admit, requests/s."""
+"""Q of the usual shape: what all agents together may admit, requests/s."""
 
 BURST_UNITS = 1000.0
-"""B: what may pass at once after rest, requests."""
+"""B of the usual shape: what may pass at once after rest, requests."""
 
 SHORTEST_S = 20.0
 """Below this the idle phase is too short to fill the bucket again."""
@@ -28,46 +37,6 @@ LONGEST_S = 600.0
 
 DEFAULT_S = 60.0
 """Long enough to watch, short enough to wait for."""
-
-_PHASES: tuple[tuple[str, float, tuple[float, ...], str], ...] = (
-    (
-        "skewed",
-        0.00,
-        (600, 150, 80, 40, 30),
-        "90 % of the quota, most of it at agent-1: nothing should be refused",
-    ),
-    (
-        "overload",
-        0.15,
-        (1000, 300, 120, 60, 40),
-        "more than there is: agent-1 takes what the light ones leave, and no more",
-    ),
-    (
-        "flipped",
-        0.35,
-        (40, 60, 120, 300, 1000),
-        "the same turned round: the shares must follow",
-    ),
-    (
-        "idle",
-        0.55,
-        (4, 4, 4, 4, 4),
-        "nearly nothing: the bucket fills again",
-    ),
-    (
-        "burst",
-        0.64,
-        (4, 4, 2500, 4, 4),
-        "agent-3 wakes up: it may have the whole burst at once",
-    ),
-    (
-        "threefold",
-        0.68,
-        (1200, 700, 500, 450, 150),
-        "three times the quota: agent-5 gets its little, the others equal parts",
-    ),
-)
-"""(name, begin as a fraction of the run, requests/s of each agent, what it is for)."""
 
 FLIP = "flipped"
 """The phase whose beginning the settle time is counted from."""
@@ -80,6 +49,157 @@ KILLED_AT, RETURNS_AT = 0.78, 0.83
 
 
 @dataclass(frozen=True, slots=True)
+class Act:
+    """A stretch of steady demand, as a part of a run of any length.
+
+    Attributes:
+        name: What the table calls it.
+        begins: Fraction of the run.
+        demand_per_s: Units/s of each agent.
+        story: What it asks for, and what should come of it.
+    """
+
+    name: str
+    begins: float
+    demand_per_s: tuple[float, ...]
+    story: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A kind of load and the quota that it meets.
+
+    Attributes:
+        name: What ``--shape`` calls it.
+        agents: Their ids.
+        dimension: What the quota counts.
+        quota_per_s: Q, units/s.
+        burst_units: B, units.
+        costs: Least and most units of one request; small ones are more frequent
+            than large ones (the logarithm is uniform).
+        acts: What is asked for, from the beginning of the run to its end.
+        victim: The agent that is killed and returns, if one is.
+    """
+
+    name: str
+    agents: tuple[str, ...]
+    dimension: str
+    quota_per_s: float
+    burst_units: float
+    costs: tuple[int, int]
+    acts: tuple[Act, ...]
+    victim: str | None
+
+    @property
+    def mean_cost(self) -> float:
+        """Units of the average request."""
+        least, most = self.costs
+        return float(least) if least == most else (most - least) / log(most / least)
+
+    @property
+    def small(self) -> bool:
+        """Whether requests are so small that each second can be judged."""
+        return self.costs[1] <= 0.01 * self.quota_per_s
+
+    def draw_cost(self, random: Random) -> int:
+        """Return the units of the next request."""
+        least, most = self.costs
+        if least == most:
+            return least
+        return round(least * exp(random.random() * log(most / least)))
+
+
+REQUESTS = Shape(
+    name="requests",
+    agents=AGENTS,
+    dimension="requests",
+    quota_per_s=QUOTA_PER_S,
+    burst_units=BURST_UNITS,
+    costs=(1, 1),
+    victim=VICTIM,
+    acts=(
+        Act(
+            "skewed",
+            0.00,
+            (600, 150, 80, 40, 30),
+            "90 % of the quota, most of it at agent-1: nothing should be refused",
+        ),
+        Act(
+            "overload",
+            0.15,
+            (1000, 300, 120, 60, 40),
+            "more than there is: agent-1 takes what the light ones leave, and no more",
+        ),
+        Act(
+            FLIP,
+            0.35,
+            (40, 60, 120, 300, 1000),
+            "the same turned round: the shares must follow",
+        ),
+        Act(
+            "idle",
+            0.55,
+            (4, 4, 4, 4, 4),
+            "nearly nothing: the bucket fills again",
+        ),
+        Act(
+            "burst",
+            0.64,
+            (4, 4, 2500, 4, 4),
+            "agent-3 wakes up: it may have the whole burst at once",
+        ),
+        Act(
+            "threefold",
+            0.68,
+            (1200, 700, 500, 450, 150),
+            "three times the quota: agent-5 gets its little, the others equal parts",
+        ),
+    ),
+)
+"""Many small requests: a service."""
+
+TOKENS = Shape(
+    name="tokens",
+    agents=GATEWAYS,
+    dimension="tokens",
+    quota_per_s=2_000.0,
+    burst_units=20_000.0,
+    costs=(500, 8_000),
+    victim=None,
+    acts=(
+        Act(
+            "from rest",
+            0.00,
+            (3000, 1500, 1000, 500),
+            "three times the quota on a full bucket: the burst is there at once",
+        ),
+        Act(
+            "skewed",
+            0.25,
+            (3000, 600, 300, 100),
+            "twice the quota, most of it at gateway-1",
+        ),
+        Act(
+            "one alone",
+            0.50,
+            (0, 4000, 0, 0),
+            "gateway-2 alone asks for twice the quota: it may have all of it",
+        ),
+        Act(
+            "alike",
+            0.75,
+            (1500, 1500, 1500, 1500),
+            "three times the quota, in equal parts",
+        ),
+    ),
+)
+"""Few large requests: language models, whose prompts cost thousands of tokens."""
+
+SHAPES = {shape.name: shape for shape in (REQUESTS, TOKENS)}
+"""By the name that ``--shape`` knows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Phase:
     """A stretch of steady demand.
 
@@ -87,7 +207,7 @@ class Phase:
         name: What the table calls it.
         begins_s: Seconds after the start of the run.
         ends_s: Seconds after the start of the run.
-        demand_per_s: Requests/s of each of `AGENTS`.
+        demand_per_s: Units/s of each agent.
         story: What it asks for, and what should come of it.
     """
 
@@ -100,19 +220,22 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A run of `seconds`: its phases, and one crash.
+    """A run of `seconds`: its phases, and perhaps one crash.
 
     Attributes:
         seconds: Length of the run.
         phases: In order, without gaps, covering the whole run.
-        killed_s: When `VICTIM` gets SIGKILL, seconds after the start.
+        killed_s: When the shape's victim gets SIGKILL, seconds after the start;
+            after the end where it has none.
         returns_s: When its callers are back, seconds after the start.
+        shape: The kind of load.
     """
 
     seconds: float
     phases: tuple[Phase, ...]
     killed_s: float
     returns_s: float
+    shape: Shape = REQUESTS
 
     def phase(self, at_s: float) -> Phase:
         """Return the phase that `at_s` lies in; the last one after the end."""
@@ -122,18 +245,13 @@ class Script:
         return self.phases[-1]
 
     @property
-    def flip_s(self) -> float:
-        """When the demand turns round, seconds after the start."""
-        return next(p.begins_s for p in self.phases if p.name == FLIP)
-
-    @property
-    def settle_within_s(self) -> float:
-        """How long there is to settle before the demand changes again, seconds."""
-        return next(p.ends_s - p.begins_s for p in self.phases if p.name == FLIP)
+    def flip(self) -> Phase | None:
+        """The phase that begins when the demand turns round, if there is one."""
+        return next((p for p in self.phases if p.name == FLIP), None)
 
 
-def script(seconds: float) -> Script:
-    """Return the demo of that length.
+def script(seconds: float, shape: Shape = REQUESTS) -> Script:
+    """Return the demo of that length and shape.
 
     Raises:
         ValueError: `seconds` is outside `SHORTEST_S` to `LONGEST_S`.
@@ -144,14 +262,16 @@ def script(seconds: float) -> Script:
             f"got {seconds:g}"
         )
         raise ValueError(message)
-    begins = [_at(seconds, fraction) for _, fraction, _, _ in _PHASES]
+    begins = [_at(seconds, act.begins) for act in shape.acts]
     phases = tuple(
-        Phase(name, begin, end, demand, story)
-        for (name, _, demand, story), (begin, end) in zip(
-            _PHASES, pairwise([*begins, seconds]), strict=True
+        Phase(act.name, begin, end, act.demand_per_s, act.story)
+        for act, (begin, end) in zip(
+            shape.acts, pairwise([*begins, seconds]), strict=True
         )
     )
-    return Script(seconds, phases, _at(seconds, KILLED_AT), _at(seconds, RETURNS_AT))
+    return Script(
+        seconds, phases, _at(seconds, KILLED_AT), _at(seconds, RETURNS_AT), shape
+    )
 
 
 def _at(seconds: float, fraction: float) -> float:

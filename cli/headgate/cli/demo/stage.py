@@ -13,13 +13,6 @@ from headgate.cli.client.rest import Rest
 from headgate.cli.demo.broker import CURVE, KEYS
 from headgate.cli.demo.caller import NAMESPACE, TENANT
 from headgate.cli.demo.callers import CONNECT_S, Callers
-from headgate.cli.demo.script import (
-    AGENTS,
-    BURST_UNITS,
-    QUOTA_PER_S,
-    VICTIM,
-    Script,
-)
 from headgate.cli.demo.summary import DemoSummary, summarise
 from headgate.cli.options.bus_address import shown_bus
 from headgate.cli.output.live_view import LiveView
@@ -29,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from headgate.cli.demo.script import Phase
+    from headgate.cli.demo.script import Phase, Script, Shape
     from headgate.cli.process.children import Child, Children
 
 GROUP = "gold"
@@ -83,27 +76,22 @@ def play(
     """
     server = start_server(children, bus=bus, directory=directory)
     watcher.tell(f"API and web page {server.url}   bus {server.bus}")
-    configure(server.url)
+    shape = plan.shape
+    configure(server.url, shape)
     watcher.tell(
-        f"one quota: group {GROUP}, {QUOTA_PER_S:,.0f} requests/s, burst "
-        f"{BURST_UNITS:,.0f}, for tenant {TENANT} and its namespace {NAMESPACE}"
+        f"one quota: group {GROUP}, {shape.quota_per_s:,.0f} {shape.dimension}/s, "
+        f"burst {shape.burst_units:,.0f}, for tenant {TENANT} and its namespace "
+        f"{NAMESPACE}"
     )
     callers = Callers(children, plan, url=server.url, directory=directory, seed=seed)
     callers.start()
     watcher.tell(
-        f"{len(AGENTS)} processes that share it, each with a limiter of its own inside"
+        f"{len(shape.agents)} processes that share it, each with a limiter inside"
     )
     with LiveView(Rest(server.url)) as live:
         _follow(children, callers, plan, live, watcher, url=server.url)
     callers.await_end()
-    return summarise(
-        callers.attempts(),
-        seconds=plan.seconds,
-        quota_per_s=QUOTA_PER_S,
-        burst_units=BURST_UNITS,
-        flip_s=plan.flip_s,
-        settle_within_s=plan.settle_within_s,
-    )
+    return summarise(callers.attempts(), plan)
 
 
 def start_server(
@@ -132,10 +120,14 @@ def start_server(
     return Server(ready["api"], shown_bus(ready["bus"]), child)
 
 
-def configure(url: str) -> None:
+def configure(url: str, shape: Shape) -> None:
     """Make the group, the tenant and the namespace, and attach them, over REST."""
     tenant, namespace = (segment(name) for name in NAMESPACE.split("/"))
-    limit = {"dimension": "requests", "rate": QUOTA_PER_S, "burst": BURST_UNITS}
+    limit = {
+        "dimension": shape.dimension,
+        "rate": shape.quota_per_s,
+        "burst": shape.burst_units,
+    }
     with Rest(url) as rest:
         rest.call("POST", GROUPS, body={"name": GROUP, "limits": [limit]})
         rest.call("PUT", f"{TENANTS}/{tenant}", body={})
@@ -160,13 +152,12 @@ def _follow(
     """Kill and bring back when the script says so; show how it stands meanwhile."""
     cues: list[tuple[float, Callable[[], None], str]] = [
         *((phase.begins_s, _nothing, _told(phase)) for phase in plan.phases),
-        (
-            plan.killed_s,
-            callers.kill,
-            f"kill -9 of {VICTIM}: the others take over its part",
-        ),
-        (plan.returns_s - CONNECT_S, callers.bring_back, f"{VICTIM} returns"),
     ]
+    if (victim := plan.shape.victim) is not None:
+        killed = f"kill -9 of {victim}: the others take over its part"
+        cues.append((plan.killed_s, callers.kill, killed))
+        back_s = plan.returns_s - CONNECT_S
+        cues.append((back_s, callers.bring_back, f"{victim} returns"))
     cues.sort(key=lambda cue: cue[0])
     shown_s, next_s = callers.now_s, REFRESH_S
     callers.counted()
@@ -201,7 +192,7 @@ def _sheet(
     url: str,
 ) -> ShareTable:
     """Return the table: counts from the callers, share and level from the API."""
-    known = live.use(GROUP, "requests")
+    known = live.use(GROUP, plan.shape.dimension)
     phase = plan.phase(now_s - span_s / 2)  # the one that the figures are from
     rows: list[ShareRow] = []
     for agent, (attempted, admitted) in callers.counted().items():
@@ -219,7 +210,7 @@ def _sheet(
         )
     return ShareTable(
         title=f"{now_s:5.1f} of {plan.seconds:.0f} s  {phase.name:<9}",
-        quota_per_s=QUOTA_PER_S,
+        quota_per_s=plan.shape.quota_per_s,
         rows=tuple(rows),
         level_units=known.level_units,
         footer=f"web page {url}",

@@ -1,13 +1,15 @@
 """The demo's verdict, from what the callers logged and from nothing else.
 
-Three things gate it: the total against one central bucket, every window of ten
-seconds, and the worst-served agent.  Settle time and latencies are told and gate
+Three things gate it: the total against one central bucket, the excess, and the
+worst-served agent.  Of small requests the excess is judged in every window of ten
+seconds.  Of large ones it is judged at every instant, in requests, and too few of
+them come to judge an agent's part.  Settle time and latencies are told and gate
 nothing, because the machine may be busy with other things.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +18,7 @@ from headgate.cli.demo.replay import (
     admitted_by_one_bucket,
     deepest_debt,
     max_min,
+    ratio_of_totals,
     worst_window,
 )
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from headgate.cli.demo.script import Script
 
 RATIO_BOUNDS = (0.97, 1.02)
 """Admitted / one central bucket: below, quota is wasted; above, it is broken."""
@@ -35,6 +40,10 @@ WINDOW_TOLERANCE = 1.03
 
 WORST_PART = 0.9
 """Each agent gets at least this part of its max-min."""
+
+RATIO_COSTS = 8
+"""Totals are averaged over the time in which the quota earns so many of the largest
+requests: a few milliseconds where these are small."""
 
 SETTLE_WINDOW_S = 0.5
 """Long enough for Poisson noise of a tenth of the quota to average out."""
@@ -55,11 +64,23 @@ class Attempts:
         at_s: ``float64[N]`` seconds after the start of the run, ascending.
         spent_s: ``float64[N]`` how long `try_acquire` took, seconds.
         admitted: ``bool[N]``.
+        cost: ``float64[N]`` units.
     """
 
     at_s: NDArray[np.float64]
     spent_s: NDArray[np.float64]
     admitted: NDArray[np.bool_]
+    cost: NDArray[np.float64]
+
+    @property
+    def units(self) -> int:
+        """Units attempted."""
+        return round(float(self.cost.sum()))
+
+    @property
+    def got(self) -> int:
+        """Units admitted."""
+        return round(float(self.cost[self.admitted].sum()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +108,22 @@ class DemoSummary:
     """The run in figures, all of them measured at the callers.
 
     Attributes:
+        shape: The kind of load.
+        dimension: What the quota counts.
         seconds: Length of the run.
         quota_per_s: Q.
         burst_units: B.
         attempted: Units tried.
         admitted: Units got.
         central: Units that one central bucket admits of the same attempts.
-        ratio: admitted / central.
+        ratio: admitted / central (see `ratio_of_totals`).
         divided: Units that the quota divided by the number of agents, one bucket
             each, admits of the same attempts: what people do without Headgate.
         worst_1_s: Most units admitted in any window of 1 s.
         worst_10_s: Most units admitted in any window of 10 s.
         debt_units: Largest excess over Q·W + B in any window of any length.
+        central_debt_units: That of the central bucket: one request, at most.
+        largest_cost: Units of the largest request.
         agents: One part per agent.
         settle_s: From the flip until shares are right and stay so; None when the
             demand changed again first.
@@ -107,6 +132,8 @@ class DemoSummary:
         faults: What is out of bounds, a sentence each; empty when all is well.
     """
 
+    shape: str
+    dimension: str
     seconds: float
     quota_per_s: float
     burst_units: float
@@ -118,6 +145,8 @@ class DemoSummary:
     worst_1_s: int
     worst_10_s: int
     debt_units: float
+    central_debt_units: float
+    largest_cost: int
     agents: tuple[AgentPart, ...]
     settle_s: float | None
     p50_s: float
@@ -129,61 +158,64 @@ class DemoSummary:
         return asdict(self)
 
 
-def summarise(
-    attempts: Mapping[str, Attempts],
-    *,
-    seconds: float,
-    quota_per_s: float,
-    burst_units: float,
-    flip_s: float,
-    settle_within_s: float,
-) -> DemoSummary:
+def summarise(attempts: Mapping[str, Attempts], plan: Script) -> DemoSummary:
     """Measure a run and judge it.
 
     Args:
         attempts: Of every agent, by id.
-        seconds: Length of the run.
-        quota_per_s: Q.
-        burst_units: B.
-        flip_s: When the demand turned round, seconds after the start.
-        settle_within_s: How long it then stayed as it was, seconds.
+        plan: What they did.
     """
-    merged = merge(list(attempts.values()))
-    got_s = merged.at_s[merged.admitted]
+    shape = plan.shape
+    rate, burst = shape.quota_per_s, shape.burst_units
+    each = list(attempts.values())
+    merged = merge(each)
+    got_s, got = merged.at_s[merged.admitted], merged.cost[merged.admitted]
     central = admitted_by_one_bucket(
-        merged.at_s, rate_per_s=quota_per_s, burst_units=burst_units
+        merged.at_s, merged.cost, rate_per_s=rate, burst_units=burst
     )
-    parts = parts_of_max_min(attempts, seconds=seconds, quota_per_s=quota_per_s)
-    ratio = len(got_s) / max(1, int(central.sum()))
-    worst_10_s = worst_window(got_s, window_s=LONG_WINDOW_S)
+    central_s, due = merged.at_s[central], merged.cost[central]
+    largest = shape.costs[1]
     spent = merged.spent_s if len(merged.spent_s) else np.zeros(1)
     p50_s, p99_s = (float(p) for p in np.percentile(spent, (50, 99)))
-    bound = WINDOW_TOLERANCE * quota_per_s * LONG_WINDOW_S + burst_units
-    return DemoSummary(
-        seconds=seconds,
-        quota_per_s=quota_per_s,
-        burst_units=burst_units,
-        attempted=len(merged.at_s),
-        admitted=len(got_s),
-        central=int(central.sum()),
-        ratio=ratio,
-        divided=divided_evenly(
-            list(attempts.values()), quota_per_s=quota_per_s, burst_units=burst_units
+    flip = plan.flip
+    summary = DemoSummary(
+        shape=shape.name,
+        dimension=shape.dimension,
+        seconds=plan.seconds,
+        quota_per_s=rate,
+        burst_units=burst,
+        attempted=merged.units,
+        admitted=merged.got,
+        central=round(float(due.sum())),
+        ratio=ratio_of_totals(
+            merged.at_s,
+            merged.cost,
+            merged.admitted,
+            central,
+            last_s=min(RATIO_COSTS * largest / rate, plan.seconds / 2),
         ),
-        worst_1_s=worst_window(got_s, window_s=1.0),
-        worst_10_s=worst_10_s,
-        debt_units=deepest_debt(got_s, rate_per_s=quota_per_s, burst_units=burst_units),
-        agents=parts,
-        settle_s=settle_time(
-            list(attempts.values()),
-            flip_s=flip_s,
-            within_s=settle_within_s,
-            quota_per_s=quota_per_s,
+        divided=divided_evenly(each, quota_per_s=rate, burst_units=burst),
+        worst_1_s=worst_window(got_s, got, window_s=1.0),
+        worst_10_s=worst_window(got_s, got, window_s=LONG_WINDOW_S),
+        debt_units=deepest_debt(got_s, got, rate_per_s=rate, burst_units=burst),
+        central_debt_units=deepest_debt(
+            central_s, due, rate_per_s=rate, burst_units=burst
+        ),
+        largest_cost=largest,
+        agents=parts_of_max_min(attempts, seconds=plan.seconds, quota_per_s=rate),
+        settle_s=None
+        if flip is None
+        else settle_time(
+            each,
+            flip_s=flip.begins_s,
+            within_s=flip.ends_s - flip.begins_s,
+            quota_per_s=rate,
         ),
         p50_s=p50_s,
         p99_s=p99_s,
-        faults=_faults(ratio, worst_10_s, bound, parts),
+        faults=(),
     )
+    return replace(summary, faults=_faults(summary, small=shape.small))
 
 
 def merge(attempts: Sequence[Attempts]) -> Attempts:
@@ -194,6 +226,7 @@ def merge(attempts: Sequence[Attempts]) -> Attempts:
         at_s[order],
         np.concatenate([one.spent_s for one in attempts])[order],
         np.concatenate([one.admitted for one in attempts])[order],
+        np.concatenate([one.cost for one in attempts])[order],
     )
 
 
@@ -203,12 +236,17 @@ def divided_evenly(
     """Return what equal, fixed parts of quota and burst would have admitted."""
     count = len(attempts)
     return sum(
-        int(
-            admitted_by_one_bucket(
-                one.at_s,
-                rate_per_s=quota_per_s / count,
-                burst_units=burst_units / count,
-            ).sum()
+        round(
+            float(
+                one.cost[
+                    admitted_by_one_bucket(
+                        one.at_s,
+                        one.cost,
+                        rate_per_s=quota_per_s / count,
+                        burst_units=burst_units / count,
+                    )
+                ].sum()
+            )
         )
         for one in attempts
     )
@@ -219,17 +257,19 @@ def parts_of_max_min(
 ) -> tuple[AgentPart, ...]:
     """Return what each agent got against what was its due, second by second."""
     edges = np.arange(0.0, np.ceil(seconds) + 1.0)
-    offered = np.array([np.histogram(a.at_s, edges)[0] for a in attempts.values()])
+    offered = np.array(
+        [np.histogram(a.at_s, edges, weights=a.cost)[0] for a in attempts.values()]
+    )
     due = np.array(
         [max_min(second, quota_per_s) for second in offered.T.astype(np.float64)]
     ).sum(axis=0)
     return tuple(
         AgentPart(
             agent=agent,
-            attempted=len(one.at_s),
-            admitted=int(one.admitted.sum()),
+            attempted=one.units,
+            admitted=one.got,
             max_min=float(fair),
-            part=float(one.admitted.sum() / fair) if fair > 0 else 1.0,
+            part=float(one.got / fair) if fair > 0 else 1.0,
         )
         for (agent, one), fair in zip(attempts.items(), due, strict=True)
     )
@@ -279,23 +319,31 @@ def _in_windows(
     return counts.astype(np.float64)
 
 
-def _faults(
-    ratio: float, worst_10_s: int, bound: float, parts: tuple[AgentPart, ...]
-) -> tuple[str, ...]:
+def _faults(summary: DemoSummary, *, small: bool) -> tuple[str, ...]:
     """Return what breaks the demo's promises, a sentence each."""
     faults: list[str] = []
     low, high = RATIO_BOUNDS
-    if not low <= ratio <= high:
+    if not low <= summary.ratio <= high:
         faults.append(
-            f"admitted {ratio:.3f} of what one central bucket admits; "
+            f"admitted {summary.ratio:.3f} of what one central bucket admits; "
             f"expected {low}-{high}"
         )
-    if worst_10_s > bound:
+    if not small:
+        over = summary.debt_units - summary.central_debt_units
+        most = summary.largest_cost * len(summary.agents)
+        if over > most:
+            faults.append(
+                f"{over:,.0f} {summary.dimension} over the central bucket's own "
+                f"depth; expected at most {most:,}, one request of each process"
+            )
+        return tuple(faults)
+    bound = WINDOW_TOLERANCE * summary.quota_per_s * LONG_WINDOW_S + summary.burst_units
+    if summary.worst_10_s > bound:
         faults.append(
-            f"{worst_10_s:,} admitted in a window of {LONG_WINDOW_S:.0f} s; "
+            f"{summary.worst_10_s:,} admitted in a window of {LONG_WINDOW_S:.0f} s; "
             f"expected at most {bound:,.0f}"
         )
-    worst = min(parts, key=lambda one: one.part)
+    worst = min(summary.agents, key=lambda one: one.part)
     if worst.part < WORST_PART:
         faults.append(
             f"{worst.agent} got {worst.part:.3f} of its max-min; "
