@@ -17,6 +17,8 @@ from headgate.api.http import problems
 from headgate.api.http.body_limits import Intake
 from headgate.api.http.dependencies import Service, ServiceOf
 from headgate.api.http.openapi import complete
+from headgate.api.http.origins import OwnPagesOnly
+from headgate.api.http.response_headers import ResponseHeaders
 from headgate.api.live.liveness import Presence
 from headgate.api.live.observing import Observing
 from headgate.api.live.routes import router as live
@@ -69,12 +71,15 @@ def make_service(store: Store, fixed: Mapping[str, object]) -> Service:
     )
 
 
-def make_app(service: Service, rights: RightsSettings | None = None) -> FastAPI:
+def make_app(
+    service: Service, rights: RightsSettings | None = None, *, tls: bool = False
+) -> FastAPI:
     """Return the ASGI application that serves `service`.
 
     Args:
         service: Its parts.
         rights: Whether tokens are asked for; None for not.
+        tls: Whether it is served over TLS, and never otherwise.
     """
     observing = Observing(service.store)
 
@@ -104,6 +109,8 @@ def make_app(service: Service, rights: RightsSettings | None = None) -> FastAPI:
     app.add_middleware(Intake)
     settings = rights or RightsSettings()
     app.add_middleware(Guard, store=service.store, settings=settings)
+    app.add_middleware(OwnPagesOnly, settings=settings)
+    app.add_middleware(ResponseHeaders, tls=tls)
     app.include_router(_health)
     app.include_router(metrics)
     for router in (

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Literal, TextIO, cast
 
@@ -33,6 +33,14 @@ from headgate.api.settings import (
     CannotStart,
     ServerSettings,
 )
+from headgate.api.sockets.listener import (
+    BoundedListener,
+    ConnectionTable,
+    most_connections,
+    raise_descriptor_limit,
+)
+from headgate.api.sockets.protocol import protocol_for
+from headgate.api.sockets.quiet_log import quiet_log
 from headgate.api.store import Store
 from headgate.api.store.listening import hearing_changes
 from headgate.api.store.opening import one_bus_for, opened_store
@@ -67,6 +75,7 @@ def run(
     Raises:
         CannotStart: A port is taken, or the database can't be opened.
     """
+    raise_descriptor_limit()
     with _prepared(settings, on_ready) as server:
         server.run()
 
@@ -146,6 +155,8 @@ def _prepared(
     with ExitStack() as stack:
         _check_rights(settings)
         _check_tls(settings)
+        _check_proxies(settings)
+        stack.enter_context(quiet_log())
         listening = stack.enter_context(_listening_socket(settings))
         store = opened_store(settings)
         stack.callback(store.close)
@@ -167,6 +178,12 @@ def _prepared(
 
         config = uvicorn.Config(
             _made_app(service, settings),
+            # The bounds on connections are those of asyncio's accept and of h11.
+            loop="asyncio",
+            http=protocol_for(listening.table),
+            ws="none",
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=list(settings.trusted_proxies),
             log_config=None,
             access_log=False,
             backlog=BACKLOG,
@@ -195,10 +212,16 @@ def _check_rights(settings: ServerSettings) -> None:
     """Refuse to serve a network to which everybody may change everything."""
     if not settings.host:
         raise CannotStart("host: expected an address such as 127.0.0.1")
-    if settings.rights.required:
+    rights = settings.rights
+    if rights.required:
         return
+    if rights.key_set or rights.issuer or rights.audience:
+        raise CannotStart(
+            "a key set, an issuer and an audience say which tokens are good, but "
+            "rights are off, so none is asked for: turn rights on"
+        )
     if not _is_loopback(settings.host):
-        if not settings.rights.trust_network:
+        if not rights.trust_network:
             raise CannotStart(
                 f"rights are off, so {settings.host} would let everybody change "
                 "everything: turn them on, listen on 127.0.0.1, or trust the network"
@@ -207,6 +230,18 @@ def _check_rights(settings: ServerSettings) -> None:
             "rights are off: everybody who reaches %s may change everything",
             settings.host,
         )
+
+
+def _check_proxies(settings: ServerSettings) -> None:
+    """Refuse a proxy that is no address."""
+    for proxy in settings.trusted_proxies:
+        try:
+            ip_network(proxy, strict=False)
+        except ValueError as error:
+            raise CannotStart(
+                f"trusted proxy {proxy}: expected an address such as 10.0.0.7, or a "
+                "network such as 10.0.0.0/8"
+            ) from error
 
 
 def _check_tls(settings: ServerSettings) -> None:
@@ -272,11 +307,22 @@ def _made_app(service: Service, settings: ServerSettings) -> FastAPI:
         check_key_set(settings.rights)
     except (OSError, ValueError) as error:
         raise CannotStart(f"key set: {error}") from error
-    return make_app(service, settings.rights)
+    return make_app(service, settings.rights, tls=settings.tls_certificate is not None)
 
 
-def _listening_socket(settings: ServerSettings) -> socket.socket:
+def _listening_socket(settings: ServerSettings) -> BoundedListener:
     """Bind the API's port; a taken usual one gives way to a free one."""
+    listening = _bound_socket(settings)
+    bounded = BoundedListener(
+        listening.family, listening.type, listening.proto, fileno=listening.detach()
+    )
+    most = most_connections()
+    # Half of all: one address never takes the place of everybody else.
+    bounded.table = ConnectionTable(most, max(1, most // 2), settings.trusted_proxies)
+    return bounded
+
+
+def _bound_socket(settings: ServerSettings) -> socket.socket:
     wanted = USUAL_PORT if settings.port is None else settings.port
     try:
         return bound(settings.host, wanted)

@@ -39,6 +39,8 @@ class ServerSettings:
         rights: Whether tokens are asked for, and which are good.
         tls_certificate: Path of a PEM chain; with `tls_key` the API speaks TLS.
         tls_key: Path of its private key.
+        trusted_proxies: Addresses and networks whose `X-Forwarded-For` and
+            `X-Forwarded-Proto` are believed.
         ready_file: Gets `Addresses` as one line of JSON when the server listens.
     """
 
@@ -53,6 +55,7 @@ class ServerSettings:
     rights: RightsSettings = field(default_factory=RightsSettings)
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    trusted_proxies: tuple[str, ...] = ()
     ready_file: Path | None = None
 
     @property

@@ -60,7 +60,11 @@ class ListenOptions:
         ),
     ] = None
     database: Annotated[
-        str, typer.Option(help="A file of SQLite, or a URL of SQLAlchemy.")
+        str,
+        typer.Option(
+            help="A file of SQLite, or a URL of SQLAlchemy.",
+            envvar="HEADGATE_DATABASE",
+        ),
     ] = "headgate.db"
     bus: Annotated[
         str,
@@ -136,6 +140,23 @@ class AccessOptions:
             help="Serve other machines although no token is asked for.",
         ),
     ] = False
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Answer requests for this host name too while rights are off; names "
+            "of this machine always are. May be given more than once.",
+            show_default=False,
+        ),
+    ] = None
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Believe X-Forwarded-For from this address or network. May be given "
+            "more than once.",
+            show_default=False,
+        ),
+    ] = None
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM file, with --tls-key.", show_default=False)
     ] = None
@@ -222,7 +243,9 @@ def _settings(
             issuer=access.issuer,
             audience=access.audience,
             trust_network=access.trust_network,
+            allowed_hosts=tuple(access.allowed_host or ()),
         ),
+        trusted_proxies=tuple(access.trusted_proxy or ()),
         tls_certificate=access.tls_certificate,
         tls_key=access.tls_key,
         ready_file=ready_file,

@@ -39,3 +39,27 @@ def test_a_key_set_that_is_none_is_an_error(tmp_path: Path, text: str | None) ->
     )
     with pytest.raises(CannotStart, match="key set"):
         run(settings)
+
+
+@pytest.mark.parametrize(
+    "rights",
+    [
+        RightsSettings(key_set="keys.json"),
+        RightsSettings(issuer="me"),
+        RightsSettings(audience="headgate"),
+    ],
+)
+def test_settings_of_tokens_are_refused_while_none_is_asked_for(
+    tmp_path: Path, rights: RightsSettings
+) -> None:
+    settings = ServerSettings(port=0, database=str(tmp_path / "x.db"), rights=rights)
+    with pytest.raises(CannotStart, match="but rights are off"):
+        run(settings)
+
+
+def test_a_trusted_proxy_that_is_no_address_is_refused(tmp_path: Path) -> None:
+    settings = ServerSettings(
+        port=0, database=str(tmp_path / "x.db"), trusted_proxies=("proxy.example",)
+    )
+    with pytest.raises(CannotStart, match=r"trusted proxy proxy\.example: expected"):
+        run(settings)

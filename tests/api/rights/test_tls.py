@@ -123,6 +123,11 @@ def test_an_agent_follows_the_api_over_tls(
         assert not agent.limiter(tenant="acme").try_acquire(requests=1)
 
 
+def test_browsers_are_told_to_keep_to_tls(server: Addresses) -> None:
+    answer = httpx.get(f"{server.api}/healthz", verify=False, timeout=TIMEOUT_S)
+    assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
+
+
 def test_who_does_not_speak_tls_is_told_nothing(server: Addresses) -> None:
     with pytest.raises(httpx.HTTPError):
         httpx.get(server.api.replace("https", "http"), timeout=TIMEOUT_S)

@@ -78,7 +78,7 @@ class _Builder:
     def __init__(self) -> None:
         self._rules = yaml.SafeLoader("")
         self._resolve: Callable[[type[yaml.Node], str, object], str] = (
-            self._rules.resolve
+            self._rules.resolve  # pyright: ignore[reportUnknownMemberType]
         )
         self._scalars: dict[tuple[str | None, bool, str], object] = {}
         self._open: list[list[object]] = [[]]
@@ -121,7 +121,7 @@ class _Builder:
             tag = self._resolve(yaml.ScalarNode, event.value, event.implicit)
         mark = cast("yaml.error.Mark | None", event.start_mark)
         node = yaml.ScalarNode(tag, event.value, mark)
-        built = cast("object", self._rules.construct_object(node))
+        built: object = self._rules.construct_object(node)  # pyright: ignore[reportUnknownMemberType]
         if len(self._scalars) < MAX_SHARED:
             self._scalars[known] = built
         return built

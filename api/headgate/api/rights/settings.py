@@ -15,6 +15,8 @@ class RightsSettings:
         issuer: Of good JWTs, or None for any.
         audience: Of good JWTs, or None for any.
         trust_network: Serve others than this machine although `required` is off.
+        allowed_hosts: Names besides those of this machine that a `Host` header may
+            have while `required` is off and the network is not trusted.
     """
 
     required: bool = False
@@ -22,3 +24,4 @@ class RightsSettings:
     issuer: str | None = None
     audience: str | None = None
     trust_network: bool = False
+    allowed_hosts: tuple[str, ...] = ()

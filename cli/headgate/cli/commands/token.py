@@ -54,7 +54,11 @@ def create(
         typer.Option(help="How long it is good.", show_default=False),
     ] = None,
     database: Annotated[
-        str, typer.Option(help="A file of SQLite, or a URL of SQLAlchemy.")
+        str,
+        typer.Option(
+            help="A file of SQLite, or a URL of SQLAlchemy.",
+            envvar="HEADGATE_DATABASE",
+        ),
     ] = "headgate.db",
 ) -> None:
     """Make a token and print it; nobody can read it again.
