@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import Cluster
 
+pytestmark = pytest.mark.alone
+
 QUOTA_PER_S = 300.0
 """As the cluster is made with."""
 

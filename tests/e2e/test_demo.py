@@ -38,7 +38,9 @@ PATIENCE_S = 60.0
 """For all parts to start, or to end, on a machine that may be busy."""
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("bus", ["zeromq", "kafka"])
+@pytest.mark.alone
 def test_one_quota_is_held_over_five_processes(bus: str) -> None:
     try:
         check_bus(bus)

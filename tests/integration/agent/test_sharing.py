@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from headgate.agent import Agent
 
 
+pytestmark = pytest.mark.alone
+
+
 def know_each_other(agents: list[Agent]) -> None:
     """Wait until every agent has heard every other."""
     names = {agent.id for agent in agents}
