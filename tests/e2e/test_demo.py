@@ -40,7 +40,6 @@ PATIENCE_S = 60.0
 
 @pytest.mark.alone
 @pytest.mark.parametrize("bus", ["zeromq", "kafka"])
-@pytest.mark.alone
 def test_one_quota_is_held_over_five_processes(bus: str) -> None:
     try:
         check_bus(bus)
