@@ -277,11 +277,12 @@ class Limiter:
 
     def handle(self, dimension: str = "requests") -> DimensionHandle[Limiter]:
         """Return a handle of one dimension, the fastest way to attempt."""
-        handle = self._handles.get(dimension)
-        if handle is None:
-            handle = DimensionHandle(self, dimension, self.clock)
-            self.set_chain(dimension, self.chain(dimension), handle)
-        return handle
+        held = self._handles.get(dimension)
+        if held is not None:
+            return held
+        made: DimensionHandle[Limiter] = DimensionHandle(self, dimension, self.clock)
+        self.set_chain(dimension, self.chain(dimension), made)
+        return made
 
     def gate(self, dimension: str = "requests") -> DimensionHandle[Limiter]:
         """Return `handle`; the older name, which goes with release 0.2."""
