@@ -36,10 +36,10 @@ def main(scratch: Path) -> int:
     zipfile.ZipFile(wheel).extractall(site)
     # A path that a .pth names is searched, the .pth files in it are not read: the
     # finder of an editable install stays out.
-    borrowed = sysconfig.get_path("purelib")
-    (site / "borrowed.pth").write_text(borrowed + "\n", encoding="utf-8")
+    borrowed = [path for path in sys.path if Path(path).name == "site-packages"]
+    (site / "borrowed.pth").write_text("\n".join(borrowed), encoding="utf-8")
     python = Path(sysconfig.get_path("scripts", "venv", scheme), "python")
-    told = "import headgate.agent.limiter.handle as gate; print(gate.__file__)"
+    told = "import headgate.agent.limiter.handle as handle; print(handle.__file__)"
     found = subprocess.check_output([python, "-c", told], cwd=scratch, text=True)
     if found.strip().endswith(".py"):
         sys.exit(f"expected a compiled module, got {found}")

@@ -17,7 +17,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import AgentClosed, HeadgateError
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from headgate.agent.bucket.local import Usage
     from headgate.agent.follow.policies import DispatchOptions
+    from headgate.agent.follow.subject import SubjectNames
     from headgate.agent.json_place import Json
     from headgate.agent.limiter.dispatch import Dispatcher
     from headgate.agent.limiter.limiter import Limiter
@@ -126,39 +127,19 @@ class Agent:
         """Id that this agent goes by; a fork and a doubled id change it."""
         return self._runtime.agent
 
-    def limiter(
-        self,
-        *,
-        tenant: str | None = None,
-        namespace: str | None = None,
-        topic: str | None = None,
-        subscription: str | None = None,
-        user: str | None = None,
-        client: str | None = None,
-    ) -> Limiter:
+    def limiter(self, **names: Unpack[SubjectNames]) -> Limiter:
         """Return the limiter of a subject; make it once and keep it.
 
         Args:
-            tenant: Name of a tenant.
-            namespace: ``tenant/name``; implies the tenant.
-            topic: ``persistent://tenant/namespace/name``; implies the namespace.
-            subscription: Name of a subscription.
-            user: Kafka's user.
-            client: Kafka's client id.
+            names: Who asks: any of ``tenant``, ``namespace``, ``topic``,
+                ``subscription``, ``user`` and ``client``; see `SubjectNames`.
 
         Raises:
             InvalidSubject: A name can't be resolved, or contradicts another.
             AgentClosed: The agent was closed.
         """
         self._check_open()
-        return self._enforcer.limiter(
-            tenant=tenant,
-            namespace=namespace,
-            topic=topic,
-            subscription=subscription,
-            user=user,
-            client=client,
-        )
+        return self._enforcer.limiter(**names)
 
     def dispatcher(
         self, *, topic: str, subscription: str | None = None, client: str | None = None

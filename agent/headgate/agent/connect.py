@@ -13,7 +13,8 @@ import atexit
 import os
 import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from functools import update_wrapper
+from typing import TYPE_CHECKING, ParamSpec
 from weakref import WeakSet
 
 from headgate.agent.agent import FIRST_CONFIGURATION_S, Agent, Options
@@ -22,10 +23,13 @@ from headgate.agent.follow.certificates import trusting
 from headgate.agent.settings import check_settings, check_url, checked_path
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from headgate.agent.json_place import Json
     from headgate.agent.settings import WithoutConfiguration
+
+P = ParamSpec("P")
 
 
 def connect(
@@ -93,38 +97,27 @@ def connect(
     return joined
 
 
-@asynccontextmanager
-async def connect_async(
-    url: str,
-    *,
-    agent: str | None = None,
-    token: str | None = None,
-    ca_file: str | os.PathLike[str] | None = None,
-    without_configuration: WithoutConfiguration = "admit",
-    snapshot_path: str | os.PathLike[str] | None = None,
-    keep_snapshot: bool = True,
-    weight: float = 1.0,
-    bus_options: Mapping[str, Json] | None = None,
-    wait_s: float = FIRST_CONFIGURATION_S,
-) -> AsyncGenerator[Agent]:
-    """Join as `connect` does, without blocking the event loop; leave at the end."""
-    joined = await asyncio.to_thread(
-        connect,
-        url,
-        agent=agent,
-        token=token,
-        ca_file=ca_file,
-        without_configuration=without_configuration,
-        snapshot_path=snapshot_path,
-        keep_snapshot=keep_snapshot,
-        weight=weight,
-        bus_options=bus_options,
-        wait_s=wait_s,
-    )
-    try:
-        yield joined
-    finally:
-        await asyncio.to_thread(joined.close)
+def _for_an_event_loop(
+    connect: Callable[P, Agent],
+) -> Callable[P, AbstractAsyncContextManager[Agent]]:
+    """Return `connect` as an asynchronous context, with the same signature."""
+
+    @asynccontextmanager
+    async def connect_async(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[Agent]:
+        """Join as `connect` does, without blocking the event loop; leave at the end.
+
+        Arguments and errors are those of `connect`.
+        """
+        joined = await asyncio.to_thread(connect, *args, **kwargs)
+        try:
+            yield joined
+        finally:
+            await asyncio.to_thread(joined.close)
+
+    return update_wrapper(connect_async, connect, assigned=("__module__",))
+
+
+connect_async = _for_an_event_loop(connect)
 
 
 def _own_id() -> str:

@@ -1,12 +1,14 @@
-"""The bounded queue between a thread that hears messages and the one that reads.
+"""What every bus does with a message that came: it counts, ages and queues it.
 
-Bounded in number and in bytes; the oldest give way, because a newer report says
-all that they said.
+The queue between the thread that hears messages and the one that reads them is
+bounded in number and in bytes.  The oldest make room, because a newer report says
+everything that they said.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +16,10 @@ from typing import TYPE_CHECKING
 from headgate.agent.bus.port import MAX_BATCH, MAX_WAITING, MAX_WAITING_BYTES, Message
 
 if TYPE_CHECKING:
-    from headgate.agent.bus.envelope import Envelope
+    from collections import Counter
+    from collections.abc import Callable
+
+    from headgate.agent.bus.envelope import Envelope, Returns
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +66,49 @@ class Inbox:
             batch = [self._waiting.popleft() for _ in range(count)]
             self._bytes -= sum(len(arrival.message.payload) for arrival in batch)
         return batch
+
+
+class Receiver:
+    """Hands out messages that are not too old, and measures how long own ones took.
+
+    Args:
+        returns: Told of each message that came back.
+        counters: Of the bus; ``received``, ``dropped_old`` and ``dropped_unread``
+            are counted here.
+        max_age_s: Older messages are dropped.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        returns: Returns,
+        counters: Counter[str],
+        max_age_s: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._returns = returns
+        self._counters = counters
+        self._max_age_s = max_age_s
+        self._clock = clock
+        self._inbox = Inbox()
+
+    def put(self, arrival: Arrival) -> None:
+        """Queue a message for `receive`; from any thread."""
+        self._counters["dropped_unread"] += self._inbox.put(arrival)
+
+    def receive(self, timeout_s: float) -> list[Message]:
+        """Return what is queued, waiting up to `timeout_s` for the first message."""
+        taken = map(self.accept, self._inbox.take(timeout_s))
+        return [message for message in taken if message is not None]
+
+    def accept(self, arrival: Arrival) -> Message | None:
+        """Return the message of an arrival, None when it is too old by now."""
+        if arrival.envelope is not None:
+            self._returns.heard(arrival.envelope, arrival.arrived_s)
+        waited_s = self._clock() - arrival.arrived_s
+        if arrival.message.age_s + waited_s > self._max_age_s:
+            self._counters["dropped_old"] += 1
+            return None
+        self._counters["received"] += 1
+        return arrival.message

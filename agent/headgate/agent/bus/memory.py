@@ -10,12 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakValueDictionary
 
 from headgate.agent.bus.envelope import Envelope, Returns, payload_fits
-from headgate.agent.bus.inbox import Arrival, Inbox
+from headgate.agent.bus.inbox import Arrival, Receiver
 from headgate.agent.bus.port import DEFAULT_MAX_AGE_S, Message
 
 if TYPE_CHECKING:
@@ -75,10 +74,9 @@ class MemoryBus:
 
     def __init__(self, hub: MemoryHub, max_age_s: float) -> None:
         self._hub = hub
-        self._max_age_s = max_age_s
-        self._inbox = Inbox()
         self._returns = Returns()
         self._counters: Counter[str] = Counter()
+        self._receiver = Receiver(self._returns, self._counters, max_age_s)
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -112,23 +110,11 @@ class MemoryBus:
     def deliver(self, envelope: Envelope, payload: bytes) -> None:
         """Take a message from the hub; called by the thread of the sender."""
         message = Message(payload, time.time())
-        arrival = Arrival(time.monotonic(), envelope, message)
-        self._counters["dropped_unread"] += self._inbox.put(arrival)
+        self._receiver.put(Arrival(time.monotonic(), envelope, message))
 
     def receive(self, timeout_s: float) -> list[Message]:
         """See `Bus.receive`."""
-        messages: list[Message] = []
-        for arrival in self._inbox.take(timeout_s):
-            now_s = time.monotonic()
-            if arrival.envelope is not None:
-                self._returns.heard(arrival.envelope, now_s)
-            age_s = now_s - arrival.arrived_s
-            if age_s > self._max_age_s:
-                self._counters["dropped_old"] += 1
-                continue
-            self._counters["received"] += 1
-            messages.append(replace(arrival.message, age_s=age_s))
-        return messages
+        return self._receiver.receive(timeout_s)
 
     def lag(self) -> float:
         """See `Bus.lag`."""

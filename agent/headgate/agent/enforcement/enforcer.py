@@ -11,7 +11,7 @@ import logging
 import sys
 import threading
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Unpack, get_args
 from weakref import WeakValueDictionary
 
 from headgate.agent.bucket.chain import Chain, Link
@@ -25,7 +25,7 @@ from headgate.agent.enforcement.sampling import KEYS_KEPT, Columns
 from headgate.agent.enforcement.soft_threshold import UseOf, warn_above_soft_thresholds
 from headgate.agent.errors import InvalidSetting
 from headgate.agent.follow.policies import NO_POLICIES
-from headgate.agent.follow.subject import Subject, resolve_subject
+from headgate.agent.follow.subject import Subject, SubjectNames, resolve_subject
 from headgate.agent.limiter.dispatch import Dispatcher, MessagesPerEntry
 from headgate.agent.limiter.fair_queue import MOST_WAITERS, FairQueue
 from headgate.agent.limiter.reservation import OpenReservations
@@ -101,38 +101,17 @@ class Enforcer:
         self._on_first_use: Callable[[], None] | None = None
         self.use_of: UseOf | None = None
 
-    def limiter(
-        self,
-        *,
-        tenant: str | None = None,
-        namespace: str | None = None,
-        topic: str | None = None,
-        subscription: str | None = None,
-        user: str | None = None,
-        client: str | None = None,
-    ) -> Limiter:
+    def limiter(self, **names: Unpack[SubjectNames]) -> Limiter:
         """Return the limiter of a subject; the same one while somebody holds it.
 
         Args:
-            tenant: Name of a tenant.
-            namespace: ``tenant/name``; implies the tenant.
-            topic: ``persistent://tenant/namespace/name``; implies the namespace.
-            subscription: Name of a subscription.
-            user: Kafka's user.
-            client: Kafka's client id.
+            names: Who asks: any of ``tenant``, ``namespace``, ``topic``,
+                ``subscription``, ``user`` and ``client``; see `SubjectNames`.
 
         Raises:
             InvalidSubject: A name can't be resolved, or contradicts another.
         """
-        subject = resolve_subject(
-            tenant=tenant,
-            namespace=namespace,
-            topic=topic,
-            subscription=subscription,
-            user=user,
-            client=client,
-        )
-        return self._find_or_make(subject, None)
+        return self._find_or_make(resolve_subject(**names), None)
 
     def sibling(self, subject: Subject, refusal: RefusalMode | None) -> Limiter:
         """Return the limiter of a subject with a mode of its own."""

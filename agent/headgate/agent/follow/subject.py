@@ -11,8 +11,8 @@ most specific (docs/decisions/0012-which-groups-apply.md)::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from headgate.agent.errors import InvalidSubject
 from headgate.agent.names import is_unicode
@@ -31,6 +31,27 @@ PARTITION = "-partition-"
 
 LONGEST_NAME = 4_096
 """Characters; a longer name is a mistake, and would stay in the registry."""
+
+
+class SubjectNames(TypedDict, total=False):
+    """Names by which callers say who asks; what they imply may be left out.
+
+    Attributes:
+        tenant: Name of a tenant.
+        namespace: ``tenant/name``, or ``name`` beside a `tenant`.
+        topic: ``persistent://tenant/namespace/name`` or without the scheme, or
+            ``name`` beside a `namespace`.
+        subscription: Name of a subscription.
+        user: Kafka's user.
+        client: Kafka's client id.
+    """
+
+    tenant: str | None
+    namespace: str | None
+    topic: str | None
+    subscription: str | None
+    user: str | None
+    client: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,33 +88,17 @@ class Subject:
         )
 
 
-def resolve_subject(
-    *,
-    tenant: str | None = None,
-    namespace: str | None = None,
-    topic: str | None = None,
-    subscription: str | None = None,
-    user: str | None = None,
-    client: str | None = None,
-) -> Subject:
+def resolve_subject(**names: Unpack[SubjectNames]) -> Subject:
     """Fill in what the given names imply, and check that they agree.
-
-    Args:
-        tenant: Name of a tenant.
-        namespace: ``tenant/name``, or ``name`` beside a `tenant`.
-        topic: ``persistent://tenant/namespace/name`` or without the scheme, or
-            ``name`` beside a `namespace`.
-        subscription: Name of a subscription.
-        user: Kafka's user.
-        client: Kafka's client id.
 
     Raises:
         InvalidSubject: A name is empty, too long, or contradicts another.
     """
-    given = (tenant, namespace, topic, subscription, user, client)
-    for name in given:
+    given = Subject(**names)
+    for name in astuple(given):
         if name is not None:
             _check_name(name)
+    tenant, namespace, topic = given.tenant, given.namespace, given.topic
     if tenant is not None and "/" in tenant:
         raise InvalidSubject(
             f"tenant: expected a name without '/', got {tenant[:40]!r}"
@@ -111,14 +116,7 @@ def resolve_subject(
                 f"namespace: expected 'tenant/name', got {namespace[:80]!r}"
             )
         tenant = _agree("tenant", tenant, parts[0])
-    return Subject(
-        tenant=tenant,
-        namespace=namespace,
-        topic=topic,
-        subscription=subscription,
-        user=user,
-        client=client,
-    )
+    return replace(given, tenant=tenant, namespace=namespace, topic=topic)
 
 
 def applying_groups(

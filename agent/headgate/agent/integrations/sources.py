@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headgate.agent.bucket.local import Usage
     from headgate.agent.follow.policies import DispatchOptions
+    from headgate.agent.follow.subject import SubjectNames
     from headgate.agent.limiter.limiter import Limiter
 
 Held = TypeVar("Held")
@@ -22,16 +23,7 @@ again when its subject comes back; its buckets are kept while they hold a debt."
 class LimiterSource(Protocol):
     """An agent, or an enforcer."""
 
-    def limiter(
-        self,
-        *,
-        tenant: str | None = None,
-        namespace: str | None = None,
-        topic: str | None = None,
-        subscription: str | None = None,
-        user: str | None = None,
-        client: str | None = None,
-    ) -> Limiter:
+    def limiter(self, **names: Unpack[SubjectNames]) -> Limiter:
         """Return the limiter of a subject."""
         ...
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from headgate.agent.bus.inbox import Arrival, Inbox
+from collections import Counter
+
+from headgate.agent.bus.envelope import Returns
+from headgate.agent.bus.inbox import Arrival, Inbox, Receiver
 from headgate.agent.bus.port import MAX_BATCH, MAX_WAITING, MAX_WAITING_BYTES, Message
 
 
@@ -40,3 +43,23 @@ def test_the_oldest_give_way_when_they_are_too_large() -> None:
     ]
     assert [a.arrived_s for a in inbox.take(0.0)] == [2, 3, 4, 5]
     assert inbox.put(arrival(6, size)) == 0, "what was taken counts no more"
+
+
+def test_a_message_is_dropped_when_it_is_too_old_with_the_time_it_waited() -> None:
+    counters, now = Counter[str](), [0.0]
+    receiver = Receiver(Returns(), counters, 10.0, clock=lambda: now[0])
+    for age_s in (9.0, 1.0):
+        receiver.put(Arrival(0.0, None, Message(b"report", 0.0, age_s)))
+    now[0] = 2.0
+    assert [message.age_s for message in receiver.receive(0.0)] == [1.0]
+    assert counters["received"] == counters["dropped_old"] == 1
+
+
+def test_the_lag_is_measured_at_arrival_and_not_when_the_reader_comes() -> None:
+    returns, now = Returns(), [0.0]
+    receiver = Receiver(returns, Counter(), 10.0, clock=lambda: now[0])
+    own = returns.number(wall_s=0.0, now_s=0.0)
+    receiver.put(Arrival(0.25, own, Message(b"report", 0.0)))
+    now[0] = 3.0
+    assert len(receiver.receive(0.0)) == 1
+    assert returns.lag(3.0) == 0.25

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.agent.bus.envelope import HEADER, Ages, Envelope, Returns, payload_fits
-from headgate.agent.bus.inbox import Arrival, Inbox
+from headgate.agent.bus.inbox import Arrival, Receiver
 from headgate.agent.bus.kafka import client as kafka_client
 from headgate.agent.bus.partitions import checked_partitions
 from headgate.agent.bus.port import BusSettings, Message
@@ -115,10 +115,10 @@ class KafkaBus:
         self._unsent: deque[tuple[Envelope, bytes, int | None]] = deque()
         self._unsent_changed = threading.Condition()
         self._undelivered = 0
-        self._inbox = Inbox()
         self._returns = Returns()
         self._ages = Ages()
         self._counters: Counter[str] = Counter()
+        self._receiver = Receiver(self._returns, self._counters, settings.max_age_s)
         self._closing = False
         self._ending = threading.Event()
         self._wanted: frozenset[int] | None = None  # all that there are
@@ -168,18 +168,7 @@ class KafkaBus:
 
     def receive(self, timeout_s: float) -> list[Message]:
         """See `Bus.receive`."""
-        batch = self._inbox.take(timeout_s)
-        now_s, messages = time.monotonic(), list[Message]()
-        for arrival in batch:
-            if arrival.envelope is not None:
-                self._returns.heard(arrival.envelope, arrival.arrived_s)
-            waited_s = now_s - arrival.arrived_s
-            if arrival.message.age_s + waited_s > self._settings.max_age_s:
-                self._counters["dropped_old"] += 1
-            else:
-                self._counters["received"] += 1
-                messages.append(arrival.message)
-        return messages
+        return self._receiver.receive(timeout_s)
 
     def lag(self) -> float:
         """See `Bus.lag`."""
@@ -326,7 +315,7 @@ class KafkaBus:
                     self._counters["dropped_malformed"] += 1
                     continue
                 size += len(arrival.message.payload)
-                self._counters["dropped_unread"] += self._inbox.put(arrival)
+                self._receiver.put(arrival)
         return size
 
     def _arrival(

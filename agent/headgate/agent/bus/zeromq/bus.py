@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from headgate.agent.bus.envelope import Ages, Envelope, Returns, payload_fits
+from headgate.agent.bus.inbox import Arrival, Receiver
 from headgate.agent.bus.port import MAX_BATCH, BusSettings, Message
 from headgate.agent.bus.zeromq.curve import Handshakes, with_own_key
 from headgate.agent.errors import BusUnavailable
@@ -84,7 +85,6 @@ class ZeroMQBus:
     """
 
     def __init__(self, settings: BusSettings) -> None:
-        self._max_age_s = settings.max_age_s
         self._counters: Counter[str] = Counter()
         options = with_own_key(settings.options)
         shown = str(options.get("curve_publickey", ""))
@@ -103,6 +103,7 @@ class ZeroMQBus:
         self._subscribed = False
         self._held_back: deque[tuple[Envelope, bytes]] = deque(maxlen=HELD_BACK)
         self._returns = Returns()
+        self._receiver = Receiver(self._returns, self._counters, settings.max_age_s)
         self._ages = Ages()
 
     @property
@@ -219,16 +220,14 @@ class ZeroMQBus:
             if envelope is None:
                 self._counters["dropped_malformed"] += 1
                 continue
-            self._returns.heard(envelope, time.monotonic())
             wall_s = time.time()
             age_s = self._ages.age_s(
                 envelope.origin, sent_s=envelope.sent_wall_s, received_s=wall_s
             )
-            if age_s > self._max_age_s:
-                self._counters["dropped_old"] += 1
-                continue
-            self._counters["received"] += 1
-            messages.append(Message(frames[1], wall_s, age_s))
+            message = Message(frames[1], wall_s, age_s)
+            arrival = Arrival(time.monotonic(), envelope, message)
+            if self._receiver.accept(arrival) is not None:
+                messages.append(message)
 
 
 def connect(socket: zmq.Socket[bytes], addresses: tuple[str, ...]) -> None:
