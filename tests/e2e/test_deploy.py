@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from importlib.resources import files
 from pathlib import Path
 from typing import cast
 
@@ -16,6 +17,7 @@ import yaml
 from headgate.cli.options.bus_address import parse_bus
 
 ROOT = Path(__file__).parents[2]
+COMPOSE_SPEC = files("check_jsonschema.builtin_schemas.vendor") / "compose-spec.json"
 Service = dict[str, object]
 
 
@@ -33,8 +35,7 @@ def services(compose: dict[str, object]) -> dict[str, Service]:
 def test_the_compose_file_keeps_to_the_specification(
     compose: dict[str, object],
 ) -> None:
-    schema = json.loads(Path(__file__).with_name("compose_spec.json").read_text())
-    jsonschema.validate(compose, schema, cls=jsonschema.Draft201909Validator)
+    jsonschema.validate(compose, json.loads(COMPOSE_SPEC.read_text(encoding="utf-8")))
 
 
 def test_there_is_an_api_a_healthy_kafka_and_three_agents_with_load(

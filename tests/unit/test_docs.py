@@ -63,3 +63,11 @@ def test_the_index_lists_every_decision_with_its_title_and_status() -> None:
         number, text = title.removeprefix("# ").split(". ", 1)
         state = status.removeprefix("Status: ")
         assert f"| {number} | [{text}]({page.name}) | {state} |" in index
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_module_that_newcomers_are_sent_to_exists(name: str) -> None:
+    paths = re.findall(r"`([\w/]+\.py)`", (ROOT / name).read_text(encoding="utf-8"))
+    known = [f"/{path.relative_to(ROOT)}" for path in sources(".py")]
+    assert paths
+    assert not [p for p in paths if not any(k.endswith(f"/{p}") for k in known)]

@@ -1,7 +1,7 @@
 """The command `headgate`: groups, attachments, status, a server, a demo.
 
-`main` is all that others use.  What a command needs is imported when it runs, so
-that ``headgate --help`` is quick.
+Other components use `main` alone.  A command imports what it needs when it runs, so
+``headgate --help`` is quick.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     Args:
-        arguments: Without the program's name; those of the process by default.
+        arguments: Without the program's name; the process's own by default.
 
     Returns:
-        0 when it was done, 1 when it failed or was refused, 2 when it was not
-        understood, 130 after Ctrl-C.
+        0 on success, 1 if the command failed or was refused, 2 on a usage error,
+        130 after Ctrl-C.
     """
     try:
         from headgate.cli.app import run
 
         return run(arguments)
-    except KeyboardInterrupt:  # before there was anything to end
+    except KeyboardInterrupt:  # before there was anything to stop
         return INTERRUPTED

@@ -36,7 +36,7 @@ from headgate.cli.up import UP_EPILOG, up
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EPILOG = """[bold]From nothing to a limit[/bold]
+_EPILOG = """[bold]From scratch to a limit[/bold]
 
 headgate up                                             (in one terminal)
 
@@ -52,7 +52,7 @@ Then, in your program: [bold]headgate.connect("http://127.0.0.1:8080").limiter(t
 
 [bold]Or see it all at once:[/bold] headgate demo
 
-[bold]Exit codes[/bold]: 0 done, 1 failed or refused, 2 not understood."""
+[bold]Exit codes[/bold]: 0 success, 1 failed or refused, 2 usage error."""
 
 app = typer.Typer(
     name="headgate",
@@ -62,27 +62,31 @@ app = typer.Typer(
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_SERVERS, _LIMITS = "Servers", "Who may use how much"
+_SERVERS, _LIMITS = "Servers", "Quotas"
 _WATCHING, _CHANGES, _OFFLINE = "Watching", "Changes", "Without a server"
 """Headings of the help."""
 
 app.command("up", epilog=UP_EPILOG, rich_help_panel=_SERVERS)(up)
 app.command("demo", epilog=DEMO_EPILOG, rich_help_panel=_SERVERS)(demo)
 _add = partial(app.add_typer, rich_help_panel=_SERVERS)
-_add(bus, name="bus", help="Run a bus of your own, or listen to one.")
-_add(token, name="token", help="Make, list and delete bearer tokens.")
-_add(setting, name="setting", help="Look at and set the dynamic configuration.")
+_add(bus, name="bus", help="Run a bus of your own, and manage its topic and keys.")
+_add(token, name="token", help="Create, list and delete bearer tokens.")
+_add(setting, name="setting", help="Show and change the dynamic configuration.")
 
 _add = partial(app.add_typer, rich_help_panel=_LIMITS)
-_add(group, name="group", help="Make, look at, change and delete groups.")
-_add(tenant, name="tenant", help="Make, list and delete tenants.")
-_add(namespace, name="namespace", help="Make, list and delete namespaces.")
+_add(group, name="group", help="Create, show, change and delete groups.")
+_add(tenant, name="tenant", help="Create, list and delete tenants.")
+_add(namespace, name="namespace", help="Create, list and delete namespaces.")
 _command = partial(app.command, rich_help_panel=_LIMITS)
 _command("attach", epilog=ATTACH_EPILOG)(attach)
 _command("detach", epilog=DETACH_EPILOG)(detach)
 _command("attachments", epilog=LIST_EPILOG)(list_attachments)
-_add(policy, name="policy", help="Set rates of topics: broker, namespace, topic.")
-_add(override, name="override", help="Set other limits for a while.")
+_add(
+    policy,
+    name="policy",
+    help="Limit the rates of topics, per broker, namespace or topic.",
+)
+_add(override, name="override", help="Change limits temporarily.")
 
 _command = partial(app.command, rich_help_panel=_CHANGES)
 _command("apply", epilog=APPLY_EPILOG)(apply)
@@ -98,15 +102,15 @@ _command = partial(app.command, rich_help_panel=_OFFLINE)
 _command("completion", epilog=COMPLETION_EPILOG)(completion)
 
 _PASS_ON = {"ignore_unknown_options": True, "help_option_names": ["--no-such-help"]}
-"""Everything behind the command's name is the simulation's to understand."""
+"""Leaves every argument after the command's name to the mounted application."""
 
 
 @_command("simulate", context_settings={**_PASS_ON, "allow_extra_args": True})
 def simulate(context: typer.Context) -> None:
-    """Run scenarios on a simulated cluster: faults, clock and network from a seed."""
+    """Run scenarios on a simulated cluster, reproducible from a seed."""
     from headgate.simulation.command import simulate as command
 
-    # Mounted when it is called: the simulation brings numpy along.
+    # Mounted on demand, because the simulation imports numpy.
     mounted = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
     mounted.command("simulate")(command)
     code: object = mounted(
@@ -121,10 +125,10 @@ def simulate(context: typer.Context) -> None:
     add_help_option=False,
 )
 def pipeline(context: typer.Context) -> None:
-    """Spark on the usage topic: who used what, was the quota kept, who suffers."""
+    """Analyse the usage topic with Spark: usage, violations, unfairness."""
     from headgate.pipeline.command import app as mounted
 
-    # Mounted when it is called, as above.
+    # Mounted on demand, as above.
     code: object = mounted(
         args=context.args, prog_name="headgate pipeline", standalone_mode=False
     )
@@ -145,7 +149,7 @@ def root(
         bool,
         typer.Option(
             "--version",
-            help="Print the version and end.",
+            help="Print the version and exit.",
             callback=_print_version,
             is_eager=True,
         ),
@@ -172,7 +176,7 @@ def run(arguments: Sequence[str] | None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except SystemExit as ending:
-        # The reader, such as `head`, has had enough: typer and rich end with 1 then.
+        # The reader, such as `head`, closed the pipe: typer and rich exit with 1.
         if not isinstance(ending.__context__, BrokenPipeError):
             raise
         _close_stdout()
@@ -183,7 +187,7 @@ def run(arguments: Sequence[str] | None) -> int:
 
 
 def _help_hint(misuse: typer.TyperException) -> str:
-    """Return where to read on, when the misuse knows its command."""
+    """Return a hint at the help of the command that was misused."""
     context: object = getattr(misuse, "ctx", None)
     path = getattr(context, "command_path", "headgate")
     return f" (see `{path} --help`)"
@@ -195,7 +199,7 @@ def _fail(message: str, code: int) -> int:
 
 
 def _close_stdout() -> None:
-    """Keep the interpreter from flushing into the broken pipe at its end."""
+    """Keep the interpreter from flushing into the broken pipe when it exits."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,35 +1,35 @@
 """What can go wrong at the command line, and the exit code each has.
 
 ```
-Failure              1: it was refused, or it failed; the message says which and why
-├── RefusedByApi     1: the API understood it, and refuses
-├── Unreachable      1: no API answers at the URL, or it can't now
-└── Misused          2: the command was not understood
+Failure              1: the command failed or was refused; the message says why
+├── RefusedByApi     1: the API refused the request
+├── Unreachable      1: the API can't be reached, or can't answer now
+└── Misused          2: the command line is wrong
 ```
-A failure is told in one line on stderr, never as a traceback.
+A failure is one line on stderr, never a traceback.
 """
 
 from __future__ import annotations
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes; 130 is what shells give to a process that Ctrl-C ended."""
+"""Exit codes; 130 is what shells report for a process that Ctrl-C ended."""
 
 
 class Failure(Exception):
-    """It was refused, or it failed.
+    """The command failed or was refused.
 
     Attributes:
-        exit_code: Of the process.
+        exit_code: Exit code of the process.
     """
 
     exit_code = FAILED
 
 
 class RefusedByApi(Failure):
-    """The API understood it, and refuses.
+    """The API refused the request.
 
     Attributes:
-        problems: Pairs of field and reason; empty when it is no field's fault.
+        problems: Pairs of field and reason; empty if no field is at fault.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class RefusedByApi(Failure):
 
 
 class Unreachable(Failure):
-    """No API answers at the URL, or it can't now: this may pass by itself."""
+    """The API can't be reached, or can't answer now; trying again may help."""
 
 
 class Misused(Failure):
-    """The command was not understood: see its ``--help``."""
+    """The command line is wrong: see the command's ``--help``."""
 
     exit_code = USAGE
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from headgate.api import Addresses, ServerSettings
 
 MIN_INTERVAL_S = 0.05
-"""Twenty reports a second of each agent; a share can't move faster than that."""
+"""Twenty reports per second and agent; shares can't change faster than that."""
 
 MAX_INTERVAL_S = 60.0
-"""An agent that is silent for three is gone; nobody waits longer to learn that."""
+"""A silent agent is presumed dead after three heartbeats, here three minutes."""
 
 MAX_PORT = 65_535
-"""The largest that TCP has."""
+"""The largest TCP port."""
 
 UP_EPILOG = """[bold]Examples[/bold]
 
@@ -36,16 +36,17 @@ headgate up --bus kafka://kafka-1:9092,kafka-2:9092/headgate-usage
 
 headgate bus keys curve --out keys && headgate up --bus-keys keys   (encrypted)
 
-Agents learn the bus from the API: they need the API's URL and nothing else."""
+Agents learn the bus from the API; the API's URL is all they need."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenOptions:
-    """Where the server listens, and what it keeps.
+    """Where the server listens, and where it stores its data.
 
     Attributes:
-        port: Of the API; 0 for a free one, None for 8080 or a free one.
-        bus_ports: Of the embedded bus, as text; None for 7410,7411 or free ones.
+        port: Port of the API; 0 for a free one, None for 8080 or a free one.
+        bus_ports: Ports of the embedded bus, as text; None for 7410,7411 or free
+            ones.
     """
 
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
@@ -53,7 +54,7 @@ class ListenOptions:
         int | None,
         typer.Option(
             help="Port of the API; 0 for a free one. By default 8080, or a free one "
-            "when that is taken.",
+            "if 8080 is taken.",
             min=0,
             max=MAX_PORT,
             show_default=False,
@@ -62,7 +63,7 @@ class ListenOptions:
     database: Annotated[
         str,
         typer.Option(
-            help="A file of SQLite, or a URL of SQLAlchemy.",
+            help="An SQLite file, or an SQLAlchemy URL.",
             envvar="HEADGATE_DATABASE",
         ),
     ] = "headgate.db"
@@ -78,7 +79,7 @@ class ListenOptions:
         str | None,
         typer.Option(
             metavar="REPORTS,SUBSCRIBE",
-            help="Ports of the embedded bus. By default 7410,7411, or free ones when "
+            help="Ports of the embedded bus. By default 7410,7411, or free ones if "
             "those are taken.",
             show_default=False,
         ),
@@ -88,7 +89,7 @@ class ListenOptions:
         typer.Option(
             metavar="FOLDER",
             help="Encrypt the embedded bus with the keys that `headgate bus keys "
-            "curve` made there, and let nobody else on it.",
+            "curve` wrote there, and admit only their holders.",
             show_default=False,
         ),
     ] = None
@@ -110,41 +111,41 @@ class ListenOptions:
 
 @dataclass(frozen=True, slots=True)
 class AccessOptions:
-    """Whom the server serves, and how it shows who it is."""
+    """Who may use the server, and how it proves its identity."""
 
     rights: Annotated[
         bool,
         typer.Option(
             "--rights/--no-rights",
-            help="Ask for a bearer token; make one with `headgate token create`.",
+            help="Require a bearer token; create one with `headgate token create`.",
             envvar="HEADGATE_RIGHTS",
         ),
     ] = False
     key_set: Annotated[
         str | None,
         typer.Option(
-            help="File or URL of a JWKS whose keys sign good tokens.",
+            help="File or URL of a JWKS with the keys of valid JWTs.",
             show_default=False,
         ),
     ] = None
     issuer: Annotated[
-        str | None, typer.Option(help="Of good JWTs.", show_default=False)
+        str | None, typer.Option(help="Issuer of valid JWTs.", show_default=False)
     ] = None
     audience: Annotated[
-        str | None, typer.Option(help="Of good JWTs.", show_default=False)
+        str | None, typer.Option(help="Audience of valid JWTs.", show_default=False)
     ] = None
     trust_network: Annotated[
         bool,
         typer.Option(
             "--trust-network",
-            help="Serve other machines although no token is asked for.",
+            help="Listen on other addresses although no token is required.",
         ),
     ] = False
     allowed_host: Annotated[
         list[str] | None,
         typer.Option(
-            help="Answer requests for this host name too while rights are off; names "
-            "of this machine always are. May be given more than once.",
+            help="While rights are off, answer requests for this host name too; names "
+            "of this machine are always answered. May be repeated.",
             show_default=False,
         ),
     ] = None
@@ -152,16 +153,19 @@ class AccessOptions:
         list[str] | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Believe X-Forwarded-For from this address or network. May be given "
-            "more than once.",
+            help="Trust X-Forwarded-For from this address or network. May be repeated.",
             show_default=False,
         ),
     ] = None
     tls_certificate: Annotated[
-        Path | None, typer.Option(help="PEM file, with --tls-key.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="PEM file of the certificate; needs --tls-key.", show_default=False
+        ),
     ] = None
     tls_key: Annotated[
-        Path | None, typer.Option(help="PEM file.", show_default=False)
+        Path | None,
+        typer.Option(help="PEM file of the private key.", show_default=False),
     ] = None
 
 
@@ -172,7 +176,7 @@ def up(
     ready_file: Annotated[
         Path | None,
         typer.Option(
-            help="Write the addresses there, as JSON, once they answer.",
+            help="Write the addresses to this file, as JSON, once the server is ready.",
             show_default=False,
         ),
     ] = None,
@@ -180,12 +184,12 @@ def up(
     """Start the REST API and the embedded bus; Ctrl-C stops both.
 
     Agents connect to the API's URL, follow its configuration and report to one
-    another over the bus. They go on by themselves while this is down.
+    another over the bus. They keep working while this server is down.
     """
     from headgate.cli.process.children import hold_to_parent
 
     hold_to_parent()
-    with _telling_what_is_missing():
+    with _explaining_missing_packages():
         from headgate.api import CannotStart, run
 
         settings = _settings(listen, access, ready_file)
@@ -196,11 +200,11 @@ def up(
 
 
 @contextmanager
-def _telling_what_is_missing() -> Generator[None]:
-    """Name the package that is not installed, and how it comes.
+def _explaining_missing_packages() -> Generator[None]:
+    """Turn a missing package into a message that says how to install it.
 
     Raises:
-        Failure: There is one.
+        Failure: A package is missing.
     """
     try:
         yield
@@ -213,18 +217,18 @@ def _telling_what_is_missing() -> Generator[None]:
 def _settings(
     listen: ListenOptions, access: AccessOptions, ready_file: Path | None
 ) -> "ServerSettings":
-    """Return what was said, checked, as the server wants it.
+    """Return the options as settings of the server.
 
     Raises:
-        Misused: It can't be meant.
+        Misused: Two options contradict each other.
     """
     bus, ports = parse_bus(listen.bus), _ports(listen.bus_ports)
     if bus is not None and listen.bus_keys is not None:
         raise Misused(
-            "--bus-keys: only for the embedded bus; another's are options in the file "
-            "that --bus names"
+            "--bus-keys: only for the embedded bus; for another, put the keys into the "
+            "file that --bus names"
         )
-    if isnan(listen.interval):  # which compares with no bound
+    if isnan(listen.interval):  # NaN passes every comparison with a bound
         raise typer.BadParameter("nan: expected seconds", param_hint="--interval")
     from headgate.api import RightsSettings, ServerSettings
 
@@ -257,12 +261,12 @@ def _tell(addresses: "Addresses") -> None:
     print_line(f"docs  {addresses.docs}")
     print_line(f"bus   {shown_bus(addresses.bus)}")
     if not addresses.rights:
-        print_line("rights are off: whoever reaches the API may change everything")
+        print_line("rights are off: anyone who can reach the API can change everything")
     print_line("Ctrl-C stops both.")
 
 
 def _ports(text: str | None) -> tuple[int, int] | None:
-    """Return the two ports that `text` names."""
+    """Return the two ports in `text`."""
     if text is None:
         return None
     first, _, second = text.partition(",")

@@ -71,11 +71,11 @@ def test_a_file_is_planned_then_applied_then_changes_nothing(
     code, plan, _ = headgate("apply", "-f", str(file), "--dry-run")
     assert (code, plan.count("\n+ ") + 1) == (0, 7)
     assert "+ attachment tenant mill" in plan
-    assert plan.endswith("dry run: 7 made, 0 changed, 0 deleted\n")
+    assert plan.endswith("dry run: 7 created, 0 changed, 0 deleted\n")
     assert _revision(headgate) == before
     assert headgate("apply", "-f", str(file))[1].endswith(f"revision {before + 1}\n")
     again = headgate("apply", "-f", str(file))
-    assert again == (0, "nothing to change: it is so already\n", "")
+    assert again == (0, "nothing to change\n", "")
     assert json.loads(headgate("apply", "-f", str(file), "--json")[1])["changes"] == []
 
 
@@ -140,7 +140,7 @@ def test_where_a_person_sits_it_is_done_after_a_yes(
     os.close(master)
     os.close(slave)
     assert "~ group shop.all" in said
-    assert "0 made, 1 changed, 0 deleted. Go on?" in said
+    assert "0 created, 1 changed, 0 deleted. Continue?" in said
     assert _rates(headgate, "shop.all") == [1000.0 if answer == "y" else 7.0]
 
 
@@ -150,7 +150,7 @@ def test_the_narrowest_level_that_says_a_rate_wins(headgate: Headgate) -> None:
         return headgate("policy", "get", "dispatch", "--topic", topic)[1]
 
     topic = "shop/orders/paid"
-    assert "unlimited; no level says a rate" in applies()
+    assert "unlimited; no level sets a rate" in applies()
     places = (
         ("--broker", "30 messages/s, unlimited bytes, from the broker"),
         ("--namespace=shop/orders", "20 messages/s, unlimited bytes, from the nam"),
@@ -169,7 +169,7 @@ def test_the_narrowest_level_that_says_a_rate_wins(headgate: Headgate) -> None:
         assert headgate("policy", "remove", "dispatch", place)[0] == 0
         code, _, error = headgate("policy", "remove", "dispatch", place)
         assert (code, "does not exist" in error) == (1, True)
-    assert "unlimited; no level says a rate" in applies()
+    assert "unlimited; no level sets a rate" in applies()
 
 
 @pytest.mark.usefixtures("shop")
@@ -199,7 +199,7 @@ def test_rates_of_all_kinds_are_set_and_described(headgate: Headgate) -> None:
     relative = ("--namespace", "shop/orders", "--relative-to-publish-rate")
     headgate("policy", "set", "dispatch", *relative, "--bytes", "1Mi", "--period", "m")
     said = headgate("policy", "get", "dispatch", "--namespace", "shop/orders")[1]
-    told = "unlimited messages, 1,048,576 bytes/m, on top of what is published"
+    told = "unlimited messages, 1,048,576 bytes/m, on top of the publish rate"
     assert told in said
     headgate("rollback", "1", "--yes")
 
@@ -348,7 +348,7 @@ def test_of_limits_per_node_explain_says_that_nothing_is_reported(
 ) -> None:
     limit = "requests=5/s,scope=node"
     assert headgate("group", "create", "alone", "--limit", limit)[0] == 0
-    told = "alone requests: of scope node; each process counts it alone, and agents"
+    told = "alone requests: scope node; each process enforces it on its own, so agents"
     assert told in headgate("explain", "alone")[1]
     code, _, error = headgate("explain", "alone", "--dimension", "requests")
     assert (code, told in error) == (1, True)

@@ -39,7 +39,7 @@ def test_the_audit_is_filtered_paged_and_gone_back_in(
     assert one.startswith(f"revision {first}  ")
     assert "+ group told  requests=1/s burst 1" in one
     code, said, _ = headgate("rollback", str(first + 1), "--yes")
-    assert (code, "done: 0 made, 1 changed, 0 deleted" in said) == (0, True)
+    assert (code, "done: 0 created, 1 changed, 0 deleted" in said) == (0, True)
     shown = json.loads(headgate("group", "show", "told", "--json")[1])
     assert [limit["rate"] for limit in shown["limits"]] == [2.0]
 

@@ -56,7 +56,7 @@ def test_no_right_and_no_token_are_told_apart(
 ) -> None:
     url, tokens = guarded
     change = ("group", "create", "g", "--url", url)
-    asked = "headgate: expected a good bearer token: give it with --token or "
+    asked = "headgate: expected a good bearer token: pass it with --token or "
     for token in ((), ("--token", "hg_wrong")):
         code, said, error = headgate(*change, *token)
         assert (code, said, error) == (1, "", f"{asked}HEADGATE_TOKEN\n")
@@ -141,7 +141,7 @@ def test_tls_where_there_is_none_is_told(headgate: Headgate, server: Addresses) 
     url = server.api.replace("http:", "https:")
     code, _, error = headgate("group", "list", "--url", url)
     assert (code, error.count("\n")) == (1, 1)
-    assert "does it speak plain http:// there?" in error
+    assert "is it a plain http:// server?" in error
 
 
 def test_bash_completes_commands_options_and_groups(

@@ -23,7 +23,7 @@ HEADGATE = [sys.executable, "-m", "headgate.cli"]
 
 PICTURE = "no group is in use"
 
-OLD = "as it was: "
+OLD = "not updated: "
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_who_follows_is_told_of_an_outage_once_and_goes_on_after_it(api: Api) ->
         for process in (followed, shown):
             said = line(process.stderr)
             assert said.startswith(f"headgate: no API answers at {api.url}")
-            assert said.endswith("; this goes on when it is back\n")
+            assert said.endswith("; retrying until it is back\n")
         api.start()
         with Rest(api.url) as rest:
             rest.call("PUT", "/api/v1/tenants/later", body={})

@@ -100,7 +100,7 @@ def test_who_is_over_comes_first_and_enter_tells_who_it_is(top: ScreenReader) ->
     top.until(lambda shown: any(_is_over(line) for line in shown.split("\n")))
     top.type("\r")
     shown = top.until(lambda shown: "eager" in shown)
-    assert "group group-07: who uses it now" in shown
+    assert "group group-07: agents that use it" in shown
     top.type("\x1b")
     top.until(lambda shown: "group-00" in shown)
     top.type("a")
@@ -144,12 +144,12 @@ def test_it_outlives_the_api_and_says_how_old_its_figures_are(
     api: Api, top: ScreenReader
 ) -> None:
     api.kill()
-    top.until(lambda shown: "figures are " in shown and "asking again" in shown)
+    top.until(lambda shown: "figures are " in shown and "retrying" in shown)
     top.type("\r")  # keys go on meanwhile
-    top.until(lambda shown: "asking ..." in shown)
+    top.until(lambda shown: "loading ..." in shown)
     top.type("\x1b")
     api.start()
-    top.until(lambda shown: "group-00" in shown and "asking" not in shown)
+    top.until(lambda shown: "group-00" in shown and "loading" not in shown)
     top.type("q")
     assert top.ended() == 0
 
@@ -163,7 +163,7 @@ def test_a_share_is_explained_with_its_inputs(
         told = capsys.readouterr()
         return code, told.out, told.err
 
-    assert explain("group-01") == (0, "nobody uses group-01 now\n", "")
+    assert explain("group-01") == (0, "group-01 is not in use\n", "")
     deadline = time.monotonic() + START_S
     while "eager" not in (said := explain("group-07")[1]):
         assert time.monotonic() < deadline, said

@@ -47,7 +47,9 @@ def test_where_one_of_two_keys_is_there_neither_is_written(
     tmp_path: Path, there: str
 ) -> None:
     (tmp_path / there).write_text("mine")
-    with pytest.raises(Failure, match=f"{there} is there already: keys stay"):
+    with pytest.raises(
+        Failure, match=f"{there} already exists; keys are never overwritten"
+    ):
         make_keys("curve", tmp_path, ())
     assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "mine"

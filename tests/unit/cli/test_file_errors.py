@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from headgate.cli.client.file_errors import told_with_place
+from headgate.cli.client.file_errors import with_place
 from headgate.cli.failure import RefusedByApi
 
 FILE = b"""\
@@ -22,7 +22,7 @@ attachments:
 
 
 def told(raw: bytes, refused: RefusedByApi, *, is_json: bool = False) -> str:
-    return told_with_place("q.yaml", raw, refused, is_json=is_json)
+    return with_place("q.yaml", raw, refused, is_json=is_json)
 
 
 def of_field(field: str) -> RefusedByApi:

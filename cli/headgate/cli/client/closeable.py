@@ -1,4 +1,4 @@
-"""What has to be given back: a context that closes itself at its end."""
+"""Base class of objects that hold a resource until they are closed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Base of contexts whose end is `close`, whatever happened inside."""
+    """A context manager that calls `close` on exit, whatever happened inside."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release what it holds."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,7 @@
-"""Where in a file of quotas it is that the API refuses: the line and the field.
+"""Where in a quota file the API found an error: the line and the field.
 
-Lines are found with PyYAML, which comes with ``headgate[server]``; without it only
-the field is told.
+Finding lines takes PyYAML, which comes with ``headgate[server]``; without it the
+message names only the field.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ _STEP = re.compile(r"\[(\d+)\]")
 _QUOTED = re.compile(r"'([^']+)'")
 
 
-def told_with_place(
-    name: str, raw: bytes, refused: RefusedByApi, *, is_json: bool
-) -> str:
-    """Return the refusal of a file with the line, and the field, that it is about.
+def with_place(name: str, raw: bytes, refused: RefusedByApi, *, is_json: bool) -> str:
+    """Return a refusal with the line and field of the file that caused it.
 
-    A refusal that is about no place in the file is returned as it is.
+    A refusal that concerns no place in the file is returned unchanged.
 
     Args:
-        name: Of the file.
-        raw: What it holds.
+        name: Name of the file.
+        raw: Its content.
         refused: The API's refusal.
-        is_json: It is read as JSON, else as YAML.
+        is_json: The file is JSON, else YAML.
     """
     text, unreadable = _text(raw)
     unreadable = unreadable or (_not_json(text) if is_json else _not_yaml(text))
@@ -63,18 +61,21 @@ def _text(raw: bytes) -> tuple[str, tuple[int, str] | None]:
 
 
 def _not_json(text: str) -> tuple[int, str] | None:
-    """Return the line where `text` stops to be JSON, and why."""
+    """Return the line where `text` stops being JSON, and why."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
         return error.lineno, f"expected JSON: {error.msg} (column {error.colno})"
-    except (ValueError, RecursionError):  # a number of 5,000 digits, a deep nest
+    except (
+        ValueError,
+        RecursionError,
+    ):  # a number of 5,000 digits, or very deep nesting
         return None
     return None
 
 
 def _not_yaml(text: str) -> tuple[int, str] | None:
-    """Return the line where `text` stops to be YAML, and why."""
+    """Return the line where `text` stops being YAML, and why."""
     try:
         import yaml
     except ModuleNotFoundError:
@@ -85,7 +86,7 @@ def _not_yaml(text: str) -> tuple[int, str] | None:
                 return _number(event.start_mark), "expected YAML without aliases"
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        why = error.problem or error.context or "it can't be read"
+        why = error.problem or error.context or "it can't be parsed"
         column = "" if mark is None else f" (column {mark.column + 1})"
         return _number(mark), f"expected YAML: {why}{column}"
     except yaml.YAMLError as error:
@@ -94,7 +95,7 @@ def _not_yaml(text: str) -> tuple[int, str] | None:
 
 
 def _root(text: str) -> Node | None:
-    """Return the document with its lines; None where they can't be known."""
+    """Return the document with its lines; None if they can't be found."""
     try:
         import yaml
     except ModuleNotFoundError:
@@ -107,7 +108,7 @@ def _root(text: str) -> Node | None:
 
 
 def _nearest(root: Node, field: str) -> Node:
-    """Return the node of `field`, or the last one on the way to it."""
+    """Return the node of `field`, or the closest one on the path to it."""
     node = root
     while field:
         found = _step(node, field)
@@ -118,7 +119,7 @@ def _nearest(root: Node, field: str) -> Node:
 
 
 def _step(node: Node, field: str) -> tuple[Node, str] | None:
-    """Return the node one step down the path, and what is left of it."""
+    """Return the node one step down the path, and the rest of the path."""
     from yaml.nodes import MappingNode, SequenceNode
 
     if isinstance(node, SequenceNode):
@@ -155,5 +156,5 @@ def _line(node: Node) -> int:
 
 
 def _number(mark: Mark | CMark | None) -> int:
-    """Return the line of a mark as people count: from 1."""
+    """Return the line of a mark, counted from 1."""
     return 1 if mark is None else int(mark.line) + 1

@@ -1,4 +1,4 @@
-"""Commands that go on until Ctrl-C, also while the API is away or out of order."""
+"""Polling until Ctrl-C, through outages of the API."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Answer = TypeVar("Answer")
 def again(
     ask: Callable[[], Answer], *, every_s: float
 ) -> Iterator[Answer | Unreachable]:
-    """Yield an answer each `every_s`, or why there is none; it never ends.
+    """Yield an answer every `every_s` seconds, or why there is none, for ever.
 
     Raises:
-        Failure: The API does not answer the first question, or refuses any.
+        Failure: The API does not answer the first request, or refuses one.
     """
     yield ask()
     while True:
@@ -34,7 +34,7 @@ def again(
 
 
 def answers(ask: Callable[[], Answer], *, every_s: float) -> Iterator[Answer]:
-    """Yield answers as `again` does; an outage is a line on stderr at either end.
+    """Yield answers as `again` does; each outage is reported on stderr, as is its end.
 
     Raises:
         Failure: As `again`.
@@ -43,7 +43,7 @@ def answers(ask: Callable[[], Answer], *, every_s: float) -> Iterator[Answer]:
     for answer in again(ask, every_s=every_s):
         if isinstance(answer, Unreachable):
             if not is_away:
-                _tell(f"{answer}; this goes on when it is back")
+                _tell(f"{answer}; retrying until it is back")
             is_away = True
             continue
         if is_away:

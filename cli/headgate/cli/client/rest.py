@@ -1,4 +1,4 @@
-"""The REST API as the command line sees it: JSON in, JSON out, one line of failure."""
+"""The REST API as the command line sees it: JSON in, JSON out, one-line errors."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ Query: TypeAlias = "Mapping[str, str | int | float]"
 Verb = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 TIMEOUT_S = 10.0
-"""The API answers from SQLite in milliseconds; this is for a busy machine."""
+"""The API usually answers within milliseconds; this allows for a busy machine."""
 
 PAGE = 100
-"""Items a page of a list: few round trips, small answers."""
+"""Items per page of a list: few round trips, small answers."""
 
 MAX_ITEMS = 100_000
-"""PIP-82 sizes a cluster at this many groups; a longer list is cut off, aloud."""
+"""PIP-82 sizes a cluster at this many groups; a longer list is an error."""
 
 _UNAUTHORIZED = "urn:headgate:problem:unauthorized"
-"""The type of a refusal for want of a good token."""
+"""Problem type of a request without a valid token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A body that is sent as it stands.
+    """A body that is sent unchanged.
 
     Attributes:
         raw: Its bytes.
-        media_type: What they are, such as ``application/yaml``.
+        media_type: Their type, such as ``application/yaml``.
     """
 
     raw: bytes
@@ -46,25 +46,25 @@ class Content:
 
 
 class Rest(Closing):
-    """A connection to the API; a context that closes it."""
+    """A connection to the API; a context manager that closes it."""
 
     def __init__(
         self, url: str, *, token: str | None = None, ca_file: Path | None = None
     ) -> None:
-        """Prepare; nothing is sent yet.
+        """Prepare the connection; nothing is sent yet.
 
         Args:
             url: Such as ``http://127.0.0.1:8080``.
-            token: Bearer token, where the API asks for one.
-            ca_file: PEM file of the authorities to trust; None for the usual ones.
+            token: Bearer token, if the API requires one.
+            ca_file: PEM file of the authorities to trust; None for the system's.
 
         Raises:
-            Failure: The URL is none.
-            Misused: The token can't stand in a header, or the file holds no
+            Failure: The URL is malformed.
+            Misused: The token can't be sent in a header, or the file holds no
                 certificate.
         """
         if token and not (token.isascii() and token.isprintable() and " " not in token):
-            raise Misused("--token: expected letters, digits and signs, in one line")
+            raise Misused("--token: expected printable ASCII characters without spaces")
         if not url.startswith(("http://", "https://")):
             raise Failure(f"{url!r}: expected a URL such as http://127.0.0.1:8080")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -89,13 +89,56 @@ class Rest(Closing):
         query: Query | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> JsonObject:
-        """Return the answer; empty where there is none.
+        """Return the answer; empty if the response has no body.
 
         Raises:
-            Unreachable: Nobody answers, or the API is at fault or overloaded.
+            Unreachable: The API does not answer, fails, or is overloaded.
             RefusedByApi: The API refuses.
-            Failure: What answers is not the API.
+            Failure: The server that answers is not the API.
         """
+        response = self._send(verb, path, body, query, timeout_s)
+        if verb != "GET" and not response.content:
+            return {}
+        return self._document(response)
+
+    def put(self, path: str, body: Mapping[str, object]) -> tuple[JsonObject, bool]:
+        """Put `body`; return the answer, and whether that created something.
+
+        Raises:
+            Failure: As `call`.
+        """
+        response = self._send("PUT", path, body, None, TIMEOUT_S)
+        return self._document(response), response.status_code == httpx.codes.CREATED
+
+    def pages(self, path: str, query: Query | None = None) -> Iterator[JsonObject]:
+        """Yield the items of a list, page by page.
+
+        Raises:
+            Failure: As `call`; or there are more than `MAX_ITEMS`.
+        """
+        asked: dict[str, str | int | float] = {**(query or {}), "limit": PAGE}
+        for _ in range(MAX_ITEMS // PAGE):
+            page = self.call("GET", path, query=asked)
+            yield from cast("list[JsonObject]", page.get("items", []))
+            after = page.get("next")
+            if after is None:
+                return
+            asked["after"] = cast("str | int", after)
+        raise Failure(f"there are more than {MAX_ITEMS:,} items; narrow the search")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _send(
+        self,
+        verb: Verb,
+        path: str,
+        body: Mapping[str, object] | Content | None,
+        query: Query | None,
+        timeout_s: float,
+    ) -> httpx.Response:
+        """Return a response that is neither a refusal nor an error."""
         try:
             if isinstance(body, Content):
                 response = self._client.request(
@@ -110,36 +153,14 @@ class Rest(Closing):
                 response = self._client.request(
                     verb, path, json=body, params=query, timeout=timeout_s
                 )
-        except ValueError as error:  # NaN and infinity have no JSON
+        except ValueError as error:  # JSON has neither NaN nor infinity
             raise Failure(one_line(str(error))) from error
         except httpx.RequestError as error:
             changes = verb != "GET"
             raise Unreachable(_no_answer(self._url, error, changes)) from error
         if response.is_error:
             raise _refusal(response)
-        if verb != "GET" and not response.content:
-            return {}
-        return self._document(response)
-
-    def pages(self, path: str, query: Query | None = None) -> Iterator[JsonObject]:
-        """Yield the items of a list, however many pages it has.
-
-        Raises:
-            Failure: As `call`; or there are more than `MAX_ITEMS`.
-        """
-        asked: dict[str, str | int | float] = {**(query or {}), "limit": PAGE}
-        for _ in range(MAX_ITEMS // PAGE):
-            page = self.call("GET", path, query=asked)
-            yield from cast("list[JsonObject]", page.get("items", []))
-            after = page.get("next")
-            if after is None:
-                return
-            asked["after"] = cast("str | int", after)
-        raise Failure(f"there are more than {MAX_ITEMS:,} items; ask more narrowly")
-
-    def close(self) -> None:
-        """Give the connection back."""
-        self._client.close()
+        return response
 
     def _document(self, response: httpx.Response) -> JsonObject:
         try:
@@ -147,12 +168,12 @@ class Rest(Closing):
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise Failure(f"{self._url} is not a Headgate API: no JSON object came")
+            raise Failure(f"{self._url} is not a Headgate API: expected a JSON object")
         return cast("JsonObject", answer)
 
 
 def _trusting(ca_file: Path) -> ssl.SSLContext:
-    """Return TLS that trusts the authorities of a file and no others."""
+    """Return a TLS context that trusts only the authorities in a file."""
     import ssl
 
     try:
@@ -164,11 +185,11 @@ def _trusting(ca_file: Path) -> ssl.SSLContext:
 
 
 def _no_answer(url: str, error: httpx.RequestError, changes: bool) -> str:
-    """Return why nobody answered, and what to do about it."""
+    """Return why the API did not answer, and what to do about it."""
     why = one_line(str(error)) or type(error).__name__
     if isinstance(error, httpx.ReadTimeout):
-        said = f"the API at {url} took the request and did not answer in time"
-        return f"{said}; look whether it was done" if changes else said
+        said = f"the API at {url} accepted the request but did not answer in time"
+        return f"{said}; check whether the change was made" if changes else said
     if "CERTIFICATE_VERIFY_FAILED" in why:
         why = why.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
         return (
@@ -176,18 +197,18 @@ def _no_answer(url: str, error: httpx.RequestError, changes: bool) -> str:
             "name the authority that signed it with --ca-file"
         )
     if "SSL" in why or "TLS" in why:
-        return f"no TLS with {url} ({why}); does it speak plain http:// there?"
+        return f"TLS with {url} failed ({why}); is it a plain http:// server?"
     return (
         f"no API answers at {url} ({why}); "
-        "start one with `headgate up`, or say where it is with --url"
+        "start one with `headgate up`, or name its address with --url"
     )
 
 
 def _refusal(response: httpx.Response) -> RefusedByApi | Unreachable:
-    """Return one sentence of a problem document (RFC 9457), or of what came.
+    """Return the error that a problem document (RFC 9457) or another body describes.
 
-    A status from 500 on is no refusal: the API, its database or a server before it
-    is at fault, and may not be before long.
+    A status of 500 or above is not a refusal: the API, its database or a proxy has
+    failed, and may recover.
     """
     try:
         problem: object = response.json()
@@ -198,14 +219,14 @@ def _refusal(response: httpx.Response) -> RefusedByApi | Unreachable:
     said = said or str(document.get("title") or "")
     said = one_line(said or f"the API answered {response.status_code}")
     if document.get("type") == _UNAUTHORIZED:
-        said += ": give it with --token or HEADGATE_TOKEN"
+        said += ": pass it with --token or HEADGATE_TOKEN"
     if response.is_server_error:
         return Unreachable(said)
     return RefusedByApi(said, _fields(document.get("errors")))
 
 
 def _fields(errors: object) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of field and reason that a problem names."""
+    """Return the pairs of field and reason in a problem document."""
     if not isinstance(errors, list):
         return ()
     listed = cast("list[object]", errors)

@@ -1,4 +1,4 @@
-"""`headgate apply`: a file of what shall be, its plan, and the doing."""
+"""`headgate apply`: plan and apply the desired state in a file."""
 
 import json
 import sys
@@ -37,8 +37,8 @@ headgate apply -f quotas.yaml --yes
 
 render-quotas | headgate apply -f - --json
 
-What the file names is brought into its state, all of it or nothing; the rest stays,
-unless the file says prune: true. Doing it again changes nothing."""
+The change is one transaction. What the file does not name stays as it is, unless the
+file says prune: true. Applying the same file again changes nothing."""
 
 
 @spread
@@ -52,7 +52,7 @@ def apply(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring groups, attachments and policies into the state that a file says."""
+    """Bring groups, attachments and policies into the state that a file describes."""
     from headgate.cli.client.rest import Content
 
     raw = _read(file)
@@ -69,10 +69,10 @@ def apply(
         try:
             carry_out(ask, dry_run=dry_run, yes=yes, as_json=as_json)
         except RefusedByApi as refused:
-            from headgate.cli.client.file_errors import told_with_place
+            from headgate.cli.client.file_errors import with_place
 
             name = "<stdin>" if file == STDIN else file
-            told = told_with_place(name, raw, refused, is_json=is_json)
+            told = with_place(name, raw, refused, is_json=is_json)
             raise Failure(told) from refused
 
 
@@ -81,13 +81,13 @@ def _read(file: str) -> bytes:
         return sys.stdin.buffer.read()
     try:
         return Path(file).read_bytes()
-    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
+    except (OSError, ValueError) as error:  # a file name with a NUL is a ValueError
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise Failure(f"{file!r}: {why}") from error
 
 
 def _is_json(file: str, raw: bytes) -> bool:
-    """Tell whether to read it as JSON, which is a hundred times as fast as YAML."""
+    """Tell whether to parse it as JSON, which is a hundred times as fast as YAML."""
     if file.endswith(".json"):
         return True
     if file.endswith((".yaml", ".yml")) or raw.lstrip()[:1] != b"{":

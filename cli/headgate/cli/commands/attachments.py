@@ -1,4 +1,4 @@
-"""`headgate attach`, `detach` and `attachments`: who belongs to which group."""
+"""`headgate attach`, `detach` and `attachments`: which groups count whom."""
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, cast
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
 
 DEFAULT_NAME = "*"
-"""Stands for the default of its kind: all that have no attachment of their own."""
+"""Stands for the default of its kind: everyone without an attachment of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectOptions:
-    """Who is meant, kind by kind; None where a kind was not said."""
+    """The subject, one option per kind; None for a kind that was not given."""
 
     cluster: Annotated[
         str | None, typer.Option(help="A whole cluster.", show_default=False)
@@ -52,10 +52,10 @@ class SubjectOptions:
     ] = None
 
     def names(self) -> dict[str, str | None]:
-        """Return kind → name of what was said; None stands for the default.
+        """Return kind → name of what was given; None stands for the default.
 
         Raises:
-            Misused: No kind was said.
+            Misused: No kind was given.
         """
         said = {kind: name for kind, name in asdict(self).items() if name is not None}
         if not said:
@@ -69,7 +69,7 @@ headgate {verb} --tenant acme
 
 headgate {verb} --namespace acme/orders
 
-headgate {verb} --user alice --client '*'    (all her clients without a quota)"""
+headgate {verb} --user alice --client '*'    (alice's clients without a quota)"""
 
 ATTACH_EPILOG = _EPILOG.format(verb="attach gold")
 DETACH_EPILOG = _EPILOG.format(verb="detach")
@@ -89,7 +89,7 @@ def attach(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Attach a subject to a group: its requests then count against the group."""
+    """Attach a subject to a group, which then counts its requests."""
     names = subject.names()
     attachment = {"subject": names, "group": group}
     with api.connect() as rest:
@@ -104,7 +104,7 @@ def attach(
 
 @spread
 def detach(subject: SubjectOptions, api: Api, as_json: AsJson = False) -> None:
-    """Detach a subject from the group that it is attached to."""
+    """Detach a subject from its group."""
     names = subject.names()
     query = {kind: name or "" for kind, name in names.items()}
     with api.connect() as rest:
@@ -116,11 +116,11 @@ def detach(subject: SubjectOptions, api: Api, as_json: AsJson = False) -> None:
 def list_attachments(
     api: Api,
     group: Annotated[
-        str | None, typer.Option(help="Only of this group.", show_default=False)
+        str | None, typer.Option(help="Only this group's.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is attached to which group."""
+    """List the subjects that are attached to groups."""
     with api.connect() as rest:
         items = list(rest.pages(ATTACHMENTS, {} if group is None else {"group": group}))
     print_list(["subject", "group"], items, _row, as_json=as_json)
@@ -132,7 +132,7 @@ def _row(item: "JsonObject") -> list[str]:
 
 
 def shown_subject(names: dict[str, str | None]) -> str:
-    """Return a subject as a person reads it.
+    """Return a subject in readable form.
 
     >>> shown_subject({"user": "alice", "client": None})
     'user alice, client *'

@@ -1,4 +1,4 @@
-"""`headgate audit` and `headgate rollback`: what was changed, and going back."""
+"""`headgate audit` and `headgate rollback`: who changed what, and undoing it."""
 
 import json
 from collections.abc import Iterator
@@ -22,28 +22,28 @@ PATH = "/api/v1/audit"
 REVISIONS = "/api/v1/revisions"
 
 PAGE = 100
-"""Entries asked for at once."""
+"""Entries per request."""
 
 MAX_LINES = 5
-"""Changes of one revision that a table tells; its own page tells all."""
+"""Changes that a table shows per revision; `headgate audit REVISION` shows all."""
 
 FOLLOW_S = 1.0
-"""Between two looks for something new."""
+"""Seconds between two polls."""
 
 TIMEOUT_S = 300.0
-"""Going back may write 100,000 things in one transaction."""
+"""A rollback may write 100,000 objects in one transaction."""
 
 AUDIT_EPILOG = """[bold]Examples[/bold]
 
 headgate audit
 
-headgate audit 17                                  (all that revision 17 changed)
+headgate audit 17                                  (everything that revision 17 changed)
 
 headgate audit --kind group --key gold --since 2d
 
 headgate audit --author ci --limit 200 --json
 
-headgate audit --follow                            (till Ctrl-C, through outages)"""
+headgate audit --follow                            (until Ctrl-C, through outages)"""
 
 ROLLBACK_EPILOG = """[bold]Examples[/bold]
 
@@ -51,50 +51,52 @@ headgate rollback 17 --dry-run
 
 headgate rollback 17 --yes
 
-It is a new revision, so going back can itself be taken back."""
+A rollback is itself a new revision, so it can be rolled back."""
 
 
 @spread
 def audit(
     api: Api,
     revision: Annotated[
-        int | None, typer.Argument(help="Only this one.", show_default=False, min=0)
+        int | None,
+        typer.Argument(help="Only this revision.", show_default=False, min=0),
     ] = None,
     kind: Annotated[
         str | None,
         typer.Option(
-            help="Only of group, attachment, policy, override, setting, tenant, "
-            "namespace or token.",
+            help="Only changes of this kind: group, attachment, policy, override, "
+            "setting, tenant, namespace or token.",
             show_default=False,
         ),
     ] = None,
     key: Annotated[
         str | None,
         typer.Option(
-            help="Only of this one: a group's name, a subject as JSON.",
+            help="Only changes of this object: a group's name, or a subject as JSON.",
             show_default=False,
         ),
     ] = None,
     author: Annotated[
-        str | None, typer.Option(help="Only by this one.", show_default=False)
+        str | None,
+        typer.Option(help="Only changes by this author.", show_default=False),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Only since then: 2h, 7d or a time.",
+            help="Only changes since then: 2h, 7d or a time.",
             show_default=False,
         ),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", help="Revisions at most.", min=1)
+        int, typer.Option("--limit", "-n", help="At most this many revisions.", min=1)
     ] = 20,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new changes.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tell who changed what, when and from where; the newest first."""
+    """Show who changed what, when and from where, newest first."""
     named = {"kind": kind, "key": key, "author": author}
     query = {name: text for name, text in named.items() if text is not None}
     since_s = 0.0
@@ -123,7 +125,7 @@ def rollback(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring everything into the state that a revision left; tokens stay as they are."""
+    """Restore the state of an earlier revision; tokens are left alone."""
     with api.connect() as rest:
 
         def ask(dry_run: bool) -> "JsonObject":
@@ -138,7 +140,7 @@ def rollback(
 
 
 def _newest(rest: "Rest", query: dict[str, str]) -> "Iterator[JsonObject]":
-    """Yield entries, the newest first, a page after the other as they are wanted."""
+    """Yield entries, newest first, fetching pages as needed."""
     asked: dict[str, str | int | float] = {**query, "limit": PAGE}
     while True:
         page = rest.call("GET", PATH, query=asked)
@@ -159,7 +161,7 @@ def _since(entries: "Iterator[JsonObject]", since_s: float) -> "Iterator[JsonObj
 def _follow(
     rest: "Rest", query: dict[str, str], shown: "list[JsonObject]", as_json: bool
 ) -> None:
-    """Print entries as they come, the oldest first, until Ctrl-C."""
+    """Print new entries, oldest first, until Ctrl-C."""
     seen = cast("int", shown[0]["revision"]) if shown else _revision(rest)
     known = [list(reversed(shown))]
 
@@ -196,7 +198,7 @@ def _print_one(entry: "JsonObject", as_json: bool) -> None:
 
 
 def _rows(entry: "JsonObject") -> Iterator[list[str]]:
-    """Yield the rows of a revision: what it changed, or what was asked."""
+    """Yield the rows of a revision: its changes, or else the action."""
     changes = changes_of(entry)
     lines = [" ".join(line.split()) for line in lines_of(changes[:MAX_LINES])]
     if len(changes) > MAX_LINES:

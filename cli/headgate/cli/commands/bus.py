@@ -1,4 +1,4 @@
-"""`headgate bus`: a bus of one's own, apart from the API's process."""
+"""`headgate bus`: a bus apart from the API, its topic, rights and keys."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ headgate bus proxy --host 10.0.0.1 --reports-port 7410 --subscribe-port 7411
 
 headgate up --bus zeromq://10.0.0.1:7410/7411     (elsewhere)
 
-The API may then stop and start without a report being lost."""
+The API can then restart without losing a report."""
 
 
 @bus.command("proxy", epilog=_EPILOG)
 def proxy(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     reports_port: Annotated[
-        int, typer.Option(help="Where agents send to; 0 for a free one.", min=0)
+        int, typer.Option(help="Port that agents publish to; 0 for a free one.", min=0)
     ] = 7410,
     subscribe_port: Annotated[
-        int, typer.Option(help="Where agents listen; 0 for a free one.", min=0)
+        int,
+        typer.Option(help="Port that agents subscribe to; 0 for a free one.", min=0),
     ] = 7411,
     ready_file: Annotated[
         Path | None,
-        typer.Option(help="Write the bus's address there.", show_default=False),
+        typer.Option(
+            help="Write the address of the bus to this file.", show_default=False
+        ),
     ] = None,
     options: Annotated[
         Path | None,
@@ -48,7 +51,7 @@ def proxy(
         ),
     ] = None,
 ) -> None:
-    """Carry reports between agents over ZeroMQ until Ctrl-C."""
+    """Forward reports between agents over ZeroMQ until Ctrl-C."""
     from headgate.agent.bus.zeromq.curve import followed
     from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
     from headgate.agent.errors import BusUnavailable
@@ -95,27 +98,26 @@ def init(
     partitions: Annotated[
         int | None,
         typer.Option(
-            help="By default what the file says in report_partitions, else 1.",
+            help="By default report_partitions of the file, else 1.",
             min=1,
             max=1000,
             show_default=False,
         ),
     ] = None,
     replication: Annotated[
-        int, typer.Option(help="Copies; reports need none.", min=1, max=10)
+        int, typer.Option(help="Replicas; reports do not need any.", min=1, max=10)
     ] = 1,
     retention: Annotated[
-        float, typer.Option(help="Seconds that reports stay, at least.", min=2)
+        float, typer.Option(help="Keep reports for at least this many seconds.", min=2)
     ] = 10.0,
     wait: Annotated[
-        float, typer.Option(help="Seconds to wait for a broker.", min=0)
+        float, typer.Option(help="Wait up to this many seconds for a broker.", min=0)
     ] = 0.0,
 ) -> None:
-    """Make the Kafka topic that carries reports, or check the one that is there.
+    """Create the Kafka topic that carries reports, or check the existing one.
 
-    Agents need reports for seconds only; for the pipeline let them stay for days.
-    Nothing of a topic that is there is changed; the exit code is 1 when it can't
-    carry reports.
+    Agents need reports for seconds only; for the pipeline, keep them for days. An
+    existing topic is never changed; the exit code is 1 if it can't carry reports.
     """
     from headgate.agent.bus.kafka.topic import TopicShape
     from headgate.agent.errors import BusUnavailable
@@ -131,7 +133,7 @@ def init(
     if make_topic(settings, shape, wait_s=wait):
         print_line(f"topic {settings.topic} created")
         return
-    print_line(f"topic {settings.topic} is there")
+    print_line(f"topic {settings.topic} already exists")
     from headgate.agent.bus.kafka.topic_check import differences
 
     try:
@@ -152,15 +154,18 @@ def allow(
     ],
     user: Annotated[
         list[str],
-        typer.Option(help="Kafka's name of who gets the rights.", show_default=False),
+        typer.Option(help="Kafka principal, such as alice.", show_default=False),
     ],
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="For the pipeline and observers.")
+        bool,
+        typer.Option(
+            "--read-only", help="Only let them read, for the pipeline and observers."
+        ),
     ] = False,
 ) -> None:
-    """Let users write and read the topic of reports, and nothing else of Kafka.
+    """Allow users to write and read the topic of reports, and nothing else in Kafka.
 
-    The section must be that of a user who may change access control lists.
+    The address must be that of a user who may change access control lists.
     """
     from headgate.agent.bus.kafka.acls import allow as give
     from headgate.agent.errors import BusUnavailable
@@ -182,13 +187,13 @@ _KEYS_EPILOG = """[bold]Examples[/bold]
 
 headgate bus keys hmac --out /etc/headgate           (one key for the cluster)
 
-headgate bus keys ed25519 --owner web --owner mail   (each speaks for itself only)
+headgate bus keys ed25519 --owner web --owner mail   (each signs for itself only)
 
 headgate bus keys curve                              (encrypts ZeroMQ)
 
-To change a key, move its file away and make another: of an agent both are accepted
-until the old one is taken out of report_keys.json, of a cluster until it is taken
-out of the option report_keys."""
+To rotate a key, move its file away and create another. Both keys are accepted until
+you remove the old one: from report_keys.json (ed25519), or from the option report_keys
+(hmac)."""
 
 
 @bus.command("keys", epilog=_KEYS_EPILOG)
@@ -198,14 +203,14 @@ def keys(
     ],
     owner: Annotated[
         list[str] | None,
-        typer.Option(help="Id of an agent, for ed25519.", show_default=False),
+        typer.Option(help="Agent id, for ed25519.", show_default=False),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the keys.")] = Path("keys"),
 ) -> None:
-    """Make keys: for signing reports, or for encrypting ZeroMQ.
+    """Create keys for signing reports or for encrypting ZeroMQ.
 
-    Prints the options that belong into the section of the bus. Files with secrets
-    are readable by you only; each belongs onto the hosts that use it.
+    Prints the options for the `bus` section. Only you can read the files with secrets;
+    copy each to the hosts that need it.
     """
     from headgate.cli.commands.bus_keys import KINDS, make_keys
 

@@ -1,4 +1,4 @@
-"""Make the keys of a bus, and say where each belongs."""
+"""Creating the keys of a bus."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 KeyKind = Literal["hmac", "ed25519", "curve"]
 
 KINDS: dict[str, KeyKind] = {"hmac": "hmac", "ed25519": "ed25519", "curve": "curve"}
-"""By the word on the command line."""
+"""By its name on the command line."""
 
 PUBLIC_KEYS = "report_keys.json"
-"""Which key speaks for which agent; public, the same on all hosts."""
+"""Which key signs for which agent; public, the same on all hosts."""
 
 
 def make_keys(kind: KeyKind, folder: Path, owners: Sequence[str]) -> dict[str, object]:
-    """Write new keys to a folder; return the options that belong to the bus.
+    """Write new keys to a folder and return the options for the bus.
 
-    Secrets are readable by the owner of the file only, and never overwritten.
+    Only the owner of a file can read a secret, and no secret is ever overwritten.
 
     Args:
         kind: ``hmac`` or ``ed25519`` sign reports, ``curve`` encrypts ZeroMQ.
-        folder: Made if it is not there.
+        folder: Created if it does not exist.
         owners: Ids of agents, for ``ed25519`` only.
 
     Raises:
         Misused: `owners` and `kind` don't belong together, or `folder` is a file.
-        Failure: A file is there already or can't be written, or a library is missing.
+        Failure: A file already exists or can't be written, or a library is missing.
     """
     if (kind == "ed25519") != bool(owners):
-        raise Misused("--owner: expected one or more with ed25519, and else none")
+        raise Misused("--owner: required with ed25519, and not allowed otherwise")
     if folder.exists() and not folder.is_dir():
         raise Misused(f"--out {folder}: expected a folder, found a file")
     try:
@@ -46,13 +46,15 @@ def make_keys(kind: KeyKind, folder: Path, owners: Sequence[str]) -> dict[str, o
             return _curve(folder)
         return _hmac(folder) if kind == "hmac" else _ed25519(folder, owners)
     except FileExistsError as error:
-        raise Failure(f"{error.filename} is there already: keys stay") from None
+        raise Failure(
+            f"{error.filename} already exists; keys are never overwritten"
+        ) from None
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}") from None
 
 
 def _hmac(folder: Path) -> dict[str, object]:
-    """Make a key of the cluster."""
+    """Create the cluster's key."""
     from headgate.agent.wire.signing import Key
 
     path = folder / "report.key"
@@ -61,7 +63,7 @@ def _hmac(folder: Path) -> dict[str, object]:
 
 
 def _ed25519(folder: Path, owners: Sequence[str]) -> dict[str, object]:
-    """Make a key for each owner; keys that he has stay accepted."""
+    """Create a key for each owner, whose existing keys stay accepted."""
     from headgate.agent.errors import BusUnavailable
     from headgate.agent.wire.signing import Key, Keyring
 
@@ -88,7 +90,7 @@ def _ed25519(folder: Path, owners: Sequence[str]) -> dict[str, object]:
 
 
 def _known(public: Path) -> dict[str, list[str]]:
-    """Return the public keys that are there already."""
+    """Return the existing public keys."""
     if not public.exists():
         return {}
     try:
@@ -96,11 +98,11 @@ def _known(public: Path) -> dict[str, list[str]]:
         known = cast("dict[str, str | list[str]]", read)
         return {o: [k] if isinstance(k, str) else list(k) for o, k in known.items()}
     except (ValueError, AttributeError, TypeError):
-        raise Failure(f"{public}: expected keys by the id of an agent") from None
+        raise Failure(f"{public}: expected public keys by agent id") from None
 
 
 def _curve(folder: Path) -> dict[str, object]:
-    """Make the keys of a proxy and that of its agents."""
+    """Create the keys of a proxy and of its agents."""
     import zmq
 
     from headgate.agent.bus.zeromq.curve import (
@@ -121,13 +123,13 @@ def _curve(folder: Path) -> dict[str, object]:
 
 
 def _check_free(path: Path) -> None:
-    """Refuse a file that is there, before anything is written."""
+    """Refuse to overwrite a file, before anything is written."""
     if path.exists():
         raise FileExistsError(EEXIST, "exists", str(path))
 
 
 def _write_secret(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, and that was not there."""
+    """Create a file that only its owner may read."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text + "\n")

@@ -1,4 +1,4 @@
-"""`headgate completion`: what a shell needs to complete commands, options and names."""
+"""`headgate completion`: a script that completes commands and group names."""
 
 import os
 import subprocess
@@ -28,8 +28,8 @@ _COMPLETE_OR_REGISTER = f"""if [[ $funcstack[1] == _headgate ]]; then
 else
   {_REGISTER}
 fi"""
-"""Where zsh loads the script from a folder of fpath, it does so at the first Tab, and
-calls it then: who only registers leaves that Tab without an answer."""
+"""zsh loads the script from a folder of fpath at the first Tab and calls it at once; a
+script that only registered itself would leave that Tab unanswered."""
 
 
 def completion(
@@ -39,11 +39,11 @@ def completion(
 ) -> None:
     """Print the script that lets a shell complete commands, options and groups."""
     environment = {**os.environ, "_HEADGATE_COMPLETE": f"source_{shell}"}
-    # The library prints its scripts for a process that is started so, else never.
+    # typer prints its scripts only in a process that is started like this.
     command = [sys.executable, "-m", "headgate.cli"]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False
     )
     if not done.stdout:
-        raise Failure(f"no script for {shell}: {done.stderr}")
+        raise Failure(f"there is no completion script for {shell}: {done.stderr}")
     print_line(done.stdout.strip().replace(_REGISTER, _COMPLETE_OR_REGISTER))

@@ -1,7 +1,4 @@
-"""`headgate explain`: every input of a group's shares, and the formulas they go into.
-
-Letters are those of the design: L, P, h, E, m, H, Q', θ.
-"""
+"""`headgate explain`: the inputs of a group's shares, and the formulas."""
 
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -23,7 +20,7 @@ headgate explain gold
 
 headgate explain gold --dimension requests --agent api-7
 
-headgate explain gold --json      (to compute it again elsewhere)"""
+headgate explain gold --json      (to recompute it elsewhere)"""
 
 _HEADINGS = (
     "agent",
@@ -47,15 +44,19 @@ def explain(
     api: Api,
     dimension: Annotated[
         str | None,
-        typer.Option(help="Only this one; else all in use.", show_default=False),
+        typer.Option(
+            help="Only this dimension; by default all in use.", show_default=False
+        ),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option(help="How this agent's share comes about.", show_default=False),
+        typer.Option(
+            help="Only how this agent's share is computed.", show_default=False
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell why each agent has the share that it has, with all inputs."""
+    """Show how each agent's share is computed, with all inputs."""
     told: list[JsonObject] = []
     with api.connect() as rest:
         use = rest.call("GET", f"{group_path(group)}/use")
@@ -65,7 +66,7 @@ def explain(
             if name not in in_use:
                 unseen = _unreported(rest, group, {name})
                 raise Failure(
-                    unseen or f"nobody uses {group} {name} now{_instead(in_use)}"
+                    unseen or f"{group} {name} is not in use{_instead(in_use)}"
                 )
             query = {"dimension": name}
             found = rest.call("GET", f"{group_path(group)}/explain", query=query)
@@ -77,18 +78,18 @@ def explain(
         print_json(told)
         return
     if not told:
-        print_line(unseen or f"nobody uses {group} now")
+        print_line(unseen or f"{group} is not in use")
     for one in told:
         _print(one, alone=agent is not None)
 
 
 def _unreported(rest: "Rest", group: str, of: set[str] | None = None) -> str:
-    """Return a sentence on a group whose limits are all of scope node; else nothing.
+    """Return a sentence if all the limits have the scope node, else an empty string.
 
     Args:
-        rest: Asked for the group.
-        group: Its name.
-        of: Only of these dimensions.
+        rest: Connection to the API.
+        group: Name of the group.
+        of: Only these dimensions.
     """
     limits = cast("list[JsonObject]", rest.call("GET", group_path(group))["limits"])
     found = [x for x in limits if of is None or x["dimension"] in of]
@@ -96,8 +97,8 @@ def _unreported(rest: "Rest", group: str, of: set[str] | None = None) -> str:
         return ""
     names = ", ".join(str(x["dimension"]) for x in found)
     return (
-        f"{group} {names}: of scope node; each process counts it alone, and agents "
-        "report nothing of it"
+        f"{group} {names}: scope node; each process enforces it on its own, "
+        "so agents report no usage"
     )
 
 
@@ -133,7 +134,9 @@ def _print(one: "JsonObject", *, alone: bool) -> None:
         f"mode {one['mode']}, isolation {one['isolation']}, {one['members']} agents"
     )
     if one["rate"] is None:
-        print_line("\nunlimited: nothing is refused, and there is nothing to share\n")
+        print_line(
+            "\nunlimited: nothing is refused, so there is nothing to share out\n"
+        )
     else:
         for line in (*_level(n), *_rate(n), *_shares(n)):
             print_line(line)
@@ -146,25 +149,25 @@ def _print(one: "JsonObject", *, alone: bool) -> None:
 
 
 def _level(n: dict[str, str]) -> tuple[str, ...]:
-    """Return how the level is calculated."""
+    """Return how the level is computed."""
     return (
         "",
-        "the level: what one bucket for the whole cluster would hold, units",
+        "the level: what a single bucket for the whole cluster would hold, in units",
         _named("L", "from what agents have reported", n["level_reported"]),
-        _named("P", "admitted since, not yet reported", n["predicted"]),
+        _named("P", "predicted to be admitted since then", n["predicted"]),
         _named("h", "held in the agents' own buckets", n["held"]),
         f"  E  = L − P − h = {n['level_reported']} − {n['predicted']} − {n['held']}"
-        f" = {n['level']}   (kept from −{n['debt_cap']} to the burst {n['burst']})",
+        f" = {n['level']}   (at least −{n['debt_cap']}, at most {n['burst']})",
     )
 
 
 def _rate(n: dict[str, str]) -> tuple[str, ...]:
-    """Return how the rate to share out is calculated."""
+    """Return how the rate to share out is computed."""
     return (
         "",
-        "what is shared out, units/s",
+        "the rate to share out, in units/s",
         _named("Q", "the limit's rate", n["rate"]),
-        _named("m", "margin for what is admitted unseen, units", n["margin"]),
+        _named("m", "margin for unreported admissions, units", n["margin"]),
         _named("H", "horizon over which the level is brought back, s", n["horizon_s"]),
         _named("r", "reserved for silent agents", n["reserved"]),
         "  Q' = max(0, Q + (E − m)/H − r) = "
@@ -174,14 +177,14 @@ def _rate(n: dict[str, str]) -> tuple[str, ...]:
 
 
 def _shares(n: dict[str, str]) -> tuple[str, ...]:
-    """Return how shares are calculated."""
+    """Return how shares are computed."""
     fits = " (all demand fits)" if n["theta"] == UNLIMITED else ""
     return (
         "",
-        "the shares: max-min, so that nobody gets less for another's sake",
+        "the shares: weighted max-min",
         _named("θ", "the water level: Σ min(λ, w·θ) = Q'", n["theta"] + fits),
-        _named("s", "slack: what no share takes of Q'", n["slack"]),
-        "  share = min(λ, w·θ);  ceiling = share and a part of the slack",
+        _named("s", "slack: the part of Q' that no share uses", n["slack"]),
+        "  share = min(λ, w·θ);  ceiling = share + a part of the slack",
     )
 
 
@@ -194,14 +197,14 @@ def _own_share(row: "JsonObject", theta: str) -> str:
 
 
 def _reports(one: "JsonObject", n: dict[str, str]) -> tuple[str, ...]:
-    """Return how good the information is."""
+    """Return how old and how complete the information is."""
     loss = 100.0 * cast("float", one["loss"])
     lag_ms = 1000.0 * cast("float", one["lag_s"])
     return (
         f"reports take {lag_ms:.0f} ms, {loss:.2g} % are lost; "
-        f"who is not heard for {n['lease_s']} s is silent",
-        f"against one bucket: {n['error']} units over (+) or under (−); while parts "
-        f"do not hear each other at most {n['bound']} × Q more",
+        f"an agent not heard from for {n['lease_s']} s is silent",
+        f"compared with a single bucket: {n['error']} units over (+) or under (−); "
+        f"during a partition, at most {n['bound']} × Q more",
     )
 
 
@@ -221,7 +224,7 @@ def _row(row: "JsonObject") -> list[str]:
 
 
 def _figure(value: object) -> str:
-    """Return a number with five digits at least; ∞ for None."""
+    """Return a number with up to five digits; ∞ for None."""
     if value is None:
         return UNLIMITED
     if not isinstance(value, (int, float)) or isinstance(value, bool):

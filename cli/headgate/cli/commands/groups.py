@@ -1,4 +1,4 @@
-"""`headgate group`: make, look at, change and delete resource groups."""
+"""`headgate group`: create, show, change and delete resource groups."""
 
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -32,7 +32,7 @@ _UPDATE_EPILOG = """[bold]Examples[/bold]
 
 headgate group update gold --limit requests=2000/s
 
-headgate group update gold --limit requests=500/s --dry-run    (who would feel it?)
+headgate group update gold --limit requests=500/s --dry-run    (who would be affected?)
 
 headgate group update gold --remove-limit publish_bytes --isolation hold"""
 
@@ -46,7 +46,7 @@ def create_group(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a resource group: limits that all that is attached to it share."""
+    """Create a resource group, whose limits are shared by everything attached to it."""
     body = settings.said() | {"limits": settings.limits()}
     with api.connect() as rest:
         if dry_run:
@@ -59,7 +59,7 @@ def create_group(
 @group.command("list")
 @spread
 def list_groups(api: Api, as_json: AsJson = False) -> None:
-    """List all groups in the order of their names."""
+    """List all groups by name."""
     with api.connect() as rest:
         groups = list(rest.pages(GROUPS))
     headings = ["group", "limits", "mode", "refusal", "parent"]
@@ -84,7 +84,7 @@ def update_group(
         list[str] | None,
         typer.Option(
             metavar="DIMENSION",
-            help="Take the limit of this dimension away; ,scope=node for the "
+            help="Remove the limit of this dimension; append ,scope=node for the "
             "limit per node.",
             show_default=False,
         ),
@@ -92,7 +92,7 @@ def update_group(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Change what is said and leave the rest; in force everywhere within a second."""
+    """Change the given settings and leave the rest; takes effect within a second."""
     body = settings.said()
     removed = [parse_key(one) for one in remove_limit or []]
     limits = settings.limits() + removed

@@ -1,4 +1,4 @@
-"""`headgate override`: other limits for a while, and then as they were."""
+"""`headgate override`: temporary limits."""
 
 import time
 from datetime import datetime
@@ -27,7 +27,9 @@ override = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 Dimension = Annotated[
     str | None,
-    typer.Option(help="Only this one; else all of the group.", show_default=False),
+    typer.Option(
+        help="Only this dimension; by default all of the group.", show_default=False
+    ),
 ]
 
 _CREATE_EPILOG = """[bold]Examples[/bold]
@@ -38,10 +40,10 @@ headgate override create gold --factor 1.5 --for 2h --reason "sale"
 
 headgate override create gold --dimension requests --rate 500 --until 2026-11-30T08:00
 
-headgate override create gold --by -20% --for 1h --dry-run    (who would feel it?)
+headgate override create gold --by -20% --for 1h --dry-run    (who would be affected?)
 
-Times are local unless they say otherwise. A second override of the same group and
-dimension takes the place of the first."""
+Times are local unless they carry an offset. A second override of the same group and
+dimension replaces the first."""
 
 
 @override.command("create", epilog=_CREATE_EPILOG)
@@ -51,19 +53,23 @@ def create_override(
     api: Api,
     factor: Annotated[
         float | None,
-        typer.Option(help="Of rate and burst, such as 1.5.", show_default=False),
+        typer.Option(
+            help="Multiply rate and burst by this, such as 1.5.", show_default=False
+        ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            metavar="±PERCENT", help="The same as +50% or -20%.", show_default=False
+            metavar="±PERCENT",
+            help="The same as a percentage: +50% or -20%.",
+            show_default=False,
         ),
     ] = None,
     rate: Annotated[
         str | None,
         typer.Option(
             metavar="RATE",
-            help="Units per period of the one --dimension.",
+            help="Units per period; needs --dimension.",
             show_default=False,
         ),
     ] = None,
@@ -72,27 +78,30 @@ def create_override(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="When it ends: 18:00 (the next), a date, or both.",
+            help="End of the override: 18:00 (the next one), a date, or both.",
             show_default=False,
         ),
     ] = None,
     for_: Annotated[
         str | None,
         typer.Option(
-            "--for", metavar="PERIOD", help="Or: how long.", show_default=False
+            "--for",
+            metavar="PERIOD",
+            help="Duration, instead of --until.",
+            show_default=False,
         ),
     ] = None,
-    reason: Annotated[str, typer.Option(help="For those who ask why.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, for the audit.")] = "",
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Change a group's limits until a time; then they are as they were."""
+    """Change a group's limits until a given time, when they revert."""
     body: dict[str, object] = {"group": group, "reason": reason}
     body |= _change(factor=factor, by=by, rate=rate) | _end(until=until, for_=for_)
     if dimension is not None:
         body["dimension"] = dimension
     elif rate is not None:
-        raise Misused("--rate: expected --dimension with it")
+        raise Misused("--rate: needs --dimension")
     with api.connect() as rest:
         if dry_run:
             whole = overridden(rest.call("GET", group_path(group)), body)
@@ -105,7 +114,7 @@ def create_override(
 @override.command("list")
 @spread
 def list_overrides(api: Api, as_json: AsJson = False) -> None:
-    """List the overrides that are in force."""
+    """List the overrides in effect."""
     with api.connect() as rest:
         items = list(rest.pages(PATH))
     headings = ["group", "dimension", "change", "ends", "reason"]
@@ -117,7 +126,7 @@ def list_overrides(api: Api, as_json: AsJson = False) -> None:
 def remove_override(
     group: GroupName, api: Api, dimension: Dimension = None, as_json: AsJson = False
 ) -> None:
-    """End an override before its time."""
+    """End an override early."""
     query = {"group": group}
     if dimension is not None:
         query["dimension"] = dimension
@@ -130,13 +139,13 @@ def remove_override(
 
 
 def parse_factor(text: str) -> float:
-    """Return the factor that a change in percent means.
+    """Return the factor that corresponds to a change in percent.
 
     >>> parse_factor("+50%"), parse_factor("-20 %")
     (1.5, 0.8)
 
     Raises:
-        Misused: It is none, or takes away more than there is.
+        Misused: It is not a percentage, or below -100%.
     """
     number = text.strip().removesuffix("%").rstrip()
     try:
@@ -181,10 +190,10 @@ def _times(units: float | str, factor: float) -> float | str:
 def _change(
     *, factor: float | None, by: str | None, rate: str | None
 ) -> dict[str, object]:
-    """Return the change that was said.
+    """Return the change that was given.
 
     Raises:
-        Misused: None was said, or more than one.
+        Misused: None was given, or more than one.
     """
     if sum(one is not None for one in (factor, by, rate)) != 1:
         raise Misused("expected one of --factor, --by and --rate")
@@ -197,10 +206,10 @@ def _change(
 
 
 def _end(*, until: str | None, for_: str | None) -> dict[str, object]:
-    """Return the end that was said.
+    """Return the end that was given.
 
     Raises:
-        Misused: None was said, or both.
+        Misused: None was given, or both.
     """
     if (until is None) == (for_ is None):
         raise Misused("expected one of --until and --for")

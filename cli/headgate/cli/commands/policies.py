@@ -1,6 +1,6 @@
-"""`headgate policy`: rates of single topics, set at the broker, a namespace, a topic.
+"""`headgate policy`: rates of single topics, per broker, namespace or topic.
 
-The narrowest level that says something wins: topic, then namespace, then broker.
+The most specific level wins: topic, then namespace, then broker.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ Kind = Annotated[
         "broker-publish",
     ],
     typer.Argument(
-        help="What is throttled; the last two count a broker's topics together.",
+        help="What to throttle; the last two apply to all topics of a broker together.",
         show_default=False,
     ),
 ]
@@ -50,21 +50,23 @@ Kind = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class PolicyTarget:
-    """Where a policy stands: just one of the three."""
+    """The level of a policy: exactly one of the three."""
 
     broker: Annotated[
-        bool, typer.Option("--broker", help="For all topics of all brokers.")
+        bool, typer.Option("--broker", help="All topics of all brokers.")
     ] = False
     namespace: Annotated[
         str | None,
         typer.Option(
-            metavar="TENANT/NAMESPACE", help="For all its topics.", show_default=False
+            metavar="TENANT/NAMESPACE",
+            help="All topics of the namespace.",
+            show_default=False,
         ),
     ] = None
     topic: Annotated[
         str | None,
         typer.Option(
-            metavar="TENANT/NAMESPACE/TOPIC", help="For this one.", show_default=False
+            metavar="TENANT/NAMESPACE/TOPIC", help="This topic.", show_default=False
         ),
     ] = None
 
@@ -72,7 +74,7 @@ class PolicyTarget:
         """Return the level and the name at it, which is empty for the broker.
 
         Raises:
-            Misused: None was said, or more than one.
+            Misused: None was given, or more than one.
         """
         named = {"namespace": self.namespace, "topic": self.topic}
         said = [(kind, name) for kind, name in named.items() if name is not None]
@@ -85,13 +87,13 @@ class PolicyTarget:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a policy can be told."""
+    """The rates of a policy."""
 
     messages: Annotated[
         str | None,
         typer.Option(
             metavar="RATE",
-            help="Per period, such as 1000 or 10k; of subscribe: subscribes.",
+            help="Messages per period, such as 1000 or 10k; for subscribe: attempts.",
             show_default="unlimited",
         ),
     ] = None
@@ -99,27 +101,27 @@ class Rates:
         str | None,
         typer.Option(
             metavar="RATE",
-            help="Per period, such as 10M or 1.5Mi.",
+            help="Bytes per period, such as 10M or 1.5Mi.",
             show_default="unlimited",
         ),
     ] = None
     period: Annotated[
         str | None,
-        typer.Option(help="Such as s, 10s or m.", show_default="s"),
+        typer.Option(help="The period, such as s, 10s or m.", show_default="s"),
     ] = None
     relative_to_publish_rate: Annotated[
         bool,
         typer.Option(
             "--relative-to-publish-rate",
-            help="The rates are on top of what is published.",
+            help="Add the current publish rate to the rates.",
         ),
     ] = False
 
     def said(self) -> Policy:
-        """Return the policy, with what was said and nothing else.
+        """Return the policy, with the given settings only.
 
         Raises:
-            Misused: No rate was said, or one can't be read.
+            Misused: No rate was given, or one can't be parsed.
         """
         if self.messages is None and self.bytes is None:
             raise Misused("expected --messages or --bytes, or both")
@@ -144,11 +146,11 @@ headgate policy set subscribe --topic acme/orders/paid --messages 5 --period 30s
 
 headgate policy set publish --namespace acme/orders --bytes 1M --dry-run
 
-It is set whole: a rate that is not named is unlimited."""
+A policy is replaced as a whole: a rate that you omit is unlimited."""
 
 _GET_EPILOG = """[bold]Examples[/bold]
 
-headgate policy get dispatch --topic acme/orders/paid    (what applies, and whence)
+headgate policy get dispatch --topic acme/orders/paid    (what applies, and why)
 
 headgate policy get publish --broker --json"""
 
@@ -168,7 +170,7 @@ headgate policy remove publish --broker"""
 @policy.command("list", epilog=_LIST_EPILOG)
 @spread
 def list_policies(where: PolicyTarget, api: Api, as_json: AsJson = False) -> None:
-    """List the policies that are set, at all levels or at one."""
+    """List the policies of all levels, or of one."""
     all_levels = where == PolicyTarget()
     level, target = ("", "") if all_levels else where.level()
     items: list[JsonObject] = []
@@ -186,7 +188,7 @@ def list_policies(where: PolicyTarget, api: Api, as_json: AsJson = False) -> Non
 def get_policy(
     kind: Kind, where: PolicyTarget, api: Api, as_json: AsJson = False
 ) -> None:
-    """Show the policy that is set there; of a topic, the one that applies to it."""
+    """Show the policy of a broker or namespace, or the one that applies to a topic."""
     level, target = where.level()
     name = _checked_kind(kind, level)
     with api.connect() as rest:
@@ -199,10 +201,10 @@ def get_policy(
     if as_json:
         print_json(found)
     elif found["level"] is None:
-        print_line(f"{kind} of {level} {target}: unlimited; no level says a rate")
+        print_line(f"{kind} of {level} {target}: unlimited; no level sets a rate")
     else:
-        whence = "" if found["level"] == level else f", from the {found['level']}"
-        print_line(f"{kind} of {_of(level, target)}: {_shown_policy(found)}{whence}")
+        source = "" if found["level"] == level else f", from the {found['level']}"
+        print_line(f"{kind} of {_of(level, target)}: {_shown_policy(found)}{source}")
 
 
 @policy.command("set", epilog=_SET_EPILOG)
@@ -215,7 +217,7 @@ def set_policy(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set a rate that each topic has to itself; again changes nothing."""
+    """Set a rate for each topic on its own. Setting it again changes nothing."""
     level, target = where.level()
     name, said = _checked_kind(kind, level), rates.said()
     one = {"level": level, "target": target, "kind": name, "policy": said}
@@ -237,7 +239,7 @@ def set_policy(
 def remove_policy(
     kind: Kind, where: PolicyTarget, api: Api, as_json: AsJson = False
 ) -> None:
-    """Remove a policy; what a wider level says applies again."""
+    """Remove a policy, so that the next wider level applies again."""
     level, target = where.level()
     name = _checked_kind(kind, level)
     with api.connect() as rest:
@@ -270,7 +272,7 @@ def _at_broker(rest: "Rest") -> "list[JsonObject]":
 
 
 def _found(rest: "Rest", level: str, target: str, kind: str) -> "JsonObject":
-    """Return the policy that is set exactly there.
+    """Return the policy of that very level.
 
     Raises:
         Failure: There is none.
@@ -282,17 +284,17 @@ def _found(rest: "Rest", level: str, target: str, kind: str) -> "JsonObject":
     for one in items:
         if one["kind"] == kind:
             return one
-    raise Failure(f"no {kind.replace('_', '-')} policy of {_of(level, target)} is set")
+    raise Failure(f"{_of(level, target)} has no {kind.replace('_', '-')} policy")
 
 
 def _checked_kind(kind: str, level: str) -> str:
-    """Return the API's word for a kind.
+    """Return the API's name for a kind.
 
     Raises:
-        Misused: It is one of the broker, and another level was said.
+        Misused: It exists only for the broker, and another level was given.
     """
     if kind.startswith("broker-") and level != "broker":
-        raise Misused(f"{kind}: expected --broker, it is of no other level")
+        raise Misused(f"{kind}: expected --broker, the only level that has it")
     return kind.replace("-", "_")
 
 
@@ -306,7 +308,7 @@ def _row(one: "JsonObject") -> list[str]:
 
 
 def _shown_policy(one: "JsonObject") -> str:
-    """Return what a policy says, such as ``500 messages/s, unlimited bytes``."""
+    """Return a policy in words, such as ``500 messages/s, unlimited bytes``."""
     told = cast("Policy", one["policy"])
     period = show_period(cast("float", told.get("period_s", 1.0)))
     words = {"messages": "messages", "bytes": "bytes"}
@@ -314,7 +316,7 @@ def _shown_policy(one: "JsonObject") -> str:
         words = {"messages": "subscribes"}
     parts = [_rate(told.get(name), word, period) for name, word in words.items()]
     if told.get("relative_to_publish_rate"):
-        parts.append("on top of what is published")
+        parts.append("on top of the publish rate")
     return ", ".join(parts)
 
 

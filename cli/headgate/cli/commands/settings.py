@@ -12,7 +12,7 @@ from headgate.cli.output.printing import print_json, print_table, print_told
 
 setting = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-Key = Annotated[str, typer.Argument(help="Its name.", show_default=False)]
+Key = Annotated[str, typer.Argument(help="Name of the key.", show_default=False)]
 
 _SET_EPILOG = """[bold]Examples[/bold]
 
@@ -20,7 +20,7 @@ headgate setting set preciseDispatcherFlowControl true
 
 headgate setting set resourceUsagePublishIntervalInSecs 5 --dry-run
 
-Rates have a command of their own: headgate policy set dispatch --broker …"""
+For rates, use headgate policy set dispatch --broker …"""
 
 
 @setting.command("list")
@@ -45,7 +45,7 @@ def set_setting(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set a key; agents follow within a second."""
+    """Set a key; takes effect within a second."""
     query = {"dry_run": "true" if dry_run else "false"}
     with api.connect() as rest:
         plan = rest.call("POST", APPLY, body={"settings": {key: value}}, query=query)
@@ -55,8 +55,8 @@ def set_setting(
 @setting.command("unset")
 @spread
 def unset_setting(key: Key, api: Api, as_json: AsJson = False) -> None:
-    """Let a key have its default again."""
+    """Restore the default of a key."""
     with api.connect() as rest:
         rest.call("DELETE", f"{SETTINGS}/{segment(key)}")
-    line = f"setting {key} has its default again"
+    line = f"setting {key} reset to its default"
     print_told(line, {"unset": key}, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`headgate status`: who wants, may and gets how much, as it changes."""
+"""`headgate status`: demand, share and usage of each agent, live."""
 
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -28,7 +28,7 @@ NOTHING = "no group is in use"
 
 STATUS_EPILOG = """[bold]Examples[/bold]
 
-headgate status                  (a live table till Ctrl-C, through outages)
+headgate status                  (a live table until Ctrl-C, through outages)
 
 headgate status gold --once
 
@@ -47,9 +47,9 @@ def status(
             autocompletion=group_names,
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     every: Annotated[
-        float, typer.Option(help="Seconds between two pictures.", min=0.1, max=60.0)
+        float, typer.Option(help="Seconds between two updates.", min=0.1, max=60.0)
     ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
@@ -67,7 +67,7 @@ def status(
 
 
 def _seen(live: "LiveView", group: str | None) -> "Seen":
-    """Return a table for each limit, and the lines that stand below them."""
+    """Return a table for each limit, and the lines below them."""
     sheets = live.sheets(group)
     return sheets, live.partitions() if group is None else []
 
@@ -107,7 +107,7 @@ def _as_lines(seen: "Seen") -> None:
 
 
 def _watch(live: "LiveView", group: str | None, every_s: float) -> None:
-    """Draw over the picture before, until Ctrl-C."""
+    """Redraw in place until Ctrl-C."""
     from rich.console import Group
     from rich.live import Live
 
@@ -117,7 +117,7 @@ def _watch(live: "LiveView", group: str | None, every_s: float) -> None:
     with Live(console=console(), auto_refresh=False) as screen:
         for answer in again(lambda: _seen(live, group), every_s=every_s):
             if isinstance(answer, Unreachable):
-                screen.update(Group(*shown, f"as it was: {answer}"), refresh=True)
+                screen.update(Group(*shown, f"not updated: {answer}"), refresh=True)
                 continue
             sheets, lines = answer
             shown = [as_table(sheet) for sheet in sheets]

@@ -1,4 +1,4 @@
-"""`headgate tenant` and `headgate namespace`: whom groups are attached to."""
+"""`headgate tenant` and `headgate namespace`: who can be attached to a group."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ Namespace = Annotated[
 @tenant.command("create")
 @spread
 def create_tenant(tenant_name: Tenant, api: Api, as_json: AsJson = False) -> None:
-    """Make a tenant; nothing changes when it is there already."""
+    """Create a tenant; if it already exists, nothing changes."""
     _put(_tenant_path(tenant_name), f"tenant {tenant_name}", api, as_json)
 
 
@@ -36,14 +36,14 @@ def list_tenants(api: Api, as_json: AsJson = False) -> None:
 @tenant.command("delete")
 @spread
 def delete_tenant(tenant_name: Tenant, api: Api, as_json: AsJson = False) -> None:
-    """Delete a tenant; refused while it has namespaces."""
+    """Delete a tenant, which must not have namespaces."""
     _delete(_tenant_path(tenant_name), f"tenant {tenant_name}", api, as_json)
 
 
 @namespace.command("create")
 @spread
 def create_namespace(name: Namespace, api: Api, as_json: AsJson = False) -> None:
-    """Make a namespace of a tenant; nothing changes when it is there already."""
+    """Create a namespace of a tenant; if it already exists, nothing changes."""
     _put(_namespace_path(name), f"namespace {name}", api, as_json)
 
 
@@ -75,8 +75,9 @@ def _namespace_path(name: str) -> str:
 
 def _put(path: str, what: str, api: Api, as_json: bool) -> None:
     with api.connect() as rest:
-        answer = rest.call("PUT", path, body={})
-    print_told(f"{what} is there", answer, as_json=as_json)
+        answer, is_new = rest.put(path, body={})
+    outcome = "created" if is_new else "already exists"
+    print_told(f"{what} {outcome}", answer, as_json=as_json)
 
 
 def _delete(path: str, what: str, api: Api, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`headgate token`: bearer tokens, made on the database itself or looked at by REST."""
+"""`headgate token`: bearer tokens, created in the database itself, listed over REST."""
 
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -21,7 +21,7 @@ token = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 _CREATE_EPILOG = """[bold]Examples[/bold]
 
-headgate token create ops --role admin                    (the first of all)
+headgate token create ops --role admin                    (the very first)
 
 headgate token create ci --role operator --tenant acme --days 90
 
@@ -36,22 +36,25 @@ def tokens() -> None:
 @token.command("create", epilog=_CREATE_EPILOG)
 def create(
     name: Annotated[
-        str, typer.Argument(help="For whom; the audit says so.", show_default=False)
+        str,
+        typer.Argument(help="Who it is for; shown in the audit.", show_default=False),
     ],
     role: Annotated[
         Literal["admin", "operator", "viewer", "agent"],
-        typer.Option(help="What it is for."),
+        typer.Option(help="Role of the bearer."),
     ] = "viewer",
     tenant: Annotated[
         list[str] | None,
         typer.Option(
-            help="An operator's tenant; more than one may be given.",
+            help="Tenant of an operator; may be repeated.",
             show_default=False,
         ),
     ] = None,
     days: Annotated[
         float | None,
-        typer.Option(help="How long it is good.", show_default=False),
+        typer.Option(
+            help="Days until it expires; by default never.", show_default=False
+        ),
     ] = None,
     database: Annotated[
         str,
@@ -61,10 +64,10 @@ def create(
         ),
     ] = "headgate.db",
 ) -> None:
-    """Make a token and print it; nobody can read it again.
+    """Create a token and print it; it can't be shown again.
 
-    It works on the database, so it needs no token and no running server. Over REST
-    an admin makes them with POST /api/v1/tokens.
+    Works on the database, so it needs neither a token nor a running server. Over REST,
+    an admin creates tokens with POST /api/v1/tokens.
     """
     from headgate.api import CannotStart, ServerSettings, create_token
 
@@ -81,10 +84,10 @@ def create(
 @token.command("list")
 @spread
 def list_tokens(api: Api, as_json: AsJson = False) -> None:
-    """List whose tokens there are; never what would let anyone use them."""
+    """List tokens by name and role; their secrets are never shown."""
     with api.connect() as rest:
         items = list(rest.pages(PATH))
-    headings = ["id>", "name", "role", "tenants", "made", "ends"]
+    headings = ["id>", "name", "role", "tenants", "created", "expires"]
     print_list(headings, items, _row, as_json=as_json)
 
 
@@ -92,12 +95,13 @@ def list_tokens(api: Api, as_json: AsJson = False) -> None:
 @spread
 def delete_token(
     number: Annotated[
-        int, typer.Argument(metavar="ID", help="As the list tells it.", min=0)
+        int,
+        typer.Argument(metavar="ID", help="As shown by `headgate token list`.", min=0),
     ],
     api: Api,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token no longer good, at once."""
+    """Revoke a token at once."""
     with api.connect() as rest:
         rest.call("DELETE", f"{PATH}/{number}")
     if as_json:

@@ -1,4 +1,4 @@
-"""How a bus is named on the command line, and what settings that means."""
+"""How a bus is named on the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _KAFKA = re.compile(r"kafka://([^/]+:\d+)(?:/([A-Za-z0-9._-]{1,249}))?")
 
 
 def parse_bus(address: str) -> BusSettings | None:
-    """Return the settings that `address` means; None for the embedded bus.
+    """Return the settings for `address`; None for the embedded bus.
 
     >>> parse_bus("kafka://one:9092,two:9092/usage").bootstrap
     'one:9092,two:9092'
@@ -36,7 +36,7 @@ def parse_bus(address: str) -> BusSettings | None:
     ('tcp://10.0.0.1:7411',)
 
     Raises:
-        Misused: It is no such address.
+        Misused: It is not a valid address.
     """
     from headgate.agent.bus.port import BusSettings
 
@@ -60,10 +60,10 @@ def parse_bus(address: str) -> BusSettings | None:
 
 
 def read_json(path: Path) -> dict[str, Json]:
-    """Return the object that a file holds.
+    """Return the JSON object in a file.
 
     Raises:
-        Failure: It can't be read, or holds something else.
+        Failure: The file can't be read, or holds something else.
     """
     try:
         read = cast("Json", json.loads(path.read_text(encoding="utf-8")))
@@ -75,7 +75,7 @@ def read_json(path: Path) -> dict[str, Json]:
 
 
 def _from_file(path: Path) -> BusSettings | None:
-    """Return the settings that a file holds, as the section `bus` of a snapshot."""
+    """Return the settings in a file, written like the section `bus` of a snapshot."""
     from headgate.agent.errors import MalformedSnapshot
     from headgate.agent.follow.snapshot import snapshot_from_json
 
@@ -92,7 +92,7 @@ def _from_file(path: Path) -> BusSettings | None:
 
 
 def shown_bus(settings: Mapping[str, object]) -> str:
-    """Return where a bus is; its options are left out, for they may hold a password.
+    """Return the address of a bus without its options, which may hold a password.
 
     >>> shown_bus({"kind": "kafka", "bootstrap": "one:9092", "topic": "usage"})
     'kafka one:9092 usage'

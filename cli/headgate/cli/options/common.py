@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from headgate.cli.client.rest import Rest
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-"""Where `headgate up` listens when nothing else is said."""
+"""Where `headgate up` listens by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """Where the API is, and what it asks for.
+    """How to reach the API.
 
     Attributes:
-        url: Of the API.
+        url: Its address.
         token: Bearer token, or None.
-        ca_file: PEM file of the authorities to trust, or None for the usual ones.
+        ca_file: PEM file of the authorities to trust, or None for the system's.
     """
 
     url: Annotated[
         str,
         typer.Option(
-            "--url", envvar="HEADGATE_URL", help="Where the API is.", metavar="URL"
+            "--url", envvar="HEADGATE_URL", help="Address of the API.", metavar="URL"
         ),
     ] = DEFAULT_URL
     token: Annotated[
@@ -41,7 +41,7 @@ class Api:
         typer.Option(
             "--token",
             envvar="HEADGATE_TOKEN",
-            help="Bearer token, where the API asks for one.",
+            help="Bearer token, if the API requires one.",
             metavar="TOKEN",
             show_default=False,
         ),
@@ -58,11 +58,11 @@ class Api:
     ] = None
 
     def connect(self) -> Rest:
-        """Return a connection, which is a context that closes it.
+        """Return a connection, a context manager that closes itself.
 
         Raises:
-            Failure: The URL is none.
-            Misused: The token can't stand in a header, or the file holds no
+            Failure: The URL is malformed.
+            Misused: The token can't be sent in a header, or the file holds no
                 certificate.
         """
         from headgate.cli.client.rest import Rest
@@ -71,13 +71,13 @@ class Api:
 
     @contextmanager
     def understood(self) -> Generator[None]:
-        """Read what it answers; where another service does, one line says so.
+        """Turn an answer that does not look like the API's into a one-line failure.
 
-        Answers are taken for what the API's are: a key that is missing, or something
-        of another kind, shows only where it is used.
+        Answers are not validated when they arrive, so a missing key or a wrong type
+        shows up only where it is used.
 
         Raises:
-            Failure: What was read is not what Headgate's API answers.
+            Failure: The answer does not look like one of Headgate's API.
         """
         try:
             yield
@@ -90,6 +90,6 @@ class Api:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what it would change.")
+    bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it is done.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

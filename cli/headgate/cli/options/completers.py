@@ -1,4 +1,4 @@
-"""Names that a shell can complete, asked of the API; none where it does not answer."""
+"""Shell completion of names, from the API; empty while it does not answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headgate.cli.failure import Failure
 from headgate.cli.options.common import Api
 
 ANSWER_S = 1.0
-"""Nobody waits longer for a completion."""
+"""A user who presses Tab does not wait longer."""
 
 MOST_NAMES = 100
-"""More than a person chooses from."""
+"""More candidates than anyone would read."""
 
 
 def group_names(context: typer.Context, incomplete: str) -> list[str]:

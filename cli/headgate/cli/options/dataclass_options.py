@@ -1,8 +1,8 @@
-"""Options that belong together: written once as a dataclass, used by many commands.
+"""Options that belong together, written once as a dataclass for many commands.
 
-A parameter whose type is a dataclass becomes an option per field; the command is
-called with the dataclass made of them.  So `headgate attach` and `headgate detach`
-name subjects by the same seven options without listing them twice.
+A parameter whose type is a dataclass becomes one option per field, and the command is
+called with an instance of it.  So `headgate attach` and `headgate detach` share seven
+options for subjects without listing them twice.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """Return `command` with each dataclass among its parameters spread into options.
+    """Return `command` with each dataclass parameter spread into options.
 
-    A command that asks the API understands its answers, as `Api.understood` says.
-    Fields keep their types, which say how they are written, and their defaults.
-    Parameters and fields must all have different names.
+    A command with an `Api` parameter runs inside `Api.understood`. Fields keep their
+    types, which define how they are written, and their defaults. Parameters and fields
+    must all have different names.
     """
     hints: dict[str, Any] = get_type_hints(command, include_extras=True)
     groups = {
@@ -52,7 +52,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 def _spread(
     command: Callable[..., None], hints: dict[str, Any], groups: dict[str, Any]
 ) -> Iterator[inspect.Parameter]:
-    """Yield the parameters of the spread command, by keyword all of them."""
+    """Yield the parameters of the spread command, all keyword-only."""
     for name, parameter in inspect.signature(command).parameters.items():
         if name in groups:
             kinds = get_type_hints(groups[name], include_extras=True)

@@ -1,4 +1,4 @@
-"""The settings of a group as options, said once for `create` and `update`."""
+"""The settings of a group as options, shared by `create` and `update`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from headgate.cli.options.limits import LimitJson, parse_limit
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What a group can be told; None where the command line said nothing."""
+    """The settings of a group; None for each one that was not given."""
 
     limit: Annotated[
         list[str] | None,
         typer.Option(
             "--limit",
             metavar="LIMIT",
-            help="DIMENSION=RATE/PERIOD, and if need be ,burst=UNITS and ,scope=node. "
+            help="DIMENSION=RATE/PERIOD, optionally with ,burst=UNITS and ,scope=node. "
             "RATE is a number such as 1000, 10M or 1.5Ki, or unlimited; PERIOD is s "
-            "(default), m, h, d or 10s. Give the option once per dimension.",
+            "(default), m, h, d or 10s. Repeat the option for each dimension.",
             show_default=False,
         ),
     ] = None
@@ -37,35 +37,37 @@ class GroupSettings:
         bool | None,
         typer.Option(
             "--may-owe/--no-debt",
-            help="Admit while the level is ≥ 0 and then charge, or only what is there.",
+            help="Admit any request while the level is ≥ 0, or only what it covers.",
             show_default=False,
         ),
     ] = None
     isolation: Annotated[
         Literal["fair", "hold", "closed", "open"] | None,
         typer.Option(
-            help="What an agent that is cut off may spend: an equal part, what it "
-            "had, nothing, anything.",
+            help="What an agent may spend during a partition: an equal part, what "
+            "it had, nothing, anything.",
             show_default=False,
         ),
     ] = None
     refusal: Annotated[
         Literal["reject", "delay", "wait", "suppress", "shadow"] | None,
         typer.Option(
-            help="What a caller meets when the group is exhausted.", show_default=False
+            help="What happens to a request when the group is exhausted.",
+            show_default=False,
         ),
     ] = None
     parent: Annotated[
         str | None,
-        typer.Option(help="Group that this one is part of.", show_default=False),
+        typer.Option(help="Parent group.", show_default=False),
     ] = None
     weight: Annotated[
-        float | None, typer.Option(help="Among its siblings.", show_default=False)
+        float | None,
+        typer.Option(help="Weight among its siblings.", show_default=False),
     ] = None
     soft_threshold: Annotated[
         float | None,
         typer.Option(
-            help="Part of the rate, up to 1, above which callers are warned.",
+            help="Fraction of the rate above which callers are warned.",
             show_default=False,
         ),
     ] = None
@@ -73,8 +75,8 @@ class GroupSettings:
         bool | None,
         typer.Option(
             "--per-partition/--whole-topic",
-            help="Each partition of a topic has the limits of scope node whole, or all "
-            "share them; limits of scope cluster are always shared.",
+            help="Apply limits of scope node to each partition, or to the whole topic; "
+            "limits of scope cluster always cover the whole topic.",
             show_default=False,
         ),
     ] = None
@@ -83,12 +85,14 @@ class GroupSettings:
         """Return the settings that were given, apart from limits.
 
         Raises:
-            Misused: One is no number.
+            Misused: One is not a finite number.
         """
         given = {k: v for k, v in asdict(self).items() if v is not None}
         given.pop("limit", None)
         for name, value in given.items():
-            if isinstance(value, float) and not isfinite(value):  # not in JSON
+            if isinstance(value, float) and not isfinite(
+                value
+            ):  # JSON has no such numbers
                 option = name.replace("_", "-")
                 raise Misused(f"--{option} {value}: expected a number")
         return given
@@ -97,6 +101,6 @@ class GroupSettings:
         """Return the limits that were given.
 
         Raises:
-            Misused: One can't be read.
+            Misused: One can't be parsed.
         """
         return [parse_limit(one) for one in self.limit or []]

@@ -12,10 +12,10 @@ from typing import TypedDict
 from headgate.cli.failure import Misused
 
 UNLIMITED = "unlimited"
-"""The rate that refuses nothing, here and in the API's JSON."""
+"""The rate without a limit, here and in the API's JSON."""
 
 MAX_UNITS = 2**63 - 1
-"""Largest finite number that the API takes."""
+"""Largest finite number that the API accepts."""
 
 _UNITS = {
     "": 1.0,
@@ -38,14 +38,14 @@ _PERIODS_S = {
     "d": 86_400.0,
     "w": 604_800.0,
 }
-"""Periods by name, seconds; a month is 30d, since months differ."""
+"""Periods by name, in seconds; there is no month, because months differ."""
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)(|[kMGT]|[KMGT]i)")
 _PERIOD = re.compile(r"(\d+(?:\.\d+)?)?(ms|s|m|h|d|w)")
 
 
 class LimitJson(TypedDict, total=False):
-    """A limit in the API's JSON; what was not said is left out."""
+    """A limit in the API's JSON; settings that were not given are absent."""
 
     dimension: str
     rate: float | str | None
@@ -96,7 +96,7 @@ def parse_key(text: str) -> LimitJson:
 
 
 def parse_quantity(text: str) -> float | str:
-    """Return the number of units that `text` means.
+    """Return the number of units in `text`.
 
     >>> parse_quantity("1.5k"), parse_quantity("2Ki"), parse_quantity("unlimited")
     (1500.0, 2048.0, 'unlimited')
@@ -112,13 +112,13 @@ def parse_quantity(text: str) -> float | str:
             f"{text!r}: expected a number such as 1000, 1.5k or 10Mi, or unlimited"
         )
     units = float(match[1]) * _UNITS[match[2]]
-    if units > float(MAX_UNITS):  # the float next to it, as the API compares
+    if units > float(MAX_UNITS):  # compared as a float, as in the API
         raise Misused(f"{text!r}: expected at most {MAX_UNITS}, or unlimited")
     return units
 
 
 def parse_period(text: str) -> float:
-    """Return the seconds that `text` means.
+    """Return the seconds in `text`.
 
     >>> parse_period("s"), parse_period("10s"), parse_period("h")
     (1.0, 10.0, 3600.0)
@@ -134,7 +134,7 @@ def parse_period(text: str) -> float:
 
 
 def show_quantity(value: float | str) -> str:
-    """Return `value` as a person reads it.
+    """Return `value` in readable form.
 
     >>> show_quantity(1000.0), show_quantity(0.5), show_quantity("unlimited")
     ('1,000', '0.5', 'unlimited')

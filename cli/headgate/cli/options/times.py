@@ -1,4 +1,4 @@
-"""How times are written and shown at the command line: the local clock's."""
+"""How times are written and shown on the command line, in local time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _PART_NAMES = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def parse_until(text: str, now: datetime) -> datetime:
-    """Return the time that `text` means; a mere time of day is the next one.
+    """Return the time in `text`; a time of day means the next occurrence.
 
     Args:
-        text: A time of day, a date (its beginning), or both; local unless it says
+        text: A time of day, a date (meaning midnight), or both; local unless it has
             an offset from UTC.
-        now: With an offset from UTC, which is the one that is meant.
+        now: The current time, with an offset from UTC.
 
     >>> from datetime import timezone
     >>> now = datetime(2026, 11, 21, 17, 30, tzinfo=timezone.utc)
@@ -26,7 +26,7 @@ def parse_until(text: str, now: datetime) -> datetime:
     '2026-11-30T18:00:00+00:00'
 
     Raises:
-        Misused: It is none, or past.
+        Misused: It is not a time, or in the past.
     """
     try:
         if ":" in text and "-" not in text[:5]:
@@ -37,15 +37,15 @@ def parse_until(text: str, now: datetime) -> datetime:
     except (ValueError, OverflowError, OSError) as error:
         raise Misused(f"{text!r}: {EXPECTED}") from error
     if until <= now:
-        raise Misused(f"{text!r}: expected a time that is still to come")
+        raise Misused(f"{text!r}: expected a time in the future")
     return until
 
 
 def parse_ago(text: str, now: datetime) -> datetime:
-    """Return the past time that `text` means, such as ``2h`` or ``2026-11-21``.
+    """Return the past time in `text`, such as ``2h`` or ``2026-11-21``.
 
     Raises:
-        Misused: It is none.
+        Misused: It is not a time.
     """
     try:
         return now - timedelta(seconds=parse_period(text))
@@ -60,17 +60,17 @@ def parse_ago(text: str, now: datetime) -> datetime:
 
 
 def show_time(at_s: float) -> str:
-    """Return a time since the epoch as the local clock shows it, with its zone."""
+    """Return a time since the epoch in local time, with the zone."""
     try:
         return (
             datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
         )
-    except (ValueError, OverflowError, OSError):  # beyond the calendar
+    except (ValueError, OverflowError, OSError):  # outside the calendar
         return f"{at_s:.0f} s since the epoch"
 
 
 def show_span(seconds: float) -> str:
-    """Return a length of time in its two largest parts.
+    """Return a duration in its two largest units.
 
     >>> show_span(8130), show_span(59.4), show_span(0), show_span(90_000)
     ('2 h 15 min', '59 s', '0 s', '1 d 1 h')
@@ -87,7 +87,7 @@ def show_span(seconds: float) -> str:
 
 
 def _next(text: str, now: datetime) -> datetime:
-    """Return when a time of day comes next; local unless it says an offset."""
+    """Return the next occurrence of a time of day; local unless it has an offset."""
     day = datetime.fromisoformat(f"2000-01-01T{text}")
     today = now.astimezone(day.tzinfo).replace(tzinfo=day.tzinfo)
     until = today.replace(

@@ -1,4 +1,4 @@
-"""The live view of the API: what agents reported last, for tables and for programs."""
+"""The live view of the API: what agents reported last."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Rest
 
 MOST_TABLES = 12
-"""Groups whose agents are shown at once; name one to see another."""
+"""Groups shown at once; `headgate status GROUP` shows any other."""
 
 
 class AgentJson(TypedDict, total=False):
-    """One agent's part of a limit, as the API tells it."""
+    """One agent's part of a limit, in the API's JSON."""
 
     agent: str
     demand: float
@@ -30,7 +30,7 @@ class AgentJson(TypedDict, total=False):
 
 
 class UseJson(TypedDict, total=False):
-    """One limit of a group in use, as the API tells it."""
+    """One limit of a group in use, in the API's JSON."""
 
     dimension: str
     rate: float | str
@@ -66,14 +66,14 @@ class UseView:
 
 
 class LiveView(Closing):
-    """A connection to the live view; a context that closes it."""
+    """A connection to the live view; a context manager that closes it."""
 
     def __init__(self, rest: Rest) -> None:
-        """Ask `rest`, which is closed with this."""
+        """Use `rest`, and close it on exit."""
         self._rest = rest
 
     def document(self, group: str | None = None) -> JsonObject:
-        """Return what the API sees of one group, or the overview of all.
+        """Return the live state of one group, or the overview of all.
 
         Raises:
             Failure: The API is down, or refuses.
@@ -90,9 +90,9 @@ class LiveView(Closing):
         return [_sheet(name, use) for name in groups for use in self._uses(name)]
 
     def partitions(self) -> list[str]:
-        """Return a line for each agent of which partitions of the bus it reads.
+        """Return a line per agent that names the partitions of the bus it reads.
 
-        Nothing where the bus is not cut by group: then all read everything.
+        Empty if the bus is not partitioned, because then every agent reads everything.
 
         Raises:
             Failure: The API is down, or refuses.
@@ -108,9 +108,9 @@ class LiveView(Closing):
         ]
 
     def use(self, group: str, dimension: str) -> UseView:
-        """Return what is known of that limit; nothing while the API is down.
+        """Return the live state of a limit; empty while the API is down.
 
-        A picture is not worth ending a run for.
+        A missing figure is no reason to end a run.
         """
         try:
             uses = self._uses(group)
@@ -125,11 +125,11 @@ class LiveView(Closing):
         return UseView(one.get("level"), agents)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._rest.close()
 
     def _in_use(self) -> list[str]:
-        """Return the groups that agents use, those under pressure first."""
+        """Return the groups in use, those under pressure first."""
         rows = cast("list[JsonObject]", self.document().get("rows", []))
         names = (str(row["group"]) for row in rows if row.get("agents"))
         return list(dict.fromkeys(names))[:MOST_TABLES]

@@ -1,6 +1,6 @@
 """What a change does, a line for each thing: plans, dry runs and the audit.
 
-``+`` it is made, ``~`` it is changed, ``-`` it is deleted.
+``+`` created, ``~`` changed, ``-`` deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from headgate.cli.client.rest import JsonObject
 
-NOTHING = "nothing to change: it is so already"
+NOTHING = "nothing to change"
 
 Document = dict[str, object]
 
@@ -37,11 +37,11 @@ _USUAL: Document = {
     "relative_to_publish_rate": False,
     "reason": "",
 }
-"""Not told of what is made: the defaults of groups, policies and overrides."""
+"""Defaults of groups, policies and overrides, which are not shown."""
 
 
 class ChangeJson(TypedDict):
-    """One thing that a revision changed, as the API tells it."""
+    """One thing that a revision changed, in the API's JSON."""
 
     kind: str
     key: str
@@ -50,7 +50,7 @@ class ChangeJson(TypedDict):
 
 
 def print_plan(plan: JsonObject, as_json: bool) -> None:
-    """Print what a plan would change, or has changed."""
+    """Print what a plan would change, or did change."""
     if as_json:
         print_json(plan)
         return
@@ -68,16 +68,16 @@ def print_plan(plan: JsonObject, as_json: bool) -> None:
 def carry_out(
     ask: Callable[[bool], JsonObject], *, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Do what `ask` asks for; where a person sits, show the plan first and wait.
+    """Carry out a change; at a terminal, show the plan first and ask for confirmation.
 
     Args:
-        ask: Given whether it is a dry run, asks the API and returns its answer.
-        dry_run: Show the plan and end.
-        yes: Do not wait for a yes.
-        as_json: Print one JSON document, and wait for nobody.
+        ask: Calls the API, as a dry run or not, and returns its answer.
+        dry_run: Show the plan and stop.
+        yes: Do not ask for confirmation.
+        as_json: Print one JSON document, and do not ask.
 
     Raises:
-        Failure: It was refused, by the API or by the person.
+        Failure: The API refused, or the user declined.
     """
     is_person = sys.stdin.isatty() and sys.stdout.isatty()
     if dry_run or yes or as_json or not is_person:
@@ -89,13 +89,13 @@ def carry_out(
         return
     for line in lines_of(changes_of(plan)):
         print_line(line)
-    if not typer.confirm(f"{summary(changes_of(plan))}. Go on?"):
-        raise Failure("nothing was changed")
+    if not typer.confirm(f"{summary(changes_of(plan))}. Continue?"):
+        raise Failure("cancelled; nothing was changed")
     done = ask(False)
     if changes_of(done) == changes_of(plan):
         print_line(_done(done))
     else:
-        print_line("others made changes meanwhile; this is what was done:")
+        print_line("someone else made changes meanwhile; this is what changed:")
         print_plan(done, as_json=False)
 
 
@@ -104,24 +104,24 @@ def _done(plan: JsonObject) -> str:
 
 
 def changes_of(plan: JsonObject) -> list[ChangeJson]:
-    """Return what a plan, or an entry of the audit, tells."""
+    """Return the changes in a plan or in an audit entry."""
     return cast("list[ChangeJson]", plan.get("changes", []))
 
 
 def summary(changes: list[ChangeJson]) -> str:
-    """Return how much is made, changed and deleted.
+    """Return how many objects are created, changed and deleted.
 
     >>> summary([{"kind": "group", "key": "g", "before": None, "after": {}}])
-    '1 made, 0 changed, 0 deleted'
+    '1 created, 0 changed, 0 deleted'
     """
-    made = sum(one["before"] is None for one in changes)
+    created = sum(one["before"] is None for one in changes)
     deleted = sum(one["after"] is None for one in changes)
-    changed = len(changes) - made - deleted
-    return f"{made} made, {changed} changed, {deleted} deleted"
+    changed = len(changes) - created - deleted
+    return f"{created} created, {changed} changed, {deleted} deleted"
 
 
 def lines_of(changes: Iterable[ChangeJson]) -> Iterator[str]:
-    """Yield a line for each change, their details in one column."""
+    """Yield a line for each change, with aligned details."""
     rows = [(_sign(one), name_of(one), details(one)) for one in changes]
     width = min(64, max((len(name) for _, name, _ in rows), default=0))
     for sign, name, told in rows:
@@ -129,7 +129,7 @@ def lines_of(changes: Iterable[ChangeJson]) -> Iterator[str]:
 
 
 def name_of(change: ChangeJson) -> str:
-    """Return what was changed, as a person calls it.
+    """Return the kind and name of the changed object.
 
     >>> name_of({"kind": "attachment", "key": '[["tenant","acme"]]',
     ...          "before": None, "after": {"group": "gold"}})
@@ -144,7 +144,7 @@ def name_of(change: ChangeJson) -> str:
 
 
 def details(change: ChangeJson) -> str:
-    """Return how it is made, what of it changes, or what it was."""
+    """Return the new object, the differences, or the deleted object."""
     before, after = change["before"], change["after"]
     if before is None:
         return _described(after or {})
@@ -161,7 +161,7 @@ def _sign(change: ChangeJson) -> str:
 
 
 def _words(parts: object) -> str:
-    """Return the text of a key's JSON: of a subject, a policy, an override."""
+    """Return a key's JSON in words: a subject, a policy or an override."""
     if isinstance(parts, dict):
         named = cast("dict[str, object]", parts)
         return ", ".join(f"{kind} {_words(name)}" for kind, name in named.items())
@@ -211,7 +211,7 @@ def _by_key(document: Document) -> dict[tuple[str, str], LimitJson]:
 
 
 def _named(name: str, value: object) -> str:
-    """Return a setting with its name, but for those that speak for themselves."""
+    """Return a setting with its name, unless the value speaks for itself."""
     shown = _shown(name, value)
     if name == "text":
         return shown

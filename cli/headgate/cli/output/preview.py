@@ -1,4 +1,4 @@
-"""What a change of a group would do to those who use it now, before it is made."""
+"""What a change to a group would do to its current users."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ def print_preview(
     *,
     is_new: bool = False,
 ) -> None:
-    """Ask what it would do if the group were as `body` says, and print it.
+    """Print what would happen if the group were as in `body`.
 
     Raises:
-        Failure: It can't be so: a new one is there already; or the API does not
-            answer.
+        Failure: The new group already exists, or the API does not answer.
     """
     preview = rest.call("POST", PREVIEW, body={"group": name, "body": body})
-    made = any(change["before"] is None for change in changes_of(preview))
-    if is_new and not made:
+    is_created = any(change["before"] is None for change in changes_of(preview))
+    if is_new and not is_created:
         raise Failure(f"group {name!r} already exists")
     if as_json:
         print_json(preview)
@@ -46,10 +45,10 @@ def print_preview(
 
 
 def changed_group(as_it_is: JsonObject, said: Mapping[str, object]) -> JsonObject:
-    """Return a whole group as it would be after what was said of it.
+    """Return a whole group as it would be after a change.
 
-    Limits are merged by dimension and scope, as the API merges them: a rate of None
-    takes one away, and a burst that was the rate's follows it.
+    Limits are merged by dimension and scope, as in the API: a rate of None removes a
+    limit, and a burst that equals the rate follows it.
 
     >>> changed_group({"limits": [{"dimension": "a", "rate": 1.0, "burst": 3.0}]},
     ...               {"limits": [{"dimension": "a", "rate": 2.0}]})
@@ -67,7 +66,7 @@ def changed_group(as_it_is: JsonObject, said: Mapping[str, object]) -> JsonObjec
 
 
 def check_removed(as_it_is: JsonObject, removed: Iterable[LimitJson]) -> None:
-    """Refuse to take away a limit that the group does not have.
+    """Refuse to remove a limit that the group does not have.
 
     >>> check_removed({"name": "g", "limits": [{"dimension": "a"}]},
     ...               [{"dimension": "b", "rate": None}])
@@ -75,7 +74,7 @@ def check_removed(as_it_is: JsonObject, removed: Iterable[LimitJson]) -> None:
     headgate.cli.failure.Misused: --remove-limit b: group g limits only a
 
     Raises:
-        Misused: It does not.
+        Misused: The group does not have that limit.
     """
     there = [_key(one) for one in _limits(as_it_is)]
     for one in removed:

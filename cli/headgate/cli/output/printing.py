@@ -1,4 +1,4 @@
-"""What a command prints: a table for people, JSON for programs."""
+"""Output of the commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 
 PLAIN_WIDTH = 200
-"""Columns of a table that goes to a file: nothing is folded."""
+"""Width of a table that goes to a file, so that nothing wraps."""
 
 
 def print_json(value: object) -> None:
-    """Print `value` for a program to read, indented for a person who looks."""
+    """Print `value` as indented JSON."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
 def print_line(text: str) -> None:
-    """Print one line, at once also into a pipe."""
+    """Print one line, and flush."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -52,7 +52,7 @@ def print_list(
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table; a heading that ends in ``>`` sets its column to the right."""
+    """Print a table; a heading that ends in ``>`` right-aligns its column."""
     from rich import box
     from rich.table import Table
 
@@ -70,7 +70,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def console() -> Console:
-    """Return a console on stdout that never folds what goes to a file."""
+    """Return a console on stdout that never wraps output to a file."""
     from rich.console import Console
 
     to_person = sys.stdout.isatty()

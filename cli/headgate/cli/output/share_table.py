@@ -1,4 +1,4 @@
-"""One table of who wants, may and gets how much: what `status` and `demo` show."""
+"""The table of demand, share and usage per agent that `status` and `demo` show."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 UNKNOWN = "-"
-"""Shown where no figure has come yet."""
+"""Shown while a figure is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRow:
-    """One agent; None where a figure is not known.
+    """One agent; None for a figure that is not known.
 
     Attributes:
         agent: Its id.
         demand_per_s: What its callers attempt, units/s.
-        share_per_s: What it is allotted, units/s.
-        admitted_per_s: What its callers get, units/s.
-        refused_per_s: What they don't get, units/s.
-        held_units: What its local bucket holds, units; below zero it is a debt.
+        share_per_s: Its share of the quota, units/s.
+        admitted_per_s: What is admitted, units/s.
+        refused_per_s: What is refused, units/s.
+        held_units: Level of its local bucket, units; negative if in debt.
         note: Such as ``killed``.
     """
 
@@ -42,11 +42,11 @@ class ShareTable:
     """The table of one group and dimension.
 
     Attributes:
-        title: What stands above it.
+        title: Shown above it.
         quota_per_s: Q, units/s; infinite where unlimited.
         rows: One per agent.
-        level_units: What the group's bucket as a whole holds, units.
-        footer: What stands below it.
+        level_units: Level of the group's bucket, units.
+        footer: Shown below it.
     """
 
     title: str
@@ -60,7 +60,7 @@ _COLUMNS = ("agent", "demand/s", "share/s", "admitted/s", "refused/s", "level", 
 
 
 def as_table(sheet: ShareTable) -> Table:
-    """Return the sheet for a terminal, with the sum against the quota below."""
+    """Return the table for a terminal, with the sum and the quota below."""
     from rich import box
     from rich.table import Table
 
@@ -92,7 +92,7 @@ def as_table(sheet: ShareTable) -> Table:
 
 
 def as_line(sheet: ShareTable) -> str:
-    """Return the sheet in one line, for where there is no terminal.
+    """Return the table as one line, for output without a terminal.
 
     >>> as_line(ShareTable(title="t", quota_per_s=10.0, rows=(
     ...     ShareRow(agent="a", demand_per_s=12.0, admitted_per_s=9.0),)))

@@ -1,9 +1,9 @@
-"""Run any program so that it ends with this process.
+"""Run any program so that it ends with its parent.
 
 `python -m headgate.cli.process.child_process COMMAND…`
 
-The cord to the parent (see `headgate.cli.process.children`) stays tied when a process
-becomes another program, so that one that knows nothing of it is held as well.
+PR_SET_PDEATHSIG (see `headgate.cli.process.children`) survives `execve`, so this also
+holds a program that knows nothing of it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Child processes that end when this one does, however it ends.
 
-Two cords hold a child: on an orderly way out `Children` stops it, and where there is
-no way out (SIGKILL, a crash) the kernel does, on Linux, through PR_SET_PDEATHSIG.
-Each child leads its own process group, so that a Ctrl-C at the terminal reaches the
-parent alone, and the parent decides in which order the others go.
+On an orderly exit `Children` stops them. After SIGKILL or a crash the kernel does, on
+Linux, through PR_SET_PDEATHSIG. Each child leads its own process group, so a Ctrl-C at
+the terminal reaches only the parent, which decides in which order to stop the others.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 PARENT_VARIABLE = "HEADGATE_PARENT_PID"
-"""Tells a child whose end is also its own."""
+"""Tells a child which parent to follow."""
 
 STOP_TIMEOUT_S = 5.0
 """From SIGTERM to SIGKILL: an agent publishes its leave in far less."""
@@ -34,18 +33,18 @@ _PR_SET_PDEATHSIG = 1
 """From ``<linux/prctl.h>``."""
 
 _LOOK_S = 0.02
-"""Between two looks for a file: nobody sees 20 ms at a start."""
+"""Seconds between two checks for a file; 20 ms go unnoticed at a start."""
 
 _LOG_TAIL_BYTES = 8192
-"""Enough of a log's end to hold the last line of a traceback."""
+"""Enough of the end of a log to hold the last line of a traceback."""
 
 
 class ChildFailed(Failure):
-    """A child ended, or never got ready; names it and its last words."""
+    """A child ended or never got ready; names it and the last line of its log."""
 
 
 class Child:
-    """One process of ours, the leader of its own group."""
+    """A child process, leader of its own process group."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.name = name
@@ -55,7 +54,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Id of the process, and of its group."""
+        """Id of the process and of its group."""
         return self._process.pid
 
     @property
@@ -64,10 +63,10 @@ class Child:
         return self._process.poll()
 
     def line(self, timeout_s: float) -> str:
-        """Return the next line that the child writes to its stdout.
+        """Return the next line of the child's stdout.
 
         Raises:
-            ChildFailed: It ended, or `timeout_s` passed, before there was one.
+            ChildFailed: The child ended, or `timeout_s` passed, before there was one.
         """
         deadline = time.monotonic() + timeout_s
         stream = _pipe(self._process.stdout)
@@ -84,10 +83,10 @@ class Child:
         return line.decode(errors="replace")
 
     def file(self, path: Path, timeout_s: float) -> str:
-        """Return what the child wrote to `path`: a line, to its end.
+        """Return the line that the child writes to `path`.
 
         Raises:
-            ChildFailed: It ended, or `timeout_s` passed, before it did.
+            ChildFailed: The child ended, or `timeout_s` passed, before there was one.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -104,7 +103,7 @@ class Child:
         """Write a line to the child's stdin.
 
         Raises:
-            ChildFailed: It has ended.
+            ChildFailed: The child has ended.
         """
         stream = _pipe(self._process.stdin)
         try:
@@ -114,7 +113,7 @@ class Child:
             raise ChildFailed(self.epitaph()) from error
 
     def epitaph(self) -> str:
-        """Return a sentence on how the child ended, with its last words."""
+        """Return how the child ended, with the last line of its log."""
         code = self.returncode
         how = f"signal {-code}" if code is not None and code < 0 else f"status {code}"
         return one_line(f"{self.name} ended with {how}: {self._last_words()}")
@@ -131,13 +130,13 @@ class Child:
         return self._process.returncode is not None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the child's group, if it is still there."""
+        """Send a signal to the child's group, if it still runs."""
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
     def close(self) -> None:
-        """Give the pipes back."""
+        """Close the pipes."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -149,11 +148,11 @@ class Child:
         except OSError:
             tail = b""
         lines = tail.decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
 
 class Children:
-    """All processes that this one started; a context that leaves none behind."""
+    """The processes that this one started; a context manager that stops them all."""
 
     def __init__(self) -> None:
         self._children: list[Child] = []
@@ -164,11 +163,11 @@ class Children:
         """Start `command`, its stderr appended to `log`.
 
         Args:
-            name: What to call it in messages.
+            name: Its name in messages.
             command: Program and arguments.
             log: File for its stderr.
-            talks: Its stdin and stdout are pipes for `Child.tell` and `Child.line`;
-                else it hears nothing, and its stdout goes to the log as well.
+            talks: Connect its stdin and stdout to pipes for `Child.tell` and
+                `Child.line`; else its stdin is empty and its stdout goes to the log.
 
         Raises:
             ChildFailed: There is no such program.
@@ -192,24 +191,24 @@ class Children:
         return child
 
     def forget(self, child: Child) -> None:
-        """Stop a child and no longer answer for it."""
+        """Kill a child and stop watching it."""
         child.kill()
         child.close()
         self._children.remove(child)
 
     def check(self) -> None:
-        """Do nothing while all run or ended well.
+        """Check that every child runs or ended successfully.
 
         Raises:
-            ChildFailed: One ended badly.
+            ChildFailed: One failed.
         """
         for child in self._children:
             if child.returncode:
                 raise ChildFailed(child.epitaph())
 
     def stop(self) -> None:
-        """Stop all: the last started first, SIGTERM and then SIGKILL."""
-        with _deaf_to_signals():
+        """Stop all, last started first, with SIGTERM and then SIGKILL."""
+        with _ignoring_signals():
             for child in reversed(self._children):
                 child.signal(signal.SIGTERM)
             deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -232,9 +231,9 @@ class Children:
 
 
 def hold_to_parent() -> None:
-    """End this process when the one that started it through `Children` ends.
+    """End this process when the parent that started it through `Children` ends.
 
-    Does nothing in a process that was started otherwise.
+    Does nothing in a process that was started in another way.
     """
     parent = os.environ.pop(PARENT_VARIABLE, "")
     if not parent.isdecimal():
@@ -243,13 +242,13 @@ def hold_to_parent() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != int(parent):  # it ended before the cord was tied
+    if os.getppid() != int(parent):  # the parent ended before prctl took effect
         os._exit(1)
 
 
 @contextlib.contextmanager
 def termination_as_interrupt() -> Generator[None]:
-    """Let SIGTERM and SIGHUP end this process as Ctrl-C does: tidily."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that everything is cleaned up."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -264,8 +263,8 @@ def termination_as_interrupt() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _deaf_to_signals() -> Generator[None]:
-    """Let an impatient second Ctrl-C not leave half of the children behind."""
+def _ignoring_signals() -> Generator[None]:
+    """Ignore signals, so that a second Ctrl-C does not leave children behind."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, signal.SIG_IGN) for number in signals]
     try:

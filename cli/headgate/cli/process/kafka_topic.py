@@ -1,4 +1,4 @@
-"""Make the topic that carries reports, on a broker that may still be starting."""
+"""Creating the topic that carries reports, on a broker that may still be starting."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from headgate.agent.bus.port import BusSettings
 
 PAUSE_S = 0.2
-"""Between two attempts while a broker starts."""
+"""Seconds between two attempts while a broker starts."""
 
 
 def make_topic(
     settings: BusSettings, shape: TopicShape | None = None, *, wait_s: float
 ) -> bool:
-    """Make the topic if it is not there; return whether it is new.
+    """Create the topic unless it exists; return whether it is new.
 
     Args:
-        settings: Of a Kafka bus.
-        shape: How the topic is made.
-        wait_s: How long to wait for a broker that is just starting, seconds.
+        settings: Settings of a Kafka bus.
+        shape: Partitions, replicas and retention of the topic.
+        wait_s: How long to wait for a broker that is starting, seconds.
 
     Raises:
-        Failure: No broker answers, or it refuses; or the kafka extra is missing.
+        Failure: No broker answers, it refuses, or the kafka extra is missing.
     """
     from headgate.agent.bus.kafka.topic import ensure_topic
     from headgate.agent.errors import BusUnavailable

@@ -1,4 +1,4 @@
-"""`headgate top`: groups by use against limit, live; q quits."""
+"""`headgate top`: usage against limits, live; q quits."""
 
 import sys
 import time
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from headgate.cli.top.terminal import Terminal
 
 MAX_ROWS = 500
-"""Rows that the API tells at once."""
+"""Most rows that the API returns at once."""
 
 LOOK_S = 1.0
-"""Between two pictures when nothing happens: ages go on."""
+"""Seconds between two redraws when nothing happens, so that ages advance."""
 
 TOP_EPILOG = """[bold]Examples[/bold]
 
-headgate top                           (q quits, ? tells the keys)
+headgate top                           (q quits, ? shows the keys)
 
 headgate top --sort refused --search orders
 
@@ -37,24 +37,24 @@ headgate top --show over --once        (one table: for a file, a script, a mail)
 def top(
     api: Api,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one table and end.")
+        bool, typer.Option("--once", help="Print one table and exit.")
     ] = False,
     sort: Annotated[
-        Sort, typer.Option(help="standing: who is over or near first.")
+        Sort, typer.Option(help="standing: groups over or near their limit first.")
     ] = "standing",
-    show: Annotated[Standing, typer.Option(help="Only those that stand so.")] = "all",
+    show: Annotated[Standing, typer.Option(help="Only groups in this state.")] = "all",
     search: Annotated[
         str, typer.Option(help="Part of a group's name or dimension.")
     ] = "",
     rows: Annotated[
-        int, typer.Option(help="Of the one table.", min=1, max=MAX_ROWS)
+        int, typer.Option(help="Rows to print with --once.", min=1, max=MAX_ROWS)
     ] = 40,
     every: Annotated[
-        float, typer.Option(help="Seconds between two looks.", min=0.1, max=60.0)
+        float, typer.Option(help="Seconds between two updates.", min=0.1, max=60.0)
     ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Show groups by use against limit as it changes, and who uses them."""
+    """Show the usage of groups against their limits, live, and who uses them."""
     screen = Screen(sort=sort, standing=show, search=search)
     with api.connect() as rest:
         if once or as_json or not _is_person():
@@ -64,7 +64,7 @@ def top(
 
 
 def question_of(screen: Screen, rows: int) -> Question:
-    """Return what to ask the API to show `rows` rows of what is looked at."""
+    """Return the request that fills `rows` rows of the current view."""
     if screen.view == "group":
         return Question(f"{group_path(screen.group)}/use")
     if screen.view == "agents":
@@ -81,7 +81,7 @@ def question_of(screen: Screen, rows: int) -> Question:
 
 
 def _is_person() -> bool:
-    """Tell whether there is a terminal that can be drawn on, and one to read from."""
+    """Tell whether both stdin and stdout are a capable terminal."""
     if find_spec("termios") is None:  # Windows
         return False
     return sys.stdin.isatty() and sys.stdout.isatty() and not console().is_dumb_terminal
@@ -105,7 +105,9 @@ def _watch(rest: "Rest", screen: Screen, every_s: float, url: str) -> None:
     from headgate.cli.process.children import termination_as_interrupt
     from headgate.cli.top.terminal import Terminal
 
-    rest.call("GET", OVERVIEW, query={"limit": 1})  # refused or away: say so, and end
+    rest.call(
+        "GET", OVERVIEW, query={"limit": 1}
+    )  # refused or unreachable: fail before taking the terminal
     with termination_as_interrupt(), Terminal(console()) as terminal:
         rows = _height(terminal)
         question = question_of(screen, rows)
@@ -114,7 +116,7 @@ def _watch(rest: "Rest", screen: Screen, every_s: float, url: str) -> None:
 
 
 def _run(terminal: "Terminal", feed: Feed, screen: Screen, url: str) -> None:
-    """Show, wait, and do what keys say, until the end."""
+    """Draw, wait, and handle keys until the user quits."""
     from headgate.cli.top.drawing import grid_of, picture
 
     while not screen.ended:
@@ -135,7 +137,7 @@ def _run(terminal: "Terminal", feed: Feed, screen: Screen, url: str) -> None:
 
 
 def _height(terminal: "Terminal") -> int:
-    """Return how many rows fit."""
+    """Return the number of rows that fit."""
     from headgate.cli.top.drawing import FOOTER, HEADING
 
     return max(1, terminal.size()[1] - HEADING - FOOTER)

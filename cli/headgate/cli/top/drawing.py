@@ -1,6 +1,6 @@
-"""Pictures of what is looked at: a heading, rows, and a line of keys.
+"""Rendering of the current view: a heading, rows, and a line of keys.
 
-Each is as wide as the terminal, and readable without colours.
+Each fills the width of the terminal and is readable without colours.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
     from headgate.cli.top.screen import Screen
 
 HEADING = 4
-"""Lines above the rows: two of state, one empty, the columns' names."""
+"""Lines above the rows: two of state, one empty, and the column names."""
 
 FOOTER = 1
 """Lines below the rows."""
 
 BAR = 12
-"""Characters of a bar between its brackets."""
+"""Width of a bar between its brackets."""
 
 _OTHERS = 114
-"""Columns that a row needs beside the group's name."""
+"""Width that a row needs besides the group's name."""
 
 _STYLES = {"over": "bold red", "near": "yellow", "calm": "green", "idle": "dim"}
 
 _NOTHING = {
     "groups": "no limit matches",
-    "group": "nobody uses it now",
-    "agents": "no agent has been heard",
+    "group": "not in use",
+    "agents": "no agent has reported yet",
 }
-"""What a page says that has no rows."""
+"""Shown on a page without rows."""
 
 HELP = """
   up, down, k, j       select           page up, page down, home, end
   enter, right         the agents of the selected group
   escape, left         back to the groups
   s                    sort by standing, use, refused, name
-  f                    only those over, near, calm, idle; then all again
-  /                    search in names and dimensions; escape ends it
+  f                    show only over, near, calm or idle; then all again
+  /                    search names and dimensions; escape ends the search
   a  g                 all agents; all groups
-  p                    pause; p again goes on
+  p                    pause or resume
   q                    quit
 
-  A bar is what is admitted against the limit. over: it refuses; near: at the
-  soft threshold, or at 80 % of the rate; idle: nobody uses it. The level is
-  what is left in the group's bucket; below zero it is a debt.
+  A bar shows what is admitted, against the limit. over: refusing; near: above
+  the soft threshold, or 80 % of the rate; idle: not in use. The level is what
+  is left in the group's bucket; negative if in debt.
 """
 
 
 class LimitRowJson(TypedDict):
-    """A limit at a glance, as the API tells it."""
+    """One limit in the overview, in the API's JSON."""
 
     group: str
     dimension: str
@@ -76,7 +76,7 @@ class LimitRowJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, its width, and whether it stands at the right."""
+    """A column: its name, its width, and whether it is right-aligned."""
 
     name: str
     width: int
@@ -88,11 +88,11 @@ class Grid:
     """Rows of figures under their columns.
 
     Attributes:
-        columns: In order; the last ones are left out where it is narrow.
+        columns: In order; the last ones are dropped on a narrow terminal.
         rows: Cells of each row, as many as columns.
-        styles: Of each row.
-        total: Rows in all, also beyond those here.
-        first: Number of the first row here.
+        styles: Style of each row.
+        total: Number of rows in all, including those not in `rows`.
+        first: Number of the first row in `rows`.
     """
 
     columns: tuple[Column, ...]
@@ -127,7 +127,7 @@ _MEMBER_COLUMNS = (
 
 
 def grid_of(screen: Screen, answer: Answer, width: int) -> Grid:
-    """Return the rows of what is looked at; none while its answer is not there."""
+    """Return the rows of the current view; none until its answer arrives."""
     document = answer.document
     if screen.view == "groups" and "rows" in document:
         return _groups(document, width)
@@ -147,15 +147,15 @@ def picture(
     url: str,
     now_s: float,
 ) -> Text:
-    """Return the whole picture, a line for each row of the terminal.
+    """Return the whole picture, one line per row of the terminal.
 
     Args:
-        screen: What is looked at.
-        answer: The newest that is known.
-        grid: Its rows, by `grid_of`.
+        screen: The current view.
+        answer: The newest answer.
+        grid: Its rows, from `grid_of`.
         size: Columns and rows of the terminal.
-        url: Of the API.
-        now_s: On the monotonic clock.
+        url: Address of the API.
+        now_s: Time on the monotonic clock, seconds.
     """
     width, height = size
     lines = [*_heading(screen, answer, url, now_s)]
@@ -177,9 +177,7 @@ def _heading(screen: Screen, answer: Answer, url: str, now_s: float) -> list[Tex
     first.append(f"  revision {document.get('revision', '-')}", style="not bold")
     second = Text(_state(screen, document))
     if answer.failure:
-        told = (
-            answer.failure if not answer.is_away else f"asking again: {answer.failure}"
-        )
+        told = answer.failure if not answer.is_away else f"retrying: {answer.failure}"
         if document:
             told = f"figures are {now_s - answer.at_s:.0f} s old; {told}"
         second = Text(told, style="bold reverse")
@@ -189,9 +187,9 @@ def _heading(screen: Screen, answer: Answer, url: str, now_s: float) -> list[Tex
 
 
 def _state(screen: Screen, document: JsonObject) -> str:
-    """Return what the page is about, in a line."""
+    """Return a one-line summary of the page."""
     if screen.view == "group":
-        return f"group {screen.group}: who uses it now"
+        return f"group {screen.group}: agents that use it"
     if screen.view == "agents":
         bus = "open" if document.get("bus_open") else "closed"
         return f"{document.get('total', 0)} agents; the bus is {bus}"
@@ -204,7 +202,7 @@ def _state(screen: Screen, document: JsonObject) -> str:
 
 
 def _lines(grid: Grid, screen: Screen, width: int) -> list[Text]:
-    """Return the columns' names and the rows, the selected one marked."""
+    """Return the column names and the rows, with the selected row marked."""
     columns = _that_fit(grid.columns, width - 2)
     names = "  ".join(_cell(column.name, column) for column in columns)
     lines = [Text(f"  {names}".ljust(width), style="reverse")]
@@ -217,16 +215,16 @@ def _lines(grid: Grid, screen: Screen, width: int) -> list[Text]:
             line = Text(f"  {told}", style=style)
         lines.append(line)
     if not grid.columns:
-        return [Text("  asking ...")]
+        return [Text("  loading ...")]
     if not grid.rows:
         lines.append(Text(f"  {_NOTHING.get(screen.view, '')}"))
     return lines
 
 
 def _footer(screen: Screen, grid: Grid) -> Text:
-    """Return the keys that matter here; the rarer ones last, where it is narrow."""
+    """Return the keys of this page, rarely used ones last in case they are cut off."""
     if screen.typing:
-        return Text(f"search: {screen.search}_   enter keeps it, escape ends it")
+        return Text(f"search: {screen.search}_   enter keeps it, escape cancels")
     if screen.view == "help":
         return Text("escape back  q quit")
     number = f"{min(screen.selected + 1, grid.total):,} of {grid.total:,}"
@@ -338,7 +336,7 @@ def _members(document: JsonObject) -> Grid:
 
 
 def _window(grid: Grid, screen: Screen) -> Grid:
-    """Return the rows from the first one that is shown on."""
+    """Return the rows from the first visible one on."""
     first = min(screen.first, max(0, grid.total - 1))
     return Grid(grid.columns, grid.rows[first:], grid.styles[first:], grid.total, first)
 
@@ -361,7 +359,7 @@ def _cell(text: str, column: Column) -> str:
 
 
 def _figure(value: float | None) -> str:
-    """Return a number that fits its column."""
+    """Return a number that fits into its column."""
     if value is None:
         return "-"
     if abs(value) >= 1e7:

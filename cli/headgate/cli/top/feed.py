@@ -1,4 +1,4 @@
-"""What the API tells, asked on a thread of its own: keys never wait for an answer."""
+"""Polling the API on its own thread, so that keys never wait for an answer."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Rest
 
 END_S = 1.0
-"""How long the end waits for a call that is under way; the thread dies with the
-process."""
+"""How long `close` waits for a call in progress; the thread dies with the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A path, and what to ask it for."""
+    """A path and its query."""
 
     path: str
     query: dict[str, str | int | float] = field(
@@ -32,13 +31,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The newest that is known.
+    """The newest answer.
 
     Attributes:
         question: What was asked.
         document: The API's answer to it, empty before the first.
-        at_s: When it came, on the monotonic clock.
-        failure: Why there is nothing newer; empty when all is well.
+        at_s: When it arrived, on the monotonic clock.
+        failure: Why there is nothing newer; empty if all is well.
         is_away: The API does not answer at all.
     """
 
@@ -50,7 +49,7 @@ class Answer:
 
 
 class Feed(Closing):
-    """Asks the newest question again and again; a context that ends it."""
+    """Asks the newest question periodically; a context manager that stops doing so."""
 
     def __init__(
         self,
@@ -60,13 +59,13 @@ class Feed(Closing):
         every_s: float,
         tell: Callable[[], None],
     ) -> None:
-        """Ask once, then begin to ask on a thread of its own.
+        """Ask once, then start a thread that keeps asking.
 
         Args:
-            rest: Whom; nobody else may use it meanwhile.
-            question: What.
+            rest: Connection to the API, not to be used by others meanwhile.
+            question: The first question.
             every_s: Seconds between two calls.
-            tell: Called on the thread when there is something new.
+            tell: Called on the thread after each answer.
 
         Raises:
             Failure: The API does not answer the first question, or refuses.
@@ -84,18 +83,18 @@ class Feed(Closing):
 
     @property
     def newest(self) -> Answer:
-        """The newest answer; it may be one to an earlier question."""
+        """The newest answer, possibly to an earlier question."""
         return self._answer
 
     def ask(self, question: Question, *, paused: bool) -> None:
-        """Ask `question` from now on, at once if it is a new one."""
+        """Ask `question` from now on, and at once if it is new."""
         changed = question != self._question or (self._paused and not paused)
         self._question, self._paused = question, paused
         if changed:
             self._woken.set()
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._ended = True
         self._woken.set()
         self._thread.join(END_S)
@@ -111,7 +110,7 @@ class Feed(Closing):
             self._tell()
 
     def _asked(self, question: Question) -> Answer:
-        """Return the answer; after a failure what was known, and why."""
+        """Return the answer; after a failure the previous one, with the reason."""
         try:
             return Answer(question, self._call(question), time.monotonic())
         except Failure as failure:

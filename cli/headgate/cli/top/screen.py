@@ -1,4 +1,4 @@
-"""What is looked at, and what each key does to that: no terminal, no API."""
+"""The current view, and what each key does to it; knows neither terminal nor API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SORTS: tuple[Sort, ...] = get_args(Sort)
 STANDINGS: tuple[Standing, ...] = get_args(Standing)
 
 MAX_SEARCH = 64
-"""Characters of a search: more than a line of it could show."""
+"""Most characters of a search; more would not fit on the line."""
 
 
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1}
@@ -23,19 +23,19 @@ _MOVES = frozenset({*_STEPS, *_PAGES, "home", "end"})
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What somebody looks at.
+    """The current view.
 
     Attributes:
-        view: Which page.
-        group: The group of the page ``group``.
+        view: The page.
+        group: Name of the group on the page ``group``.
         sort: Order of the groups.
-        standing: Only the limits that stand so.
+        standing: Show only limits in this state.
         search: Part of a group's name or dimension; empty for all.
-        typing: Keys go into the search.
+        typing: Keys are added to the search.
         selected: Number of the selected row, among all that match.
-        first: Number of the first row that is shown.
-        paused: The picture stands still.
-        ended: It was quit.
+        first: Number of the first visible row.
+        paused: The figures are frozen.
+        ended: The user quit.
     """
 
     view: View = "groups"
@@ -52,14 +52,14 @@ class Screen:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is on the screen when a key is pressed.
+    """What the screen shows when a key is pressed.
 
     Attributes:
-        names: Groups of the rows that came last.
-        first: Number of the first of these; after a jump the new ones are still to
-            come.
-        rows: How many rows there are in all.
-        height: How many rows fit.
+        names: Groups of the newest rows.
+        first: Number of the first of these, which after a jump may not be the first
+            visible row yet.
+        rows: Number of rows in all.
+        height: Number of rows that fit.
     """
 
     names: tuple[str, ...]
@@ -69,12 +69,12 @@ class Seen:
 
 
 def pressed(screen: Screen, key: str, seen: Seen) -> Screen:
-    """Return what is looked at after a key.
+    """Return the view after a key.
 
     Args:
-        screen: What was looked at.
+        screen: The view before.
         key: A character, or a name such as ``up``, ``page down``, ``enter``.
-        seen: What was on the screen.
+        seen: What the screen showed.
     """
     if screen.typing:
         return fitted(_typed(screen, key), seen)
@@ -96,7 +96,7 @@ def pressed(screen: Screen, key: str, seen: Seen) -> Screen:
 
 
 def fitted(screen: Screen, seen: Seen) -> Screen:
-    """Return `screen` with a selection that is there, and is shown."""
+    """Return `screen` with a selection that exists and is visible."""
     selected = max(0, min(screen.selected, seen.rows - 1))
     least = max(0, selected - seen.height + 1)
     most = max(0, min(selected, seen.rows - seen.height))
@@ -105,7 +105,7 @@ def fitted(screen: Screen, seen: Seen) -> Screen:
 
 
 def _of_groups(screen: Screen, key: str, seen: Seen) -> Screen:
-    """Return what a key does that only the page of groups knows."""
+    """Handle a key that only the page of groups knows."""
     if key in {"enter", "right"}:
         shown = screen.selected - seen.first
         if 0 <= shown < len(seen.names):
@@ -124,7 +124,7 @@ def _of_groups(screen: Screen, key: str, seen: Seen) -> Screen:
 
 
 def _typed(screen: Screen, key: str) -> Screen:
-    """Return the screen after a key that goes into the search."""
+    """Return the view after a key that edits the search."""
     if key == "enter":
         return replace(screen, typing=False)
     if key == "escape":
@@ -137,7 +137,7 @@ def _typed(screen: Screen, key: str) -> Screen:
 
 
 def _moved(at: int, key: str, seen: Seen) -> int:
-    """Return the row that is selected after a key that moves."""
+    """Return the row that a movement key selects."""
     if key in _STEPS:
         return at + _STEPS[key]
     if key in _PAGES:

@@ -1,4 +1,4 @@
-"""The terminal that `top` runs in: keys one by one, its size, stopping and going on."""
+"""The terminal that `top` runs in: its keys, its size, suspending and resuming."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 ESCAPE_S = 0.05
-"""How long the rest of a key's sequence may take after its escape: terminals send it
-at once, a person's next key comes later."""
+"""How long to wait for the rest of an escape sequence: a terminal sends it at once, a
+person's next key comes later."""
 
 _SEQUENCES = {
     "\x1b[A": "up",
@@ -44,9 +44,9 @@ _SEQUENCES = {
 
 
 class Terminal(Closing):
-    """A terminal that gives keys and shows pictures; once closed, it is as before.
+    """A full-screen terminal that reads keys; closing it restores the previous state.
 
-    A picture covers it all, on a screen of its own where it has one.
+    Pictures go to the alternate screen, if the terminal has one.
     """
 
     def __init__(self, console: Console) -> None:
@@ -65,24 +65,24 @@ class Terminal(Closing):
         self._enter()
 
     def wake(self) -> None:
-        """Let `keys` return; may be called on any thread."""
+        """Make `keys` return; may be called on any thread."""
         try:
             os.write(self._wake, b".")
-        except (BlockingIOError, OSError):  # it will wake anyway, or it is closed
+        except (BlockingIOError, OSError):  # already woken, or closed
             return
 
     def show(self, picture: RenderableType) -> None:
-        """Cover the terminal with `picture`."""
+        """Fill the terminal with `picture`."""
         self._console.update_screen(picture)
 
     def size(self) -> tuple[int, int]:
-        """Return columns and rows, as they are now."""
+        """Return the current number of columns and rows."""
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
-        self._console.size = (columns or 80, rows or 24)  # 0: it does not know
+        self._console.size = (columns or 80, rows or 24)  # 0 means unknown
         return self._console.size.width, self._console.size.height
 
     def keys(self, wait_s: float) -> list[str] | None:
-        """Return what was pressed, by name; None when the terminal is gone.
+        """Return the keys that were pressed, by name; None if the terminal is gone.
 
         Waits for a key, for `wake`, or `wait_s` seconds.
         """
@@ -99,7 +99,7 @@ class Terminal(Closing):
         return keys_of(text) if text else None
 
     def close(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the terminal."""
         self._leave()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
@@ -133,7 +133,7 @@ class Terminal(Closing):
         self.wake()
 
     def _stop(self) -> None:
-        """Stop as Ctrl-Z asks, with the terminal as it was; go on when told to."""
+        """Suspend on Ctrl-Z with the terminal restored; take it over on resuming."""
         self._to_stop = False
         self._leave()
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -141,7 +141,7 @@ class Terminal(Closing):
 
 
 def keys_of(text: str) -> list[str]:
-    r"""Return the names of the keys that a terminal sent as `text`.
+    r"""Return the names of the keys in `text`, as sent by a terminal.
 
     >>> keys_of("j\x1b[B\x1b[6~\r\x1b")
     ['j', 'down', 'page down', 'enter', 'escape']
@@ -159,7 +159,7 @@ def keys_of(text: str) -> list[str]:
 
 
 def _first(text: str) -> str:
-    """Return the first key's sequence: one character, or an escape and what belongs."""
+    """Return the first key's sequence: one character, or a whole escape sequence."""
     if text[0] != "\x1b" or text[1:2] not in {"[", "O"}:
         return text[0]
     for index in range(2, len(text)):
@@ -169,7 +169,7 @@ def _first(text: str) -> str:
 
 
 def _is_begun(text: str) -> bool:
-    """Tell whether `text` ends inside of a sequence."""
+    """Tell whether `text` ends within an escape sequence."""
     last = text[text.rfind("\x1b") :] if "\x1b" in text else ""
     if last in {"\x1b", "\x1b[", "\x1bO"}:
         return True
