@@ -25,7 +25,7 @@ DEMO_READY = $(or $(wildcard $(READY)),$(VENV)/.installed-$(DEMO_EXTRAS))
 
 .PHONY: help demo test check format lint types layers unit simulated real compiled accuracy regimes soak bench clean
 
-help: ## what can be made
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 INSTALLED_FROM = pyproject.toml hatch_build.py tools/front_door.py tools/make_venv.sh
@@ -46,7 +46,7 @@ test: check simulated real ## everything, on real parts
 
 check: format lint types layers unit ## format, lint, types, layers, unit tests: a minute
 
-format: $(READY) ## is the code formatted? (`ruff format .` mends it)
+format: $(READY) ## check the formatting (`ruff format .` fixes it)
 	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check .; exit 1; }
 
 lint: $(READY)
@@ -74,7 +74,7 @@ real: $(READY) ## Kafka, ZeroMQ, HTTP, processes
 	@$(BIN)/pytest -q -n $(REAL_WORKERS) --dist loadgroup -m "not alone" $(REAL)
 	@$(BIN)/pytest -q -m alone $(REAL)
 
-compiled: $(READY) ## the limiter's tests on a wheel that is compiled by mypyc
+compiled: $(READY) ## the limiter's tests on a wheel compiled by mypyc
 	@$(BIN)/python tools/check_compiled.py
 
 accuracy: $(READY) ## docs/accuracy.md from ten seeds of each scenario
@@ -86,9 +86,9 @@ regimes: $(READY) ## docs/regimes.md from the grid of regimes; goes on where it 
 soak: $(READY) ## random scenarios for MINUTES=10
 	@$(BIN)/python -m headgate.simulation.soak --minutes $(MINUTES)
 
-bench: $(READY) ## the tables of docs/benchmarks.md; hours, on a machine without other work
+bench: $(READY) ## the tables of docs/benchmarks.md; hours, on an idle machine
 	@for script in $$(grep -l '^if __name__' bench/*.py); do \
 	  echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
-clean: ## all that make made
+clean: ## delete everything that make created
 	rm -rf $(VENV) .headgate .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

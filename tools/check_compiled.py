@@ -1,8 +1,8 @@
 """Build the wheel with its hot modules compiled, and run the limiter's tests on it.
 
-The tests are those of the pure build: both must answer alike.  The compiled wheel
-is unpacked into an environment of its own, which borrows all else from the one that
-runs this, so that the checkout's own modules are not found.
+The tests are those of the pure build, because both must behave alike.  The compiled
+wheel is unpacked into its own environment, which borrows all other packages from the
+running one, so that the modules of the checkout are not found.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Check the layers with import-linter.
 
 An editable install serves ``import headgate`` from one file (see `hatch_build.py`).
-import-linter then takes `headgate` for an ordinary package, and its components for
-mere parts of it; without that finder it sees the namespace that the sources are.
+With it, import-linter takes `headgate` for an ordinary package; without it, for the
+namespace package that the sources form.
 """
 
 import sys

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Fetches once what the real parts need from the network, before a test's own time
-# runs: `sh tools/fetch_parts.sh .venv/bin`.  A server that fails is asked three times.
+# Downloads what the real parts need, once, before any test's timeout starts:
+# `sh tools/fetch_parts.sh .venv/bin`.  A download is tried three times.
 set -eu
 
 bin=$1
 
-# fetch WHAT IS-THERE COMMAND...: it takes minutes, so that it begins is said.
+# fetch WHAT IS-THERE COMMAND...: announces a download, because it may take minutes.
 fetch() {
     what=$1
     is_there=$2
@@ -35,5 +35,5 @@ fetch "Spark's Kafka connector" \
     "$bin/headgate" pipeline setup
 fetch "Pulsar's client" "$(has 'from tests.api.pulsar.pulsar_jars import JARS' 'JARS.exists()')" \
     "$bin/python" -m tests.api.pulsar.pulsar_jars
-# Compiled, too, so that the test finds it in Go's cache.
+# Also compiled, so that the test finds it in Go's cache.
 fetch "a Go module" "export GOPROXY=off; $go_build" sh -c "$go_build"

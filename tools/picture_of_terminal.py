@@ -1,4 +1,4 @@
-"""Make an SVG out of what a terminal showed: ``picture_of_terminal.py OUT < ANSI``."""
+"""Render the output of a terminal as SVG: ``picture_of_terminal.py OUT < ANSI``."""
 
 import io
 import sys

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sees to Chromium, which the tests of the web page look through: installs it where
-# it may (root on Debian or Ubuntu), else says the one command that does.
+# Requires Chromium, for the tests of the web page: installs it if it may (as root on
+# Debian or Ubuntu), otherwise prints the command that does.
 set -eu
 
 say() { printf 'headgate: %s\n' "$1" >&2; }

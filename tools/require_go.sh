@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sees to Go 1.19+, in which a test writes and reads reports as another language would:
-# installs it where it may (root on Debian or Ubuntu), else says the one command.
+# Requires Go 1.19+, in which a test writes and reads reports as another language would:
+# installs it if it may (as root on Debian or Ubuntu), otherwise prints the command.
 set -eu
 
 say() { printf 'headgate: %s\n' "$1" >&2; }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sees to Java 17+ and Maven, which the Kafka and Spark parts need: installs them
-# where it may (root on Debian or Ubuntu), else says the one command that does.
+# Requires Java 17+ and Maven, for Kafka and Spark: installs them if it may (as root on
+# Debian or Ubuntu), otherwise prints the command that does.
 set -eu
 
 say() { printf 'headgate: %s\n' "$1" >&2; }

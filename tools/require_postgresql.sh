@@ -1,6 +1,6 @@
 #!/bin/sh
-# Sees to a PostgreSQL server, which the tests of the store start for themselves:
-# installs it where it may (root on Debian or Ubuntu), else says the one command.
+# Requires a PostgreSQL server, which the tests of the store start themselves: installs
+# it if it may (as root on Debian or Ubuntu), otherwise prints the command that does.
 set -eu
 
 say() { printf 'headgate: %s\n' "$1" >&2; }
