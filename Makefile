@@ -87,7 +87,7 @@ soak: $(READY) ## random scenarios for MINUTES=10
 	@$(BIN)/python -m headgate.simulation.soak --minutes $(MINUTES)
 
 bench: $(READY) ## the tables of docs/benchmarks.md; hours, on an idle machine
-	@for script in $$(grep -l '^if __name__' bench/*.py); do \
+	@for script in $$(grep -rl "^if __name__" bench --include="*.py" | sort); do \
 	  echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
 clean: ## delete everything that make created

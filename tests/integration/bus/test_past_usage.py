@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.scale_faults_network import Relay
+from bench.faults.network import Relay
 from tests.integration.agent.rigs import Load, explained, snapshot, until
 
 from headgate.agent import Agent, connect

@@ -1,6 +1,6 @@
 """A hundred agents that start within one second.
 
-``python bench/scale_faults.py --play hundred`` plays it.
+``python bench/faults/run.py --play hundred`` plays it.
 
 Their processes are forked from one that has imported everything, and wait for a word;
 then each connects.  They share one quota over ZeroMQ and are asked for 1.8 times of it.
@@ -14,7 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from bench.scale_faults_stage import ASKED, BURST, NOBODY, QUOTA, explained
+from bench.faults.stage import ASKED, BURST, NOBODY, QUOTA, explained
 
 from headgate.agent import connect
 

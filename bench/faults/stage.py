@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import IO, TYPE_CHECKING, cast
 
-from bench.scale_faults_billing import WATCHED_S, Total, billed_units
+from bench.faults.billing import WATCHED_S, Total, billed_units
 
 from headgate.agent import HeadgateError, connect
 from headgate.agent.follow.snapshot import Snapshot
@@ -118,11 +118,11 @@ class Caller:
 
 def start(told: dict[str, object]) -> Caller:
     """Start a caller."""
-    program = "from bench.scale_faults_stage import *; call(json.loads(sys.argv[1]))"
+    program = "from bench.faults.stage import *; call(json.loads(sys.argv[1]))"
     caller = Caller(
         subprocess.Popen(
             [sys.executable, "-c", program, json.dumps(told)],
-            cwd=Path(__file__).resolve().parents[1],
+            cwd=Path(__file__).resolve().parents[2],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

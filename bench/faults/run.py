@@ -1,6 +1,6 @@
 """Faults on a real broker and real processes: what callers notice, and how it heals.
 
-``python bench/scale_faults.py [--play NAME] [--only NAME]`` prints a table for
+``python bench/faults/run.py [--play NAME] [--only NAME]`` prints a table for
 docs/benchmarks.md.  Agents, a process each, share 1,000 units/s (burst 1,000) and are
 asked for 1,800/s.
 """
@@ -19,15 +19,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
 import httpx  # noqa: E402 - after the folder of the repository
 import kafka  # noqa: E402
 import kafka.admin  # noqa: E402
-from bench.scale_faults_crowd import crowd, judged  # noqa: E402
-from bench.scale_faults_network import Relay  # noqa: E402
-from bench.scale_faults_stage import (  # noqa: E402
+from bench.faults.crowd import crowd, judged  # noqa: E402
+from bench.faults.network import Relay  # noqa: E402
+from bench.faults.stage import (  # noqa: E402
     BURST,
     HEAD,
     LEASE_S,
