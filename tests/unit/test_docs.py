@@ -71,3 +71,27 @@ def test_every_module_that_newcomers_are_sent_to_exists(name: str) -> None:
     known = [f"/{path.relative_to(ROOT)}" for path in sources(".py")]
     assert paths
     assert not [p for p in paths if not any(k.endswith(f"/{p}") for k in known)]
+
+
+USERS_READ = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+USERS_READ += [
+    *(ROOT / "docs" / "reference").glob("*.md"),
+    *(ROOT / "examples").iterdir(),
+]
+
+COMMANDS = {f"headgate.simulation.{name}" for name in ("accuracy", "regimes", "soak")}
+"""Programs that are started with `python -m`."""
+
+
+@pytest.mark.parametrize("page", USERS_READ, ids=lambda p: str(p.relative_to(ROOT)))
+def test_users_are_sent_to_no_module_that_may_move(page: Path) -> None:
+    if page.is_dir():
+        return
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"\bheadgate\.[a-z_]+\.[a-z_]+", text)) - COMMANDS
+    deep = {name: name.replace(".", "/") for name in named}
+    assert not [
+        name
+        for name, path in deep.items()
+        if [*ROOT.glob(f"*/{path}.py"), *ROOT.glob(f"*/{path}/__init__.py")]
+    ]
