@@ -1,7 +1,7 @@
 """Ten minutes of random kills: real agents on one quota, and what one bucket would do.
 
 ``python bench/soak.py [--minutes 10] [--agents 12] [--kept 3] [--kill-every 4]
-[--bus zeromq|curve|kafka] [--kill-bus-every 60]``.
+[--bus zeromq|curve|kafka] [--kill-bus-every 60] [--costs one|mixed]``.
 Starts a bus, `headgate up` and a process for each agent, all under load.  Every few
 seconds one is killed (SIGKILL) and started again some seconds later, half of the times
 under another id, as a platform does it.  Those that are kept alive show whether
@@ -9,6 +9,10 @@ anything grows.
 
 What was tried and got is logged by the callers, attempt by attempt, in memory that
 outlives a kill; the yardstick is one central bucket with the very same attempts.
+
+With ``--costs mixed`` requests cost 1 to 2,000 units, the whole burst.  The exit status
+is 1 when the total is not within 0.97 to 1.02 of the central bucket, or when more was
+admitted beyond its depth than one largest request of each agent.
 """
 
 from __future__ import annotations
@@ -40,8 +44,10 @@ from headgate.cli.demo.callerlog import CallerLog, read_log  # noqa: E402
 from headgate.cli.demo.replay import (  # noqa: E402
     admitted_by_one_bucket,
     deepest_debt,
+    ratio_of_totals,
     worst_window,
 )
+from headgate.cli.demo.summary import RATIO_BOUNDS, RATIO_COSTS  # noqa: E402
 from headgate.cli.process.children import Child, Children, hold_to_parent  # noqa: E402
 
 if TYPE_CHECKING:
@@ -66,11 +72,22 @@ WARM_UP_S = 60.0
 START_S = 120.0
 WINDOW_S = 10.0
 
+COSTS = {"one": (1, 1), "mixed": (1, 2_000)}
+"""Least and most units of a request; the logarithm is uniform."""
 
-def call(url: str, agent: str, log: Path, seconds: float) -> None:
-    """Be one caller: ``rate N`` and ``status`` come on stdin."""
+
+def mean_cost(costs: tuple[int, int]) -> float:
+    """Return the units of the average request."""
+    least, most = costs
+    return least if least == most else (most - least) / math.log(most / least)
+
+
+def call(url: str, agent: str, log: Path, seconds: float, kind: str) -> None:
+    """Be one caller: ``rate N`` (units/s) and ``status`` come on stdin."""
     hold_to_parent()
-    records = CallerLog(log, int(seconds * QUOTA * 2) + 1)
+    least, most = COSTS[kind]
+    mean = mean_cost((least, most))
+    records = CallerLog(log, int(seconds * QUOTA * 2 / mean) + 1000)
     random.seed(agent)
     joined = connect(url, agent=agent, keep_snapshot=False, wait_s=60.0)
     limiter = joined.limiter(tenant="acme")
@@ -84,10 +101,11 @@ def call(url: str, agent: str, log: Path, seconds: float) -> None:
                     rate, due_s = float(told.removeprefix("rate ")), time.monotonic()
         now_s = time.monotonic()
         while rate > 0 and due_s <= now_s:
-            due_s += random.expovariate(rate)
+            due_s += random.expovariate(rate / mean)
+            cost = round(least * (most / least) ** random.random())
             begun_ns = time.monotonic_ns()
-            admitted = bool(limiter.try_acquire(requests=1))
-            records.record(begun_ns, time.monotonic_ns() - begun_ns, admitted)
+            admitted = bool(limiter.try_acquire(requests=cost))
+            records.record(begun_ns, time.monotonic_ns() - begun_ns, admitted, cost)
 
 
 @dataclass(slots=True)
@@ -219,6 +237,7 @@ class Soak:
         seconds = self.options.minutes * 60 + WARM_UP_S + START_S
         command = [sys.executable, __file__, "--call", self.url, slot.agent]
         command += [str(slot.log), str(seconds / self.options.agents)]
+        command += [self.options.costs]
         errors = self.folder / "agents.log"
         slot.child = self.children.start(slot.agent, command, log=errors)
         self._tell_rate(slot, chance)
@@ -273,28 +292,66 @@ def edges(from_s: float, until_s: float) -> NDArray[np.float64]:
     return np.linspace(from_s, until_s, minutes + 1)
 
 
-def tell_accuracy(records: NDArray[np.void], from_s: float, until_s: float) -> None:
-    """Print what was admitted of what one bucket would have, minute by minute."""
-    at_s = records["at_ns"] / 1e9
+def tell_accuracy(
+    records: NDArray[np.void], from_s: float, until_s: float, largest: int, agents: int
+) -> list[str]:
+    """Print what was admitted of what one bucket would have, minute by minute.
+
+    Args:
+        records: All attempts of all lives, by time.
+        from_s: When it began to count.
+        until_s: When it ended.
+        largest: Units of the largest request.
+        agents: How many processes admitted at a time.
+
+    Returns:
+        What breaks the promises, a sentence each.
+    """
+    at_s, cost = records["at_ns"] / 1e9, records["cost"].astype(np.float64)
     admitted = records["admitted"].astype(bool)
-    central = admitted_by_one_bucket(at_s, rate_per_s=QUOTA, burst_units=BURST)
+    bucket = {"rate_per_s": QUOTA, "burst_units": BURST}
+    central = admitted_by_one_bucket(at_s, cost, **bucket)
     counts = (at_s >= from_s) & (at_s < until_s)
     minutes = edges(from_s, until_s)
-    got, due = (np.histogram(at_s[x], minutes)[0] for x in (admitted, central))
-    ratios, whole = got / due, got.sum() / due.sum()
+    got, due = (
+        np.histogram(at_s[x], minutes, weights=cost[x])[0] for x in (admitted, central)
+    )
+    ratios = got / due
+    whole = ratio_of_totals(
+        at_s[counts],
+        cost[counts],
+        admitted[counts],
+        central[counts],
+        last_s=RATIO_COSTS * largest / QUOTA,
+    )
     slope = np.polyfit(np.arange(len(ratios)), ratios, 1)[0] if len(ratios) > 1 else 0.0
-    passed = at_s[admitted & counts]
-    over = deepest_debt(passed, rate_per_s=QUOTA, burst_units=BURST) / QUOTA
-    fullest = worst_window(passed, window_s=WINDOW_S) / (QUOTA * WINDOW_S + BURST)
+    inside = admitted & counts
+    passed, units = at_s[inside], cost[inside]
+    over = deepest_debt(passed, units, **bucket)
+    own = deepest_debt(at_s[central & counts], cost[central & counts], **bucket)
+    fullest = worst_window(passed, units, window_s=WINDOW_S)
     p50, p99 = np.percentile(records["spent_ns"][counts], (50, 99)) / 1e3
-    asked = counts.sum() / (QUOTA * (until_s - from_s))
+    asked = cost[counts].sum() / (QUOTA * (until_s - from_s))
     print(f"asked of Q                  {asked:.2f}, {counts.sum():,} attempts")
     print(f"admitted of one bucket      {whole:.4f}")
     print(f"  minute by minute          {' '.join(f'{one:.3f}' for one in ratios)}")
     print(f"  drift                     {slope * 100:+.3f} % a minute")
-    print(f"most over Q·W + B           {over:.2f} s of quota")
-    print(f"fullest {WINDOW_S:g} s of Q·W + B     {fullest:.3f}")
+    print(f"most over Q·W + B           {over / QUOTA:.2f} s of quota")
+    print(
+        f"  in largest requests       {over / largest:.2f}, "
+        f"one bucket's own {own / largest:.2f}"
+    )
+    full = fullest / (QUOTA * WINDOW_S + BURST)
+    print(f"fullest {WINDOW_S:g} s of Q·W + B     {full:.3f}")
     print(f"try_acquire p50 / p99       {p50:.1f} / {p99:.1f} µs")
+    low, high = RATIO_BOUNDS
+    faults: list[str] = []
+    if not low <= whole <= high:
+        faults.append(f"admitted {whole:.3f} of one bucket, expected {low} to {high}")
+    if largest > 1 and over - own > agents * largest:
+        told = f"{(over - own) / largest:.1f} largest requests over one bucket's depth"
+        faults.append(f"{told}, expected at most one of each of {agents} processes")
+    return faults
 
 
 def tell_growth(looks: dict[str, list[Look]], from_s: float) -> None:
@@ -342,12 +399,13 @@ def main() -> None:
     parser.add_argument(
         "--kill-bus-every", type=float, default=0.0, help="seconds, mean; 0 for never"
     )
+    parser.add_argument("--costs", choices=COSTS, default="one")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--call", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--call", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.call:
-        url, agent, log, seconds = options.call
-        call(url, agent, Path(log), float(seconds))
+        url, agent, log, seconds, kind = options.call
+        call(url, agent, Path(log), float(seconds), kind)
         return
     if wrong := mistake(options):
         parser.exit(2, f"soak: {wrong}\n")
@@ -366,10 +424,17 @@ def main() -> None:
             f"{soak.kills} kills, {soak.renamed} came back under another id; "
             f"{options.bus}, killed {killer.kills} times"
         )
-        tell_accuracy(soak.attempts(), from_s, until_s)
+        largest = COSTS[options.costs][1]
+        faults = tell_accuracy(
+            soak.attempts(), from_s, until_s, largest, options.agents
+        )
         tell_growth(soak.looks, from_s)
         print(f"agents known at the end     {members}, of which {alive} live")
         tell_load(soak.loads, from_s, until_s)
+        for fault in faults:
+            print(f"FAILED: {fault}")
+    if faults:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
