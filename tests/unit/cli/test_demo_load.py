@@ -59,9 +59,9 @@ def test_a_returning_caller_skips_what_was_due_while_it_was_away() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
 def test_the_phases_cover_the_whole_run_without_a_gap(shape: Shape) -> None:
-    plan = script(20.0, shape)
+    plan = script(60.0, shape)
     assert plan.phases[0].begins_s == 0.0
-    assert plan.phases[-1].ends_s == 20.0
+    assert plan.phases[-1].ends_s == 60.0
     for before, after in zip(plan.phases, plan.phases[1:], strict=False):
         assert before.ends_s == after.begins_s
     assert {len(p.demand_per_s) for p in plan.phases} == {len(shape.agents)}
@@ -89,6 +89,11 @@ def test_the_script_is_skewed_flips_bursts_from_rest_and_overloads_threefold() -
 def test_a_run_of_a_length_that_makes_no_sense_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="expected between 20 and 600 seconds"):
         script(seconds)
+
+
+def test_a_run_of_large_requests_needs_a_minute() -> None:
+    with pytest.raises(ValueError, match="expected between 60 and 600 seconds"):
+        script(59.0, SHAPES["tokens"])
 
 
 def test_what_was_logged_can_be_read_though_the_writer_never_closed(

@@ -41,7 +41,7 @@ more than one request of each process was admitted beyond what one bucket owes."
 
 def demo(
     seconds: Annotated[
-        float, typer.Option(help="Length of the run, from 20 s on.")
+        float, typer.Option(help="Length of the run, from 20 s on (60 s with tokens).")
     ] = DEFAULT_S,
     bus: Annotated[
         str,

@@ -32,6 +32,9 @@ BURST_UNITS = 1000.0
 SHORTEST_S = 20.0
 """Below this the idle phase is too short to fill the bucket again."""
 
+SHORTEST_OF_LARGE_S = 60.0
+"""Below this so few large requests are admitted that chance decides the total."""
+
 LONGEST_S = 600.0
 """Bounds the callers' logs, which are laid out in full before the run."""
 
@@ -254,11 +257,13 @@ def script(seconds: float, shape: Shape = REQUESTS) -> Script:
     """Return the demo of that length and shape.
 
     Raises:
-        ValueError: `seconds` is outside `SHORTEST_S` to `LONGEST_S`.
+        ValueError: `seconds` is shorter than the shape allows, or longer than
+            `LONGEST_S`.
     """
-    if not SHORTEST_S <= seconds <= LONGEST_S:
+    shortest_s = SHORTEST_S if shape.small else SHORTEST_OF_LARGE_S
+    if not shortest_s <= seconds <= LONGEST_S:
         message = (
-            f"expected between {SHORTEST_S:.0f} and {LONGEST_S:.0f} seconds, "
+            f"expected between {shortest_s:.0f} and {LONGEST_S:.0f} seconds, "
             f"got {seconds:g}"
         )
         raise ValueError(message)
