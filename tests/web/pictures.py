@@ -1,10 +1,10 @@
 """Pictures of a cluster, painted by hand."""
 
-from headgate.api.live.snapshot import AgentSeen, AgentUse, Picture, Use
+from headgate.api.live.snapshot import AgentSeen, LiveAgentUse, ClusterSnapshot, Use
 
 
-def agent_use(agent: str, *, demand: float, admitted: float) -> AgentUse:
-    return AgentUse(
+def agent_use(agent: str, *, demand: float, admitted: float) -> LiveAgentUse:
+    return LiveAgentUse(
         agent=agent,
         demand_per_s=demand,
         share_per_s=admitted,
@@ -20,7 +20,7 @@ def agent_use(agent: str, *, demand: float, admitted: float) -> AgentUse:
 
 def use(
     group_id: int,
-    *agents: AgentUse,
+    *agents: LiveAgentUse,
     rate: float = 100.0,
     soft_threshold: float | None = None,
 ) -> Use:
@@ -52,5 +52,5 @@ def seen(agent: str, *, age_s: float = 0.5) -> AgentSeen:
 
 def picture(
     *uses: Use, at_s: float = 1000.0, agents: tuple[AgentSeen, ...] = ()
-) -> Picture:
-    return Picture(at_s=at_s, number=int(at_s), uses=uses, agents=agents)
+) -> ClusterSnapshot:
+    return ClusterSnapshot(at_s=at_s, number=int(at_s), uses=uses, agents=agents)

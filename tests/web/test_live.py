@@ -13,7 +13,7 @@ import pytest
 from tests.web.pictures import agent_use, picture, use
 from tests.web.rigs import TIMEOUT_S, Server
 
-from headgate.api.history.history import STEP_S, History
+from headgate.api.history.history import STEP_S, UsageHistory
 from headgate.api.live.schemas import explanation_shown
 from headgate.coordinator import Explanation
 
@@ -172,7 +172,7 @@ def test_an_explanation_without_a_bound_is_told_as_null() -> None:
 
 
 def test_history_keeps_the_largest_agents_apart_and_sums_the_rest() -> None:
-    history = History(limits=10, agent_lines=10)
+    history = UsageHistory(limits=10, agent_lines=10)
     rows = [agent_use(f"a{n}", demand=float(n), admitted=float(n)) for n in range(1, 6)]
     history.record(picture(use(1, *rows), at_s=10.0 * STEP_S))
     course = history.course(1, "requests", agents=2)
@@ -184,7 +184,7 @@ def test_history_keeps_the_largest_agents_apart_and_sums_the_rest() -> None:
 
 
 def test_history_is_bounded_however_many_agents_come_and_go() -> None:
-    history = History(limits=10, agent_lines=50)
+    history = UsageHistory(limits=10, agent_lines=50)
     for step in range(100):
         row = agent_use(f"agent-{step}", demand=1.0, admitted=1.0)
         history.record(picture(use(step, row), at_s=step * STEP_S))

@@ -15,10 +15,10 @@ from tests.web.pictures import agent_use, picture, seen, use
 from tests.web.rigs import TIMEOUT_S, Server
 
 from headgate.api.live.observing import Observing
-from headgate.api.live.snapshot import Picture
+from headgate.api.live.snapshot import ClusterSnapshot
 from headgate.api.metrics.families import MAX_AGENTS, MAX_LIMITS, LiveCollector
 from headgate.api.store import Store
-from headgate.api.watch import Watch
+from headgate.api.watch import RevisionWatch
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -35,11 +35,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def samples(store: Store, painted: Picture) -> Samples:
+def samples(store: Store, painted: ClusterSnapshot) -> Samples:
     observing = Observing(store)
     observing.see(painted)
     registry = CollectorRegistry()
-    registry.register(LiveCollector(observing, Watch(3), "1.2.3"))
+    registry.register(LiveCollector(observing, RevisionWatch(3), "1.2.3"))
     text = generate_latest(registry).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -113,7 +113,7 @@ METRIC = re.compile(r"\b((?:headgate|process|up)[a-z_:]*)\b")
 
 def test_dashboard_and_alerts_ask_for_metrics_that_exist(store: Store) -> None:
     row = agent_use("a", demand=80.0, admitted=60.0)
-    painted = Picture(
+    painted = ClusterSnapshot(
         at_s=1.0, uses=(use(1, row),), agents=(seen("a"),), counters={"received": 1}
     )
     exist = names(samples(store, painted)) | ELSEWHERE

@@ -14,7 +14,7 @@ from headgate.api.events.routes import router as events
 from headgate.api.groups.routes import router as groups
 from headgate.api.history.routes import router as history
 from headgate.api.http import problems
-from headgate.api.http.body_limits import Intake
+from headgate.api.http.body_limits import BodyLimits
 from headgate.api.http.dependencies import Service, ServiceOf
 from headgate.api.http.openapi import complete
 from headgate.api.http.origins import OwnPagesOnly
@@ -22,7 +22,7 @@ from headgate.api.http.response_headers import ResponseHeaders
 from headgate.api.live.liveness import Presence
 from headgate.api.live.observing import Observing
 from headgate.api.live.routes import router as live
-from headgate.api.live.sampler import GroupsOnly, Painter
+from headgate.api.live.sampler import GroupsOnly, Sampler
 from headgate.api.metrics.routes import router as metrics
 from headgate.api.overrides.clock import end_in_time
 from headgate.api.overrides.routes import router as overrides
@@ -41,7 +41,7 @@ from headgate.api.snapshot.routes import router as snapshot
 from headgate.api.snapshot.service import Snapshots
 from headgate.api.store import Store
 from headgate.api.tenants.routes import router as tenants
-from headgate.api.watch import Watch
+from headgate.api.watch import RevisionWatch
 from headgate.api.web.page import mount
 
 _DESCRIPTION = """
@@ -61,7 +61,7 @@ def make_service(store: Store, fixed: Mapping[str, object]) -> Service:
         store: The database; the service does not close it.
         fixed: Members `bus` and `report` of each snapshot.
     """
-    watch = Watch(store.revision())
+    watch = RevisionWatch(store.revision())
     store.on_change(watch.announce)
     return Service(
         store=store,
@@ -88,7 +88,7 @@ def make_app(
         service.watch.bind()
         ending = asyncio.create_task(end_in_time(service.store, service.watch))
         source = GroupsOnly(service.store, service.snapshots.fixed)
-        with Painter(source, observing, service.store):
+        with Sampler(source, observing, service.store):
             yield
         ending.cancel()
         with suppress(asyncio.CancelledError):
@@ -106,7 +106,7 @@ def make_app(
     app.state.service = service
     app.state.observing = observing
     problems.install(app)
-    app.add_middleware(Intake)
+    app.add_middleware(BodyLimits)
     settings = rights or RightsSettings()
     app.add_middleware(Guard, store=service.store, settings=settings)
     app.add_middleware(OwnPagesOnly, settings=settings)

@@ -44,7 +44,7 @@ from headgate.api.sockets.quiet_log import quiet_log
 from headgate.api.store import Store
 from headgate.api.store.listening import hearing_changes
 from headgate.api.store.opening import one_bus_for, opened_store
-from headgate.api.watch import Watch
+from headgate.api.watch import RevisionWatch
 from headgate.coordinator.config.configuration import Configuration
 
 BACKLOG = 2048
@@ -108,7 +108,7 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        watch: Watch,
+        watch: RevisionWatch,
         listening: socket.socket,
         on_ready: Callable[[], None],
     ) -> None:

@@ -12,7 +12,7 @@ CATCH_UP_S = 2.0
 """How long a process may be behind another one of the same database, at most."""
 
 
-class Watch:
+class RevisionWatch:
     """The newest revision, and everyone who waits for a newer one."""
 
     def __init__(self, revision: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.api.groups.schemas import GroupPut
 from headgate.api.groups.service import create_group
-from headgate.api.live.snapshot import AgentUse, Picture, Use
+from headgate.api.live.snapshot import ClusterSnapshot, LiveAgentUse, Use
 from headgate.api.preview.schemas import PreviewPost
 from headgate.api.preview.service import preview
 from headgate.api.store import Author, Store
@@ -16,8 +16,8 @@ from headgate.api.store import Author, Store
 ANNA = Author(name="anna")
 
 
-def row(agent: str, demand: float, share: float) -> AgentUse:
-    return AgentUse(
+def row(agent: str, demand: float, share: float) -> LiveAgentUse:
+    return LiveAgentUse(
         agent=agent,
         demand_per_s=demand,
         share_per_s=share,
@@ -59,7 +59,7 @@ def test_a_preview_tells_refusals_and_shares_of_the_demand_that_is_seen(
         available_per_s=1000,
         agents=rows,
     )
-    picture = Picture(at_s=123.0, uses=(use,))
+    picture = ClusterSnapshot(at_s=123.0, uses=(use,))
     with store.changing(ANNA, dry_run=True) as change:
         shown = preview(change, PreviewPost(group="gold", body=body(500)), picture)
     (limit,) = shown.limits

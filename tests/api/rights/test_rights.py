@@ -70,8 +70,10 @@ def server(guarded: ServerSettings, tokens: dict[str, str]) -> Iterator[Addresse
         with httpx.Client(
             base_url=addresses.api, headers=admin, timeout=TIMEOUT_S
         ) as client:
-            for path in ("groups/gold", "tenants/acme", "tenants/other"):
+            for path in ("tenants/acme", "tenants/other"):
                 assert client.put(f"/api/v1/{path}", json={}).is_success
+            offered = {"offered_to": ["acme", "other"]}
+            assert client.put("/api/v1/groups/gold", json=offered).is_success
             for name in ("acme", "other"):
                 assert client.put(f"/api/v1/namespaces/{name}/orders").is_success
         yield addresses
@@ -100,16 +102,28 @@ RATE = "/admin/v2/{}/publishRate"
 MESSAGES = {"publishThrottlingRateInMsg": 5}
 
 EVERYONE = {"admin", "operator", "acme", "viewer"}
+ALL_TENANTS = {"admin", "operator", "viewer"}
 MATRIX: list[tuple[str, str, Any, set[str]]] = [
-    ("GET", "/api/v1/snapshot", None, {*EVERYONE, "agent"}),
-    ("GET", "/metrics", None, {*EVERYONE, "agent"}),
+    ("GET", "/api/v1/snapshot", None, {*ALL_TENANTS, "agent"}),
+    ("GET", "/metrics", None, {*ALL_TENANTS, "agent"}),
+    ("GET", "/api/v1/agents", None, ALL_TENANTS),
+    ("GET", "/api/v1/settings", None, ALL_TENANTS),
+    ("GET", "/api/v1/overrides", None, ALL_TENANTS),
+    ("GET", "/api/v1/tenants/acme", None, EVERYONE),
+    ("GET", "/api/v1/tenants/other", None, ALL_TENANTS),
+    ("GET", "/api/v1/namespaces/acme/orders", None, EVERYONE),
+    ("GET", "/api/v1/namespaces/other/orders", None, ALL_TENANTS),
+    ("GET", "/admin/v2/tenants/acme/resourcegroup", None, EVERYONE),
+    ("GET", "/admin/v2/namespaces/other", None, ALL_TENANTS),
+    ("GET", "/admin/v2/brokers/configuration", None, ALL_TENANTS),
+    ("GET", "/api/v1/not/yet/thought/of", None, ALL_TENANTS),
     ("GET", "/api/v1/groups", None, EVERYONE),
     ("GET", "/api/v1/audit", None, EVERYONE),
     ("GET", "/api/v1/overview", None, EVERYONE),
-    ("GET", "/admin/v2/resourcegroups", None, EVERYONE),
+    ("GET", "/admin/v2/resourcegroups", None, ALL_TENANTS),
     ("GET", "/api/v1/whoami", None, EVERYONE),
-    ("PUT", "/api/v1/groups/gold", {}, {"admin", "operator"}),
-    ("PUT", "/admin/v2/resourcegroups/gold", {}, {"admin", "operator"}),
+    ("PATCH", "/api/v1/groups/gold", {}, {"admin", "operator"}),
+    ("PUT", "/admin/v2/resourcegroups/other", {}, {"admin", "operator"}),
     ("PUT", "/api/v1/tenants/new", None, {"admin", "operator"}),
     (
         "POST",

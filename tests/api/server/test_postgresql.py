@@ -27,7 +27,7 @@ from headgate.api.groups.service import create_group, get_group, patch_group
 from headgate.api.store import Author, Store
 from headgate.api.store.bus_lock import BUS_LOCK, DatabaseLock
 from headgate.api.store.migrate import upgrade
-from headgate.api.store.tables import AuditRow, Table
+from headgate.api.store.tables import AuditRow, StoreTable
 from headgate.api.store.transactions import open_engine
 
 START_S = 60
@@ -129,7 +129,7 @@ KILL = (
 def test_migrations_make_the_tables_that_the_code_expects(url: str) -> None:
     store = Store(url)
     found = inspect(store.engine)
-    for table in Table.metadata.sorted_tables:
+    for table in StoreTable.metadata.sorted_tables:
         columns = {column["name"]: column for column in found.get_columns(table.name)}
         assert set(columns) == {column.name for column in table.columns}
         for column in table.columns:

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, select
 
+from headgate.api.audit.service import get_entry
 from headgate.api.groups.schemas import GroupBody, GroupPatch, LimitBody
 from headgate.api.groups.service import create_group, get_group, patch_group
 from headgate.api.store import Author, Store
-from headgate.api.store.tables import AuditRow, Table
+from headgate.api.store.tables import AuditRow, StoreTable
 from headgate.api.values.errors import Invalid
 
 ANNA = Author(name="anna", address="10.0.0.1", action="test")
@@ -47,11 +48,11 @@ def test_the_audit_says_who_when_what_and_from_where(store: Store) -> None:
         patch_group(change, "gold", GroupPatch(weight=2))
     with store.reading() as session:
         row = session.get_one(AuditRow, 2)
+        (changed,) = get_entry(session, 2).changes
         session.expunge(row)
     assert (row.author, row.address, row.action) == ("anna", "10.0.0.1", "test")
-    (changed,) = row.changes
-    before, after = changed["before"], changed["after"]
-    assert (changed["kind"], changed["key"]) == ("group", "gold")
+    before, after = changed.before, changed.after
+    assert (changed.kind, changed.key) == ("group", "gold")
     assert isinstance(before, dict)
     assert isinstance(after, dict)
     assert (before["weight"], after["weight"]) == (1.0, 2.0)
@@ -76,7 +77,7 @@ def test_a_refused_change_leaves_nothing_behind(store: Store) -> None:
 
 def test_migrations_make_the_tables_that_the_code_expects(store: Store) -> None:
     found = inspect(store.engine)
-    for table in Table.metadata.sorted_tables:
+    for table in StoreTable.metadata.sorted_tables:
         columns = {column["name"]: column for column in found.get_columns(table.name)}
         assert set(columns) == {column.name for column in table.columns}
         for column in table.columns:

@@ -101,12 +101,12 @@ def _write_groups(change: Change, documents: Documents) -> None:
 
 
 def _write_attachments(change: Change, documents: Documents) -> None:
-    wanted: dict[str, str] = {}
+    wanted: dict[str, tuple[str, bool]] = {}
     for key, document in documents.items():
         group = document.get("group")
         if not isinstance(group, str):
             raise Invalid("group", "expected the name of a group")
-        wanted[key] = group
+        wanted[key] = group, document.get("own") is True
     attachments.put_attachments(change, wanted)
 
 

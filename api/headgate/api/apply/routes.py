@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 
 from headgate.api.apply.reading import quotas_of
-from headgate.api.apply.schemas import Plan, Quotas
+from headgate.api.apply.schemas import ApplyPlan, Quotas
 from headgate.api.apply.service import apply_quotas
 from headgate.api.http.dependencies import AuthorOf, ServiceOf
 
@@ -32,7 +32,7 @@ def apply_file(
     author: AuthorOf,
     response: Response,
     dry_run: Annotated[bool, Query(description="Only show the plan.")] = False,
-) -> Plan:
+) -> ApplyPlan:
     """Bring everything that the file names into its state, all of it or nothing.
 
     Doing it again changes nothing.  An operator of some tenants may name what they
@@ -42,4 +42,4 @@ def apply_file(
         changes = apply_quotas(change, quotas, author)
         revision = change.revision - 1 if dry_run else change.reached
     response.headers["Headgate-Revision"] = str(revision)
-    return Plan(revision=revision, dry_run=dry_run, changes=changes)
+    return ApplyPlan(revision=revision, dry_run=dry_run, changes=changes)

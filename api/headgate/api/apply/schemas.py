@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 from headgate.api.attachments.schemas import AttachmentPut
-from headgate.api.audit.schemas import Changed
+from headgate.api.audit.schemas import ChangeShown
 from headgate.api.groups.schemas import Body, GroupBody
 from headgate.api.policies.schemas import PolicyPut
 from headgate.api.tenants.schemas import TenantPut
@@ -44,7 +44,7 @@ class Quotas(Body):
     )
 
 
-class Plan(BaseModel):
+class ApplyPlan(BaseModel):
     """What an apply changed, or would change."""
 
     model_config = ConfigDict(
@@ -68,4 +68,4 @@ class Plan(BaseModel):
 
     revision: int = Field(description="In force now.")
     dry_run: bool
-    changes: list[Changed] = Field(description="Empty: it is so already.")
+    changes: list[ChangeShown] = Field(description="Empty: it is so already.")

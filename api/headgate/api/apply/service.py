@@ -12,7 +12,7 @@ from headgate.api.attachments.subjects import (
     subject_key,
     subject_of_key,
 )
-from headgate.api.audit.schemas import Changed
+from headgate.api.audit.schemas import ChangeShown
 from headgate.api.groups.schemas import GroupBody
 from headgate.api.policies.broker import KEYS
 from headgate.api.policies.service import checked_target, policy_key
@@ -25,7 +25,7 @@ from headgate.api.values.names import MAX_NAME, checked_name
 Target = dict[tuple[str, str], Document]
 
 
-def apply_quotas(change: Change, quotas: Quotas, author: Author) -> list[Changed]:
+def apply_quotas(change: Change, quotas: Quotas, author: Author) -> list[ChangeShown]:
     """Bring everything that `quotas` names into its state; return what changed.
 
     Raises:
@@ -38,7 +38,7 @@ def apply_quotas(change: Change, quotas: Quotas, author: Author) -> list[Changed
         _add_prunings(change.session, target)
     _require_rights(author, target)
     put_in_place(change, target)
-    return [Changed.model_validate(item) for item in change.recorded]
+    return [ChangeShown.model_validate(item) for item in change.recorded]
 
 
 def _require_rights(author: Author, target: Target) -> None:

@@ -22,6 +22,7 @@ from headgate.api.http.dependencies import (
     PageSize,
     PreconditionOf,
     ServiceOf,
+    TenantsOf,
     tell,
 )
 from headgate.api.values.errors import NotFound
@@ -46,6 +47,7 @@ _SUBJECT_QUERY: list[dict[str, object]] = [
 @router.get("", summary="List attachments")
 def list_attachments(
     service: ServiceOf,
+    tenants: TenantsOf,
     kind: Filter = None,
     name: Filter = None,
     group: Filter = None,
@@ -55,7 +57,13 @@ def list_attachments(
     """Return a page of attachments, all or those of a kind, a name, a group."""
     with service.store.reading() as session:
         return attachments.list_attachments(
-            session, after=after, limit=limit, kind=kind, name=name, group=group
+            session,
+            after=after,
+            limit=limit,
+            kind=kind,
+            name=name,
+            group=group,
+            tenants=tenants,
         )
 
 

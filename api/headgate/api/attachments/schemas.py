@@ -32,13 +32,21 @@ class AttachmentShown(BaseModel):
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
-                {"subject": {"tenant": "acme"}, "group": "gold", "revision": 4}
+                {
+                    "subject": {"tenant": "acme"},
+                    "group": "gold",
+                    "own": False,
+                    "revision": 4,
+                }
             ]
         }
     )
 
     subject: dict[str, str | None] = Field(description=_SUBJECT)
     group: str
+    own: bool = Field(
+        description="The tenant's own operator attached it and may do otherwise."
+    )
     revision: int = Field(description="Revision that last changed it; its ETag.")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, delete, false, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from headgate.api.attachments.schemas import AttachmentPage, AttachmentShown
@@ -12,6 +12,7 @@ from headgate.api.attachments.subjects import (
     subject_key,
     subject_kind,
     subject_of_key,
+    wider_subjects,
 )
 from headgate.api.groups.service import find_group
 from headgate.api.store import Change
@@ -21,8 +22,12 @@ from headgate.api.store.tables import (
     NamespaceRow,
     TenantRow,
 )
-from headgate.api.values.errors import NotFound
+from headgate.api.values.errors import Forbidden, NotFound
+from headgate.api.values.ownership import OF_TENANTS, tenant_of_subject
 from headgate.api.values.preconditions import ANYTHING, Precondition
+
+Wanted = tuple[str, bool]
+"""A group's name, and whether the tenant's own operator attached the subject."""
 
 MAX_NAMED = 500
 """Subjects that one query names; of more, all attachments are read."""
@@ -38,8 +43,12 @@ def list_attachments(
     kind: str | None = None,
     name: str | None = None,
     group: str | None = None,
+    tenants: Collection[str] | None = None,
 ) -> AttachmentPage:
-    """Return up to `limit` attachments after the place `after`, filtered."""
+    """Return up to `limit` attachments after the place `after`, filtered.
+
+    With `tenants`, only those of subjects that belong to one of them.
+    """
     query = (
         select(AttachmentRow, GroupRow.name)
         .join(GroupRow, GroupRow.id == AttachmentRow.group_id)
@@ -52,10 +61,23 @@ def list_attachments(
         query = query.where(AttachmentRow.name == name)
     if group is not None:
         query = query.where(GroupRow.name == group)
+    if tenants is not None:
+        query = query.where(of_tenants(tenants))
     rows = session.execute(query.limit(limit + 1)).all()
     items = [_shown(row, group_name) for row, group_name in rows[:limit]]
     more = rows[limit - 1][0].id if len(rows) > limit else None
     return AttachmentPage(items=items, next=more)
+
+
+def of_tenants(tenants: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition that an attachment's subject belongs to one of `tenants`."""
+    named = [
+        (AttachmentRow.name == tenant)
+        | AttachmentRow.name.startswith(f"{tenant}/", autoescape=True)
+        for tenant in tenants
+    ]
+    kinds = [AttachmentRow.kind.startswith(kind) for kind in sorted(OF_TENANTS)]
+    return or_(false(), *kinds) & or_(false(), *named)
 
 
 def attached_group(session: Session, subject: Subject) -> str | None:
@@ -84,8 +106,9 @@ def put_attachment(
     target = find_group(session, group)
     row = _row_or_none(session, subject)
     precondition.check(None if row is None else row.revision)
+    _check_may_attach(change, subject, target, row)
     is_new = row is None
-    before = None if row is None else {"group": _group_name(session, row)}
+    before = None if row is None else _document(_group_name(session, row), row.own)
     if row is None:
         row = AttachmentRow(
             subject=subject_key(subject),
@@ -94,36 +117,44 @@ def put_attachment(
             revision=change.revision,
         )
         session.add(row)
+    if change.author.tenants is None:
+        row.own = False
+    elif is_new:
+        row.own = True
     row.group_id = target.id
-    if change.record(
-        "attachment", row.subject, before=before, after={"group": target.name}
-    ):
+    after = _document(target.name, row.own)
+    if change.record("attachment", row.subject, before=before, after=after):
         row.revision = change.revision
     session.flush()
     return _shown(row, target.name), is_new
 
 
-def put_attachments(change: Change, wanted: Mapping[str, str]) -> None:
-    """Attach many at once: store's key of the subject → name of the group.
+def put_attachments(change: Change, wanted: Mapping[str, Wanted]) -> None:
+    """Attach many at once: store's key of the subject → what its document says.
 
     Raises:
         NotFound: As `put_attachment`.
     """
     session = change.session
+    if change.author.tenants is not None:  # each is looked at
+        for key, (group, _) in wanted.items():
+            put_attachment(change, checked_subject(subject_of_key(key)), group)
+        return
     ids = {row.name: row.id for row in session.execute(_GROUP_NAMES)}
     names = {number: name for name, number in ids.items()}
     present = _present(session, wanted)
     new: list[dict[str, object]] = []
     moved: list[dict[str, object]] = []
-    for key, group in wanted.items():
+    for key, (group, own) in wanted.items():
         if group not in ids:
             raise NotFound("group", group)
-        number, before = present.get(key, (0, None))
-        if before == ids[group]:
+        number, before, was_own = present.get(key, (0, None, False))
+        if (before, was_own) == (ids[group], own):
             continue
-        there = None if before is None else {"group": names[before]}
-        change.record("attachment", key, before=there, after={"group": group})
-        values = {"group_id": ids[group], "revision": change.revision}
+        there = None if before is None else _document(names[before], was_own)
+        after = _document(group, own)
+        change.record("attachment", key, before=there, after=after)
+        values = {"group_id": ids[group], "own": own, "revision": change.revision}
         if before is not None:
             moved.append({"id": number, **values})
         else:
@@ -142,8 +173,9 @@ def delete_attachments(change: Change, keys: Collection[str]) -> None:
     """Detach many at once, by the store's keys of their subjects."""
     names = {row.id: row.name for row in change.session.execute(_GROUP_NAMES)}
     gone: list[int] = []
-    for key, (number, group) in _present(change.session, set(keys)).items():
-        before = {"group": names[group]}
+    for key, (number, group, own) in _present(change.session, set(keys)).items():
+        _check_may_leave(change, own)
+        before = _document(names[group], own)
         change.record("attachment", key, before=before, after=None)
         gone.append(number)
     change.session.flush()
@@ -160,7 +192,8 @@ def delete_attachment(
     precondition.check(None if row is None else row.revision)
     if row is None:
         return False
-    before = {"group": _group_name(change.session, row)}
+    _check_may_leave(change, row.own)
+    before = _document(_group_name(change.session, row), row.own)
     change.session.delete(row)
     change.session.flush()
     change.record("attachment", row.subject, before=before, after=None)
@@ -195,13 +228,22 @@ def require_subject(session: Session, subject: Subject) -> None:
         raise NotFound("namespace", name)
 
 
-def _present(session: Session, keys: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Return the ids and groups' ids of the attachments of `keys` that are there."""
-    query = select(AttachmentRow.subject, AttachmentRow.id, AttachmentRow.group_id)
+def _present(
+    session: Session, keys: Collection[str]
+) -> dict[str, tuple[int, int, bool]]:
+    """Return id, group's id and `own` of the attachments of `keys` that are there."""
+    query = select(
+        AttachmentRow.subject,
+        AttachmentRow.id,
+        AttachmentRow.group_id,
+        AttachmentRow.own,
+    )
     if len(keys) <= MAX_NAMED:
         query = query.where(AttachmentRow.subject.in_(keys))
     found = session.execute(query)
-    return {key: (number, group) for key, number, group in found if key in keys}
+    return {
+        key: (number, group, own) for key, number, group, own in found if key in keys
+    }
 
 
 def _require_subjects(session: Session, new: Sequence[Mapping[str, object]]) -> None:
@@ -213,6 +255,57 @@ def _require_subjects(session: Session, new: Sequence[Mapping[str, object]]) -> 
         named = {str(row["name"]) for row in new if row["kind"] == kind and row["name"]}
         if named and (missing := named.difference(session.scalars(column))):
             raise NotFound(kind, min(missing))
+
+
+def _check_may_leave(change: Change, own: bool) -> None:
+    """Refuse that a tenant's operator ends what an administrator attached.
+
+    Raises:
+        Forbidden: It may not.
+    """
+    if change.author.tenants is not None and not own:
+        raise Forbidden("an administrator attached it, and only one may change that")
+
+
+def _check_may_attach(
+    change: Change, subject: Subject, target: GroupRow, row: AttachmentRow | None
+) -> None:
+    """Refuse that a tenant's operator takes a subject out of its limits.
+
+    The group must belong to the tenant or be offered to it.  A narrower attachment
+    wins over a wider one, so it would also lead out of the group of a namespace or
+    tenant that an administrator attached; only into a part of that group it may.
+
+    Raises:
+        Forbidden: It may not.
+    """
+    if change.author.tenants is None:
+        return
+    if row is not None and row.group_id != target.id:
+        _check_may_leave(change, row.own)
+    tenant = tenant_of_subject(*subject[0])
+    if tenant != target.owner and tenant not in (target.offered_to or ()):
+        raise Forbidden(
+            f"group {target.name!r} is neither {tenant}'s nor offered to it"
+        )
+    parts = {target.id}
+    above = target
+    while above.parent_id is not None:
+        above = change.session.get_one(GroupRow, above.parent_id)
+        parts.add(above.id)
+    for wider in wider_subjects(subject):
+        holding = _row_or_none(change.session, wider)
+        if holding is not None and not holding.own and holding.group_id not in parts:
+            raise Forbidden(
+                f"an administrator attached {wider[0][0]} {wider[0][1]} to group "
+                f"{_group_name(change.session, holding)!r}, which {target.name!r} is "
+                "no part of"
+            )
+
+
+def _document(group: str, own: bool) -> dict[str, object]:
+    """Return an attachment as the audit keeps it."""
+    return {"group": group, "own": True} if own else {"group": group}
 
 
 def _parts(namespace: str) -> tuple[str, str]:
@@ -232,5 +325,8 @@ def _group_name(session: Session, row: AttachmentRow) -> str:
 
 def _shown(row: AttachmentRow, group: str) -> AttachmentShown:
     return AttachmentShown(
-        subject=subject_of_key(row.subject), group=group, revision=row.revision
+        subject=subject_of_key(row.subject),
+        group=group,
+        own=row.own,
+        revision=row.revision,
     )

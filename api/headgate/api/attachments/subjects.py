@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from headgate.api.values.errors import Invalid
 from headgate.api.values.names import MAX_NAME, checked_name, checked_path_name
+from headgate.api.values.ownership import OF_TENANTS
 from headgate.coordinator.config.configuration import SUBJECT_KINDS
 
 Subject = tuple[tuple[str, str | None], ...]
@@ -63,6 +64,26 @@ def subject_of_query(pairs: Sequence[tuple[str, str]]) -> dict[str, str | None]:
             raise Invalid(kind, "expected once")
         named[kind] = name or None
     return named
+
+
+def wider_subjects(subject: Subject) -> list[Subject]:
+    """Return the subjects whose groups apply where `subject` has none, nearest first.
+
+    >>> wider_subjects((("topic", "acme/orders/new"),))
+    [(('namespace', 'acme/orders'),), (('tenant', 'acme'),)]
+    """
+    kind, name = subject[0]
+    if kind not in OF_TENANTS or name is None:
+        return []
+    parts = name.split("/", 2)
+    found: list[Subject] = []
+    if len(subject) > 1:
+        found.append((subject[0],))
+    if kind == "topic":
+        found.append((("namespace", "/".join(parts[:2])),))
+    if kind != "tenant":
+        found.append((("tenant", parts[0]),))
+    return found
 
 
 def _checked(kind: str, name: str | None, field: str) -> str | None:

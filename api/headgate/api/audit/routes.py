@@ -5,8 +5,15 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from headgate.api.audit import service as audit
-from headgate.api.audit.schemas import Entry, EntryPage, RolledBack
-from headgate.api.http.dependencies import MAX_ROW_ID, AuthorOf, PageSize, ServiceOf
+from headgate.api.audit.schemas import AuditEntry, AuditPage, RolledBack
+from headgate.api.http.dependencies import (
+    MAX_PAGE,
+    MAX_ROW_ID,
+    AuthorOf,
+    PageSize,
+    ServiceOf,
+    TenantsOf,
+)
 
 router = APIRouter(tags=["audit"])
 
@@ -17,6 +24,7 @@ Number = Annotated[int, Path(ge=0, le=MAX_ROW_ID, description="A revision.")]
 @router.get("/audit", summary="List changes, newest first")
 def list_entries(
     service: ServiceOf,
+    tenants: TenantsOf,
     kind: Filter = None,
     key: Filter = None,
     author: Filter = None,
@@ -24,19 +32,35 @@ def list_entries(
         int, Query(ge=0, le=MAX_ROW_ID, description="`next` of the page before.")
     ] = MAX_ROW_ID,
     limit: PageSize = 50,
-) -> EntryPage:
+) -> AuditPage:
     """Return who changed what, when and from where."""
     with service.store.reading() as session:
         return audit.list_entries(
-            session, before=before, limit=limit, kind=kind, key=key, author=author
+            session,
+            before=before,
+            limit=limit,
+            kind=kind,
+            key=key,
+            author=author,
+            tenants=tenants,
         )
 
 
 @router.get("/revisions/{revision}", summary="Show a revision's change")
-def get_entry(revision: Number, service: ServiceOf) -> Entry:
-    """Return what a revision changed."""
+def get_entry(
+    revision: Number,
+    service: ServiceOf,
+    tenants: TenantsOf,
+    after: Annotated[
+        int, Query(ge=0, le=MAX_ROW_ID, description="Leave out so many changes.")
+    ] = 0,
+    limit: PageSize = MAX_PAGE,
+) -> AuditEntry:
+    """Return what a revision changed; `omitted` says how many changes are left."""
     with service.store.reading() as session:
-        return audit.get_entry(session, revision)
+        return audit.get_entry(
+            session, revision, after=after, limit=limit, tenants=tenants
+        )
 
 
 @router.post("/revisions/{revision}/rollback", summary="Go back to a revision")

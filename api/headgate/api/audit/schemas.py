@@ -3,7 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Changed(BaseModel):
+class ChangeShown(BaseModel):
     """One thing that a revision changed."""
 
     kind: str = Field(description="Such as group or attachment.")
@@ -17,7 +17,7 @@ class Changed(BaseModel):
     )
 
 
-class Entry(BaseModel):
+class AuditEntry(BaseModel):
     """One revision."""
 
     model_config = ConfigDict(
@@ -48,18 +48,18 @@ class Entry(BaseModel):
     author: str = Field(description="Subject of the bearer token, or anonymous.")
     address: str = Field(description="Where the request came from.")
     action: str = Field(description="What was asked, such as PUT /api/v1/groups/gold.")
-    changes: list[Changed]
+    changes: list[ChangeShown]
     omitted: int = Field(
         default=0,
-        description="Further changes, which a list leaves out: a bulk apply may make "
-        "a hundred thousand. `/revisions/{revision}` tells them all.",
+        description="Further changes that are not told here: a bulk apply may make a "
+        "hundred thousand. `/revisions/{revision}` tells them page by page.",
     )
 
 
-class EntryPage(BaseModel):
+class AuditPage(BaseModel):
     """Revisions, newest first."""
 
-    items: list[Entry]
+    items: list[AuditEntry]
     next: int | None = Field(description="Give it as `before` for the next page.")
 
 
@@ -68,4 +68,4 @@ class RolledBack(BaseModel):
 
     revision: int = Field(description="In force now.")
     dry_run: bool
-    changes: list[Changed]
+    changes: list[ChangeShown]

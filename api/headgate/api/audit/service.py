@@ -1,19 +1,21 @@
 """Read the audit, and go back to a revision, inside one transaction."""
 
-from sqlalchemy import select
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from headgate.api.apply.documents import put_in_place
-from headgate.api.audit.schemas import Changed, Entry, EntryPage
+from headgate.api.audit.schemas import AuditEntry, AuditPage, ChangeShown
 from headgate.api.store import Change, Document
 from headgate.api.store.tables import AuditRow, ChangedRow
 from headgate.api.values.errors import Invalid, NotFound
 
-BATCH = 200
-"""Audit rows held at once while going back."""
-
 MAX_CHANGES = 100
 """Changes of one revision that a list tells."""
+
+MAX_CHANGES_TOLD = 1000
+"""Changes of one revision that are told at once."""
 
 OUTSIDE = frozenset({"token"})
 """Kinds that stay as they are: going back makes no deleted token good again."""
@@ -27,39 +29,61 @@ def list_entries(
     kind: str | None = None,
     key: str | None = None,
     author: str | None = None,
-) -> EntryPage:
-    """Return up to `limit` revisions before the revision `before`, newest first."""
+    tenants: Collection[str] | None = None,
+) -> AuditPage:
+    """Return up to `limit` revisions before the revision `before`, newest first.
+
+    With `tenants`, only what was changed of things that belong to them.
+    """
     query = select(AuditRow).where(AuditRow.revision < before)
     if author is not None:
         query = query.where(AuditRow.author == author)
-    if kind is not None or key is not None:
+    asked = _asked(kind=kind, key=key, tenants=tenants)
+    if asked:
         touched = select(ChangedRow.revision).where(ChangedRow.revision < before)
-        if kind is not None:
-            touched = touched.where(ChangedRow.kind == kind)
-        if key is not None:
-            touched = touched.where(ChangedRow.key == key)
-        query = query.where(AuditRow.revision.in_(touched))
+        query = query.where(AuditRow.revision.in_(touched.where(*asked)))
     ordered = query.order_by(AuditRow.revision.desc()).limit(limit + 1)
     rows = session.scalars(ordered).all()
-    items = [_shortened(_shown(row), kind, key) for row in rows[:limit]]
-    return EntryPage(
+    seen = _asked(tenants=tenants)
+    items: list[AuditEntry] = []
+    for row in rows[:limit]:
+        first = _changes(session, row.revision, asked, most=MAX_CHANGES)
+        if row.size > len(first) < MAX_CHANGES:  # those that were asked for first
+            told = {(item.kind, item.key) for item in first}
+            more = _changes(session, row.revision, seen, most=MAX_CHANGES)
+            first += [item for item in more if (item.kind, item.key) not in told]
+        items.append(_entry(session, row, first[:MAX_CHANGES], seen))
+    return AuditPage(
         items=items, next=items[-1].revision if len(rows) > limit else None
     )
 
 
-def get_entry(session: Session, revision: int) -> Entry:
-    """Return one revision.
+def get_entry(
+    session: Session,
+    revision: int,
+    *,
+    after: int = 0,
+    limit: int = MAX_CHANGES_TOLD,
+    tenants: Collection[str] | None = None,
+) -> AuditEntry:
+    """Return one revision with up to `limit` of its changes, after the first `after`.
 
     Raises:
-        NotFound: There is none of that number.
+        NotFound: There is none of that number, or it changed nothing of `tenants`.
     """
     row = session.get(AuditRow, revision)
-    if row is None:
+    seen = _asked(tenants=tenants)
+    changes = (
+        []
+        if row is None
+        else _changes(session, revision, seen, most=limit, after=after)
+    )
+    if row is None or (seen and not changes and not after):
         raise NotFound("revision", str(revision))
-    return _shown(row)
+    return _entry(session, row, changes, seen, before=after)
 
 
-def roll_back(change: Change, revision: int) -> list[Changed]:
+def roll_back(change: Change, revision: int) -> list[ChangeShown]:
     """Bring everything into the state that `revision` left; return what changed.
 
     Groups that were deleted since come back with new ids: an id is never used
@@ -73,38 +97,82 @@ def roll_back(change: Change, revision: int) -> list[Changed]:
         raise Invalid("revision", f"expected one before {change.revision}")
     target: dict[tuple[str, str], Document] = {}
     query = (
-        select(AuditRow)
-        .where(AuditRow.revision > revision)
-        .order_by(AuditRow.revision.desc())
+        select(ChangedRow.kind, ChangedRow.key, ChangedRow.before)
+        .where(ChangedRow.revision > revision, ChangedRow.kind.not_in(OUTSIDE))
+        .order_by(ChangedRow.revision.desc(), ChangedRow.position.desc())
     )
-    for row in change.session.scalars(query.execution_options(yield_per=BATCH)):
-        for item in row.changes:
-            changed = Changed.model_validate(item)
-            if changed.kind not in OUTSIDE:
-                target[changed.kind, changed.key] = changed.before
+    for kind, key, before in change.session.execute(query):
+        target[kind, key] = before
     put_in_place(change, target)
-    return [Changed.model_validate(item) for item in change.recorded]
+    return [ChangeShown.model_validate(item) for item in change.recorded]
 
 
-def _shortened(entry: Entry, kind: str | None, key: str | None) -> Entry:
-    """Return `entry` with at most `MAX_CHANGES`, those that were asked for first."""
-    if len(entry.changes) <= MAX_CHANGES:
-        return entry
+def _asked(
+    *,
+    kind: str | None = None,
+    key: str | None = None,
+    tenants: Collection[str] | None = None,
+) -> list[ColumnElement[bool]]:
+    """Return the conditions on changes that are not None."""
+    found: list[ColumnElement[bool]] = []
+    if kind is not None:
+        found.append(ChangedRow.kind == kind)
+    if key is not None:
+        found.append(ChangedRow.key == key)
+    if tenants is not None:
+        found.append(ChangedRow.tenant.in_(tenants))
+    return found
 
-    def is_other(change: Changed) -> bool:
-        return kind not in (None, change.kind) or key not in (None, change.key)
 
-    changes = sorted(entry.changes, key=is_other)[:MAX_CHANGES]
-    omitted = len(entry.changes) - MAX_CHANGES
-    return entry.model_copy(update={"changes": changes, "omitted": omitted})
+def _changes(
+    session: Session,
+    revision: int,
+    asked: Sequence[ColumnElement[bool]],
+    *,
+    most: int,
+    after: int = 0,
+) -> list[ChangeShown]:
+    """Return changes of a revision in the order in which they were made."""
+    query = (
+        select(ChangedRow)
+        .where(ChangedRow.revision == revision, *asked)
+        .order_by(ChangedRow.position)
+        .offset(after)
+        .limit(most)
+    )
+    return [
+        ChangeShown(
+            kind=row.kind,
+            key=row.key,
+            before=row.before,
+            after=row.after,
+            id=row.number,
+        )
+        for row in session.scalars(query)
+    ]
 
 
-def _shown(row: AuditRow) -> Entry:
-    return Entry(
+def _entry(
+    session: Session,
+    row: AuditRow,
+    changes: list[ChangeShown],
+    seen: Sequence[ColumnElement[bool]],
+    *,
+    before: int = 0,
+) -> AuditEntry:
+    """Return a revision as a response says it; `before` changes are left out."""
+    size = row.size
+    if seen:
+        count = select(func.count()).select_from(ChangedRow)
+        size = session.scalars(
+            count.where(ChangedRow.revision == row.revision, *seen)
+        ).one()
+    return AuditEntry(
         revision=row.revision,
         at_s=row.at_s,
         author=row.author,
         address=row.address,
         action=row.action,
-        changes=[Changed.model_validate(item) for item in row.changes],
+        changes=changes,
+        omitted=max(0, size - before - len(changes)),
     )

@@ -17,14 +17,16 @@ from pydantic import BaseModel
 from sqlalchemy.exc import OperationalError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
-from headgate.api.http.dependencies import Service, ServiceOf
+from headgate.api.http.dependencies import Service, ServiceOf, TenantsOf
 from headgate.api.live.observing import Observing, observing_of
 from headgate.api.live.routes import MAX_AGENTS
 from headgate.api.live.schemas import agents_shown
 from headgate.api.overview.routes import LookOf
 from headgate.api.overview.schemas import group_use_shown, overview_shown
-from headgate.api.values.errors import Busy
+from headgate.api.rights.visibility import Tenants, require_visible
+from headgate.api.values.errors import Busy, Forbidden
 
 INTERVAL_S = 1.0
 """Between two pictures on a stream: what an eye can follow."""
@@ -56,6 +58,7 @@ async def get_events(
     request: Request,
     service: ServiceOf,
     look: LookOf,
+    tenants: TenantsOf,
     view: Annotated[
         Literal["overview", "agents"], Query(description="What to follow.")
     ] = "overview",
@@ -65,11 +68,9 @@ async def get_events(
 ) -> StreamingResponse:
     """Tell `hello`, each second `overview`, `agents` or `group`; `revision` at once."""
     observing = observing_of(request)
-    if observing.streams >= MAX_STREAMS:
-        raise Busy(f"{MAX_STREAMS} streams are open here already")
 
     def overview() -> BaseModel:
-        return overview_shown(observing.overview.window(look), look.offset)
+        return overview_shown(observing.overview.window(look, tenants), look.offset)
 
     def use() -> BaseModel:
         assert group is not None
@@ -80,38 +81,61 @@ async def get_events(
         return agents_shown(observing.newest(), revision, most=MAX_AGENTS)
 
     if group is not None:
-        stream = _stream(service, observing, "group", use)
+        await run_in_threadpool(_require_visible, service, tenants, group)
+        stream = _stream(service, "group", use)
     elif view == "agents":
-        stream = _stream(service, observing, "agents", agents)
+        if tenants is not None:
+            raise Forbidden("agents serve all tenants; only who sees all may list them")
+        stream = _stream(service, "agents", agents)
     else:
-        stream = _stream(service, observing, "overview", overview)
-    return StreamingResponse(stream, media_type="text/event-stream", headers=_HEADERS)
+        stream = _stream(service, "overview", overview)
+    return _CountedStream(observing, stream)
+
+
+class _CountedStream(StreamingResponse):
+    """A stream that counts from its request on, so that many at once are counted."""
+
+    def __init__(self, observing: Observing, stream: AsyncGenerator[str]) -> None:
+        if observing.streams >= MAX_STREAMS:
+            raise Busy(f"{MAX_STREAMS} streams are open here already")
+        super().__init__(stream, media_type="text/event-stream", headers=_HEADERS)
+        self._observing = observing
+        observing.streams += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events until the reader goes."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._observing.streams -= 1
+
+
+def _require_visible(service: Service, tenants: Tenants, group: str) -> None:
+    if tenants is not None:
+        with service.store.reading() as session:
+            require_visible(session, tenants, group)
 
 
 async def _stream(
-    service: Service, observing: Observing, kind: str, show: Callable[[], BaseModel]
+    service: Service, kind: str, show: Callable[[], BaseModel]
 ) -> AsyncGenerator[str]:
     """Yield events until the reader goes or the server stops."""
     watch = service.watch
-    observing.streams += 1
-    try:
-        revision = watch.revision
-        yield f"retry: {RETRY_MS}\n\n"
-        yield _event("hello", {"version": version("headgate"), "revision": revision})
-        while not watch.closed:
-            told = time.monotonic()
-            try:
-                shown = await run_in_threadpool(show)
-                yield f"event: {kind}\ndata: {shown.model_dump_json()}\n\n"
-            except OperationalError as error:
-                _log.error("a stream has a gap, the database says: %s", error)
-                yield _event("gap", {"detail": "the database does not answer"})
-            if await watch.beyond(revision, wait_s=INTERVAL_S):
-                revision = watch.revision
-                yield _event("revision", {"revision": revision})
-                await asyncio.sleep(max(0.0, told + LEAST_GAP_S - time.monotonic()))
-    finally:
-        observing.streams -= 1
+    revision = watch.revision
+    yield f"retry: {RETRY_MS}\n\n"
+    yield _event("hello", {"version": version("headgate"), "revision": revision})
+    while not watch.closed:
+        told = time.monotonic()
+        try:
+            shown = await run_in_threadpool(show)
+            yield f"event: {kind}\ndata: {shown.model_dump_json()}\n\n"
+        except OperationalError as error:
+            _log.error("a stream has a gap, the database says: %s", error)
+            yield _event("gap", {"detail": "the database does not answer"})
+        if await watch.beyond(revision, wait_s=INTERVAL_S):
+            revision = watch.revision
+            yield _event("revision", {"revision": revision})
+            await asyncio.sleep(max(0.0, told + LEAST_GAP_S - time.monotonic()))
 
 
 def _event(kind: str, content: dict[str, object]) -> str:

@@ -19,9 +19,11 @@ from headgate.api.http.dependencies import (
     PageSize,
     PreconditionOf,
     ServiceOf,
+    TenantsOf,
     etag,
     tell,
 )
+from headgate.api.rights.visibility import require_visible, visible_groups
 from headgate.api.values.errors import Invalid
 from headgate.api.values.preconditions import Precondition
 
@@ -32,11 +34,15 @@ Name = Annotated[str, Path(description="The group's name.", examples=["gold"])]
 
 @router.get("", summary="List groups")
 def list_groups(
-    service: ServiceOf, after: AfterName = "", limit: PageSize = 100
+    service: ServiceOf,
+    tenants: TenantsOf,
+    after: AfterName = "",
+    limit: PageSize = 100,
 ) -> GroupPage:
     """Return a page of groups in order of their names."""
     with service.store.reading() as session:
-        return groups.list_groups(session, after=after, limit=limit)
+        among = None if tenants is None else visible_groups(session, tenants)
+        return groups.list_groups(session, after=after, limit=limit, among=among)
 
 
 @router.post("", status_code=HTTPStatus.CREATED, summary="Create a group")
@@ -54,11 +60,13 @@ def create_group(
 def get_group(
     name: Name,
     service: ServiceOf,
+    tenants: TenantsOf,
     response: Response,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> GroupShown:
     """Return a group; 304 when it is still as the given ETag says."""
     with service.store.reading() as session:
+        require_visible(session, tenants, name)
         group = groups.get_group(session, name)
     response.headers["ETag"] = etag(group.revision)
     if if_none_match == etag(group.revision):

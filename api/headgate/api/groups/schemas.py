@@ -18,6 +18,9 @@ from headgate.coordinator.config.configuration import (
 MAX_LIMITS = 64
 """Limits of one group; each is a bucket in each agent that uses it."""
 
+MAX_OFFERS = 1000
+"""Tenants that one group is offered to; a group for all is attached as a default."""
+
 MAX_PERIOD_S = 366 * 86_400.0
 """A year: longer quotas are contracts, not rates."""
 
@@ -111,6 +114,14 @@ class GroupBody(Body):
         description="Each partition of a topic that falls under the group has its "
         "limits of scope node whole; those of scope cluster stay shared by all.",
     )
+    owner: str | None = Field(
+        default=None, description="The tenant that it belongs to; null for nobody."
+    )
+    offered_to: list[str] = Field(
+        default=[],
+        max_length=MAX_OFFERS,
+        description="Further tenants whose own operators may attach to it.",
+    )
 
 
 class GroupPut(GroupBody):
@@ -149,6 +160,8 @@ class GroupPatch(Body):
     refusal: Refusal | None = None
     soft_threshold: Threshold | None = None
     per_partition: bool | None = None
+    owner: str | None = None
+    offered_to: list[str] | None = Field(default=None, max_length=MAX_OFFERS)
 
 
 class LimitShown(BaseModel):
@@ -191,6 +204,8 @@ class GroupShown(BaseModel):
                     "refusal": "reject",
                     "soft_threshold": 0.8,
                     "per_partition": False,
+                    "owner": None,
+                    "offered_to": [],
                     "revision": 3,
                 }
             ]
@@ -208,6 +223,8 @@ class GroupShown(BaseModel):
     refusal: Refusal
     soft_threshold: float | None
     per_partition: bool
+    owner: str | None
+    offered_to: list[str]
     revision: int = Field(description="Revision that last changed it; its ETag.")
 
 

@@ -37,12 +37,22 @@ _OWN_FIELDS = (
     "refusal",
     "soft_threshold",
     "per_partition",
+    "owner",
+    "offered_to",
 )
 
 
-def list_groups(session: Session, *, after: str, limit: int) -> GroupPage:
-    """Return up to `limit` groups whose names follow `after`."""
+def list_groups(
+    session: Session,
+    *,
+    after: str,
+    limit: int,
+    among: Collection[str] | None = None,
+) -> GroupPage:
+    """Return up to `limit` groups whose names follow `after`, of all or `among`."""
     query = select(GroupRow).where(GroupRow.name > after).order_by(GroupRow.name)
+    if among is not None:
+        query = query.where(GroupRow.name.in_(among))
     rows = session.scalars(query.limit(limit + 1)).all()
     items = shown_groups(session, rows[:limit])
     return GroupPage(items=items, next=items[-1].name if len(rows) > limit else None)
@@ -122,8 +132,7 @@ def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
             row = rows[name] = GroupRow(name=name, revision=change.revision)
             session.add(row)
         row.parent_id = None
-        for field in _OWN_FIELDS:
-            setattr(row, field, getattr(body, field))
+        _write_own_fields(row, body)
         _write_limits(row, limits_of(body))
     session.flush()
     for name, body in wanted.items():
@@ -152,7 +161,7 @@ def patch_group(
     present = body_of(get_group(change.session, name))
     given = patch.model_dump(exclude_unset=True, exclude={"limits"})
     for field, value in given.items():
-        if value is None and field not in {"parent", "soft_threshold"}:
+        if value is None and field not in {"parent", "soft_threshold", "owner"}:
             raise Invalid(field, "expected a value; leave it out to keep the present")
     limits = merged_limits(present.limits, patch.limits or [])
     return _write(
@@ -255,7 +264,7 @@ def _document_of(body: GroupBody) -> dict[str, object]:
         for limit in cast("list[dict[str, object]]", found["limits"])
     ]
     limits.sort(key=lambda limit: (limit["dimension"], limit["scope"]))
-    return {**found, "limits": limits}
+    return {**found, "limits": limits, "offered_to": sorted(set(body.offered_to))}
 
 
 def _check_tree(session: Session, names: Collection[str]) -> None:
@@ -298,7 +307,8 @@ def _shown(row: GroupRow, name_of: Callable[[int], str | None]) -> GroupShown:
         )
         for limit in sorted(row.limits, key=lambda item: (item.dimension, item.scope))
     ]
-    own: Mapping[str, object] = {name: getattr(row, name) for name in _OWN_FIELDS}
+    own = {name: getattr(row, name) for name in _OWN_FIELDS}
+    own["offered_to"] = row.offered_to or []  # stored as NULL where there are none
     return GroupShown.model_validate(
         {
             "id": row.id,
@@ -323,8 +333,7 @@ def _write(
         row = GroupRow(name=name, revision=change.revision)
         session.add(row)
     row.parent_id = None if parent is None else parent.id
-    for field in _OWN_FIELDS:
-        setattr(row, field, getattr(body, field))
+    _write_own_fields(row, body)
     _write_limits(row, limits)
     session.flush()
     after = shown_groups(session, [row])[0]
@@ -338,6 +347,21 @@ def _write(
         row.revision = change.revision
         after.revision = change.revision
     return after
+
+
+def _write_own_fields(row: GroupRow, body: GroupBody) -> None:
+    """Store what `body` says besides limits and parent.
+
+    Raises:
+        Invalid: The owner, or somebody that it is offered to, is no name.
+    """
+    if body.owner is not None:
+        checked_name(body.owner, "owner")
+    for index, tenant in enumerate(body.offered_to):
+        checked_name(tenant, f"offered_to[{index}]")
+    for field in _OWN_FIELDS:
+        setattr(row, field, getattr(body, field))
+    row.offered_to = sorted(set(body.offered_to)) or None
 
 
 def _write_limits(row: GroupRow, limits: Sequence[Limit]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.api.history.ring_buffer import Rings
-from headgate.api.live.snapshot import Picture
+from headgate.api.live.snapshot import ClusterSnapshot
 
 SPAN_S = 30 * 60
 """How far back the history goes: an incident is looked at within the half hour."""
@@ -67,7 +67,7 @@ class Course:
     agents: tuple[AgentLine, ...]
 
 
-class History:
+class UsageHistory:
     """The last `SPAN_S` seconds; safe to write from one thread, read from others."""
 
     def __init__(
@@ -93,7 +93,7 @@ class History:
         """Series of the newest picture that found no place."""
         return self._limits.omitted + self._lines.omitted
 
-    def record(self, picture: Picture) -> None:
+    def record(self, picture: ClusterSnapshot) -> None:
         """Add what `picture` shows."""
         step = int(picture.at_s // STEP_S)
         uses = picture.uses

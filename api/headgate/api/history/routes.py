@@ -9,8 +9,9 @@ from pydantic import BaseModel, Field
 
 from headgate.api.groups.service import find_group
 from headgate.api.history.history import STEP_S, Course
-from headgate.api.http.dependencies import ServiceOf
+from headgate.api.http.dependencies import ServiceOf, TenantsOf
 from headgate.api.live.observing import observing_of
+from headgate.api.rights.visibility import require_visible
 
 MAX_LINES = 100
 """Agents told one by one; a chart of more than a dozen can't be read anyway."""
@@ -53,6 +54,7 @@ class HistoryShown(BaseModel):
 def get_history(
     name: Annotated[str, Path(description="The group's name.", examples=["gold"])],
     service: ServiceOf,
+    tenants: TenantsOf,
     request: Request,
     dimension: Annotated[
         str | None, Query(max_length=64, description="Only this one.")
@@ -63,6 +65,7 @@ def get_history(
 ) -> HistoryShown:
     """Return what this process saw; empty for a group that nobody used."""
     with service.store.reading() as session:
+        require_visible(session, tenants, name)
         group_id = find_group(session, name).id
     history = observing_of(request).history
     wanted = history.dimensions(group_id) if dimension is None else [dimension]

@@ -31,7 +31,7 @@ _APPLY = "/api/v1/apply"
 _BULK_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
 
 
-class Intake:
+class BodyLimits:
     """ASGI middleware that reads the body and refuses what can't be one."""
 
     def __init__(self, app: ASGIApp) -> None:

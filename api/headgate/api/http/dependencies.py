@@ -11,7 +11,7 @@ from headgate.api.rights.principal import ANYONE, Principal
 from headgate.api.snapshot.service import Snapshots
 from headgate.api.store import Author, Change, Store
 from headgate.api.values.preconditions import Precondition
-from headgate.api.watch import Watch
+from headgate.api.watch import RevisionWatch
 
 MAX_PAGE = 1000
 """Items of one page: some hundred kB of JSON."""
@@ -35,7 +35,7 @@ class Service:
     """
 
     store: Store
-    watch: Watch
+    watch: RevisionWatch
     snapshots: Snapshots
     presence: Presence
 
@@ -60,6 +60,11 @@ def author_of(request: Request) -> Author:
 def principal_of(request: Request) -> Principal:
     """Return whose token came with the request."""
     return cast("Principal", request.scope.get(PRINCIPAL, ANYONE))
+
+
+def tenants_of(request: Request) -> frozenset[str] | None:
+    """Return whose things the caller may see; None for everybody's."""
+    return principal_of(request).tenants
 
 
 def precondition_of(
@@ -99,6 +104,7 @@ def _is_revision(tag: str) -> bool:
 
 ServiceOf = Annotated[Service, Depends(service_of)]
 AuthorOf = Annotated[Author, Depends(author_of)]
+TenantsOf = Annotated[frozenset[str] | None, Depends(tenants_of)]
 PreconditionOf = Annotated[Precondition, Depends(precondition_of)]
 AfterName = Annotated[
     str, Query(max_length=1024, description="`next` of the page before.")

@@ -3,10 +3,10 @@
 from sqlalchemy import BigInteger, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from headgate.api.store.tables import Table
+from headgate.api.store.tables import StoreTable
 
 
-class LevelRow(Table):
+class LevelRow(StoreTable):
     """What one ledger held when it was last seen."""
 
     __tablename__ = "levels"

@@ -38,6 +38,7 @@ MAX_AGENTS = 10_000
 @dataclass(slots=True)
 class _Known:
     incarnation: int
+    teller: str
     watches: int = 0
     gone: bool = False
     timer: asyncio.TimerHandle | None = None
@@ -58,16 +59,21 @@ class Presence:
         self._known: dict[str, _Known] = {}
         self._arrivals: asyncio.TimerHandle | None = None
 
-    def began(self, agent: str, incarnation: int) -> None:
-        """A watch of `agent` begins."""
+    def began(self, agent: str, incarnation: int, teller: str = "") -> bool:
+        """A watch of `agent` begins, whose token is named `teller`.
+
+        Returns:
+            Whether it counts, and its end is to be told: while an agent is known,
+            only the token that told of it first may tell of it again.
+        """
         known = self._known.get(agent)
         if known is None:
             if len(self._known) >= MAX_AGENTS:
-                return
-            known = self._known[agent] = _Known(incarnation)
+                return False
+            known = self._known[agent] = _Known(incarnation, teller)
             self._arrived()
-        elif incarnation < known.incarnation:
-            return  # an older life of it, which asks late
+        elif teller != known.teller or incarnation < known.incarnation:
+            return False  # another's word, or an older life of it, which asks late
         if known.gone or incarnation > known.incarnation:
             known.gone = False
             self._changed()
@@ -75,6 +81,7 @@ class Presence:
             known.incarnation, known.watches = incarnation, 0
         known.watches += 1
         self._plan(agent, known, None, 0.0)
+        return True
 
     def ended(self, agent: str, incarnation: int, *, broken: bool) -> None:
         """A watch of `agent` ends, answered or `broken` by the other side."""

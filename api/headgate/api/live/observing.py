@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
 
-from headgate.api.history.history import History
+from headgate.api.history.history import UsageHistory
 from headgate.api.levels.service import LevelBook
-from headgate.api.live.snapshot import Picture
+from headgate.api.live.snapshot import ClusterSnapshot
 from headgate.api.overview.overview import Overview
 from headgate.api.store import Store
 
@@ -27,19 +27,19 @@ class Observing:
 
     def __init__(self, store: Store) -> None:
         """Begin without a picture; names and limits come from `store`."""
-        self.history = History()
+        self.history = UsageHistory()
         self.overview = Overview(store, self.newest)
         self.levels = LevelBook(store)
         self.streams = 0
         self.observer: Observer | None = None
-        self._newest: Picture | None = None
+        self._newest: ClusterSnapshot | None = None
 
-    def see(self, picture: Picture) -> None:
+    def see(self, picture: ClusterSnapshot) -> None:
         """Take a new picture; callable from any one thread."""
         self.history.record(picture)
         self._newest = picture
 
-    def newest(self) -> Picture | None:
+    def newest(self) -> ClusterSnapshot | None:
         """Return the newest picture; None before the first."""
         return self._newest
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 
 from headgate.api.groups.service import find_group
-from headgate.api.http.dependencies import ServiceOf
+from headgate.api.http.dependencies import ServiceOf, TenantsOf
 from headgate.api.live.observing import observing_of
 from headgate.api.live.schemas import (
     AgentsShown,
@@ -15,6 +15,8 @@ from headgate.api.live.schemas import (
     explanation_shown,
     live_shown,
 )
+from headgate.api.live.snapshot import cut_to
+from headgate.api.rights.visibility import require_visible, visible_groups
 from headgate.api.values.errors import Busy, NotFound
 
 MAX_AGENTS = 1000
@@ -31,6 +33,7 @@ router = APIRouter(tags=["live"])
 @router.get("/live", summary="Show all limits in use, with a row per agent")
 def get_live(
     service: ServiceOf,
+    tenants: TenantsOf,
     request: Request,
     group: Annotated[
         str | None, Query(max_length=256, description="Only this group.")
@@ -38,6 +41,9 @@ def get_live(
 ) -> LiveShown:
     """Return the newest picture of the cluster; it is at most a second old."""
     picture = observing_of(request).newest()
+    if tenants is not None:
+        with service.store.reading() as session:
+            picture = cut_to(picture, visible_groups(session, tenants))
     return live_shown(picture, service.watch.revision, group=group)
 
 
@@ -52,6 +58,7 @@ def get_agents(service: ServiceOf, request: Request) -> AgentsShown:
 def get_explanation(
     name: Annotated[str, Path(description="The group's name.", examples=["gold"])],
     service: ServiceOf,
+    tenants: TenantsOf,
     request: Request,
     dimension: Annotated[str, Query(max_length=64, examples=["requests"])],
 ) -> ExplanationShown:
@@ -60,6 +67,7 @@ def get_explanation(
     Only of limits of scope cluster: of those of scope node nothing is reported.
     """
     with service.store.reading() as session:
+        require_visible(session, tenants, name)
         group = find_group(session, name)
         group_id = group.id
         scopes = {x.scope for x in group.limits if x.dimension == dimension}

@@ -23,7 +23,7 @@ from headgate.agent.observer import AgentUse as ObservedPart
 from headgate.agent.observer import LimitUse, Observer, Sight
 from headgate.api.levels.service import load, save
 from headgate.api.live.observing import Observing
-from headgate.api.live.snapshot import AgentSeen, AgentUse, Picture, Use
+from headgate.api.live.snapshot import AgentSeen, ClusterSnapshot, LiveAgentUse, Use
 from headgate.api.snapshot.service import changes_document, group_documents
 from headgate.api.store import Store
 from headgate.api.store.tables import StateRow
@@ -79,7 +79,7 @@ class GroupsOnly:
         }
 
 
-class Painter:
+class Sampler:
     """Looks each second and tells `see`; a context that ends it."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Painter:
             target=self._run, name="headgate-painter", daemon=True
         )
 
-    def __enter__(self) -> "Painter":
+    def __enter__(self) -> "Sampler":
         self._thread.start()
         return self
 
@@ -167,9 +167,9 @@ class Painter:
             _log.exception("the live view has a gap: %s", error)
 
 
-def painted(sight: Sight, *, number: int, at_s: float) -> Picture:
+def painted(sight: Sight, *, number: int, at_s: float) -> ClusterSnapshot:
     """Return what an observer saw as a picture."""
-    return Picture(
+    return ClusterSnapshot(
         at_s=at_s,
         number=number,
         revision=sight.revision or 0,
@@ -198,8 +198,10 @@ def _use(seen: LimitUse) -> Use:
     )
 
 
-def _part(row: ObservedPart) -> AgentUse:
-    return AgentUse(**{each.name: getattr(row, each.name) for each in fields(AgentUse)})
+def _part(row: ObservedPart) -> LiveAgentUse:
+    return LiveAgentUse(
+        **{each.name: getattr(row, each.name) for each in fields(LiveAgentUse)}
+    )
 
 
 def _member(member: MemberView) -> AgentSeen:

@@ -4,7 +4,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from headgate.agent.bus.partitions import PartitionPlan
-from headgate.api.live.snapshot import Picture, Use
+from headgate.api.live.snapshot import ClusterSnapshot, Use
 from headgate.api.values.quantities import Unlimited, shown
 from headgate.coordinator.explain.views import AgentRow, Explanation, MemberState
 
@@ -121,7 +121,7 @@ class ExplanationShown(BaseModel):
 
 
 def live_shown(
-    picture: Picture | None, revision: int, *, group: str | None = None
+    picture: ClusterSnapshot | None, revision: int, *, group: str | None = None
 ) -> LiveShown:
     """Return what `picture` shows of all groups, or of one."""
     uses = () if picture is None else picture.uses
@@ -132,7 +132,9 @@ def live_shown(
     )
 
 
-def agents_shown(picture: Picture | None, revision: int, *, most: int) -> AgentsShown:
+def agents_shown(
+    picture: ClusterSnapshot | None, revision: int, *, most: int
+) -> AgentsShown:
     """Return up to `most` agents of `picture`."""
     if picture is None:
         return AgentsShown(

@@ -4,8 +4,8 @@ The observer paints one each second; history, event streams, metrics and the pag
 only read it.  Rates are units per second, levels are units.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -23,7 +23,7 @@ buckets are small, and now and then one refuses what the cluster had room for.""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentUse:
+class LiveAgentUse:
     """One agent's part of one limit.
 
     Attributes:
@@ -80,7 +80,7 @@ class Use:
     level: float
     available_per_s: float
     error_units: float = 0.0
-    agents: tuple[AgentUse, ...] = ()
+    agents: tuple[LiveAgentUse, ...] = ()
 
     @property
     def rate_per_s(self) -> float:
@@ -142,7 +142,7 @@ class AgentSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class ClusterSnapshot:
     """Everything that was seen at one moment.
 
     Attributes:
@@ -166,3 +166,13 @@ class Picture:
     bus_open: bool = True
     partitions: int = 1
     counters: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def cut_to(
+    picture: ClusterSnapshot | None, groups: Collection[str]
+) -> ClusterSnapshot | None:
+    """Return `picture` with the limits of `groups` only, and nothing of agents."""
+    if picture is None:
+        return None
+    uses = tuple(use for use in picture.uses if use.group in groups)
+    return replace(picture, uses=uses, agents=())

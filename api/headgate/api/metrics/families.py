@@ -16,9 +16,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from headgate.api.live.observing import Observing
-from headgate.api.live.snapshot import Picture, Use
+from headgate.api.live.snapshot import ClusterSnapshot, Use
 from headgate.api.overview.entries import RANK
-from headgate.api.watch import Watch
+from headgate.api.watch import RevisionWatch
 
 MAX_LIMITS = 2_000
 """Limits told one by one, those over or near first: 9 samples each, 2 MB in all."""
@@ -46,7 +46,9 @@ _PER_LIMIT: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
 class LiveCollector(Collector):
     """Yields the families anew at each scrape."""
 
-    def __init__(self, observing: Observing, watch: Watch, version: str) -> None:
+    def __init__(
+        self, observing: Observing, watch: RevisionWatch, version: str
+    ) -> None:
         """Read `observing` and `watch`; `version` is told as it is."""
         self._observing = observing
         self._watch = watch
@@ -65,7 +67,7 @@ class LiveCollector(Collector):
             yield from _agents(picture, self._watch.revision)
             yield from _limits(picture)
 
-    def _process(self, picture: Picture | None) -> Generator[Metric]:
+    def _process(self, picture: ClusterSnapshot | None) -> Generator[Metric]:
         yield InfoMetricFamily(
             "headgate_build", "What runs here.", {"version": self._version}
         )
@@ -87,7 +89,7 @@ class LiveCollector(Collector):
         yield CounterMetricFamily("headgate_pictures", "Times it was seen.", number)
 
 
-def _bus(picture: Picture) -> Generator[Metric]:
+def _bus(picture: ClusterSnapshot) -> Generator[Metric]:
     yield GaugeMetricFamily(
         "headgate_bus_open", "1 while the bus could be opened.", picture.bus_open
     )
@@ -102,7 +104,7 @@ def _bus(picture: Picture) -> Generator[Metric]:
     yield events
 
 
-def _agents(picture: Picture, revision: int) -> Generator[Metric]:
+def _agents(picture: ClusterSnapshot, revision: int) -> Generator[Metric]:
     states = GaugeMetricFamily(
         "headgate_agents", "Agents by what is known of them.", labels=["state"]
     )
@@ -131,7 +133,7 @@ def _agents(picture: Picture, revision: int) -> Generator[Metric]:
     yield lag
 
 
-def _limits(picture: Picture) -> Generator[Metric]:
+def _limits(picture: ClusterSnapshot) -> Generator[Metric]:
     uses = sorted(picture.uses, key=lambda use: (RANK[use.pressure], -use.demand_per_s))
     yield GaugeMetricFamily(
         "headgate_groups_omitted",

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from headgate.api.overrides.service import end_overdue, next_end_s
 from headgate.api.store import Store
-from headgate.api.watch import Watch
+from headgate.api.watch import RevisionWatch
 
 LOOK_S = 60.0
 """How long it sleeps at most: the wall clock may be set meanwhile."""
@@ -21,7 +21,7 @@ RETRY_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-async def end_in_time(store: Store, watch: Watch) -> None:
+async def end_in_time(store: Store, watch: RevisionWatch) -> None:
     """End each override when its time has come, for ever."""
     while not watch.closed:
         changed = watch.upcoming()  # before looking: no change is missed

@@ -6,7 +6,7 @@ from typing import Literal
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from headgate.api.live.snapshot import Picture, Pressure, Use
+from headgate.api.live.snapshot import ClusterSnapshot, Pressure, Use
 from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow
 from headgate.api.values.quantities import restored
 
@@ -47,7 +47,7 @@ class LimitEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OverviewRow:
     """A limit and its use now, None where nobody uses it."""
 
     entry: LimitEntry
@@ -96,12 +96,14 @@ def load_entries(session: Session) -> list[LimitEntry]:
     ]
 
 
-def joined(entries: list[LimitEntry], picture: Picture | None) -> list[Row]:
+def joined(
+    entries: list[LimitEntry], picture: ClusterSnapshot | None
+) -> list[OverviewRow]:
     """Return each entry with its use in `picture`."""
     uses = () if picture is None else picture.uses
     by_key = {(use.group_id, use.dimension): use for use in uses}
     return [
-        Row(
+        OverviewRow(
             entry,
             by_key.get((entry.group_id, entry.dimension))
             if entry.scope == "cluster"

@@ -2,19 +2,20 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from headgate.api.live.snapshot import Picture
+from headgate.api.live.snapshot import ClusterSnapshot
 from headgate.api.overview.entries import (
     RANK,
     LimitEntry,
-    Row,
+    OverviewRow,
     Standing,
     joined,
     load_entries,
 )
+from headgate.api.rights.visibility import Tenants, visible_groups
 from headgate.api.store import Store
 from headgate.api.store.transactions import current_revision
 
@@ -64,17 +65,19 @@ class Window:
     """
 
     revision: int
-    picture: Picture | None
+    picture: ClusterSnapshot | None
     total: int
     matching: int
     standings: dict[Standing, int]
-    rows: list[Row]
+    rows: list[OverviewRow]
 
 
 class Overview:
     """Every limit, reloaded when the revision moved, joined once per picture."""
 
-    def __init__(self, store: Store, newest: Callable[[], Picture | None]) -> None:
+    def __init__(
+        self, store: Store, newest: Callable[[], ClusterSnapshot | None]
+    ) -> None:
         """Read `store`, and pictures from `newest`."""
         self._store = store
         self._newest = newest
@@ -82,17 +85,22 @@ class Overview:
         self._revision = -1
         self._entries: list[LimitEntry] = []
         self._joined_to: tuple[int, int] | None = None
-        self._rows: list[Row] = []
+        self._rows: list[OverviewRow] = []
         self._standings: dict[Standing, int] = {}
-        self._sorted: OrderedDict[tuple[str, str | None, str], list[Row]]
+        self._sorted: OrderedDict[tuple[str, str | None, str], list[OverviewRow]]
         self._sorted = OrderedDict()
 
-    def window(self, look: Look) -> Window:
-        """Return what `look` shows now; may read the database, so not on a loop."""
+    def window(self, look: Look, among: Tenants = None) -> Window:
+        """Return what `look` shows now; may read the database, so not on a loop.
+
+        With `among`, only groups that operators of these tenants may see.
+        """
         picture = self._newest()
         with self._lock:
             self._refresh(picture)
             rows = self._matching(look)
+            if among is not None:
+                return self._cut(look, rows, picture, among)
             return Window(
                 revision=self._revision,
                 picture=picture,
@@ -102,7 +110,30 @@ class Overview:
                 rows=rows[look.offset : look.offset + min(look.limit, MAX_WINDOW)],
             )
 
-    def _refresh(self, picture: Picture | None) -> None:
+    def _cut(
+        self,
+        look: Look,
+        rows: list[OverviewRow],
+        picture: ClusterSnapshot | None,
+        tenants: Collection[str],
+    ) -> Window:
+        with self._store.reading() as session:
+            groups = visible_groups(session, tenants)
+        standings = dict.fromkeys(RANK, 0)
+        visible = [row for row in self._rows if row.entry.group in groups]
+        for row in visible:
+            standings[row.standing] += 1
+        rows = [row for row in rows if row.entry.group in groups]
+        return Window(
+            revision=self._revision,
+            picture=picture,
+            total=len(visible),
+            matching=len(rows),
+            standings=standings,
+            rows=rows[look.offset : look.offset + min(look.limit, MAX_WINDOW)],
+        )
+
+    def _refresh(self, picture: ClusterSnapshot | None) -> None:
         with self._store.reading() as session:
             revision = current_revision(session)
             if revision != self._revision:
@@ -118,7 +149,7 @@ class Overview:
             self._standings[row.standing] += 1
         self._sorted.clear()
 
-    def _matching(self, look: Look) -> list[Row]:
+    def _matching(self, look: Look) -> list[OverviewRow]:
         key = (look.search.casefold(), look.standing, look.sort)
         rows = self._sorted.get(key)
         if rows is None:
@@ -135,18 +166,18 @@ class Overview:
         return rows
 
 
-def _by_standing(row: Row) -> tuple[float, ...]:
+def _by_standing(row: OverviewRow) -> tuple[float, ...]:
     use = row.use
     if use is None:
         return (RANK["idle"], 0.0)
     return (RANK[use.pressure], -round(_finite(use.utilisation) / STEP))
 
 
-def _by_use(row: Row) -> tuple[float, ...]:
+def _by_use(row: OverviewRow) -> tuple[float, ...]:
     return (0.0 if row.use is None else -row.use.admitted_per_s,)
 
 
-def _by_refused(row: Row) -> tuple[float, ...]:
+def _by_refused(row: OverviewRow) -> tuple[float, ...]:
     return (0.0 if row.use is None else -row.use.refused_per_s,)
 
 
@@ -154,7 +185,7 @@ def _finite(value: float) -> float:
     return value if value == value else 0.0  # NaN has no place in an order
 
 
-_ORDERS: dict[Sort, Callable[[Row], tuple[float, ...]]] = {
+_ORDERS: dict[Sort, Callable[[OverviewRow], tuple[float, ...]]] = {
     "standing": _by_standing,
     "use": _by_use,
     "refused": _by_refused,

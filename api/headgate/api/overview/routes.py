@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request
 
 from headgate.api.groups.service import find_group
-from headgate.api.http.dependencies import ServiceOf
+from headgate.api.http.dependencies import ServiceOf, TenantsOf
 from headgate.api.live.observing import observing_of
 from headgate.api.overview.entries import Standing
 from headgate.api.overview.overview import MAX_WINDOW, Look, Sort
@@ -15,6 +15,7 @@ from headgate.api.overview.schemas import (
     group_use_shown,
     overview_shown,
 )
+from headgate.api.rights.visibility import require_visible
 
 MAX_OFFSET = 10_000_000
 """Rows that can be skipped; there are never so many."""
@@ -41,9 +42,9 @@ LookOf = Annotated[Look, Depends(look_of)]
 
 
 @router.get("/overview", summary="Show all limits at a glance")
-def get_overview(look: LookOf, request: Request) -> OverviewShown:
+def get_overview(look: LookOf, tenants: TenantsOf, request: Request) -> OverviewShown:
     """Return a window of the limits that match, with their use now."""
-    window = observing_of(request).overview.window(look)
+    window = observing_of(request).overview.window(look, tenants)
     return overview_shown(window, look.offset)
 
 
@@ -51,10 +52,12 @@ def get_overview(look: LookOf, request: Request) -> OverviewShown:
 def get_group_use(
     name: Annotated[str, Path(description="The group's name.", examples=["gold"])],
     service: ServiceOf,
+    tenants: TenantsOf,
     request: Request,
 ) -> GroupUseShown:
     """Return each limit of the group that is in use, with a row per agent."""
     with service.store.reading() as session:
+        require_visible(session, tenants, name)
         find_group(session, name)
     picture = observing_of(request).newest()
     return group_use_shown(name, service.watch.revision, picture)

@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from headgate.api.live.schemas import Rate, finite
-from headgate.api.live.snapshot import AgentUse, Picture, Use
-from headgate.api.overview.entries import Row
+from headgate.api.live.snapshot import ClusterSnapshot, LiveAgentUse, Use
+from headgate.api.overview.entries import OverviewRow
 from headgate.api.overview.overview import Window
 from headgate.api.values.quantities import shown
 from headgate.coordinator.explain.views import MemberState
@@ -115,7 +115,7 @@ def overview_shown(window: Window, offset: int) -> OverviewShown:
 
 
 def group_use_shown(
-    group: str, revision: int, picture: Picture | None
+    group: str, revision: int, picture: ClusterSnapshot | None
 ) -> GroupUseShown:
     """Return what `picture` shows of a group."""
     uses = () if picture is None else picture.uses
@@ -127,7 +127,7 @@ def group_use_shown(
     )
 
 
-def _row(row: Row) -> RowShown:
+def _row(row: OverviewRow) -> RowShown:
     entry, use = row.entry, row.use
     return RowShown(
         group=entry.group,
@@ -164,7 +164,7 @@ def _use(use: Use) -> UseShown:
     )
 
 
-def _agent(row: AgentUse) -> AgentUseShown:
+def _agent(row: LiveAgentUse) -> AgentUseShown:
     return AgentUseShown(
         agent=row.agent,
         demand=row.demand_per_s,

@@ -43,33 +43,37 @@ SUBSCRIBE_PERIOD = "subscribeRatePeriodPerConsumerInSecond"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BrokerDefault:
     """Which member of which of the broker's policies a key sets."""
 
     policy: str
     member: str
 
 
-RATES: Mapping[str, Place] = {
-    "dispatchThrottlingRateInMsg": Place("broker_dispatch", "messages"),
-    "dispatchThrottlingRateInByte": Place("broker_dispatch", "bytes"),
-    "dispatchThrottlingRatePerTopicInMsg": Place("dispatch", "messages"),
-    "dispatchThrottlingRatePerTopicInByte": Place("dispatch", "bytes"),
-    "dispatchThrottlingRatePerSubscriptionInMsg": Place(
+RATES: Mapping[str, BrokerDefault] = {
+    "dispatchThrottlingRateInMsg": BrokerDefault("broker_dispatch", "messages"),
+    "dispatchThrottlingRateInByte": BrokerDefault("broker_dispatch", "bytes"),
+    "dispatchThrottlingRatePerTopicInMsg": BrokerDefault("dispatch", "messages"),
+    "dispatchThrottlingRatePerTopicInByte": BrokerDefault("dispatch", "bytes"),
+    "dispatchThrottlingRatePerSubscriptionInMsg": BrokerDefault(
         "subscription_dispatch", "messages"
     ),
-    "dispatchThrottlingRatePerSubscriptionInByte": Place(
+    "dispatchThrottlingRatePerSubscriptionInByte": BrokerDefault(
         "subscription_dispatch", "bytes"
     ),
-    "dispatchThrottlingRatePerReplicatorInMsg": Place(
+    "dispatchThrottlingRatePerReplicatorInMsg": BrokerDefault(
         "replicator_dispatch", "messages"
     ),
-    "dispatchThrottlingRatePerReplicatorInByte": Place("replicator_dispatch", "bytes"),
-    "maxPublishRatePerTopicInMessages": Place("publish", "messages"),
-    "maxPublishRatePerTopicInBytes": Place("publish", "bytes"),
-    "brokerPublisherThrottlingMaxMessageRate": Place("broker_publish", "messages"),
-    "brokerPublisherThrottlingMaxByteRate": Place("broker_publish", "bytes"),
-    "subscribeThrottlingRatePerConsumer": Place("subscribe", "messages"),
+    "dispatchThrottlingRatePerReplicatorInByte": BrokerDefault(
+        "replicator_dispatch", "bytes"
+    ),
+    "maxPublishRatePerTopicInMessages": BrokerDefault("publish", "messages"),
+    "maxPublishRatePerTopicInBytes": BrokerDefault("publish", "bytes"),
+    "brokerPublisherThrottlingMaxMessageRate": BrokerDefault(
+        "broker_publish", "messages"
+    ),
+    "brokerPublisherThrottlingMaxByteRate": BrokerDefault("broker_publish", "bytes"),
+    "subscribeThrottlingRatePerConsumer": BrokerDefault("subscribe", "messages"),
 }
 """Keys that are rates; `broker_…` policies count all of one broker together."""
 

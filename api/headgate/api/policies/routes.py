@@ -11,6 +11,7 @@ from headgate.api.http.dependencies import (
     PageSize,
     PreconditionOf,
     ServiceOf,
+    TenantsOf,
     etag,
     tell,
 )
@@ -36,6 +37,7 @@ Key = Annotated[str, Path(examples=["dispatchThrottlingRateInMsg"])]
 @router.get("/policies", summary="List rate policies")
 def list_policies(
     service: ServiceOf,
+    tenants: TenantsOf,
     level: Level | None = None,
     target: Annotated[str | None, Query(max_length=1024)] = None,
     after: AfterName = "",
@@ -44,13 +46,21 @@ def list_policies(
     """Return a page of the policies of all namespaces and topics, or of some."""
     with service.store.reading() as session:
         return policies.list_policies(
-            session, after=after, limit=limit, level=level, target=target
+            session,
+            after=after,
+            limit=limit,
+            level=level,
+            target=target,
+            tenants=tenants,
         )
 
 
 @router.get("/policies/effective", summary="Show what applies to a topic")
-def get_effective(service: ServiceOf, topic: Target, kind: Kind) -> EffectivePolicy:
+def get_effective(
+    service: ServiceOf, author: AuthorOf, topic: Target, kind: Kind
+) -> EffectivePolicy:
     """Return the topic's policy, else its namespace's, else the broker's."""
+    author.require_tenant_of("topic", policies.checked_target("topic", topic))
     with service.store.reading() as session:
         return policies.effective_policy(session, topic, kind)
 

@@ -1,9 +1,9 @@
 """What can be done with policies and settings, inside one transaction."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import false, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from headgate.agent.follow.subject import partitioned_topic
@@ -37,8 +37,12 @@ def list_policies(
     limit: int,
     level: Level | None = None,
     target: str | None = None,
+    tenants: Collection[str] | None = None,
 ) -> PolicyPage:
-    """Return up to `limit` policies after the place `after`, of a level, a target."""
+    """Return up to `limit` policies after the place `after`, of a level, a target.
+
+    With `tenants`, only those of their namespaces and topics.
+    """
     place = (PolicyRow.level, PolicyRow.target, PolicyRow.kind)
     query = select(PolicyRow)
     if after:
@@ -47,6 +51,12 @@ def list_policies(
         query = query.where(PolicyRow.level == level)
     if target is not None:
         query = query.where(PolicyRow.target == target)
+    if tenants is not None:
+        named = [
+            PolicyRow.target.startswith(f"{tenant}/", autoescape=True)
+            for tenant in tenants
+        ]
+        query = query.where(or_(false(), *named))
     rows = session.scalars(query.order_by(*place).limit(limit + 1)).all()
     last = rows[limit - 1] if len(rows) > limit else None
     return PolicyPage(

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headgate.api.audit.schemas import Changed
+from headgate.api.audit.schemas import ChangeShown
 from headgate.api.groups.schemas import Body, GroupPut
 from headgate.api.values.quantities import ShownQuantity
 
@@ -53,5 +53,5 @@ class Preview(BaseModel):
     revision: int = Field(description="That it was compared with.")
     seen_at_s: float | None = Field(description="When use was seen; null: not yet.")
     attachments: int = Field(description="Subjects that belong to the group.")
-    changes: list[Changed]
+    changes: list[ChangeShown]
     limits: list[LimitPreview]

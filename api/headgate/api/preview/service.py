@@ -6,10 +6,10 @@ import numpy as np
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from headgate.api.audit.schemas import Changed
+from headgate.api.audit.schemas import ChangeShown
 from headgate.api.groups import service as groups
 from headgate.api.groups.schemas import GroupShown, LimitShown
-from headgate.api.live.snapshot import Picture, Use
+from headgate.api.live.snapshot import ClusterSnapshot, Use
 from headgate.api.preview.schemas import (
     AgentPreview,
     LimitPreview,
@@ -24,7 +24,9 @@ MAX_AGENTS = 1000
 """Agents told of each limit, those who attempt most first."""
 
 
-def preview(change: Change, wanted: PreviewPost, picture: Picture | None) -> Preview:
+def preview(
+    change: Change, wanted: PreviewPost, picture: ClusterSnapshot | None
+) -> Preview:
     """Return what `wanted` would do; the transaction is to be given up.
 
     Raises:
@@ -39,7 +41,7 @@ def preview(change: Change, wanted: PreviewPost, picture: Picture | None) -> Pre
         revision=change.revision - 1,
         seen_at_s=None if picture is None else picture.at_s,
         attachments=_attachments(change.session, after.id),
-        changes=[Changed.model_validate(item) for item in change.recorded],
+        changes=[ChangeShown.model_validate(item) for item in change.recorded],
         limits=[
             _compared(dimension, old.get(dimension), new.get(dimension), uses)
             for dimension in sorted({*old, *new})
@@ -60,7 +62,7 @@ def _per_s(limit: LimitShown) -> float:
     return limit.rate / limit.period_s
 
 
-def _uses(picture: Picture, group_id: int) -> dict[str, Use]:
+def _uses(picture: ClusterSnapshot, group_id: int) -> dict[str, Use]:
     return {use.dimension: use for use in picture.uses if use.group_id == group_id}
 
 

@@ -11,7 +11,7 @@ from math import ceil
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headgate.agent.limiter.keyed import KeyedLimiter
 from headgate.api.http.problems import PULSAR_PREFIX, problem
@@ -37,6 +37,10 @@ MOST_KNOWN = 10_000
 KNOWN_S = 5.0
 """How long a good token is not looked up again: one that another process deleted is
 good as long, one that this process deleted is not."""
+
+LOOK_AGAIN_S = 0.5
+"""An answer that takes longer, such as a stream, has its token looked at again with
+each part: a stream has one a second."""
 
 MAX_TOKEN = 8192
 """Characters of a token that are looked at."""
@@ -72,10 +76,34 @@ class Guard:
             await self._app(scope, receive, send)
             return
         refusal = self._refused_by_rate(scope) or await self._refused_by_right(scope)
-        if refusal is None:
+        if refusal is not None:
+            await refusal(scope, receive, send)
+        elif scope[PRINCIPAL] is ANYONE:
             await self._app(scope, receive, send)
         else:
-            await refusal(scope, receive, send)
+            await self._app(scope, receive, self._while_good(scope, receive, send))
+
+    def _while_good(self, scope: Scope, receive: Receive, send: Send) -> Send:
+        """Return a `send` that ends an answer which lasts longer than its token."""
+        looked_at = time.monotonic()
+        has_ended = False
+
+        async def send_while_good(message: Message) -> None:
+            nonlocal looked_at, has_ended
+            if has_ended:
+                return
+            now = time.monotonic()
+            if now - looked_at >= LOOK_AGAIN_S:
+                looked_at = now
+                has_ended = await self._bearer(scope) is None
+            if not has_ended:
+                await send(message)
+            elif message["type"] == "http.response.start":
+                await _unauthorized(scope["path"])(scope, receive, send)
+            else:
+                await send({"type": "http.response.body", "body": b""})
+
+        return send_while_good
 
     def _refused_by_rate(self, scope: Scope) -> Response | None:
         decision = self._rates.try_acquire((scope["client"] or ("local",))[0])
@@ -96,12 +124,7 @@ class Guard:
             return None
         principal = await self._bearer(scope)
         if principal is None:
-            return problem(
-                path,
-                HTTPStatus.UNAUTHORIZED,
-                "expected a good bearer token",
-                headers={"WWW-Authenticate": 'Bearer realm="headgate"'},
-            )
+            return _unauthorized(path)
         if not may(principal, scope["method"], path):
             return problem(path, HTTPStatus.FORBIDDEN, _forbidden(principal, path))
         scope[PRINCIPAL] = principal
@@ -121,7 +144,7 @@ class Guard:
         self._known.pop(token, None)
         principal = await run_in_threadpool(self._look_up, token)
         if principal is not None:
-            self._known[token] = (now + KNOWN_S, principal)
+            self._known[token] = (now + _known_for_s(principal), principal)
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
         return principal
@@ -131,6 +154,22 @@ class Guard:
             with self._store.reading() as session:
                 return tokens.bearer(session, token)
         return None if self._keys is None else self._keys.bearer(token)
+
+
+def _known_for_s(principal: Principal) -> float:
+    """Return how long a good token need not be looked up again, seconds."""
+    if principal.ends_at_s is None:
+        return KNOWN_S
+    return min(KNOWN_S, principal.ends_at_s - time.time())
+
+
+def _unauthorized(path: str) -> Response:
+    return problem(
+        path,
+        HTTPStatus.UNAUTHORIZED,
+        "expected a good bearer token",
+        headers={"WWW-Authenticate": 'Bearer realm="headgate"'},
+    )
 
 
 def _forbidden(principal: Principal, path: str) -> str:

@@ -103,9 +103,10 @@ class KeySet:
 def _principal(name: str, role: Role, claims: dict[str, object]) -> Principal | None:
     """Return the principal; tenants that can't be read make the token no good."""
     tenants = claims.get(TENANTS_CLAIM)
+    ends_at_s = float(str(claims["exp"])) + LEEWAY_S
     if tenants is None:
-        return Principal(name=name, role=role)
+        return Principal(name=name, role=role, ends_at_s=ends_at_s)
     if not isinstance(tenants, list):
         return None
     named = frozenset(str(tenant) for tenant in cast("list[object]", tenants))
-    return Principal(name=name, role=role, tenants=named)
+    return Principal(name=name, role=role, tenants=named, ends_at_s=ends_at_s)

@@ -18,11 +18,13 @@ class Principal:
         name: Subject of the token, for the audit.
         role: What the token is for.
         tenants: An operator's tenants; None for all.
+        ends_at_s: When the token ends, seconds since the epoch; None for never.
     """
 
     name: str
     role: Role
     tenants: frozenset[str] | None = None
+    ends_at_s: float | None = None
 
 
 ANYONE = Principal(name="anonymous", role="admin")

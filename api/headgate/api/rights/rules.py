@@ -1,4 +1,8 @@
-"""Which role may ask what: everything that no rule allows is denied."""
+"""Which role may ask what: everything that no rule allows is denied.
+
+docs/roles.md has the same as a table.  What an operator of some tenants may look at is
+cut down to what is theirs by the routes of `_CUT_TO_TENANTS`; the rest is denied.
+"""
 
 import re
 
@@ -11,7 +15,8 @@ OPEN_FOLDER = "/static/"
 
 TOKENS = "/api/v1/tokens"
 
-_LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
+LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing."""
 
 _FOR_AGENTS = frozenset({"/api/v1/snapshot", "/metrics"})
 
@@ -24,6 +29,19 @@ _OF_TENANT = re.compile(
     r"|/admin/v2/tenants/(?P<c>[^/]+)/resourcegroup"
 )
 """Changes that belong to the tenant in their path."""
+
+_LOOKS_OF_TENANT = re.compile(
+    r"/api/v1/(?:tenants|namespaces)/(?P<a>[^/]+)(?:/.*)?"
+    r"|/admin/v2/(?:tenants|namespaces|persistent)/(?P<b>[^/]+)(?:/.*)?"
+)
+"""What may be looked at by operators of the tenant in the path."""
+
+_CUT_TO_TENANTS = re.compile(
+    r"/api/v1/(?:whoami|preview|attachments|policies|policies/effective|tenants"
+    r"|audit|revisions/[^/]+|overview|live|events"
+    r"|groups|groups/[^/]+|groups/[^/]+/(?:use|history|explain))"
+)
+"""Routes that tell a caller of some tenants only what is theirs."""
 
 _CHECKED_BY_ROUTE = frozenset(
     {"/api/v1/attachments", "/api/v1/policies", "/api/v1/apply"}
@@ -43,16 +61,25 @@ def may(principal: Principal, method: str, path: str) -> bool:
     if path == TOKENS or path.startswith(f"{TOKENS}/"):
         return False
     if principal.role == "agent":
-        return method in _LOOKS and path in _FOR_AGENTS
-    if method in _LOOKS or path in _FOR_LOOKERS:
-        return True
+        return method in LOOKS and path in _FOR_AGENTS
+    if method in LOOKS or path in _FOR_LOOKERS:
+        return principal.tenants is None or _may_look(principal.tenants, path)
     return principal.role == "operator" and _may_operate(principal, path)
+
+
+def _may_look(tenants: frozenset[str], path: str) -> bool:
+    if _CUT_TO_TENANTS.fullmatch(path):
+        return True
+    found = _LOOKS_OF_TENANT.fullmatch(path)
+    return found is not None and _is_of(tenants, found)
 
 
 def _may_operate(principal: Principal, path: str) -> bool:
     if principal.tenants is None or path in _CHECKED_BY_ROUTE:
         return True
     found = _OF_TENANT.match(path)
-    if found is None:
-        return False
-    return any(tenant in principal.tenants for tenant in found.groups() if tenant)
+    return found is not None and _is_of(principal.tenants, found)
+
+
+def _is_of(tenants: frozenset[str], found: re.Match[str]) -> bool:
+    return any(tenant in tenants for tenant in found.groups() if tenant)

@@ -108,7 +108,9 @@ def bearer(session: Session, token: str) -> Principal | None:
         return None
     shown = shown_token(row)
     tenants = None if shown.tenants is None else frozenset(shown.tenants)
-    return Principal(name=row.name, role=shown.role, tenants=tenants)
+    return Principal(
+        name=row.name, role=shown.role, tenants=tenants, ends_at_s=row.ends_at_s
+    )
 
 
 def shown_token(row: TokenRow) -> TokenShown:

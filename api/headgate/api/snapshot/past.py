@@ -1,142 +1,180 @@
-"""The configuration as it was at an earlier revision: the audit, undone from now on.
+"""The configuration as it was at an earlier revision, read page by page.
 
 For those who read what agents reported long ago (the pipeline) and must judge it by
 the limits of that time.  Buses, policies and intervals of then are not told.
+
+Each row of `changed` says from which revision to which one a thing was so; a page
+follows the index by key, so its cost depends on neither the length of the history nor
+the size of the rest.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headgate.api.attachments.subjects import subject_of_key
-from headgate.api.groups.service import document, shown_groups
-from headgate.api.overrides.service import Overridden, override_key
-from headgate.api.store.tables import (
-    AttachmentRow,
-    AuditRow,
-    ChangedRow,
-    GroupRow,
-    OverrideRow,
-    StateRow,
-)
+from headgate.api.overrides.service import Overridden
+from headgate.api.store.tables import ChangedRow, StateRow
+from headgate.api.values.body_paths import place_of, place_text
 from headgate.api.values.errors import NotFound
 from headgate.api.values.quantities import restored, shown
-
-if TYPE_CHECKING:
-    from headgate.api.store import Document
 
 TOLD = ("group", "attachment", "override")
 """Kinds of things that groups and attachments of a snapshot come from."""
 
-BATCH = 200
-"""Audit rows held at once."""
+_PAGED = ("group", "attachment")
+"""Kinds in the order in which pages tell them."""
+
+_NOT_TOLD = ("owner", "offered_to")
+"""Of a group: agents and analysts need not know it."""
 
 
-def past_document(session: Session, revision: int) -> dict[str, object]:
-    """Return groups and attachments as `revision` left them.
+def past_document(
+    session: Session, revision: int, *, after: str, limit: int
+) -> dict[str, object]:
+    """Return up to `limit` groups and attachments as `revision` left them.
 
     Its ``revision`` is the first from which on they were so: what changed nothing of
     them is skipped, so that a reader goes back through all states in few steps.
+    ``next`` is the `after` of the next page, null on the last one.
 
     Raises:
         NotFound: There is no such revision yet.
+        Invalid: `after` is no ``next`` of a page.
     """
     state = session.scalars(select(StateRow)).one()
     if revision > state.revision:
         raise NotFound("revision", str(revision))
-    things = _Things(session)
-    query = (
-        select(AuditRow)
-        .where(AuditRow.revision > revision)
-        .order_by(AuditRow.revision.desc())
-    )
-    for row in session.scalars(query.execution_options(yield_per=BATCH)):
-        for change in row.changes:
-            things.undo(change)
-    since = select(func.max(ChangedRow.revision)).where(
-        ChangedRow.revision <= revision, ChangedRow.kind.in_(TOLD)
+    found: dict[str, list[_Past]] = {kind: [] for kind in _PAGED}
+    kind, key = place_of(after, parts=2) if after else (_PAGED[0], "")
+    following: str | None = None
+    for paged in _PAGED[_PAGED.index(kind) if kind in _PAGED else len(_PAGED) :]:
+        room = limit - sum(map(len, found.values()))
+        rows = _things(session, paged, revision, key if paged == kind else "", room + 1)
+        found[paged] = rows[:room]
+        if len(rows) > room:
+            last = rows[room - 1].key if room else ""
+            following = place_text(paged, last)
+            break
+    groups, attachments = found["group"], found["attachment"]
+    ids = _ids(session, revision, groups, attachments)
+    overridden = Overridden(_overrides(session, revision, groups))
+    since = (
+        select(ChangedRow.revision)
+        .where(ChangedRow.revision <= revision, ChangedRow.kind.in_(TOLD))
+        .order_by(ChangedRow.revision.desc())
+        .limit(1)
     )
     return {
-        "revision": session.scalars(since).one() or 0,
+        "revision": session.scalars(since).one_or_none() or 0,
         "cluster": state.cluster,
-        "groups": things.group_documents(),
-        "attachments": things.attachment_documents(),
+        "groups": [
+            _group(group, ids, overridden) for group in groups if group.key in ids
+        ],
+        "attachments": [
+            {"subject": subject_of_key(each.key), "group": ids[each.group]}
+            for each in attachments
+            if each.group in ids
+        ],
+        "next": following,
     }
 
 
-class _Things:
-    """Groups, attachments and overrides by key, each as the audit keeps it."""
+class _Past:
+    """One thing as it was: key, document, id of a group."""
 
-    def __init__(self, session: Session) -> None:
-        """Begin with what is there now."""
-        rows = session.scalars(select(GroupRow)).all()
-        found = shown_groups(session, rows)
-        attached = session.execute(
-            select(AttachmentRow.subject, GroupRow.name)
-            .join(GroupRow, GroupRow.id == AttachmentRow.group_id)
-            .order_by(AttachmentRow.id)
-        )
-        self._ids = {group.name: group.id for group in found}
-        self._of: dict[object, dict[str, Document]] = {
-            "group": {group.name: document(group) for group in found},
-            "attachment": {key: {"group": group} for key, group in attached},
-            "override": {
-                override_key(row.group, row.dimension): row.document
-                for row in session.scalars(select(OverrideRow))
-            },
-        }
+    def __init__(
+        self, key: str, document: Mapping[str, object], number: int | None
+    ) -> None:
+        self.key = key
+        self.document = document
+        self.number = number
 
-    def undo(self, change: Mapping[str, object]) -> None:
-        """Bring the thing that `change` names into its state before."""
-        things, key = self._of.get(change["kind"]), str(change["key"])
-        if things is None:
-            return
-        before, number = change["before"], change.get("id")
-        if change["kind"] == "group" and (before is None or key not in things):
-            self._ids.pop(key, None)  # of a later group of that name
-        if isinstance(before, dict):
-            things[key] = before
-            if change["kind"] == "group" and isinstance(number, int):
-                self._ids[key] = number
-        else:
-            things.pop(key, None)
+    @property
+    def group(self) -> str:
+        """The group's name, of an attachment."""
+        return str(self.document["group"])
 
-    def group_documents(self) -> list[dict[str, object]]:
-        """Return all groups as a snapshot says them.
+    @property
+    def parent(self) -> str | None:
+        """The parent's name, of a group."""
+        parent = self.document["parent"]
+        return None if parent is None else str(parent)
 
-        One that was deleted before the audit kept ids is left out.
-        """
-        overridden = Overridden(
-            {key: value for key, value in self._of["override"].items() if value}
-        )
-        return [
-            self._group(name, found, overridden)
-            for name, found in self._of["group"].items()
-            if found and name in self._ids
-        ]
 
-    def attachment_documents(self) -> list[dict[str, object]]:
-        """Return all attachments to those groups."""
-        return [
-            {"subject": subject_of_key(key), "group": self._ids[group]}
-            for key, found in self._of["attachment"].items()
-            if found and (group := str(found["group"])) in self._ids
-        ]
+def _things(
+    session: Session,
+    kind: str,
+    revision: int,
+    after: str,
+    limit: int | None = None,
+    keys: Iterable[str] | None = None,
+) -> list[_Past]:
+    """Return things of a kind as `revision` left them, by key."""
+    row = ChangedRow
+    query = select(row.key, row.after, row.number).where(
+        row.kind == kind,
+        row.key > after,
+        row.revision <= revision,
+        row.until.is_(None) | (row.until > revision),
+        row.after.is_not(None),
+    )
+    if keys is not None:
+        query = query.where(row.key.in_(keys))
+    found = session.execute(query.order_by(row.key).limit(limit))
+    return [
+        _Past(key, cast("Mapping[str, object]", document), number)
+        for key, document, number in found
+    ]
 
-    def _group(
-        self, name: str, found: Mapping[str, object], overridden: Overridden
-    ) -> dict[str, object]:
-        parent = found["parent"]
-        limits = cast("Sequence[Mapping[str, object]]", found["limits"])
-        return {
-            **found,
-            "id": self._ids[name],
-            "name": name,
-            "parent": None if parent is None else self._ids.get(str(parent)),
-            "limits": [_limit(name, limit, overridden) for limit in limits],
-        }
+
+def _ids(
+    session: Session,
+    revision: int,
+    groups: Sequence[_Past],
+    attachments: Sequence[_Past],
+) -> dict[str, int]:
+    """Return the ids of the groups that a page names.
+
+    One that was deleted before the audit kept ids is left out.
+    """
+    named = {each.group for each in attachments}
+    named.update(group.parent for group in groups if group.parent is not None)
+    named.difference_update(group.key for group in groups)
+    others = _things(session, "group", revision, "", keys=named) if named else []
+    return {
+        group.key: group.number
+        for group in (*groups, *others)
+        if group.number is not None
+    }
+
+
+def _overrides(
+    session: Session, revision: int, groups: Sequence[_Past]
+) -> dict[str, Mapping[str, object]]:
+    """Return the overrides that were in force; nothing without a group."""
+    if not groups:
+        return {}
+    found = _things(session, "override", revision, "")
+    return {override.key: override.document for override in found}
+
+
+def _group(
+    group: _Past, ids: Mapping[str, int], overridden: Overridden
+) -> dict[str, object]:
+    limits = cast("Sequence[Mapping[str, object]]", group.document["limits"])
+    told = {
+        name: value for name, value in group.document.items() if name not in _NOT_TOLD
+    }
+    return {
+        **told,
+        "id": ids[group.key],
+        "name": group.key,
+        "parent": None if group.parent is None else ids.get(group.parent),
+        "limits": [_limit(group.key, limit, overridden) for limit in limits],
+    }
 
 
 def _limit(

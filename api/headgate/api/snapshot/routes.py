@@ -11,13 +11,26 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from headgate.api.http.dependencies import MAX_ROW_ID, Service, ServiceOf, etag
+from headgate.api.http.dependencies import (
+    MAX_PAGE,
+    MAX_ROW_ID,
+    AfterName,
+    PageSize,
+    Service,
+    ServiceOf,
+    etag,
+    principal_of,
+)
 from headgate.api.live.observing import observing_of
-from headgate.api.snapshot.service import Snapshot
+from headgate.api.rights.principal import Principal
+from headgate.api.snapshot.service import SnapshotText
 from headgate.api.values.names import MAX_NAME
 
 MAX_WAIT_S = 60.0
 """Longest wait; proxies drop connections that are silent for a minute or more."""
+
+_TELLERS = frozenset({"agent", "admin"})
+"""Roles whose tokens may say that an agent lives."""
 
 _EVERYWHERE = b'"tcp://0.0.0.0:'
 _HOST = re.compile(r"[A-Za-z0-9.:_-]{1,255}")
@@ -128,8 +141,12 @@ async def get_snapshot(
     incarnation: _Incarnation = 0,
     alive: _Alive = None,
     changes: _Changes = False,
+    after: AfterName = "",
+    limit: PageSize = MAX_PAGE,
 ) -> Response:
     """Return the newest configuration; wait while there is none newer.
+
+    With `at`, a page of up to `limit` groups and attachments, and `next`.
 
     With `changes`, the answer has a member `since` and then only what is other than
     at that revision; it is whole, and has none, when too much has changed or that
@@ -140,7 +157,9 @@ async def get_snapshot(
     limits of a minute or more hold, for agents that find nobody to ask.
     """
     if at is not None:
-        past = await run_in_threadpool(service.snapshots.past, at)
+        past = await run_in_threadpool(
+            service.snapshots.past, at, after=after, limit=limit
+        )
         return Response(past, media_type="application/json")
     if revision is None:
         return await _newest(request, service, alive)
@@ -149,7 +168,8 @@ async def get_snapshot(
     if agent is None:
         found = await waiting
     else:
-        found = await _while_present(service, agent, incarnation, waiting)
+        teller = principal_of(request)
+        found = await _while_present(service, teller, agent, incarnation, waiting)
     if not found:
         return Response(status_code=HTTPStatus.NOT_MODIFIED)
     if service.watch.revision == revision and alive is not None:
@@ -179,12 +199,19 @@ class _Asking:
 
 async def _while_present(
     service: Service,
+    teller: Principal,
     agent: str,
     incarnation: int,
     waiting: Coroutine[object, object, bool | None],
 ) -> bool | None:
-    """Return what `waiting` does; until then the agent's process is seen to live."""
-    service.presence.began(agent, incarnation)
+    """Return what `waiting` does; until then the agent's process is seen to live.
+
+    Only an agent's token, or an administrator's, may say so: others just wait.
+    """
+    if teller.role not in _TELLERS or not service.presence.began(
+        agent, incarnation, teller.name
+    ):
+        return await waiting
     broken = True
     try:
         found = await waiting
@@ -194,7 +221,7 @@ async def _while_present(
     return found
 
 
-async def _changes(service: Service, since: int) -> Snapshot | None:
+async def _changes(service: Service, since: int) -> SnapshotText | None:
     """Return what changed since, None when the whole is to be sent."""
     revision = service.watch.revision
     return (
@@ -206,7 +233,7 @@ async def _newest(
     request: Request,
     service: Service,
     alive: int | None,
-    changed: Snapshot | None = None,
+    changed: SnapshotText | None = None,
 ) -> Response:
     """Return the newest snapshot or what `changed`, and who lives when it is asked."""
     snapshot = changed or await service.snapshots.at_least(service.watch.revision)
@@ -228,7 +255,7 @@ async def _newest(
     )
 
 
-async def _levels(request: Request, snapshot: Snapshot) -> list[dict[str, object]]:
+async def _levels(request: Request, snapshot: SnapshotText) -> list[dict[str, object]]:
     """Return what long limits of the groups of `snapshot` hold."""
     book = observing_of(request).levels
     levels = await run_in_threadpool(book.told, snapshot.revision)

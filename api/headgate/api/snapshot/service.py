@@ -39,7 +39,7 @@ two queries and may be named in both."""
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SnapshotText:
     """One revision of everything, as JSON.
 
     Attributes:
@@ -60,13 +60,13 @@ class Snapshots:
         """Serve `store`; `fixed` members (bus, report) stand in each snapshot."""
         self.fixed = dict(fixed)
         self._store = store
-        self._newest: Snapshot | None = None
+        self._newest: SnapshotText | None = None
         self._loading = asyncio.Lock()
-        self._changes: dict[int, Snapshot | None] = {}
+        self._changes: dict[int, SnapshotText | None] = {}
         self._changes_of = -1
         self._changing = asyncio.Lock()
 
-    async def changes(self, since: int, revision: int) -> Snapshot | None:
+    async def changes(self, since: int, revision: int) -> SnapshotText | None:
         """Return what changed from `since` to `revision` or later.
 
         None when that is too much, or `since` is no revision of this store: then
@@ -83,7 +83,7 @@ class Snapshots:
                 self._changes[since] = found
             return self._changes[since]
 
-    async def at_least(self, revision: int) -> Snapshot:
+    async def at_least(self, revision: int) -> SnapshotText:
         """Return a snapshot that is not older than `revision`, which must exist."""
         newest = self._newest
         if newest is not None and newest.revision >= revision:
@@ -95,26 +95,27 @@ class Snapshots:
                 self._newest = newest
             return newest
 
-    def past(self, revision: int) -> bytes:
-        """Return groups and attachments as `revision` left them, as JSON text.
+    def past(self, revision: int, *, after: str, limit: int) -> bytes:
+        """Return a page of what `revision` left, as JSON text.
 
         Raises:
             NotFound: There is no such revision yet.
+            Invalid: `after` is no ``next`` of a page.
         """
         with self._store.reading() as session:
-            content = past_document(session, revision)
+            content = past_document(session, revision, after=after, limit=limit)
         return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def _load(self) -> Snapshot:
+    def _load(self) -> SnapshotText:
         with self._store.reading() as session:
             return self._written(session, configuration_document(session))
 
-    def _load_changes(self, since: int) -> Snapshot | None:
+    def _load_changes(self, since: int) -> SnapshotText | None:
         with self._store.reading() as session:
             content = changes_document(session, since)
             return None if content is None else self._written(session, content)
 
-    def _written(self, session: Session, content: dict[str, object]) -> Snapshot:
+    def _written(self, session: Session, content: dict[str, object]) -> SnapshotText:
         fixed = with_reporting(self.fixed, get_settings(session))
         text = json.dumps(
             {**content, **fixed}, ensure_ascii=False, separators=(",", ":")
@@ -122,7 +123,7 @@ class Snapshots:
         revision = cast("int", content["revision"])
         groups = cast("list[dict[str, int]]", content["groups"])
         ids = frozenset(group["id"] for group in groups)
-        return Snapshot(revision, text.encode(), ids)
+        return SnapshotText(revision, text.encode(), ids)
 
 
 def configuration_document(session: Session) -> dict[str, object]:

@@ -11,11 +11,11 @@ SerialId = Integer().with_variant(BigInteger(), "postgresql")
 """A key that the database counts up; SQLite counts only plain INTEGER."""
 
 
-class Table(DeclarativeBase):
+class StoreTable(DeclarativeBase):
     """Base of all tables."""
 
 
-class StateRow(Table):
+class StateRow(StoreTable):
     """The one row that every change locks first: it makes changes a sequence."""
 
     __tablename__ = "state"
@@ -25,7 +25,7 @@ class StateRow(Table):
     cluster: Mapped[str] = mapped_column(Text)
 
 
-class GroupRow(Table):
+class GroupRow(StoreTable):
     """A resource group."""
 
     __tablename__ = "groups"
@@ -41,6 +41,8 @@ class GroupRow(Table):
     refusal: Mapped[str] = mapped_column(Text)
     soft_threshold: Mapped[float | None]
     per_partition: Mapped[bool]
+    owner: Mapped[str | None] = mapped_column(Text)
+    offered_to: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     revision: Mapped[int] = mapped_column(BigInteger)
     limits: Mapped[list["LimitRow"]] = relationship(
         cascade="all, delete-orphan",
@@ -49,7 +51,7 @@ class GroupRow(Table):
     )
 
 
-class LimitRow(Table):
+class LimitRow(StoreTable):
     """One dimension's limit of one group."""
 
     __tablename__ = "limits"
@@ -66,7 +68,7 @@ class LimitRow(Table):
     maximum: Mapped[float | None]
 
 
-class AttachmentRow(Table):
+class AttachmentRow(StoreTable):
     """A subject → group; `subject` is its canonical JSON text."""
 
     __tablename__ = "attachments"
@@ -80,10 +82,11 @@ class AttachmentRow(Table):
     kind: Mapped[str] = mapped_column(Text)
     name: Mapped[str | None] = mapped_column(Text)
     group_id: Mapped[int] = mapped_column(ForeignKey("groups.id"), index=True)
+    own: Mapped[bool] = mapped_column(default=False)
     revision: Mapped[int] = mapped_column(BigInteger)
 
 
-class TenantRow(Table):
+class TenantRow(StoreTable):
     """A tenant, with what Pulsar's clients say about it."""
 
     __tablename__ = "tenants"
@@ -94,7 +97,7 @@ class TenantRow(Table):
     revision: Mapped[int] = mapped_column(BigInteger)
 
 
-class NamespaceRow(Table):
+class NamespaceRow(StoreTable):
     """A namespace of a tenant; `policies` is Pulsar's object as it was sent."""
 
     __tablename__ = "namespaces"
@@ -105,13 +108,8 @@ class NamespaceRow(Table):
     revision: Mapped[int] = mapped_column(BigInteger)
 
 
-class AuditRow(Table):
-    """One revision: who changed what, when, from where.
-
-    `changes` is a list of ``{"kind", "key", "before", "after"}``; before is null for
-    what was made, after for what was deleted; a group has its ``"id"`` as well.
-    Rollback and snapshots of the past read it.
-    """
+class AuditRow(StoreTable):
+    """One revision: who changed something, when, from where; `size` things."""
 
     __tablename__ = "audit"
 
@@ -122,22 +120,37 @@ class AuditRow(Table):
     author: Mapped[str] = mapped_column(Text)
     address: Mapped[str] = mapped_column(Text)
     action: Mapped[str] = mapped_column(Text)
-    changes: Mapped[list[dict[str, object]]] = mapped_column(JSON)
+    size: Mapped[int]
 
 
-class ChangedRow(Table):
-    """Which things a revision changed; the index into the audit."""
+class ChangedRow(StoreTable):
+    """One thing that a revision changed; rollback and past snapshots read it.
+
+    `before` is null for what was created, `after` for what was deleted.  `until` is
+    the revision that changed the thing next, null while none has.  `number` is the
+    id of a group, `tenant` whose thing it is.
+    """
 
     __tablename__ = "changed"
+    __table_args__ = (
+        Index("ix_changed_position", "revision", "position"),
+        Index("ix_changed_tenant", "tenant", "revision"),
+    )
 
     kind: Mapped[str] = mapped_column(Text, primary_key=True)
     key: Mapped[str] = mapped_column(Text, primary_key=True)
     revision: Mapped[int] = mapped_column(
         ForeignKey("audit.revision"), primary_key=True, index=True
     )
+    position: Mapped[int | None]
+    before: Mapped[dict[str, object] | None] = mapped_column(JSON(none_as_null=True))
+    after: Mapped[dict[str, object] | None] = mapped_column(JSON(none_as_null=True))
+    number: Mapped[int | None] = mapped_column(BigInteger)
+    tenant: Mapped[str | None] = mapped_column(Text)
+    until: Mapped[int | None] = mapped_column(BigInteger)
 
 
-class PolicyRow(Table):
+class PolicyRow(StoreTable):
     """A rate policy of a namespace or topic; each topic has it to itself."""
 
     __tablename__ = "policies"
@@ -149,7 +162,7 @@ class PolicyRow(Table):
     revision: Mapped[int] = mapped_column(BigInteger)
 
 
-class SettingRow(Table):
+class SettingRow(StoreTable):
     """A key of the broker's dynamic configuration, with its text."""
 
     __tablename__ = "settings"
@@ -159,7 +172,7 @@ class SettingRow(Table):
     revision: Mapped[int] = mapped_column(BigInteger)
 
 
-class TokenRow(Table):
+class TokenRow(StoreTable):
     """An opaque bearer token; only a hash of its secret is kept."""
 
     __tablename__ = "tokens"
@@ -174,7 +187,7 @@ class TokenRow(Table):
     ends_at_s: Mapped[float | None]
 
 
-class OverrideRow(Table):
+class OverrideRow(StoreTable):
     """What a group's limits are for a while; dimension is empty for all."""
 
     __tablename__ = "overrides"

@@ -9,15 +9,25 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
-from sqlalchemy import Engine, create_engine, event, func, insert, select
+from sqlalchemy import (
+    Engine,
+    bindparam,
+    create_engine,
+    event,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.orm import Session
 
 from headgate.api.store.migrate import upgrade
 from headgate.api.store.tables import AuditRow, ChangedRow, StateRow
 from headgate.api.values.errors import Forbidden
+from headgate.api.values.ownership import tenant_of, tenant_of_subject
 
 BUSY_TIMEOUT_S = 10.0
 """How long SQLite waits for another process's write before it gives up."""
@@ -60,8 +70,7 @@ class Author:
         """
         if self.tenants is None:
             return
-        of_tenant = kind in {"tenant", "namespace", "topic"} and name is not None
-        if not of_tenant or str(name).split("/", 1)[0] not in self.tenants:
+        if tenant_of_subject(kind, name) not in self.tenants:
             raise Forbidden(f"{self.name} may change {', '.join(sorted(self.tenants))}")
 
 
@@ -72,10 +81,12 @@ class Change:
     Attributes:
         session: Of the database, inside the transaction.
         revision: Number that this change will have if it changes anything.
+        author: Who asks for it.
     """
 
     session: Session
     revision: int
+    author: Author
     _recorded: dict[tuple[str, str], tuple[Document, Document]] = field(
         default_factory=dict[tuple[str, str], tuple[Document, Document]]
     )
@@ -181,12 +192,12 @@ class Store:
         with self._lock, Session(self._engine, expire_on_commit=False) as session:
             session.connection(execution_options={"headgate_writes": True})
             state = session.scalars(select(StateRow).with_for_update()).one()
-            change = Change(session, state.revision + 1)
+            change = Change(session, state.revision + 1, author)
             yield change
             if dry_run or not change.recorded:
                 session.rollback()
                 return
-            _audit(change, author)
+            _audit(change)
             if not self._is_sqlite:  # sent with the commit, to all processes
                 session.execute(select(func.pg_notify(CHANNEL, str(change.revision))))
             state.revision = change.revision
@@ -211,9 +222,9 @@ class Store:
         self._engine.dispose()
 
 
-def _audit(change: Change, author: Author) -> None:
+def _audit(change: Change) -> None:
     """Write down who changed what."""
-    recorded = change.recorded
+    author, recorded = change.author, change.recorded
     change.session.add(
         AuditRow(
             revision=change.revision,
@@ -221,17 +232,44 @@ def _audit(change: Change, author: Author) -> None:
             author=author.name,
             address=author.address,
             action=author.action,
-            changes=recorded,
+            size=len(recorded),
         )
     )
     change.session.flush()
+    earlier = (
+        update(ChangedRow.__table__)  # type: ignore[arg-type] # a declarative table is one
+        .where(
+            ChangedRow.kind == bindparam("of_kind"),
+            ChangedRow.key == bindparam("of_key"),
+            ChangedRow.until.is_(None),
+        )
+        .values(until=change.revision)
+    )
+    change.session.connection().execute(
+        earlier, [{"of_kind": x["kind"], "of_key": x["key"]} for x in recorded]
+    )
     change.session.execute(
         insert(ChangedRow),
-        [
-            {"revision": change.revision, "kind": item["kind"], "key": item["key"]}
-            for item in recorded
-        ],
+        [_changed(change, position, item) for position, item in enumerate(recorded)],
     )
+
+
+def _changed(
+    change: Change, position: int, item: Mapping[str, object]
+) -> dict[str, object]:
+    kind, key = str(item["kind"]), str(item["key"])
+    before, after = item["before"], item["after"]
+    present = cast("Mapping[str, object]", after or before or {})
+    return {
+        "revision": change.revision,
+        "kind": kind,
+        "key": key,
+        "position": position,
+        "before": before,
+        "after": after,
+        "number": item.get("id"),
+        "tenant": tenant_of(kind, key, present),
+    }
 
 
 def current_revision(session: Session) -> int:

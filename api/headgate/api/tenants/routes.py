@@ -11,6 +11,7 @@ from headgate.api.http.dependencies import (
     PageSize,
     PreconditionOf,
     ServiceOf,
+    TenantsOf,
     etag,
     tell,
 )
@@ -33,11 +34,14 @@ Namespace = Annotated[
 
 @router.get("/tenants", summary="List tenants")
 def list_tenants(
-    service: ServiceOf, after: AfterName = "", limit: PageSize = 100
+    service: ServiceOf,
+    among: TenantsOf,
+    after: AfterName = "",
+    limit: PageSize = 100,
 ) -> TenantPage:
     """Return a page of tenants in order of their names."""
     with service.store.reading() as session:
-        return tenants.list_tenants(session, after=after, limit=limit)
+        return tenants.list_tenants(session, after=after, limit=limit, among=among)
 
 
 @router.get("/tenants/{tenant}", summary="Show a tenant")

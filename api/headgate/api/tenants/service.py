@@ -1,6 +1,6 @@
 """What can be done with tenants and namespaces, inside one transaction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -24,9 +24,17 @@ from headgate.api.values.names import checked_name
 from headgate.api.values.preconditions import ANYTHING, Precondition
 
 
-def list_tenants(session: Session, *, after: str, limit: int) -> TenantPage:
-    """Return up to `limit` tenants whose names follow `after`."""
+def list_tenants(
+    session: Session,
+    *,
+    after: str,
+    limit: int,
+    among: Collection[str] | None = None,
+) -> TenantPage:
+    """Return up to `limit` tenants whose names follow `after`, of all or `among`."""
     query = select(TenantRow).where(TenantRow.name > after).order_by(TenantRow.name)
+    if among is not None:
+        query = query.where(TenantRow.name.in_(among))
     rows = session.scalars(query.limit(limit + 1)).all()
     items = [shown_tenant(row) for row in rows[:limit]]
     return TenantPage(items=items, next=items[-1].name if len(rows) > limit else None)

@@ -13,8 +13,13 @@ MAX_PATH_NAME = 1024
 MAX_DIMENSION = 64
 """Characters of a dimension; it travels in each report."""
 
-_UNUSABLE = {"Cc", "Cs", "Zl", "Zp"}
-"""Unicode categories refused in names: control, lone surrogate, line, paragraph."""
+_UNUSABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Unicode categories refused in names: control, format, lone surrogate, line,
+paragraph.  Format characters are not seen, and some turn the direction of what
+follows, so that a name can look like another one."""
+
+_JOINERS = "\u200c\u200d"
+"""Format characters that Persian, Hindi and other scripts are spelt with."""
 
 
 def checked_name(name: str, field: str, *, longest: int = MAX_NAME) -> str:
@@ -44,6 +49,8 @@ def checked_path_name(name: str, field: str, *, longest: int = MAX_PATH_NAME) ->
     if name.isprintable() and "\ufffd" not in name:
         return name
     for character in name:
+        if character in _JOINERS:
+            continue
         if unicodedata.category(character) in _UNUSABLE or character == "\ufffd":
             raise Invalid(field, f"expected printable characters, got {character!a}")
     return name

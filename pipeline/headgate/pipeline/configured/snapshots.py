@@ -9,7 +9,7 @@ carry the revision that their sender went by.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import httpx
 
@@ -18,6 +18,7 @@ from headgate.agent.follow.snapshot import configuration_from_json
 from headgate.pipeline.configured.history import History
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 log = logging.getLogger("headgate.pipeline")
@@ -76,7 +77,7 @@ class Recorder:
         """Return the states up to `revision` that are not in the file, newest first."""
         known, states, at = self._history.newest, list[object](), revision
         while at > known and len(states) < MOST_STATES:
-            document = _snapshot(client, {"at": at})
+            document = _past(client, at)
             since = configuration_from_json(document).revision
             if since > at:  # an API that knows the newest state only
                 return [newest]
@@ -87,7 +88,23 @@ class Recorder:
         return states
 
 
-def _snapshot(client: httpx.Client, query: dict[str, int]) -> object | None:
+def _past(client: httpx.Client, at: int) -> dict[str, object]:
+    """Return the whole state of a revision, of which the API tells pages."""
+    whole: dict[str, object] = {}
+    query: dict[str, int | str] = {"at": at}
+    while True:
+        page = cast("dict[str, object]", _snapshot(client, query))
+        for name in ("groups", "attachments"):
+            told = cast("list[object]", whole.get(name, []))
+            page[name] = told + cast("list[object]", page[name])
+        whole = page
+        following = whole.pop("next", None)
+        if following is None:
+            return whole
+        query["after"] = str(following)
+
+
+def _snapshot(client: httpx.Client, query: Mapping[str, int | str]) -> object | None:
     """Return a snapshot; None if there is none newer."""
     answer = client.get("/api/v1/snapshot", params=query)
     if answer.is_redirect:

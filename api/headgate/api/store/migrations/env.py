@@ -2,11 +2,11 @@
 
 from alembic import context
 
-from headgate.api.store.tables import Table
+from headgate.api.store.tables import StoreTable
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Table.metadata,
+    target_metadata=StoreTable.metadata,
     transactional_ddl=True,
 )
 context.run_migrations()

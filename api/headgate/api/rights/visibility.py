@@ -1,0 +1,53 @@
+"""What an operator of some tenants may look at: what is theirs, or limits them."""
+
+from collections.abc import Collection
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from headgate.api.attachments.service import of_tenants
+from headgate.api.store.tables import AttachmentRow, GroupRow
+from headgate.api.values.errors import NotFound
+
+Tenants = frozenset[str] | None
+"""Whose things a caller may see; None for everybody's."""
+
+
+def visible_groups(session: Session, tenants: Collection[str]) -> frozenset[str]:
+    """Return the names of the groups that operators of `tenants` may see.
+
+    They belong to one of the tenants, are offered to it, have a subject of it
+    attached, or are above such a group.
+    """
+    row = GroupRow
+    used = select(AttachmentRow.group_id).where(of_tenants(tenants)).distinct()
+    concerned = select(row.id, row.owner, row.offered_to).where(
+        row.owner.in_(tenants) | row.offered_to.is_not(None) | row.id.in_(used)
+    )
+    attached = frozenset(session.scalars(used))
+    found = {
+        number
+        for number, owner, offered_to in session.execute(concerned)
+        if number in attached
+        or owner in tenants
+        or not set(tenants).isdisjoint(offered_to or ())
+    }
+    names: set[str] = set()
+    seen: set[int] = set()
+    while found:
+        seen |= found
+        query = select(row.name, row.parent_id).where(row.id.in_(found))
+        rows = session.execute(query).all()
+        names.update(name for name, _ in rows)
+        found = {parent for _, parent in rows if parent is not None} - seen
+    return frozenset(names)
+
+
+def require_visible(session: Session, tenants: Tenants, group: str) -> None:
+    """Refuse to tell of a group that the caller may not see.
+
+    Raises:
+        NotFound: As if there were none of that name.
+    """
+    if tenants is not None and group not in visible_groups(session, tenants):
+        raise NotFound("group", group)
