@@ -1,6 +1,6 @@
 """Pictures of a cluster, painted by hand."""
 
-from headgate.api.live.snapshot import AgentSeen, LiveAgentUse, ClusterSnapshot, Use
+from headgate.api.live.snapshot import AgentSeen, ClusterSnapshot, LiveAgentUse, Use
 
 
 def agent_use(agent: str, *, demand: float, admitted: float) -> LiveAgentUse:

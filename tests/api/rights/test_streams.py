@@ -120,7 +120,7 @@ def test_only_an_agents_own_token_says_that_it_lives(
     with httpx.Client(base_url=server.api, timeout=TIMEOUT_S) as client:
 
         def says(who: str, incarnation: int) -> None:
-            query = {
+            query: dict[str, str | int] = {
                 "revision": 99,
                 "agent": "agent-1",
                 "incarnation": incarnation,
