@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_a_folder_that_is_there_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
-    said = re.escape(f"--keep {tmp_path}: expected a folder that is not there")
+    said = re.escape(f"--keep {tmp_path}: expected a folder that does not exist")
     with pytest.raises(Failure, match=said), run_folder(tmp_path):
         pass
     assert not any(tmp_path.iterdir())

@@ -1,7 +1,7 @@
-"""When callers come: a Poisson process whose rate follows the phases.
+"""Arrivals of requests: a Poisson process whose rate follows the phases.
 
-Open loop: nobody waits for an answer before the next one comes, so a limiter that
-refuses, or a machine that is busy, does not lower the demand.
+Open loop: arrivals do not wait for earlier answers, so neither a limiter that refuses
+nor a busy machine lowers the demand.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class PhasedArrivals:
         from_s: float,
         cost: float = 1.0,
     ) -> None:
-        """Begin at `from_s`: what was due before is not made up for.
+        """Start at `from_s`; earlier arrivals are skipped.
 
         Args:
             phases: In order, without gaps.
             agent: Index of the caller in each phase's demand.
-            random: Where chance comes from.
+            random: Source of randomness.
             from_s: Seconds after the start of the run.
             cost: Units of the average request.
         """
@@ -59,8 +59,8 @@ class PhasedArrivals:
     def _advance(self) -> None:
         """Move to the next arrival.
 
-        A Poisson process forgets: where the rate changes before the arrival that
-        was drawn, the draw is void and begins anew at the change.
+        A Poisson process has no memory: if the rate changes before the drawn arrival,
+        the draw is discarded and repeated from the change on.
         """
         at_s = self.next_s
         while self._ends:

@@ -21,39 +21,39 @@ if TYPE_CHECKING:
     from headgate.cli.process.children import Child, Children
 
 OWN_BROKER = "kafka"
-"""What ``--bus`` says to have a broker started."""
+"""Value of ``--bus`` that starts a broker."""
 
 CURVE = "curve"
-"""What ``--bus`` says to have ZeroMQ encrypted, with keys made for the run."""
+"""Value of ``--bus`` that encrypts ZeroMQ, with keys created for the run."""
 
 KEYS = "keys"
-"""Folder of those keys, in that of the run."""
+"""Folder of these keys, inside that of the run."""
 
 TOPIC = "headgate-demo"
-"""Apart from the usual one, so that a demo on a broker in use disturbs nobody."""
+"""Not the default topic, so that a demo on a broker in use disturbs nobody."""
 
 FETCH_TIMEOUT_S = 600.0
 """44 jars, 45 MB, once."""
 
 START_TIMEOUT_S = 60.0
-"""For a JVM and a broker in it, on a busy machine; it is a second on a quiet one."""
+"""For a JVM with a broker, on a busy machine; on a quiet one it takes a second."""
 
 TOPIC_TIMEOUT_S = 10.0
-"""For a broker that is said to be there."""
+"""For a broker that should be running already."""
 
 PAUSE_S = 0.05
-"""Between two looks whether the broker is there."""
+"""Seconds between two checks whether the broker listens."""
 
 TOOL = Path(__file__).parents[4] / "tools" / "kafka_broker.py"
-"""Only in a checkout: a broker is no part of the package."""
+"""Only in a checkout, because the package does not contain a broker."""
 
 
 def check_bus(bus: str) -> None:
-    """Refuse what the demo can't run on, before anything is started.
+    """Refuse a bus that the demo can't run on, before anything is started.
 
     Raises:
         Misused: There is no such bus.
-        Failure: A broker is to be started and can't be.
+        Failure: A broker should be started but can't be.
     """
     if bus == CURVE:
         return
@@ -62,7 +62,7 @@ def check_bus(bus: str) -> None:
     elif not TOOL.is_file():
         raise Failure(
             "only a checkout of Headgate can start a broker; "
-            "name one that runs: --bus kafka://HOST:PORT"
+            "name a running one: --bus kafka://HOST:PORT"
         )
     elif shutil.which("java") is None:
         raise Failure("Kafka needs Java 17 or newer, and `java` is not on the path")
@@ -71,7 +71,7 @@ def check_bus(bus: str) -> None:
 def bus_address(
     children: Children, bus: str, *, directory: Path, tell: Callable[[str], None]
 ) -> str:
-    """Return the bus as `start_server` takes it; see to what it needs.
+    """Prepare the bus, and return its address for `start_server`.
 
     Raises:
         Failure: The broker does not start, or does not answer.
@@ -87,18 +87,18 @@ def bus_address(
         topic = settings.topic if named else TOPIC
         make_topic(replace(settings, topic=topic), wait_s=TOPIC_TIMEOUT_S)
         return f"kafka://{settings.bootstrap}/{topic}"
-    tell("starting a Kafka broker (the first time its jars are fetched)")
+    tell("starting a Kafka broker (its jars are downloaded the first time)")
     return start_broker(children, directory=directory)[1]
 
 
 def start_broker(
     children: Children, *, directory: Path, address: str = ""
 ) -> tuple[Child, str]:
-    """Start a real broker as a child, with the topic made; return it and its address.
+    """Start a real broker with the topic as a child; return it and its address.
 
     Args:
-        children: Whose process it becomes.
-        directory: For its data; a broker that was here before goes on with them.
+        children: What starts and stops the process.
+        directory: For its data; an earlier broker's data are used again.
         address: Where to start it; a free port if empty.
 
     Raises:
@@ -124,7 +124,7 @@ def start_broker(
 
 
 def _await_listening(broker: Child, port: int) -> None:
-    """Wait until the broker takes connections; its clients are slow to ask twice."""
+    """Wait until the broker accepts connections, because its clients retry slowly."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         with socket.socket() as knock:
@@ -138,7 +138,7 @@ def _await_listening(broker: Child, port: int) -> None:
 
 
 def _free_port() -> int:
-    """Return a port that nobody uses right now."""
+    """Return a port that is currently free."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -1,8 +1,8 @@
 """One of the demo's processes: an embedded limiter under an open-loop load.
 
-Started as ``python -m headgate.cli.demo.caller``.  It says ``prepared``, waits for a
-line on stdin, connects an agent, says ``ready``, hears on stdin when the run began and
-from when on its callers come, makes their attempts when they are due, and logs each
+Started as ``python -m headgate.cli.demo.caller``.  It prints ``prepared``, waits
+for a line on stdin, connects an agent, prints ``ready``, reads from stdin when the run
+began and when its own load begins, makes the attempts when they are due, and logs each
 with its true time.
 """
 
@@ -32,10 +32,10 @@ TENANT, NAMESPACE = "acme", "acme/orders"
 """The subject that all callers share."""
 
 PREPARED = "prepared"
-"""What a caller says when it has imported all that it needs."""
+"""Printed by a caller once it has imported everything."""
 
 READY = "ready"
-"""What a caller says when its agent has a configuration."""
+"""Printed by a caller once its agent has a configuration."""
 
 TICK_S = 0.002
 """Arrivals due within 2 ms are made together: five such processes cost a machine
@@ -92,7 +92,7 @@ def _make_attempts(
     *,
     started_ns: int,
 ) -> None:
-    """Attempt whatever is due, until the script ends; never wait for an answer."""
+    """Attempt what is due until the script ends, without waiting for answers."""
     clock, attempt, record = time.monotonic_ns, limiter.try_acquire, log.record
     shape = plan.shape
     units = {shape.dimension: shape.costs[0]}
@@ -107,7 +107,7 @@ def _make_attempts(
 
 
 def _told_to_go(line: str) -> tuple[int, float]:
-    """Return when the run began, and from which second of it on callers come."""
+    """Return when the run began, and the second of it in which the load begins."""
     started, begin = line.split()
     late_s = (time.monotonic_ns() - int(started)) / 1e9
     return int(started), max(float(begin), late_s)
@@ -119,7 +119,7 @@ def _say(word: str) -> None:
 
 
 def _end_with_stdin() -> None:
-    """End at once when the parent's end of the pipe is closed: it is gone."""
+    """End at once when the parent closes the pipe, which means that it is gone."""
     while sys.stdin.readline():
         pass
     os._exit(1)

@@ -1,8 +1,8 @@
-"""What one caller tried and got, kept in a file that outlives a SIGKILL.
+"""The attempts of one caller, in a file that survives SIGKILL.
 
-The records lie in shared memory of the file: what was written is the kernel's,
-whatever becomes of the process.  Times are the machine's CLOCK_MONOTONIC, the same
-in every process.
+The records are in shared memory backed by the file, so the kernel keeps what was
+written, whatever happens to the process.  Times are the machine's CLOCK_MONOTONIC,
+the same in every process.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _LONGEST_NS = 2**32 - 1
 
 
 class LogFull(RuntimeError):
-    """More attempts came than the log was laid out for."""
+    """More attempts were made than the log has room for."""
 
 
 class CallerLog:
-    """Writes one caller's attempts.  One writer a file."""
+    """Writes one caller's attempts; each file has one writer."""
 
     def __init__(self, path: Path, capacity: int) -> None:
-        """Lay out a new file of `capacity` records.
+        """Create a file with room for `capacity` records.
 
         Raises:
             OSError: The file exists, or the disk is full.
@@ -73,7 +73,7 @@ class CallerLog:
         self._offset += _LAYOUT.size
 
     def close(self) -> None:
-        """Give the memory back; the file stays."""
+        """Unmap the memory; the file stays."""
         self._map.close()
 
 

@@ -1,4 +1,4 @@
-"""`headgate demo`: the whole of Headgate on this machine, judged at its callers."""
+"""`headgate demo`: all of Headgate on this machine, judged by what its callers saw."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ if TYPE_CHECKING:
     from headgate.cli.demo.summary import DemoSummary
     from headgate.cli.output.share_table import ShareTable
 
-LEGEND = "each half second, in units/s: all together, then each one's got/attempted"
-"""Told once, above the lines that stand for the table where there is no terminal."""
+LEGEND = (
+    "every half second, in units/s: the total, then admitted/attempted of each agent"
+)
+"""Printed once, above the lines that replace the table if there is no terminal."""
 
 DEMO_EPILOG = """[bold]Examples[/bold]
 
 headgate demo
 
-headgate demo --seconds 30 --bus kafka     (a broker of its own; needs Java)
+headgate demo --seconds 30 --bus kafka     (starts a broker; needs Java)
 
 headgate demo --bus kafka://localhost:9092
 
-headgate demo --bus curve                  (ZeroMQ, encrypted with keys of the run)
+headgate demo --bus curve                  (ZeroMQ, encrypted with temporary keys)
 
-headgate demo --shape tokens               (few and large requests: language models)
+headgate demo --shape tokens               (few large requests, as to language models)
 
 [bold]Exit code[/bold] 1 when the quota was not held: the total is not within 0.97 to
 1.02 of one central bucket, a window of 10 s has more than quota + 3 % + burst, or an
@@ -47,7 +49,7 @@ def demo(
         str,
         typer.Option(
             metavar="zeromq|curve|kafka|kafka://HOST:PORT",
-            help="What carries the reports; curve is zeromq, encrypted.",
+            help="What carries the reports; curve is encrypted zeromq.",
         ),
     ] = "zeromq",
     shape: Annotated[
@@ -59,13 +61,13 @@ def demo(
     ] = REQUESTS.name,
     seed: Annotated[
         int | None,
-        typer.Option(help="Of the callers' arrivals; else by chance.", min=0),
+        typer.Option(help="Seed of the callers' arrivals; random by default.", min=0),
     ] = None,
     keep: Annotated[
         Path | None,
         typer.Option(
             metavar="DIRECTORY",
-            help="Keep the callers' logs there; it must not exist yet.",
+            help="Keep the callers' logs in this new directory.",
             show_default=False,
         ),
     ] = None,
@@ -73,11 +75,11 @@ def demo(
         bool, typer.Option("--json", help="Print only the summary, as JSON.")
     ] = False,
 ) -> None:
-    """Hold one quota over five processes while their demand shifts under it.
+    """Keep five processes to one quota while their demand shifts.
 
-    Starts the API, the bus and five agents on this machine; skews, flips, rests,
-    bursts and overloads; kills one agent and brings it back. Then tells what the
-    callers saw, against what one central token bucket would have admitted.
+    Starts the API, the bus and the agents on this machine, under a demand that is
+    skewed, flips, rests, bursts and overloads; kills one agent and brings it back. Then it
+    compares what the callers saw with what one central bucket would have admitted.
     """
     import secrets
 
@@ -109,7 +111,7 @@ def demo(
 def _run(
     plan: Script, bus: str, directory: Path, seed: int, as_json: bool
 ) -> DemoSummary:
-    """Play it before whoever is there to look on."""
+    """Run the demo in front of an onlooker."""
     from headgate.cli.demo.broker import bus_address
     from headgate.cli.demo.stage import play
     from headgate.cli.process.children import Children, termination_as_interrupt
@@ -122,7 +124,7 @@ def _run(
 
 
 class _Onlooker:
-    """A person at a terminal, a file, or a program that wants no more than JSON."""
+    """A person at a terminal, a file, or a program that only wants JSON."""
 
     def __init__(self, silent: bool) -> None:
         self._silent = silent
@@ -131,12 +133,12 @@ class _Onlooker:
         self._is_begun = False
 
     def tell(self, line: str) -> None:
-        """Print a line; above the table, where there is one."""
+        """Print a line, above the table if there is one."""
         if not self._silent:
             self._console.print(line)
 
     def show(self, sheet: ShareTable) -> None:
-        """Draw the table anew, or print one line."""
+        """Redraw the table, or print one line."""
         from headgate.cli.output.share_table import as_line, as_table
 
         if self._silent:
@@ -150,7 +152,7 @@ class _Onlooker:
         if self._live is None:
             from rich.live import Live
 
-            # No thread of its own: nothing here may run beside a fork.
+            # No refresh thread, because this process forks.
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
         self._live.update(as_table(sheet), refresh=True)

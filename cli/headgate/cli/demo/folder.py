@@ -1,7 +1,7 @@
-"""The folder of a run of the demo: made, kept where it is needed, else deleted.
+"""The temporary folder of a demo run: created, then deleted unless it is needed.
 
-A run that is killed can't delete its own, so the next one does: each run holds a lock
-on a file in its folder, and what is there without being held is nobody's any more.
+A killed run can't delete its folder, so the next run does: each run locks a file in its
+folder, and a folder whose file is not locked was left behind.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 PREFIX = "headgate-demo-"
 
 HELD = "running"
-"""Locked while the demo runs; where it failed it is removed, and the logs stay."""
+"""Locked while the demo runs; removed after a failure, so that the logs stay."""
 
 
 @contextlib.contextmanager
 def run_folder(keep: Path | None) -> Generator[Path]:
-    """Make a folder for the run; delete it unless it is to be kept, or needed.
+    """Create a folder for the run, and delete it unless it is kept or needed.
 
     Args:
-        keep: Where to make it, and leave it; None for a temporary one.
+        keep: Folder to create and keep; None for a temporary one.
 
     Raises:
-        Failure: It can't be made, or the run failed: the logs tell why.
+        Failure: It can't be created, or the run failed, and the logs say why.
     """
     if keep is not None:
         try:
             keep.mkdir(parents=True)
         except FileExistsError:
             raise Failure(
-                f"--keep {keep}: expected a folder that is not there"
+                f"--keep {keep}: expected a folder that does not exist"
             ) from None
         with _telling(keep.resolve()) as folder:
             yield folder
@@ -85,7 +85,7 @@ def _telling(folder: Path) -> Generator[Path]:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Generator[None]:
-    """Hold the lock; the file gets its name once it is held."""
+    """Hold the lock; the file gets its final name once it is locked."""
     if fcntl is None:
         yield
         return

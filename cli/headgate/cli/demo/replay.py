@@ -1,9 +1,9 @@
 """What one central token bucket would have done with the very same attempts.
 
-This is the yardstick of the demo: the attempts of all callers, merged by time, run
-through one bucket that may owe (KIP-599: admitted while the level is ≥ 0, then
-charged).  Beside it stand the windows that a quota promises: in any W seconds no
-more than Q·W + B.
+This is the yardstick of the demo: the attempts of all callers, merged by time and run
+through one bucket that may go into debt (KIP-599: admit while the level is ≥ 0, then
+charge).  It also measures what a quota promises: at most Q·W + B in any window of W
+seconds.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def ratio_of_totals(
 
 
 def max_min(demand: NDArray[np.float64], capacity: float) -> NDArray[np.float64]:
-    """Share `capacity` among `demand`: nobody gets more by giving another less.
+    """Share `capacity` among `demand` by max-min fairness.
 
     Args:
         demand: ``float64[J]`` what each wants.
@@ -138,7 +138,7 @@ def max_min(demand: NDArray[np.float64], capacity: float) -> NDArray[np.float64]
         return demand.copy()
     share = np.zeros_like(demand)
     left, open_count = capacity, len(demand)
-    for index in np.argsort(demand, kind="stable"):  # the modest first
+    for index in np.argsort(demand, kind="stable"):  # smallest demand first
         share[index] = min(float(demand[index]), left / open_count)
         left -= share[index]
         open_count -= 1

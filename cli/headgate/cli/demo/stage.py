@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from headgate.cli.process.children import Child, Children
 
 GROUP = "gold"
-"""The group that the demo makes."""
+"""The group that the demo creates."""
 
 SERVER_TIMEOUT_S = 30.0
-"""To import, migrate the store and listen, on a busy machine."""
+"""Seconds to import, migrate the store and listen, on a busy machine."""
 
 REFRESH_S = 0.5
-"""Between two pictures: long enough to count, short enough to see a flip."""
+"""Seconds between two updates: long enough to count, short enough to see a flip."""
 
 
 class Watcher(Protocol):
-    """Whoever looks on."""
+    """An onlooker of a run."""
 
     def tell(self, line: str) -> None:
-        """Something was done that is worth a line."""
+        """Show a line about something that happened."""
 
     def show(self, sheet: ShareTable) -> None:
-        """This is how it stands now."""
+        """Show the current state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Server:
     """A running `headgate up`.
 
     Attributes:
-        url: Of the API.
-        bus: What its agents are told to use, for a person to read.
+        url: Address of the API.
+        bus: The bus that its agents use, in readable form.
         child: The process.
     """
 
@@ -72,7 +72,7 @@ def play(
     """Run the whole script and return what the callers saw.
 
     Raises:
-        Failure: A part of it could not be started, or ended early.
+        Failure: A part could not be started, or ended early.
     """
     server = start_server(children, bus=bus, directory=directory)
     watcher.tell(f"API and web page {server.url}   bus {server.bus}")
@@ -85,9 +85,7 @@ def play(
     )
     callers = Callers(children, plan, url=server.url, directory=directory, seed=seed)
     callers.start()
-    watcher.tell(
-        f"{len(shape.agents)} processes that share it, each with a limiter inside"
-    )
+    watcher.tell(f"{len(shape.agents)} processes share it, each with a limiter inside")
     with LiveView(Rest(server.url)) as live:
         _follow(children, callers, plan, live, watcher, url=server.url)
     callers.await_end()
@@ -100,10 +98,10 @@ def start_server(
     """Start `headgate up` as a process and wait until it answers.
 
     Args:
-        children: Whose process it becomes.
+        children: What starts and stops the process.
         bus: As ``headgate up --bus``, or ``curve`` for the keys in `directory`.
         directory: For its database and its log.
-        port: To listen on; None for the usual one, or a free one if it is taken.
+        port: Port to listen on; None for the default, or a free one if that is taken.
     """
     ready_file = directory / "ready.json"
     ready_file.unlink(missing_ok=True)
@@ -121,7 +119,7 @@ def start_server(
 
 
 def configure(url: str, shape: Shape) -> None:
-    """Make the group, the tenant and the namespace, and attach them, over REST."""
+    """Create the group, the tenant and the namespace, and attach them, over REST."""
     tenant, namespace = (segment(name) for name in NAMESPACE.split("/"))
     limit = {
         "dimension": shape.dimension,
@@ -149,12 +147,12 @@ def _follow(
     *,
     url: str,
 ) -> None:
-    """Kill and bring back when the script says so; show how it stands meanwhile."""
+    """Kill and restart the victim on cue, and show the state meanwhile."""
     cues: list[tuple[float, Callable[[], None], str]] = [
         *((phase.begins_s, _nothing, _told(phase)) for phase in plan.phases),
     ]
     if (victim := plan.shape.victim) is not None:
-        killed = f"kill -9 of {victim}: the others take over its part"
+        killed = f"kill -9 of {victim}: the others take its part"
         cues.append((plan.killed_s, callers.kill, killed))
         back_s = plan.returns_s - CONNECT_S
         cues.append((back_s, callers.bring_back, f"{victim} returns"))
@@ -180,7 +178,7 @@ def _told(phase: Phase) -> str:
 
 
 def _nothing() -> None:
-    """Do nothing: the callers know their script."""
+    """Do nothing, because the callers follow the script themselves."""
 
 
 def _sheet(
@@ -193,7 +191,7 @@ def _sheet(
 ) -> ShareTable:
     """Return the table: counts from the callers, share and level from the API."""
     known = live.use(GROUP, plan.shape.dimension)
-    phase = plan.phase(now_s - span_s / 2)  # the one that the figures are from
+    phase = plan.phase(now_s - span_s / 2)  # the phase that the figures belong to
     rows: list[ShareRow] = []
     for agent, (attempted, admitted) in callers.counted().items():
         told = known.agents.get(agent)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from headgate.cli.demo.summary import DemoSummary
 
 
-TOLD = "told, not judged"
+TOLD = "for information"
 
 
 def lines(summary: DemoSummary) -> list[str]:
-    """Return the summary, a fact a line, the verdict last."""
+    """Return the summary, one fact per line, with the verdict last."""
     low, high = RATIO_BOUNDS
     small = summary.shape == REQUESTS.name
     parts = "  ".join(f"{one.agent} {one.part:.3f}" for one in summary.agents)
@@ -35,14 +35,14 @@ def lines(summary: DemoSummary) -> list[str]:
         ("admitted", f"{summary.admitted:,}"),
         (
             "one central bucket",
-            f"{summary.central:,} is what one bucket for all admits of the same "
-            "attempts",
+            f"{summary.central:,} is what one bucket for all would have admitted of "
+            "the same attempts",
         ),
-        ("ratio", f"{summary.ratio:.4f} of that  (must be from {low} to {high})"),
+        ("ratio", f"{summary.ratio:.4f} of that  (must be between {low} and {high})"),
         (
             "quota divided evenly",
-            f"{divided:.4f} of that, {summary.divided:,}, is what a fixed part for "
-            "each would have admitted",
+            f"{divided:.4f} of that, {summary.divided:,}, is what a fixed part "
+            "for each would have admitted",
         ),
         ("worst window of 1 s", _window(summary, summary.worst_1_s, 1.0)),
         ("worst window of 10 s", _window(summary, summary.worst_10_s, LONG_WINDOW_S)),
