@@ -1,5 +1,5 @@
 """The real coordinator, bucket and codec under a simulated clock, bus and faults.
 
-Everything is a function of the scenario and the seed: the same bytes come out of
-the same file.
+A run depends on nothing but the scenario and the seed, so the same file gives the
+same bytes of output.
 """

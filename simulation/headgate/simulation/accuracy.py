@@ -1,10 +1,10 @@
 """Writes the accuracy page: `python -m headgate.simulation.accuracy`.
 
-Every scenario with a target, ten seeds each, the worst seed counts; the other
-strategies stand beside it on the same arrivals.  That is hours of work, so runs are
-made by several processes, the first seed of everything before the second, and with
-`--keep` each is written to a file and not made again: the command may be stopped,
-or told to stop, at any time, and the page says how many seeds it rests on.
+Every scenario with a target is run with ten seeds, of which the worst counts, and
+the other strategies are run on the same arrivals.  This takes hours.  So several
+processes share the work, all scenarios are run with the first seed before any is run
+with the second, and `--keep` writes each result to a file, from which a later call
+continues.  The page says how many seeds it rests on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command `headgate simulate`: options in, results out, an exit status."""
+"""The command `headgate simulate`."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ MOST_DIGITS = 18
 """Of a seed, so that it fits 64 bits."""
 
 BAD_INPUT = 2
-"""Exit status for a command or file that can't be used."""
+"""Exit status for an option or a file that can't be used."""
 
 BROKEN = 1
-"""Exit status for a run that broke an invariant."""
+"""Exit status when a run broke an invariant."""
 
 
 class InvalidOption(Exception):
-    """The command can't be carried out; the text is one line for the user."""
+    """An option can't be used; the text is one line for the user."""
 
 
 def simulate(
@@ -45,38 +45,47 @@ def simulate(
         str | None,
         typer.Argument(
             metavar="FILE.toml",
-            help="A scenario file, or the name of one of the library (see --list).",
+            help="A scenario file, or the name of a library scenario (see --list).",
             show_default=False,
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Instead of the file's.", show_default=False),
+        typer.Option(
+            metavar="N", help="Seed to use instead of the file's.", show_default=False
+        ),
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(metavar="A-B", help="One run each.", show_default=False),
+        typer.Option(
+            metavar="A-B", help="Run every seed from A to B.", show_default=False
+        ),
     ] = None,
     strategy: Annotated[
         str,
         typer.Option(metavar="NAME", help=f"One of {', '.join(STRATEGIES)}."),
     ] = "headgate",
     as_json: Annotated[
-        bool, typer.Option("--json", help="One object per seed, a line each.")
+        bool,
+        typer.Option("--json", help="Print one JSON object per seed, one per line."),
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="OUT.png", help="A picture.", show_default=False),
+        typer.Option(
+            metavar="OUT.png",
+            help="Write a plot of the run to this file.",
+            show_default=False,
+        ),
     ] = None,
     list_library: Annotated[
-        bool, typer.Option("--list", help="List the scenarios that come along.")
+        bool, typer.Option("--list", help="List the scenarios of the library.")
     ] = False,
 ) -> None:
     """Run the real coordinator under a simulated clock, network and faults.
 
-    The same file and seed give the same bytes.  Invariants are checked during every
-    run of the strategy `headgate`; the exit status is 1 when one broke, 2 when the
-    file or an option can't be used.
+    The same file and seed always give the same output.  Invariants are checked in
+    every run of the strategy `headgate`.  The exit status is 1 if one is broken, and
+    2 if the file or an option can't be used.
     """
     try:
         if list_library:
@@ -117,7 +126,7 @@ def _simulate(
     as_json: bool,
     plot: Path | None,
 ) -> bool:
-    """Run all seeds and print the results; tell whether an invariant broke."""
+    """Run all seeds and print the results; return whether an invariant broke."""
     if file is None:
         raise InvalidOption("FILE.toml: expected a scenario file, or --list")
     name = _strategy(strategy)
@@ -163,7 +172,7 @@ def _seeds(seed: int | None, seeds: str | None, scenario: Scenario) -> range:
 
 
 def _plotter(path: Path | None, seeds: int) -> Callable[[SimulationRun], None] | None:
-    """Return what draws a result; import the drawing library only when asked."""
+    """Return a function that draws a run; import matplotlib only if it is needed."""
     if path is None:
         return None
     if seeds > 1:
@@ -192,7 +201,7 @@ def _plotter(path: Path | None, seeds: int) -> Callable[[SimulationRun], None] |
 def _progress(
     scenario: Scenario, seeds: range
 ) -> Generator[Callable[[int], Callable[[float], None]] | None]:
-    """Show a bar on a terminal; yield what makes the callback of a run."""
+    """Show a progress bar on a terminal; yield a factory of progress callbacks."""
     if not sys.stderr.isatty():
         yield None
         return

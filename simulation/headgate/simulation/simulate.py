@@ -1,4 +1,4 @@
-"""One scenario, one seed, one strategy: the run and its result."""
+"""Runs one scenario with one seed and one strategy, and computes its result."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from headgate.simulation.world.record import SimulationRun, Violation
 
 DIGITS = 6
-"""Decimals in the output: a thousandth of what any figure is judged by."""
+"""Decimals in the output: a thousandth of the tolerance of any figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What is printed of a run (scenario contract).
+    """The result of a run, as it is printed.
 
     Attributes:
         scenario: What was simulated.
-        seed: Where the randomness came from.
-        strategy: Who decided.
-        noticed: What agents noticed, counts by kind.
+        seed: Of all randomness.
+        strategy: Its name.
+        noticed: Anomalies that agents noticed, counted by kind.
         figures: Of all groups together.
         groups: Of each group, by name; for `[[group]]` files.
-        traffic: What reports cost.
+        traffic: Number and size of reports.
         violations: Invariants broken, in order of time.
     """
 
@@ -74,7 +74,7 @@ class Result:
 
 
 def controller_of(strategy: Strategy) -> Callable[[Scenario, Birth], Controller]:
-    """Return what builds the controller of a strategy."""
+    """Return the factory of a strategy's controllers."""
     if strategy == "headgate":
         return real_coordinator
     return partial(PeriodicController, strategy)
@@ -88,15 +88,15 @@ def simulate(
     make_controller: Callable[[Scenario, Birth], Controller] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Result, SimulationRun]:
-    """Run a scenario and return its result, and the record that it came from.
+    """Run a scenario and return its result and its record.
 
-    The invariants are what headgate promises, so they are checked for it alone.
+    Invariants are promises of headgate, so only its runs are checked.
 
     Args:
         scenario: What to simulate.
         seed: Of all randomness.
-        strategy: Who decides the ceilings.
-        make_controller: Decides instead, under the name of the strategy (for tests).
+        strategy: What sets the ceilings.
+        make_controller: Used in place of the strategy's own controller (for tests).
         progress: Called with the simulated time, once a simulated second.
     """
     make = make_controller or controller_of(strategy)

@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seed is not None:
         return 1 if _one(options.seed) else 0
-    # A soak is to meet new seeds each time; the seed itself replays.
+    # A soak uses new seeds each time; any of them can be replayed.
     first = options.first if options.first is not None else int(time.time()) % 10**7
     end_s = time.monotonic() + 60 * options.minutes
     broken = runs = 0
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _one(seed: int) -> bool:
-    """Run one seed and tell of its violations; return whether there were any."""
+    """Run one seed and print its violations; return whether there were any."""
     result, _ = simulate(random_scenario(seed), seed=seed)
     if not result.violations:
         return False

@@ -1,1 +1,1 @@
-"""What decides ceilings in a run: the real coordinator, or a strategy to compare."""
+"""What sets the ceilings in a run: the real coordinator or a strategy to compare."""

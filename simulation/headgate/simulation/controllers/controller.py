@@ -1,4 +1,4 @@
-"""What decides an agent's ceilings: the real coordinator, or one compared with it."""
+"""What sets an agent's ceilings: the real coordinator or another strategy."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ STRATEGIES: tuple[Strategy, ...] = (
 
 
 class Controller(Protocol):
-    """Events in, effects out."""
+    """Turns events into effects."""
 
     def step(self, now: float, event: Event, *, wall_s: float) -> list[Effect]:
-        """Take one event and say what is to be done."""
+        """Handle one event and return its effects."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Birth:
-    """What a new process knows of itself.
+    """What a new process knows about itself.
 
     Attributes:
         index: Which agent of the scenario.
-        agent: The id that it goes by.
+        agent: Its id.
         incarnation: Larger than that of its earlier lives.
         seed: Its own.
         now: Simulated time.
@@ -83,7 +83,7 @@ def real_coordinator(scenario: Scenario, birth: Birth) -> Controller:
 
 
 def configuration_at(scenario: Scenario, now: float) -> Configuration:
-    """Return the configuration that is in force, its revision the changes so far."""
+    """Return the configuration in force; its revision counts the changes so far."""
     changes = sum(change.at_s <= now for change in scenario.changes)
     ids = {group.name: place + 1 for place, group in enumerate(scenario.groups)}
     groups: list[Group] = []

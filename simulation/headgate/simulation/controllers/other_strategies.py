@@ -1,9 +1,9 @@
 """Other ways to share a quota, to compare with on the same arrivals.
 
-They speak the same reports over the same bus and set the same real buckets, but
-know nothing of ledgers, urgent reports or time apart: once in an interval each
-tells what it counted and computes its rate from what it last heard.  An entry that
-is three intervals old is left out.
+They send the same reports over the same bus and set the same real buckets, but they
+have no ledger, no urgent reports and no notion of a partition.  Once per interval
+each agent reports its counters and computes its rate from the latest reports of the
+others.  Entries older than three intervals are ignored.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ STALE_INTERVALS = 3
 """PIP-82: "stale entries leave" after some intervals without a report."""
 
 LEAST_RATE = 1.0
-"""Units/s that an agent may always use; without it one at rest could never begin."""
+"""Units/s that an agent may always use; otherwise an idle agent could never start."""
 
 STARVED = 0.02
-"""Part of the attempts that must be refused for an agent to count as wanting more."""
+"""An agent counts as wanting more once this fraction of its attempts is refused."""
 
 
 @dataclass(slots=True)
 class HeardUsage:
-    """What one agent last told of one group.
+    """The latest report of one agent about one group.
 
     Attributes:
         heard_s: When.
@@ -73,7 +73,7 @@ class HeardUsage:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """The table that a rule decides by; row 0 is the agent itself.
+    """What a rule bases its decision on; row 0 is the agent itself.
 
     Attributes:
         use: ``float64[n]`` admitted units/s.
@@ -100,8 +100,8 @@ def usage_proportional(rate: float, table: Others) -> float:
 def steal(rate: float, table: Others) -> float:
     """Return the usage moved by half the distance from the next larger user (PIP-82).
 
-    Unused quota goes in equal parts to those who want more.  When there is none,
-    each who wants more takes half of what the next larger user is ahead.
+    Unused quota is split equally among the agents that want more.  If there is none,
+    each of them takes half of its distance from the next larger user.
     """
     use = table.use
     starving = table.demand > use * (1 + STARVED)
@@ -118,7 +118,7 @@ def steal(rate: float, table: Others) -> float:
                 moved[higher] -= half
         moved *= min(1.0, rate / max(float(moved.sum()), LEAST_RATE))
     if not starving[0]:
-        # Whoever is content keeps room for the noise of its callers.
+        # An agent that wants no more keeps some room for noise in its arrivals.
         return float(moved[0]) + free / len(use)
     return float(moved[0])
 
@@ -138,10 +138,10 @@ RULES: dict[str, Callable[[float, Others], float]] = {
 
 
 class PeriodicController:
-    """Reports and recomputes once in an interval, by one of the rules."""
+    """Reports and recomputes once per interval, by one of the rules."""
 
     def __init__(self, rule: Rule, scenario: Scenario, birth: Birth) -> None:
-        """Start knowing nobody."""
+        """Start without any entry."""
         self._rule = rule
         self._interval_s = scenario.interval_s
         weights = scenario.weights
@@ -160,7 +160,7 @@ class PeriodicController:
         self._admitted: Floats | None = None
 
     def step(self, now: float, event: Event, *, wall_s: float) -> list[Effect]:
-        """Take one event and say what is to be done."""
+        """Handle one event and return its effects."""
         if isinstance(event, Configured):
             self._groups = {group.id: group for group in event.configuration.groups}
             self._revision = event.configuration.revision

@@ -1,4 +1,4 @@
-"""What the checkers ask a coordinator while it runs."""
+"""What the checkers query from a running coordinator."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Inspectable(Protocol):
-    """A controller that explains itself."""
+    """A controller that can explain its decisions."""
 
     @property
     def revision(self) -> int:
-        """Of the configuration that is followed."""
+        """Of the configuration in use."""
         ...
 
     def explain(self, group_id: int, dimension: str, now: float) -> Explanation:
@@ -26,5 +26,5 @@ class Inspectable(Protocol):
         ...
 
     def members(self, now: float) -> list[MemberView]:
-        """Return all agents that are known, this one included."""
+        """Return all known agents, including this one."""
         ...

@@ -1,4 +1,4 @@
-"""The same inputs give the same effects: some lives are recorded and lived again."""
+"""Determinism: some incarnations are recorded and replayed, and must act the same."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from headgate.simulation.scenario.scenario import Scenario
 
 MOST_STEPS = 20_000
-"""Steps of one life that are recorded: ten minutes of an ordinary one."""
+"""Steps that are recorded of one incarnation: about ten minutes."""
 
 
 @dataclass(slots=True)
 class RecordingController:
-    """A controller that writes down what it is told, and what it answers.
+    """A controller that records its inputs and outputs.
 
     Attributes:
-        controller: The one that decides.
+        controller: The one that does the work.
         birth: What it began with.
         steps: (now, event, wall clock, fingerprint of the effects).
     """
@@ -38,7 +38,7 @@ class RecordingController:
     )
 
     def step(self, now: float, event: Event, *, wall_s: float) -> list[Effect]:
-        """Step the controller and write it down."""
+        """Step the controller and record the step."""
         effects = self.controller.step(now, event, wall_s=wall_s)
         if len(self.steps) < MOST_STEPS:
             self.steps.append((now, event, wall_s, fingerprint(effects)))
@@ -50,7 +50,7 @@ def check_replay(
     scenario: Scenario,
     make_controller: Callable[[Scenario, Birth], Controller],
 ) -> Iterator[Violation]:
-    """Live a recorded life again and yield the first difference."""
+    """Replay a recorded incarnation and yield the first difference."""
     controller = make_controller(scenario, recorder.birth)
     for now, event, wall_s, before in recorder.steps:
         effects = controller.step(now, event, wall_s=wall_s)

@@ -1,4 +1,4 @@
-"""Never too much: the bucket that is fed with what was admitted does not run dry."""
+"""Safety: not too much is admitted, over any window."""
 
 from __future__ import annotations
 

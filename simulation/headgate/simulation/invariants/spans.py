@@ -1,6 +1,6 @@
-"""When a scenario is calm, and how old information may be: what bounds rest on.
+"""Calm spans of a scenario and the age of information, on which the bounds rest.
 
-All of it follows from the scenario alone, not from what the system did.
+Everything here follows from the scenario alone, not from the behaviour of the system.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 GRID_S = 0.05
-"""Step at which a demand that is no step function is looked at."""
+"""Sampling step for demand that is not a step function."""
 
 TICKS_S = 0.25
-"""Ten ticks: counted, computed and set at both ends."""
+"""Ten ticks: to count, compute and apply at both ends."""
 
 MISSED = 1e-4
 """A lease is as long as misses in a row are rarer than this (design, section 8)."""
@@ -49,7 +49,7 @@ SHORTEST_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class CalmSpan:
-    """A stretch of time in which nothing changes but by chance.
+    """A stretch of time in which only chance makes a difference.
 
     Attributes:
         start_s: After the ramp.
@@ -69,14 +69,14 @@ class CalmSpan:
 
 
 def lease_s(scenario: Scenario) -> float:
-    """Return the silence after which agents may count each other as silent."""
+    """Return how long an agent must be silent before others may count it as silent."""
     loss = scenario.network.loss
     intervals = log(MISSED) / log(loss) if 0 < loss < 1 else 0.0
     return scenario.interval_s * min(max(intervals, 3.0), LEASE_MOST)
 
 
 def age_s(scenario: Scenario) -> float:
-    """Return how old information gets while nothing is wrong."""
+    """Return how old information gets without a fault."""
     network = scenario.network
     late = network.delay_s + network.jitter_s
     if network.reorder > 0:
@@ -91,7 +91,7 @@ def presumed_dead_s(scenario: Scenario) -> float:
 
 
 def recovery_s(scenario: Scenario) -> float:
-    """Return how long after a fault the promises may need to hold again."""
+    """Return how long after a fault it may take until all invariants hold again."""
     network = scenario.network
     late = network.delay_s + network.jitter_s
     loss = 1.0 if network.loss >= 1 else 1.0 / (1.0 - network.loss)

@@ -1,4 +1,4 @@
-"""Counters known elsewhere equal the true ones, whatever was lost on the way."""
+"""Counters known to other agents equal the true ones, whatever reports were lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEP_S = 0.01
 
 @dataclass(slots=True)
 class Known:
-    """What the cluster knows of one group of one life.
+    """What the cluster knows about one group of one incarnation.
 
     Attributes:
         sequence: Of the newest report that reached anyone else.
@@ -56,7 +56,7 @@ class Ledgers:
     )
 
     def hear(self, report: Report) -> None:
-        """Take a report that reached another agent."""
+        """Note a report that reached another agent."""
         for rows in report.rows:
             ids: list[int] = rows.group_ids.tolist()
             for place, group_id in enumerate(ids):

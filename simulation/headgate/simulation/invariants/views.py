@@ -1,4 +1,4 @@
-"""What a coordinator says of itself: its sums, its formula, its fallback, its size."""
+"""Checks of what a coordinator reports about itself: sums, formula, fallback, size."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ VISIBLE_S = 1.0
 """Within what time the fallback must be visible (design, section 13)."""
 
 TRICKLE = 0.02
-"""Part of an agent's equal part that may pass under any policy, so that callers
-are told a finite delay."""
+"""Fraction of an agent's equal part that may pass under any policy, so that callers
+get a finite delay."""
 
 MEMBERS_LATE_S = 5.0
 """Time for dropping a member that is presumed dead."""
@@ -62,7 +62,7 @@ class Looked:
 def check_view(
     scenario: Scenario, controller: Inspectable, at: Looked
 ) -> Iterator[Violation]:
-    """Yield what is wrong with what an agent says of each group."""
+    """Yield what is wrong in an agent's explanation of each group."""
     for group, spec in enumerate(scenario.groups):
         if group not in at.told:
             continue
@@ -90,7 +90,7 @@ def check_members(
 
 
 def remembered_s(scenario: Scenario) -> float:
-    """Return how long a member that is gone may still be known."""
+    """Return how long a departed member may still be remembered."""
     lease = LEASE_MOST * scenario.interval_s
     return presumed_dead_s(scenario) + lease + MEMBERS_LATE_S
 
@@ -216,7 +216,7 @@ def _largest_part(scenario: Scenario, rate: float, index: int) -> float:
 
 
 def _mute_since(scenario: Scenario, at: Looked) -> float | None:
-    """Return since when an agent can't hear its own reports, if it can't."""
+    """Return since when an agent has not heard its own reports, else None."""
     since: float | None = None
     for fault in scenario.faults:
         down = at.index in fault.agents and fault.kind in DOWN

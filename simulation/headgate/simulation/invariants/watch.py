@@ -1,4 +1,4 @@
-"""Puts the checkers to work: while a simulation runs, and once it is over."""
+"""Runs the checkers, both during a simulation and after its end."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from headgate.simulation.world.record import SimulationRun
 
 LOOKED_AT = 4
-"""Agents looked at in each simulated second, in turn: a look costs as much as a
-report heard, so all agents would double the time of a run."""
+"""Agents inspected per simulated second, in turn: an inspection costs as much as a
+received report, so inspecting all agents would double the time of a run."""
 
 MOST_OF_A_KIND = 5
-"""Violations of one name that are kept: the first ones tell."""
+"""Violations kept per invariant: the first ones are the ones that matter."""
 
 MOST_REPORTS = 42
 """Reports of one agent in a second: one each 50 ms, as many answers to hellos, two
@@ -48,7 +48,7 @@ RIGHTS_PER_AGENT = 4
 
 
 class InvariantWatch:
-    """Watches one run.  `finish` gives the verdict."""
+    """Watches one run; `finish` returns the violations."""
 
     def __init__(
         self,
@@ -70,9 +70,10 @@ class InvariantWatch:
         self._counts: dict[str, int] = {}
 
     def born(self, node: Node) -> None:
-        """Keep hold of a process; record it if it is one to be lived again.
+        """Remember a process; record it if it is to be replayed.
 
-        That is the first life of one agent, and the first that begins later.
+        Two are: the first incarnation of one agent, and the first one that starts
+        after time 0.
         """
         birth = (node.life.birth, *node.life.renamed)[-1]
         self._lives.append(node.life)
@@ -86,18 +87,18 @@ class InvariantWatch:
             node.controller = recorder
 
     def delivered(self, now: float, receiver: int, report: Report) -> None:
-        """Take note of what another agent was told."""
+        """Note what another agent received."""
         del now
         node = self._nodes.get(receiver)
         if node is None or node.life.agent != report.agent:
             self._ledgers.hear(report)
 
     def garbled(self, now: float, report: Report) -> None:
-        """Take note of a name that flipped bytes may have made up."""
+        """Note an agent id that flipped bytes may have made up."""
         self._made_up[report.agent] = now
 
     def probe(self, now: float, nodes: dict[int, Node]) -> None:
-        """Look at some of the agents that are up and running."""
+        """Inspect some of the running agents."""
         self._nodes = dict(nodes)
         turn = int(now) * LOOKED_AT
         agents = self._scenario.agents
@@ -109,7 +110,7 @@ class InvariantWatch:
     def finish(
         self, run: SimulationRun, nodes: dict[int, Node], now: float
     ) -> list[Violation]:
-        """Return all violations of a run that is over, its quiet tail included."""
+        """Return all violations of a finished run, including its quiet tail."""
         self._nodes = dict(nodes)
         self._keep(check_safety(run))
         self._keep(check_changes(run))

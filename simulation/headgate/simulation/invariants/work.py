@@ -1,4 +1,4 @@
-"""Never too little: work is conserved, nobody is refused falsely or starved."""
+"""Work conservation: not too little is admitted, in total and for each agent."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The figures of a run, each against one central bucket fed the same arrivals."""
+"""The figures of a run, compared with one central bucket on the same arrivals."""

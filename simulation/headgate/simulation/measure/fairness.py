@@ -1,4 +1,4 @@
-"""Who got what part of its due: exact weighted max-min of what was offered."""
+"""How much of its due each agent got: exact weighted max-min of what was offered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fairness:
-    """What each agent was admitted, and what was its due.
+    """What each agent was admitted, and what it was due.
 
     Attributes:
         admitted: ``float64[agents]`` units from `measure_from` on.
@@ -84,7 +84,7 @@ def _earned(run: SimulationRun, group: int, edges: Floats) -> Floats:
 
 
 def fair_parts(run: SimulationRun, group: int) -> Fairness:
-    """Return what each agent got of one group, and what was its due."""
+    """Return what each agent got of one group, and what it was due."""
     edges, offered = offered_per_second(run, group)
     shares = max_min(
         offered, np.array(run.scenario.weights), _earned(run, group, edges)

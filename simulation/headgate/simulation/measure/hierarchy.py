@@ -1,4 +1,4 @@
-"""Groups inside groups: what of a parent's rate is a child's due, computed afresh.
+"""Trees of groups: how much of its parent's rate a child is due.
 
 An independent twin of the coordinator's tree: minima first, then weighted max-min up
 to demand and maximum, by bisection instead of a sweep.
@@ -27,11 +27,11 @@ HALVINGS = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dues:
-    """What is due to each group's own callers, ``float64[groups, K]`` units/s.
+    """What each group's own callers are due, ``float64[groups, K]`` units/s.
 
     Attributes:
         part: What max-min gives them.
-        bound: The same and the slack: what they may use before others are short.
+        bound: That plus the slack: what they may use before others run short.
     """
 
     part: Floats
@@ -39,7 +39,7 @@ class Dues:
 
 
 def dues(scenario: Scenario, wanted: Floats, times: Floats) -> Dues:
-    """Return what is due to each group.
+    """Return what each group is due.
 
     Args:
         scenario: With the groups and their limits.
@@ -60,7 +60,7 @@ def dues(scenario: Scenario, wanted: Floats, times: Floats) -> Dues:
 
 
 class _Node:
-    """One group at one time, with what is below it."""
+    """One group at one time, with its descendants."""
 
     def __init__(
         self, scenario: Scenario, wanted: Floats, rates: Floats, group: int
@@ -78,7 +78,7 @@ class _Node:
         self.rate = float(rates[group])
 
     def fill(self, available: float, part: Floats, bound: Floats) -> None:
-        """Give out what this group has to its own callers and its children."""
+        """Divide what this group has among its own callers and its children."""
         available = min(available, self.rate)
         high = [self.own] + [min(c.usable, c.spec.maximum) for c in self.children]
         low = [0.0] + [

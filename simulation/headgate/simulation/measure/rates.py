@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class RateTable:
     """A piecewise constant limit.
 
-    Spans without any limit count as earning nothing; whoever asks leaves them out.
+    Spans without a limit count as earning nothing; callers must leave them out.
     """
 
     def __init__(

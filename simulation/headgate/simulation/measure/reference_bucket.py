@@ -50,7 +50,7 @@ class ReferenceBucket:
         return 0.0
 
     def admits_at(self, now: float, cost: float) -> bool:
-        """Tell whether a cost would pass."""
+        """Return whether a cost would be admitted."""
         while now >= self._limits[self._place + 1][0]:
             self._place += 1
             at_s, rate, burst = self._limits[self._place]
@@ -65,7 +65,7 @@ class ReferenceBucket:
         return self._rate > 0 and self._level >= (0.0 if self._may_owe else cost)
 
     def charge(self, cost: float) -> None:
-        """Take a cost that passed."""
+        """Charge a cost that was admitted."""
         self._level -= cost
 
     def _refill(self, now: float) -> None:
@@ -76,7 +76,7 @@ class ReferenceBucket:
 
 
 def central_of(run: SimulationRun) -> list[Admissions]:
-    """Return what the yardstick admits, for each group.
+    """Return what the central bucket admits, for each group.
 
     In a tree each group has a bucket that refills at what is due to its own callers
     (max-min of what was offered in each second, and the slack), and a request must
@@ -166,7 +166,7 @@ def central_admissions(
 ) -> Admissions:
     """Return times and units that one bucket admits of all agents' arrivals.
 
-    Its own refused requests come again by the same rule as the agents' do.
+    Requests that it refuses are retried by the same rule as those of the agents.
 
     Args:
         limits: (from when, rate, burst) of the group.
@@ -206,9 +206,9 @@ def _with_retries(
 def _serve(
     served: list[tuple[BucketReplay, Callable[[float, float], float]]], until_s: float
 ) -> None:
-    """Serve streams in turn of their next attempt.
+    """Serve streams in the order of their next attempts.
 
-    The stream that has the next attempt is advanced past exactly that one.
+    The stream with the next attempt is advanced by exactly that attempt.
     """
     heap = [(stream.next_s, place) for place, (stream, _) in enumerate(served)]
     heapq.heapify(heap)

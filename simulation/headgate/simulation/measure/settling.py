@@ -1,4 +1,4 @@
-"""How long shares take to follow a change of piecewise constant demand."""
+"""How long shares take to follow a step of piecewise constant demand."""
 
 from __future__ import annotations
 

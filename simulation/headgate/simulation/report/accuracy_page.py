@@ -1,4 +1,4 @@
-"""The accuracy page: tables out of the results of runs, worst seeds in words."""
+"""The accuracy page: tables made from the results of runs, and what was missed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIGURES = {
     "swing": "swing",
     "reports_per_agent_second": "reports",
 }
-"""Short names of figures, in the order in which they are told."""
+"""Short names of figures, in the order in which they appear."""
 
 HEAD = """# Accuracy
 
@@ -106,7 +106,7 @@ def _runs(results: Mapping[Job, Values], scenario: str, strategy: str) -> list[V
 
 
 def _wrong(target: Target, runs: list[Values]) -> Iterator[str]:
-    """Tell in words what was missed: each figure once, with the worst seed."""
+    """Describe the missed targets, one line per figure."""
     by_figure: dict[str, list[tuple[object, str]]] = {}
     for run in runs:
         for name, text in target.missed(run).items():

@@ -1,4 +1,4 @@
-"""A picture of a run: what was asked, what passed, who got it, what went wrong."""
+"""Plots a run: offered and admitted load, the parts of the agents, and the faults."""
 
 # matplotlib's stubs leave **kwargs without a type:
 # pyright: reportUnknownMemberType=false
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MOST_BANDS = 12
-"""Agents with a band of their own; the others share one."""
+"""Agents with a band of their own; all others share one."""
 
 COLOURS = {"offered": "#b8b8b8", "central": "#d08a1d", "admitted": "#1f5f99"}
-"""Distinct in grey and to the colour-blind."""
+"""Distinguishable in greyscale and by the colour-blind."""
 
 
 def draw(run: SimulationRun, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Results as a table for people."""
+"""Formats results as a text table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ROWS: tuple[tuple[str, Callable[[Result], str]], ...] = (
 """What each line of the table shows."""
 
 MOST_COLUMNS = 6
-"""Seeds side by side; more are told in blocks below each other."""
+"""Seeds side by side; more go into further blocks below."""
 
 
 def table(results: list[Result]) -> str:

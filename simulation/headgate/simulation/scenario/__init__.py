@@ -1,1 +1,1 @@
-"""Scenario files: what they may say, how they are read, what each is held to."""
+"""Scenario files: their contents, how they are read, and their targets."""

@@ -1,11 +1,11 @@
-"""The scenario files that come with the package."""
+"""The scenario files that are part of the package."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "scenarios"
-"""Inside the package, so that an installed one has them too."""
+"""Inside the package, so that an installed copy has them too."""
 
 
 def scenario_files() -> list[Path]:
@@ -14,7 +14,7 @@ def scenario_files() -> list[Path]:
 
 
 def summary(path: Path) -> str:
-    """Return what a file of the library shows: the comment in its first line."""
+    """Return what a file of the library demonstrates: the comment in its first line."""
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     return first.removeprefix("#").strip()
 
@@ -29,7 +29,7 @@ def find_scenario(file: str) -> Path:
 
 
 def listing() -> str:
-    """Return one line for each scenario of the library: name and what it shows."""
+    """Return a line per scenario of the library: name and what it demonstrates."""
     files = scenario_files()
     width = max((len(path.stem) for path in files), default=0)
     return "".join(f"{path.stem:<{width}}  {summary(path)}\n" for path in files)

@@ -1,7 +1,7 @@
-"""Reads a scenario file; what is wrong in it is said in one line.
+"""Reads a scenario file, and reports a mistake in it in one line.
 
-The first mistake found raises `InvalidScenario` with file, key and what was
-expected there.
+The first mistake raises `InvalidScenario`, which names the file, the key and what
+was expected.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_SECONDS = 1_000_000.0
 """Length of a scenario: eleven days; per-second tables stay small."""
 
 MOST_DELAY_S = 60.0
-"""Of a report on its way; the last ones are waited for before totals are compared."""
+"""Longest delay of a report; totals are compared only after the last one arrived."""
 
 LEAST_INTERVAL_S = 0.05
 """Between two heartbeats: the least time between any two reports of an agent."""
@@ -122,7 +122,7 @@ def parse_scenario(document: dict[str, object], *, name: str) -> Scenario:
 
 
 class _Context:
-    """What the pieces of a scenario refer to."""
+    """What the tables of a scenario refer to."""
 
     def __init__(
         self, *, seconds: float, count: int, names: tuple[str, ...], named: bool

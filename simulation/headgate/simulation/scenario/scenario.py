@@ -1,4 +1,4 @@
-"""What a scenario file says, as frozen values: groups, demand, faults, changes.
+"""The contents of a scenario file as frozen values: groups, demand, faults, changes.
 
 Times are simulated seconds from 0; rates are units/s; agents are indices from 0.
 """

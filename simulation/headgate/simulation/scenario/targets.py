@@ -1,4 +1,4 @@
-"""The figures that the system is held to, scenario by scenario."""
+"""The targets that the system must reach in each scenario."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDING = 5e-4
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one scenario must reach on every seed.
+    """The targets of one scenario, for every seed.
 
     Attributes:
         scenario: Name in the library.

@@ -34,11 +34,11 @@ class TomlTable:
         return InvalidKey(self._at(key), f"expected {expected}, got {got}")
 
     def has(self, key: str) -> bool:
-        """Tell whether the key is there."""
+        """Return whether the key is present."""
         return key in self._values
 
     def finish(self) -> None:
-        """Refuse keys that nobody asked for."""
+        """Raise for the first unknown key."""
         for key in self._values:
             if key not in self._known:
                 known = ", ".join(sorted(self._known))
@@ -169,7 +169,7 @@ class TomlTable:
         return value
 
     def is_list(self, key: str) -> bool:
-        """Tell whether the key holds a list (of tables)."""
+        """Return whether the key holds a list (of tables)."""
         return isinstance(self._values.get(key), list)
 
     def table(self, key: str, *, optional: bool = False) -> TomlTable:

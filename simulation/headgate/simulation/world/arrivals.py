@@ -1,7 +1,7 @@
-"""When requests come: one seeded stream per (piece of demand, agent).
+"""Arrival times of requests: one seeded stream per (piece of demand, agent).
 
-The streams depend on the file and the seed alone, so every strategy meets the
-same arrivals.
+The streams depend only on the file and the seed, so every strategy gets the same
+arrivals.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AgentArrivals:
     Attributes:
         time_s: ``float64[N]``.
         cost: ``float64[N]`` units.
-        retry: ``bool[N]`` whether a refused one comes again.
+        retry: ``bool[N]`` whether a refused request is retried.
     """
 
     time_s: NDArray[np.float64]
@@ -38,7 +38,7 @@ class AgentArrivals:
     retry: NDArray[np.bool_]
 
     def outside(self, gaps: list[tuple[float, float]]) -> AgentArrivals:
-        """Return those that do not fall into any of the spans [from, until)."""
+        """Return the arrivals outside all of the spans [from, until)."""
         keep = np.ones(len(self.time_s), dtype=np.bool_)
         for start, until in gaps:
             keep &= (self.time_s < start) | (self.time_s >= until)
@@ -48,7 +48,7 @@ class AgentArrivals:
 def generate(scenario: Scenario, seed: int) -> list[list[AgentArrivals]]:
     """Return the arrivals of each [group][agent] over the whole scenario.
 
-    A piece of demand that goes on after the end is cut off there.
+    Demand beyond the end of the scenario is cut off.
     """
     parts: list[list[list[AgentArrivals]]] = [
         [[] for _ in range(scenario.agents)] for _ in scenario.groups
@@ -116,7 +116,7 @@ def _marks(
     """Return sorted places in [0, total): a Poisson process of rate 1, or even."""
     if piece.poisson:
         return np.sort(rng.uniform(0.0, total, rng.poisson(total)))
-    first = rng.uniform()  # agents with the same even rate do not march in step
+    first = rng.uniform()  # agents with the same even rate must not be in step
     return np.arange(first, total, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""One agent's requests in one group, run through its real bucket in order of time."""
+"""Runs one agent's requests in one group through its real bucket, in order of time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from headgate.simulation.world.arrivals import AgentArrivals
 
 RETRY_S = 0.05
-"""A refused request that is retried comes again after this (scenario contract)."""
+"""Delay before a refused request is retried, seconds (scenario contract)."""
 
 PATIENCE_S = 5.0
-"""A request this old is given up (scenario contract)."""
+"""Age at which a request is given up, seconds (scenario contract)."""
 
 
 class BucketReplay:
-    """Requests still to come, and what became of the others.
+    """The requests still to come, and the outcome of the others.
 
     Attributes:
         admitted_s: Times of admission.
@@ -34,7 +34,7 @@ class BucketReplay:
     def __init__(
         self, arrivals: AgentArrivals, gaps: list[tuple[float, float]]
     ) -> None:
-        """Take the arrivals that fall outside the gaps; retries in them are lost."""
+        """Take arrivals that lie outside the gaps; retries inside a gap are lost."""
         self._times: list[float] = [*arrivals.time_s.tolist(), inf]
         self._costs: list[float] = arrivals.cost.tolist()
         self._retry: list[bool] = arrivals.retry.tolist()
@@ -48,12 +48,12 @@ class BucketReplay:
 
     @property
     def next_s(self) -> float:
-        """When the next attempt comes; infinite after the last."""
+        """Time of the next attempt; infinite after the last."""
         due = self._waiting[0][0] if self._waiting else inf
         return min(self._times[self._next], due)
 
     def advance(self, until_s: float, acquire: Callable[[float, float], float]) -> None:
-        """Make every attempt that comes before `until_s`.
+        """Make every attempt that is due before `until_s`.
 
         Args:
             until_s: Simulated time.

@@ -1,9 +1,9 @@
 """The event loop: agents, bus and faults on one simulated clock.
 
-Agents meet only through reports, so each is brought up to date when something
-happens to it: its requests since then go through its buckets in one batch.  All
-that happens is ordered by (time, number of the event), so a run is a function of
-the scenario and the seed.
+Agents interact only through reports.  So an agent is brought up to date only when an
+event reaches it: its requests since the previous event go through its buckets in one
+batch.  Events are ordered by (time, number of the event), which makes a run a
+function of the scenario and the seed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headgate.simulation.world.timeline import Kind
 
 EPOCH_S = 1_700_000_000.0
-"""Wall clock at time 0: any; reports carry it as microseconds."""
+"""Wall clock at time 0, an arbitrary value; reports carry it in microseconds."""
 
 GONE_S = 0.5
 """A killed process breaks its connection to the API, which waits this long for a new
@@ -52,7 +52,7 @@ LEAST_STEP_S = 1e-4
 timers are no finer."""
 
 QUIET_INTERVALS = 12
-"""Length of the tail without demand and faults, in T: one keyframe and some."""
+"""Length of the quiet tail, in T: a little more than the interval of keyframes."""
 
 
 class SimulationEngine:
@@ -75,7 +75,7 @@ class SimulationEngine:
             seed: Of all randomness.
             strategy: Name for the record.
             make_controller: Builds what decides, at each birth.
-            observer: Watches, if given.
+            observer: Called during the run, if given.
             progress: Called with the simulated time, now and then.
         """
         self._scenario = scenario
@@ -115,7 +115,7 @@ class SimulationEngine:
 
     @property
     def nodes(self) -> dict[int, Node]:
-        """The processes that are up, by agent."""
+        """The running processes, by agent."""
         return self._nodes
 
     @property
@@ -178,7 +178,7 @@ class SimulationEngine:
                 self._observer.probe(now, self._nodes)
 
     def _tell_all(self, now: float, kind: Kind, payload: object) -> None:
-        """Have the API tell every agent, which takes as long as a report does."""
+        """Let the API notify every agent, which takes as long as a report."""
         network = self._scenario.network
         for index in range(self._scenario.agents):
             late_s = network.delay_s + network.jitter_s * self._watching.random()

@@ -1,4 +1,4 @@
-"""What is wrong at a time: the faults of a scenario as a state that edges update."""
+"""The faults of a scenario as a state, updated whenever a fault begins or ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from headgate.simulation.scenario.scenario import Fault, FaultKind, Scenario
 
 DOWN: tuple[FaultKind, ...] = ("crash", "leave", "pause")
-"""The kinds in which an agent's arrivals are lost."""
+"""The kinds of fault during which an agent's arrivals are lost."""
 
 
 def down_spans(scenario: Scenario, agent: int) -> list[tuple[float, float]]:
@@ -30,21 +30,21 @@ class FaultState:
     """The faults that are active now, spread over the agents.
 
     Attributes:
-        down: Agents whose process is gone.
-        paused_until: When a stopped process goes on, by agent.
-        cut: Agents whose reports don't leave.
+        down: Agents whose process is not running.
+        paused_until: When a paused process resumes, by agent.
+        cut: Agents whose reports are dropped at the source.
         sides: One side of each partition.
         loss: Probability by sender, beyond the network's own.
-        duplicate: Likewise.
-        reorder: Likewise.
-        corrupt: Likewise.
+        duplicate: The same.
+        reorder: The same.
+        corrupt: The same.
         delay_s: Added to the reports of a sender.
         clock_jump_s: Added to an agent's wall clock.
         multiplier: On the demand that a liar reports.
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        """Start with nothing wrong."""
+        """Start without an active fault."""
         self._faults = scenario.faults
         self._agents = scenario.agents
         self.update(-1.0)
@@ -67,7 +67,7 @@ class FaultState:
                 self._apply(fault)
 
     def heal(self) -> None:
-        """End every fault; processes that are gone stay so."""
+        """End every fault; stopped processes stay stopped."""
         down = self.down
         self.update(-1.0)
         self.down = down

@@ -1,7 +1,7 @@
-"""The bus: delays, loses, doubles, reorders and corrupts reports on their way.
+"""The bus: delays, loses, duplicates, reorders and corrupts reports.
 
-A bus is a broker that all agents read, the sender included (its own echo).
-Reports of one sender reach one receiver in order, unless they are reordered.
+A broker delivers each report to all agents, including its sender (the own echo).
+Reports from one sender reach a receiver in order unless they are reordered.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headgate.simulation.world.faults import FaultState
 
 MOST_FLIPPED = 4
-"""Bytes that a corrupted report has wrong at most: few enough to pass for a report."""
+"""Most bytes flipped in a corrupted report: few enough for it to still be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Delivery:
     """A report that will reach a receiver.
 
     Attributes:
-        at_s: When.
-        receiver: Whom.
-        corrupted: Its bytes, if they differ from what was sent.
+        at_s: Time of arrival.
+        receiver: Index of the receiving agent.
+        corrupted: Its bytes if they differ from what was sent, else None.
     """
 
     at_s: float
@@ -34,10 +34,10 @@ class Delivery:
 
 
 class SimulatedBus:
-    """Decides what becomes of each report.  One random stream per sender."""
+    """Decides what happens to each report.  One random stream per sender."""
 
     def __init__(self, scenario: Scenario, seed: int, faults: FaultState) -> None:
-        """Make a bus on which nothing is under way."""
+        """Create a bus without reports in transit."""
         self._network = scenario.network
         self._faults = faults
         self._agents = scenario.agents
@@ -77,11 +77,11 @@ class SimulatedBus:
         return deliveries
 
     def heal(self) -> None:
-        """Lose, double and reorder nothing from now on."""
+        """Stop losing, duplicating and reordering."""
         self._network = replace(self._network, loss=0.0, duplicate=0.0, reorder=0.0)
 
     def restart(self, agent: int) -> None:
-        """Forget the order of a process that is gone."""
+        """Forget the delivery order of a process that has ended."""
         self._last[agent] = [0.0] * self._agents
 
 

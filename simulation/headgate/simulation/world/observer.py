@@ -1,4 +1,4 @@
-"""What a simulation tells whoever watches it."""
+"""The callbacks through which a simulation can be observed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
 
 
 class RunObserver(Protocol):
-    """Watches a simulation while it runs."""
+    """Is called while a simulation runs."""
 
     def born(self, node: Node) -> None:
         """A process has started."""
         ...
 
     def delivered(self, now: float, receiver: int, report: Report) -> None:
-        """An intact report has reached a process that is up."""
+        """An intact report has reached a running process."""
         ...
 
     def garbled(self, now: float, report: Report) -> None:
-        """Flipped bytes have come out of the codec as a report all the same."""
+        """A report with flipped bytes was decoded without an error."""
         ...
 
     def probe(self, now: float, nodes: dict[int, Node]) -> None:
-        """A second has passed; `nodes` are those that are up."""
+        """A second has passed; `nodes` are the running processes."""
         ...

@@ -1,4 +1,4 @@
-"""What is known of a run before it begins: its arrivals, and who has which bucket."""
+"""Everything that is fixed before a run: its arrivals and the buckets needed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A run that has not begun.
+    """A run that has not started.
 
     Attributes:
         record: With arrivals, and nothing admitted.
         streams: Requests of each agent by group index.
-        used: Indices of the groups that have a bucket at every agent: like the
-            agent's, those that are charged and their ancestors.
+        used: Indices of the groups that have a bucket in every agent: the groups
+            that are charged, and their ancestors.
     """
 
     record: SimulationRun
@@ -32,7 +32,7 @@ class Prepared:
 
 
 def prepare(scenario: Scenario, seed: int, strategy: str) -> Prepared:
-    """Draw the arrivals of a scenario, leaving out those that processes miss."""
+    """Draw the arrivals of a scenario, without those that hit a stopped process."""
     gaps = [down_spans(scenario, i) for i in range(scenario.agents)]
     arrivals = [
         [a.outside(gaps[i]) for i, a in enumerate(agents)]

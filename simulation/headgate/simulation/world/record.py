@@ -1,4 +1,4 @@
-"""What a simulation leaves behind, for metrics, checkers and pictures."""
+"""The record of a run, for metrics, checkers and plots."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class UnreportedUsage:
-    """What a killed process admitted and never told.
+    """What a killed process admitted without ever reporting it.
 
     Attributes:
         agent: Its id.
@@ -81,11 +81,11 @@ class SimulationRun:
         refused: What they refused, [group][agent]: ``float64[N, 3]`` of time, cost
             and the seconds that the caller was told to wait.
         central: What the yardstick admitted, [group].
-        ceilings: What buckets were told, [group][agent].
+        ceilings: The ceilings that were applied to buckets, [group][agent].
         lives: All incarnations, in order of birth.
         published: All reports, in order of time.
-        noticed: What controllers noticed, counts by kind.
-        untold: What killed processes never told.
+        noticed: Anomalies that controllers noticed, counted by kind.
+        untold: What killed processes never reported.
         violations: Invariants broken.
     """
 

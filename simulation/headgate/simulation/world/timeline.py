@@ -1,4 +1,4 @@
-"""What is to happen, in the order of (time, number of the event)."""
+"""The queue of events, ordered by (time, number of the event)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Kind = Literal[
 
 
 class Timeline:
-    """Events still to come; of two at one time the one pushed first comes first."""
+    """Pending events; those at the same time come out in the order of their push."""
 
     def __init__(self) -> None:
-        """Start with nothing to come."""
+        """Start empty."""
         self._heap: list[tuple[float, int, Kind, int, object]] = []
         self._pushed = 0
 
@@ -35,8 +35,8 @@ class Timeline:
         Args:
             at_s: Simulated time.
             kind: What happens.
-            index: To which agent.
-            payload: What belongs to the kind.
+            index: The agent it happens to.
+            payload: Data of that kind of event.
         """
         self._pushed += 1
         heapq.heappush(self._heap, (at_s, self._pushed, kind, index, payload))
