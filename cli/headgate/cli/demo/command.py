@@ -78,7 +78,7 @@ def demo(
     """Keep five processes to one quota while their demand shifts.
 
     Starts the API, the bus and the agents on this machine, under a demand that is
-    skewed, flips, rests, bursts and overloads; kills one agent and brings it back. Then it
+    skewed, flips, rests, bursts and overloads; kills one agent and brings it back. Then
     compares what the callers saw with what one central bucket would have admitted.
     """
     import secrets
