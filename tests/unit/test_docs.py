@@ -73,8 +73,9 @@ def test_every_module_that_newcomers_are_sent_to_exists(name: str) -> None:
     assert not [p for p in paths if not any(k.endswith(f"/{p}") for k in known)]
 
 
-USERS_READ = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-USERS_READ += [
+USERS_READ = [
+    ROOT / "README.md",
+    *(ROOT / "docs").glob("*.md"),
     *(ROOT / "docs" / "reference").glob("*.md"),
     *(ROOT / "examples").iterdir(),
 ]

@@ -17,8 +17,8 @@ from headgate.cli.demo.script import (
     RETURNS_AT,
     SHAPES,
     VICTIM,
+    LoadShape,
     Phase,
-    Shape,
     script,
 )
 
@@ -58,7 +58,7 @@ def test_a_returning_caller_skips_what_was_due_while_it_was_away() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
-def test_the_phases_cover_the_whole_run_without_a_gap(shape: Shape) -> None:
+def test_the_phases_cover_the_whole_run_without_a_gap(shape: LoadShape) -> None:
     plan = script(60.0, shape)
     assert plan.phases[0].begins_s == 0.0
     assert plan.phases[-1].ends_s == 60.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import httpx
@@ -108,7 +109,7 @@ class Rest(Closing):
             Failure: As `call`.
         """
         response = self._send("PUT", path, body, None, TIMEOUT_S)
-        return self._document(response), response.status_code == httpx.codes.CREATED
+        return self._document(response), response.status_code == HTTPStatus.CREATED
 
     def pages(self, path: str, query: Query | None = None) -> Iterator[JsonObject]:
         """Yield the items of a list, page by page.

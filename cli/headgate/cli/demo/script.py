@@ -69,7 +69,7 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class LoadShape:
     """A kind of load and the quota that it meets.
 
     Attributes:
@@ -112,7 +112,7 @@ class Shape:
         return round(least * exp(random.random() * log(most / least)))
 
 
-REQUESTS = Shape(
+REQUESTS = LoadShape(
     name="requests",
     agents=AGENTS,
     dimension="requests",
@@ -161,7 +161,7 @@ REQUESTS = Shape(
 )
 """Many small requests: a service."""
 
-TOKENS = Shape(
+TOKENS = LoadShape(
     name="tokens",
     agents=GATEWAYS,
     dimension="tokens",
@@ -238,7 +238,7 @@ class Script:
     phases: tuple[Phase, ...]
     killed_s: float
     returns_s: float
-    shape: Shape = REQUESTS
+    shape: LoadShape = REQUESTS
 
     def phase(self, at_s: float) -> Phase:
         """Return the phase that `at_s` lies in; the last one after the end."""
@@ -253,7 +253,7 @@ class Script:
         return next((p for p in self.phases if p.name == FLIP), None)
 
 
-def script(seconds: float, shape: Shape = REQUESTS) -> Script:
+def script(seconds: float, shape: LoadShape = REQUESTS) -> Script:
     """Return the demo of that length and shape.
 
     Raises:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from headgate.cli.demo.script import Phase, Script, Shape
+    from headgate.cli.demo.script import LoadShape, Phase, Script
     from headgate.cli.process.children import Child, Children
 
 GROUP = "gold"
@@ -118,7 +118,7 @@ def start_server(
     return Server(ready["api"], shown_bus(ready["bus"]), child)
 
 
-def configure(url: str, shape: Shape) -> None:
+def configure(url: str, shape: LoadShape) -> None:
     """Create the group, the tenant and the namespace, and attach them, over REST."""
     tenant, namespace = (segment(name) for name in NAMESPACE.split("/"))
     limit = {
