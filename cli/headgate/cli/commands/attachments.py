@@ -11,7 +11,7 @@ from headgate.cli.options.common import Api, AsJson, DryRun
 from headgate.cli.options.completers import GroupName
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.output.plan import print_plan
-from headgate.cli.output.printing import print_list, print_told
+from headgate.cli.output.printing import print_list, print_result
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
@@ -99,7 +99,7 @@ def attach(
             print_plan(plan, as_json)
             return
         answer = rest.call("PUT", ATTACHMENTS, body=attachment)
-    print_told(f"{shown_subject(names)} attached to {group}", answer, as_json=as_json)
+    print_result(f"{shown_subject(names)} attached to {group}", answer, as_json=as_json)
 
 
 @spread
@@ -109,7 +109,9 @@ def detach(subject: SubjectOptions, api: Api, as_json: AsJson = False) -> None:
     query = {kind: name or "" for kind, name in names.items()}
     with api.connect() as rest:
         rest.call("DELETE", ATTACHMENTS, query=query)
-    print_told(f"{shown_subject(names)} detached", {"detached": names}, as_json=as_json)
+    print_result(
+        f"{shown_subject(names)} detached", {"detached": names}, as_json=as_json
+    )
 
 
 @spread

@@ -15,7 +15,12 @@ from headgate.cli.options.dataclass_options import spread
 from headgate.cli.options.limits import parse_period, parse_quantity, show_quantity
 from headgate.cli.options.times import parse_until, show_span, show_time
 from headgate.cli.output.preview import print_preview
-from headgate.cli.output.printing import print_json, print_line, print_list, print_told
+from headgate.cli.output.printing import (
+    print_json,
+    print_line,
+    print_list,
+    print_result,
+)
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
@@ -108,7 +113,7 @@ def create_override(
             print_preview(rest, group, whole, as_json)
             return
         made = rest.call("PUT", PATH, body=body)
-    print_told(f"{_shown(made)} {_shown_end(made)}", made, as_json=as_json)
+    print_result(f"{_shown(made)} {_shown_end(made)}", made, as_json=as_json)
 
 
 @override.command("list")

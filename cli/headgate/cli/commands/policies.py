@@ -20,7 +20,12 @@ from headgate.cli.options.limits import (
     show_quantity,
 )
 from headgate.cli.output.plan import print_plan
-from headgate.cli.output.printing import print_json, print_line, print_list, print_told
+from headgate.cli.output.printing import (
+    print_json,
+    print_line,
+    print_list,
+    print_result,
+)
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Rest
@@ -231,7 +236,7 @@ def set_policy(
             return
         answer = rest.call("PUT", PATH, body=one)
     line = f"{kind} of {_of(level, target)} set: {_shown_policy(answer)}"
-    print_told(line, answer, as_json=as_json)
+    print_result(line, answer, as_json=as_json)
 
 
 @policy.command("remove", epilog=_REMOVE_EPILOG)
@@ -248,7 +253,7 @@ def remove_policy(
         else:
             query = {"level": level, "target": target, "kind": name}
             rest.call("DELETE", PATH, query=query)
-    print_told(
+    print_result(
         f"{kind} of {_of(level, target)} removed",
         {"removed": {"level": level, "target": target, "kind": name}},
         as_json=as_json,

@@ -8,7 +8,7 @@ from headgate.cli.client.paths import APPLY, SETTINGS, segment
 from headgate.cli.options.common import Api, AsJson, DryRun
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.output.plan import print_plan
-from headgate.cli.output.printing import print_json, print_table, print_told
+from headgate.cli.output.printing import print_json, print_result, print_table
 
 setting = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -59,4 +59,4 @@ def unset_setting(key: Key, api: Api, as_json: AsJson = False) -> None:
     with api.connect() as rest:
         rest.call("DELETE", f"{SETTINGS}/{segment(key)}")
     line = f"setting {key} reset to its default"
-    print_told(line, {"unset": key}, as_json=as_json)
+    print_result(line, {"unset": key}, as_json=as_json)

@@ -8,7 +8,7 @@ from headgate.cli.client.paths import NAMESPACES, TENANTS, segment
 from headgate.cli.failure import Misused
 from headgate.cli.options.common import Api, AsJson
 from headgate.cli.options.dataclass_options import spread
-from headgate.cli.output.printing import print_list, print_told
+from headgate.cli.output.printing import print_list, print_result
 
 tenant = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 namespace = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -77,13 +77,13 @@ def _put(path: str, what: str, api: Api, as_json: bool) -> None:
     with api.connect() as rest:
         answer, is_new = rest.put(path, body={})
     outcome = "created" if is_new else "already exists"
-    print_told(f"{what} {outcome}", answer, as_json=as_json)
+    print_result(f"{what} {outcome}", answer, as_json=as_json)
 
 
 def _delete(path: str, what: str, api: Api, as_json: bool) -> None:
     with api.connect() as rest:
         rest.call("DELETE", path)
-    print_told(f"{what} deleted", {"deleted": what}, as_json=as_json)
+    print_result(f"{what} deleted", {"deleted": what}, as_json=as_json)
 
 
 def _list(path: str, what: str, api: Api, as_json: bool) -> None:

@@ -29,7 +29,7 @@ def print_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def print_told(line: str, answer: object, *, as_json: bool) -> None:
+def print_result(line: str, answer: object, *, as_json: bool) -> None:
     """Print `line` for a person, or `answer` for a program."""
     if as_json:
         print_json(answer)
