@@ -1,11 +1,11 @@
-"""An agent: what a process holds of the cluster, its threads behind one object.
+"""An agent: one process's part in the cluster, its threads behind one object.
 
-An agent has threads that a caller never waits for: one that balances
-(`headgate.agent.runtime`), one that follows the configuration
-(`headgate.agent.follow.watch`), and those of the bus, if it needs any.
+No caller ever waits for an agent's threads: one balances
+(`headgate.agent.runtime`), one follows the configuration
+(`headgate.agent.follow.watch`), and a bus may have some of its own.
 
-**Fork.**  Threads don't survive a fork.  A forked child goes on with its own agent,
-under an id of its own, started at its first attempt: children that never ask for
+**Fork.**  Threads don't survive a fork.  A forked child gets an agent of its own,
+with its own id, started at the child's first attempt: children that never ask for
 tokens cost the cluster nothing.
 """
 
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate.agent")
 
 FIRST_CONFIGURATION_S = 3.0
-"""How long `connect` waits for the API at most; a refused connection is faster."""
+"""Longest wait of `connect` for the API; a refused connection is noticed sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What an agent is made with; see `connect`.
+    """The settings of an agent; see `connect`.
 
     Attributes:
         url: Of the API.
         agent: Id, unique in the cluster.
         token: Of the role *agent*, when the API asks for one.
-        trust: Which authorities are believed; None for the usual ones.
+        trust: Certificate authorities to trust; None for the system's.
         without_configuration: What attempts meet before the first configuration.
         snapshot_path: Where the last snapshot is kept, None for nowhere.
         weight: Of this agent among all, > 0.
@@ -74,20 +74,21 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStatus:
-    """How an agent does.
+    """The state of an agent.
 
     Attributes:
         agent: Its id.
-        incarnation: Its life.
-        revision: Of the configuration that is followed, None before the first.
+        incarnation: Number of this life of the agent; each start has a larger one.
+        revision: Of the configuration in force, None before the first.
         source: Where that came from.
-        api_reachable: Whether the API answered the last question.
+        api_reachable: Whether the API answered the last request.
         bus: Kind of the bus, None without one.
-        lag_s: How long a report takes to come back.
-        members: All agents that are heard.
-        alive: Whether its thread runs.
-        reads: Partitions of the bus that it reads: those of the groups that it uses
-            and 0, where all tell that they live; 0 alone where nothing is cut.
+        lag_s: Seconds until this agent's own report comes back to it.
+        members: All agents that this one knows.
+        alive: Whether its thread is running.
+        reads: Partitions of the bus that it reads: those of the groups it uses, and
+            partition 0, which carries everyone's heartbeats.  Only 0 where reports
+            are not split.
     """
 
     agent: str
@@ -108,7 +109,7 @@ class Agent:
     def __init__(
         self, options: Options, *, on_bus: Callable[[], None] | None = None
     ) -> None:
-        """Start; `on_bus` is called in the agent's thread when a bus was opened."""
+        """Start; `on_bus` is called in the agent's thread once a bus is open."""
         self._options = options
         self._on_bus = on_bus
         self._closed = False
@@ -124,7 +125,7 @@ class Agent:
 
     @property
     def id(self) -> str:
-        """Id that this agent goes by; a fork and a doubled id change it."""
+        """Id of this agent; a fork, or another process with the same id, changes it."""
         return self._runtime.agent
 
     def limiter(self, **names: Unpack[SubjectNames]) -> Limiter:
@@ -144,7 +145,7 @@ class Agent:
     def dispatcher(
         self, *, topic: str, subscription: str | None = None, client: str | None = None
     ) -> Dispatcher:
-        """Return how much of a topic or subscription may be read; keep it.
+        """Return what says how much of a topic or subscription may be read.
 
         Args:
             topic: ``persistent://tenant/namespace/name``.
@@ -160,11 +161,11 @@ class Agent:
 
     @property
     def dispatch_options(self) -> DispatchOptions:
-        """How dispatch is counted at present, as the configuration says."""
+        """How the configuration says that dispatch is counted at present."""
         return self._enforcer.dispatch_options
 
     def status(self) -> AgentStatus:
-        """Return how this agent does."""
+        """Return the state of this agent."""
         self._revive()
         runtime, watch = self._runtime, self._watch
         snapshot, bus = runtime.snapshot, runtime.bus
@@ -183,7 +184,7 @@ class Agent:
         )
 
     def explain(self, group: str, dimension: str) -> Explanation:
-        """Return every input and the formula of this agent's share.
+        """Return this agent's share of a limit with all its inputs and formulas.
 
         Raises:
             HeadgateError: This process does not use such a limit.
@@ -198,12 +199,12 @@ class Agent:
                 except KeyError:
                     break
         raise HeadgateError(
-            f"group {group!r} has no limit of {dimension!r} that this process uses: "
-            "ask for one after a limiter of an attached subject was made"
+            f"this process uses no limit on {dimension!r} of group {group!r}: "
+            "first make a limiter for a subject attached to that group"
         )
 
     def metrics(self) -> dict[str, float]:
-        """Return all counters and sizes by name."""
+        """Return all counters and sizes, by name."""
         self._revive()
         runtime, watch = self._runtime, self._watch
         named = Counter[str]()
@@ -221,20 +222,20 @@ class Agent:
         }
 
     def usage(self) -> list[Usage]:
-        """Return what each limit in force here has counted and holds."""
+        """Return the counters and tokens of each limit in force in this process."""
         self._revive()
         return self._enforcer.usage(monotonic())
 
     def close(self) -> None:
-        """Leave the cluster; may be called twice, also by the end of the process.
+        """Leave the cluster.  Calling it again, or at process exit, does nothing.
 
-        Limiters that are still held go on at their last rate until its deadline,
-        and then at what an agent that is cut off may spend.
+        Limiters that callers still hold keep their last rate until its deadline, and
+        after that the rate that a partitioned agent may spend.
         """
         if self._closed:
             return
         self._closed = True
-        if not self._inherited:  # else threads and locks are the parent's
+        if not self._inherited:  # otherwise the threads and locks are the parent's
             self._watch.close()
             self._runtime.close()
 
@@ -286,7 +287,7 @@ class Agent:
             runtime.following.wait(options.wait_s)
 
     def _use_of(self, group_id: int, dimension: str) -> float | None:
-        """Return what all agents attempt of a limit, units/s; None when unknown."""
+        """Return the units/s that all agents attempt under a limit; None if unknown."""
         try:
             ledger = self._runtime.table(group_id, dimension)
         except KeyError:
@@ -294,12 +295,12 @@ class Agent:
         return sum(row.demand for row in ledger.agents)
 
     def _check_open(self) -> None:
-        """Refuse work after the end."""
+        """Raise once the agent is closed."""
         if self._closed:
-            raise AgentClosed("the agent was closed; connect() makes a new one")
+            raise AgentClosed("the agent is closed; call connect() to make a new one")
 
     def _revive(self) -> None:
-        """Start the own agent of a forked child, at its first use."""
+        """Start a forked child's own agent, at its first use."""
         if not self._inherited:
             return
         with self._starting:
@@ -310,7 +311,7 @@ class Agent:
 
 
 def _headers(options: Options) -> dict[str, str]:
-    """Return what each request to the API carries."""
+    """Return the headers of every request to the API."""
     headers = {"Headgate-Agent": options.agent, "Accept": "application/json"}
     if options.token:
         headers["Authorization"] = f"Bearer {options.token}"

@@ -1,9 +1,9 @@
-"""The front door: `connect` makes an agent, a process's member of the cluster.
+"""`connect` makes an agent, one process's member of the cluster.
 
-At the start the configuration comes from the API, else from the last snapshot on
-disk.  When there is neither, attempts meet the policy ``without_configuration``
-until the API answers: *admit* (a quota service that is down should not take its
-users down) or *refuse*.
+At the start the configuration comes from the API, or else from the last snapshot on
+disk.  With neither, the policy ``without_configuration`` decides until the API
+answers: *admit* (a quota service that is down should not take its users down) or
+*refuse*.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ def connect(
         url: Such as ``http://127.0.0.1:8080``.
         agent: Id of this process, unique in the cluster; host and process id by
             default.  An id that stays the same over restarts lets the others
-            recognise the agent.
+            recognise it.
         token: Bearer token of the role *agent*, when the API asks for one.
-        ca_file: PEM file of the authorities to believe when the API speaks TLS; the
-            usual ones by default.
-        without_configuration: ``admit`` or ``refuse`` all until the first
-            configuration comes, when API and disk have none.
+        ca_file: PEM file of the certificate authorities to trust when the API speaks
+            TLS; the system's by default.
+        without_configuration: ``admit`` or ``refuse`` every attempt until the first
+            configuration arrives, if neither API nor disk has one.
         snapshot_path: File of the last snapshot; in the user's cache by default.
-        keep_snapshot: Whether it is kept at all.
-        weight: Of this agent among all: its part when all want more.
-        bus_options: Added to the options of the bus that the API names: a
-            password of Kafka, a key of ZeroMQ.
+        keep_snapshot: Whether to keep a snapshot on disk at all.
+        weight: Of this agent relative to the others, when all of them want more.
+        bus_options: Added to the bus options that the API names, such as a Kafka
+            password or a ZeroMQ key.
         wait_s: Longest wait for the first configuration; the agent is returned
             without one after that, and goes over to it when it comes.
 
     Raises:
-        InvalidSetting: An argument can't be; says which, and what was expected.
+        InvalidSetting: An argument is wrong; says which one, and what was expected.
     """
     check_url(url)
     agent = _own_id() if agent is None else agent
@@ -121,12 +121,12 @@ connect_async = _for_an_event_loop(connect)
 
 
 def _own_id() -> str:
-    """Return an id that no other process has: host, process and chance."""
+    """Return an id that no other process has: host, process id, random digits."""
     return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
 
 
 _agents: WeakSet[Agent] = WeakSet()
-"""Those of this process that may have to be closed at its end, or after a fork."""
+"""Agents of this process, to be closed at exit and restarted after a fork."""
 
 
 def _close_all() -> None:
@@ -136,16 +136,16 @@ def _close_all() -> None:
 
 
 def _last_at_exit() -> None:
-    """Have `_close_all` run before what a bus registered for the end.
+    """Make `_close_all` run before the exit handlers that a bus registered.
 
-    The farewell needs the bus, and what was registered last runs first.
+    The leave report needs the bus, and handlers run in reverse order.
     """
     atexit.unregister(_close_all)
     atexit.register(_close_all)
 
 
 def _after_fork() -> None:
-    """Let each agent of a forked child begin anew."""
+    """Prepare each agent of a forked child to start afresh."""
     for agent in list(_agents):
         agent.prepare_after_fork()
 

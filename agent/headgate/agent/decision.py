@@ -1,4 +1,4 @@
-"""The answer to an attempt: admitted, not yet, or never; and which limit said so."""
+"""The answer to an attempt: admitted, not yet, or never, and which limit decided."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class LimitName:
     Attributes:
         group: Name of the group.
         dimension: What is counted.
-        level: What the group is attached at: ``cluster``, ``tenant``,
+        level: The level at which the group is attached: ``cluster``, ``tenant``,
             ``namespace``, ``topic``, ``subscription``, ``user``, ``client``, or
-            ``user+client``; of a policy where it is given: ``broker``,
-            ``namespace``, ``topic``.
+            ``user+client``; for a policy, the level at which it was set:
+            ``broker``, ``namespace``, ``topic``.
         scope: ``cluster`` or ``node``.
     """
 
@@ -37,18 +37,18 @@ class LimitName:
 class Decision:
     """An attempt was admitted (truthy) or refused (falsy, see `Refusal`).
 
-    Not to be changed.  Not frozen, for a frozen one takes a microsecond to make, as
-    long as five attempts.
+    Treat it as immutable.  It is not frozen because a frozen dataclass takes a
+    microsecond to make, as long as five attempts.
 
     Attributes:
-        delay_s: When refused, seconds until a retry is sensible.  When admitted
-            in mode ``delay``, seconds for which the caller is to be muted.
+        delay_s: If refused, seconds until a retry makes sense.  If admitted in mode
+            ``delay``, seconds for which to mute the caller.
         never: No retry will help: the cost is above the burst and the group may
             not owe, or the limit is 0.
         limit: The limit with the longest delay, or the one that warns.
         warning: The group's use is above its soft threshold.
         shadow: Admitted only because the group's refusal is ``shadow``.
-        reason: Why a caller that waited was refused: ``deadline``, ``queue full``.
+        reason: Why a waiting caller was refused: ``deadline`` or ``queue full``.
     """
 
     delay_s: float = 0.0
@@ -60,7 +60,7 @@ class Decision:
 
     @property
     def admitted(self) -> bool:
-        """Whether the attempt was admitted; the same as truth."""
+        """Whether the attempt was admitted; the same as the truth value."""
         return True
 
     @property
@@ -71,9 +71,9 @@ class Decision:
     def __str__(self) -> str:
         """Return a phrase for messages."""
         if self.shadow:
-            return f"admitted in shadow, else refused by {self.limit}"
+            return f"admitted in shadow mode, would be refused by {self.limit}"
         if self.delay_s > 0.0:
-            return f"admitted, muted {self.delay_s:.3f} s by {self.limit}"
+            return f"admitted, mute for {self.delay_s:.3f} s by {self.limit}"
         return f"admitted, near {self.limit}" if self.warning else "admitted"
 
 
@@ -86,7 +86,7 @@ class Refusal(Decision):
 
     @property
     def admitted(self) -> bool:
-        """Whether the attempt was admitted; the same as truth."""
+        """Whether the attempt was admitted; the same as the truth value."""
         return False
 
     def __bool__(self) -> bool:
@@ -98,18 +98,20 @@ class Refusal(Decision):
         by = f"refused by {self.limit}" if self.limit else "refused"
         by += f" ({self.reason})" if self.reason else ""
         return (
-            f"{by}, for ever" if self.never else f"{by}, retry in {self.delay_s:.3f} s"
+            f"{by}, never to be admitted"
+            if self.never
+            else f"{by}, retry in {self.delay_s:.3f} s"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The part of a batch that was admitted (KIP-599).
+    """How much of a batch was admitted (KIP-599).
 
     Attributes:
         admitted: Units admitted, in whole items.
-        refused: Units refused; they meet `decision`.
-        decision: Admitted when all was, else the refusal of the rest.
+        refused: Units refused, with `decision`.
+        decision: Admitted if the whole batch was, otherwise the refusal of the rest.
     """
 
     admitted: float
@@ -122,7 +124,7 @@ class Partial:
 
 
 ADMITTED = Decision()
-"""The usual answer; one object for all."""
+"""The usual answer; one object shared by all."""
 
 LONGEST_MS = 2**31 - 1
 """KIP-599's throttle_time_ms is an int32."""

@@ -1,25 +1,25 @@
-"""The failures of an agent, one tree: each says whose fault it is and what to do.
+"""The errors of an agent, as one tree; each says whose fault it is and what to do.
 
 ::
 
     HeadgateError
-    ├── MalformedReport     bytes on the bus that are no report: the sender's fault;
-    │                       dropped and counted, never shown to a caller
-    ├── MalformedSnapshot   a configuration that can't be read: the API's fault, or
-    │                       that of a file on disk; the last good one stays in force
-    ├── BusUnavailable      the settings of a bus, or a library that it needs, are
-    │                       wrong: the operator's fault; raised when it is opened
-    ├── AgentClosed         a limiter was asked for after close(): the caller's fault
+    ├── MalformedReport     bytes on the bus that are not a report: the sender's
+    │                       fault; dropped and counted, never shown to a caller
+    ├── MalformedSnapshot   a configuration that can't be read: the fault of the API
+    │                       or of a file on disk; the last good one stays in force
+    ├── BusUnavailable      wrong settings of a bus, or a library that it needs is
+    │                       missing: the operator's fault; raised on opening it
+    ├── AgentClosed         the agent was used after close(): the caller's fault
     ├── CallerError         the call is wrong: the caller's fault; change the code
     │   ├── InvalidSetting      of connect(): an address, an id, a policy
     │   ├── InvalidCost         negative, not a number, above 2**53
     │   ├── InvalidDimension    not an identifier, or too many different ones
     │   ├── InvalidSubject      a name that can't be resolved
-    │   └── AlreadySettled      a reservation that was settled or returned before
-    └── Throttled           a quota refuses: nobody's fault; come back later
+    │   └── AlreadySettled      a reservation was settled or returned before
+    └── Throttled           a quota refused: nobody's fault; try again later
 
-A refusal is not a failure: it is a `Decision`.  `Throttled` carries one, and is
-raised only where a value has no place, such as in a decorated function.
+A refusal is not an error but a `Decision`.  `Throttled` carries one, and is raised
+only where no value can be returned, such as in a decorated function.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class HeadgateError(Exception):
 
 
 class MalformedReport(HeadgateError, ValueError):
-    """Bytes that are no report, or a report that can't be put into bytes."""
+    """Bytes that are not a report, or a report that can't be encoded."""
 
 
 class MalformedSnapshot(HeadgateError, ValueError):
@@ -43,11 +43,11 @@ class MalformedSnapshot(HeadgateError, ValueError):
 
 
 class BusUnavailable(HeadgateError):
-    """A bus can't be opened as it is configured; says what to change."""
+    """A bus can't be opened with these settings; says what to change."""
 
 
 class AgentClosed(HeadgateError):
-    """The agent was closed, or could not be carried across a fork."""
+    """The agent is closed."""
 
 
 class CallerError(HeadgateError, ValueError):
@@ -55,7 +55,7 @@ class CallerError(HeadgateError, ValueError):
 
 
 class InvalidSetting(CallerError):
-    """What `connect` was given can't be: an address, an id, a token, a policy."""
+    """An argument of `connect` is wrong: an address, an id, a token, a policy."""
 
 
 class InvalidCost(CallerError):
@@ -67,15 +67,15 @@ class InvalidDimension(CallerError):
 
 
 class InvalidSubject(CallerError):
-    """A tenant, namespace, topic or entity has a name that can't be resolved."""
+    """The name of a tenant, namespace, topic or entity can't be resolved."""
 
 
 class AlreadySettled(CallerError):
-    """A reservation that was settled, cancelled or returned is settled again."""
+    """A reservation was settled a second time, or after it was cancelled."""
 
 
 class Throttled(HeadgateError):
-    """A quota refuses.
+    """A quota refused the attempt.
 
     Attributes:
         decision: Which limit refused, and when to come back.

@@ -1,4 +1,4 @@
-"""A place in a parsed JSON document that knows its path, for clear refusals."""
+"""A value in a parsed JSON document that knows its path, for clear errors."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
-"""What ``json.loads`` makes."""
+"""What ``json.loads`` returns."""
 
 Choice = TypeVar("Choice", bound=str)
 
 MAX_SHOWN_CHARACTERS = 60
-"""Of a wrong value in an error: enough to recognise it, short enough to log."""
+"""Length of a wrong value in an error: enough to recognise it, short enough to log."""
 
 MAX_INTEGER = 1 << 53
-"""Beyond this JSON's readers don't agree on the value of a number."""
+"""Beyond this, JSON readers don't agree on the value of a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPlace:
-    """A value and where it stands; each verb returns it as a type or refuses.
+    """A value and its path; each method returns it as one type, or raises.
 
     Attributes:
         path: Such as ``groups[3].limits[0].rate``.
-        value: What ``json.loads`` made of it.
+        value: As ``json.loads`` returned it.
         present: Whether the field exists at all.
     """
 
@@ -53,7 +53,7 @@ class JsonPlace:
         return JsonPlace(path, fields.get(name), name in fields)
 
     def __bool__(self) -> Literal[True]:
-        """A place is true, so that ``place and place.text()`` reads as it says."""
+        """Return True, so that ``place and place.text()`` tests for None only."""
         return True
 
     def optional(self, name: str) -> JsonPlace | None:
@@ -154,7 +154,7 @@ class JsonPlace:
     def choice(
         self, name: str, choices: Sequence[Choice], default: Choice | None
     ) -> Choice:
-        """Return the one of `choices` that `name` says, or `default` when missing."""
+        """Return the one of `choices` that `name` holds, or `default` when missing."""
         place = self[name]
         if place.value is None and default is not None:
             return default
@@ -164,7 +164,7 @@ class JsonPlace:
         raise place.wrong(f"one of {', '.join(choices)}")
 
     def _object(self) -> Mapping[str, Json]:
-        """Return the fields, refusing anything but an object."""
+        """Return the fields; raise for anything but an object."""
         if not isinstance(self.value, dict):
             raise self.wrong("an object")
         return self.value

@@ -1,10 +1,10 @@
-"""Names that come from outside: which can be sent, stored and compared."""
+"""Which names from outside can be sent, stored and compared."""
 
 from __future__ import annotations
 
 
 def is_unicode(name: str) -> bool:
-    """Whether a name can be put into UTF-8; half a surrogate pair can't."""
+    """Whether a name can be encoded as UTF-8; half a surrogate pair can't."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -13,5 +13,5 @@ def is_unicode(name: str) -> bool:
 
 
 def is_visible_ascii(name: str) -> bool:
-    """Whether a name can stand in an HTTP header as it is: no spaces at its ends."""
+    """Whether a name can be an HTTP header's value as it is, with no outer spaces."""
     return name.isascii() and name.isprintable() and name == name.strip()

@@ -1,7 +1,7 @@
-"""An observer: hears every report and says nothing, for the API, pages, metrics.
+"""An observer hears every report and sends none; it serves the API, pages and metrics.
 
-It keeps the same ledgers as the agents, by the same coordinator, so what people see
-is what the agents compute.  It has no part in any group.
+It keeps the same ledgers as the agents, with the same coordinator, so people see what
+the agents compute.  It has no share of any group.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ if TYPE_CHECKING:
     from headgate.coordinator.explain.views import MemberState
 
 LEAST_WINDOW_S = 0.9
-"""Rates are measured over at least this: shorter ones show single requests."""
+"""Shortest time over which rates are measured; a shorter one shows single requests."""
 
 WINDOW_S = 2.5
-"""And over at most about this: long enough to even out where a prediction was taken
-back, short enough to show a change while it matters."""
+"""Longest such time, roughly: long enough to even out a prediction that was taken back,
+short enough to show a change while it matters."""
 
 MOST_LIMITS = 2_000
-"""Limits looked at in one `look`, which takes 0.3 ms each; where more than that are
-in use they take turns.  What nobody uses costs nothing."""
+"""Limits examined by one `look`, at 0.3 ms each; if more are in use, they take turns.
+A limit that nobody uses costs nothing."""
 
 FORGET_S = 60.0
-"""An agent's counters are remembered for this long after its row was last seen."""
+"""How long an agent's counters are remembered after its row was last seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUse:
-    """One agent's part of one limit.
+    """One agent's use of one limit.
 
     Attributes:
         agent: Its id.
@@ -63,8 +63,8 @@ class AgentUse:
         ceiling_per_s: Units/s that its local bucket refills at.
         admitted_per_s: Admitted units/s, from its counters.
         refused_per_s: Refused units/s, from its counters.
-        held_units: Tokens in its local bucket; below zero it is a debt.
-        subjects: Limiters (topics, producers) that use the limit there.
+        held_units: Tokens in its local bucket; below zero, a debt.
+        subjects: Limiters (topics, producers) there that use the limit.
         age_s: Seconds since the row was true.
         state: As in `headgate.coordinator.explain.views.MemberView`.
     """
@@ -83,16 +83,16 @@ class AgentUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitUse:
-    """One limit of cluster scope that agents use.
+    """One cluster-scoped limit that agents use.
 
     Attributes:
         group: As configured.
         limit: As configured.
-        level: E, tokens left as believed; below zero a debt.
+        level: E, tokens believed to be left; below zero, a debt.
         available_per_s: Q', units/s shared out now.
-        theta_per_s: Water level of the max-min; infinite when all demand fits.
-        error_units: How far the cluster is believed to be over (+) or under (−)
-            what a single bucket would have admitted.
+        theta_per_s: Water level of the max-min; infinite if all demand fits.
+        error_units: Units by which the cluster is believed to have admitted more (+)
+            or less (−) than a single bucket would have.
         agents: One row per agent, by id.
     """
 
@@ -107,17 +107,17 @@ class LimitUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """Everything that was seen at one moment.
+    """Everything seen at one moment.
 
     Attributes:
-        revision: Of the configuration that the observer goes by; None before the
-            first.
+        revision: Of the observer's configuration; None before the first.
         limits: Those that agents use, by dimension and group.
-        left: Those that agents used at the look before, and none does now.
-        members: All agents that are known, by id.
+        left: Limits that agents used at the previous look and no longer use.
+        members: All known agents, by id.
         lag_s: Of the bus, as far as a listener can tell.
         bus_open: Whether the bus could be opened.
-        partitions: Of the bus, all of which the observer reads; 0 without one.
+        partitions: Number of the bus's partitions, all of which the observer reads;
+            0 without a bus.
         counters: Of reports, drops and notices, by name.
     """
 
@@ -132,12 +132,12 @@ class Sight:
 
 
 class Observer:
-    """A member that only listens; a context that closes it.
+    """A member that only listens; as a context manager, it closes itself.
 
     Args:
-        source: Returns the newest snapshot, None when there is none yet; asked at
+        source: Returns the newest snapshot, or None if there is none yet; called by
             each `look`.
-        bus_options: Added to the options of the bus that the snapshot names.
+        bus_options: Added to the bus options that the snapshot names.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Observer:
         self._follow()
 
     def look(self) -> Sight:
-        """Return what is seen now; call it about once a second, from any thread."""
+        """Return the present state; call it about once a second, from any thread."""
         with self._looking:
             self._follow()
             now = monotonic()
@@ -187,14 +187,14 @@ class Observer:
             )
 
     def restore(self, levels: Restored) -> None:
-        """Take levels that were stored before the observer began."""
+        """Adopt levels that were stored before the observer started."""
         self._runtime.vouch(levels)
 
     def explain(self, group_id: int, dimension: str) -> Explanation:
-        """Return every input of one ledger as the observer sees it.
+        """Return one ledger with all inputs, as the observer sees it.
 
         Raises:
-            KeyError: There is no such limit of cluster scope.
+            KeyError: There is no such cluster-scoped limit.
         """
         return self._runtime.explain(group_id, dimension)
 
@@ -209,14 +209,14 @@ class Observer:
         self.close()
 
     def _follow(self) -> None:
-        """Go over to the newest configuration, if it is another one."""
+        """Adopt the newest configuration if it has changed."""
         snapshot = self._source()
         if snapshot is not None and snapshot is not self._given:
             self._given = snapshot
             self._runtime.follow(snapshot)
 
     def _limits(self, configuration: Configuration, now: float) -> list[LimitUse]:
-        """Return the limits that agents use, some as they were some looks ago."""
+        """Return the limits that agents use, some as they were a few looks ago."""
         used = self._used(configuration)
         turn = used
         if len(used) > MOST_LIMITS:
@@ -229,7 +229,7 @@ class Observer:
         return list(self._seen.values())
 
     def _used(self, configuration: Configuration) -> list[tuple[str, int]]:
-        """Return what is in use of what is configured."""
+        """Return the configured limits that are in use."""
         if configuration is not self._known_of:
             self._known_of = configuration
             self._known = {
@@ -248,7 +248,7 @@ class Observer:
         try:
             seen = self._runtime.explain(group.id, limit.dimension)
         except KeyError:
-            return None  # the runtime has not followed so far yet
+            return None  # the runtime has not adopted this configuration yet
         return LimitUse(
             group=group,
             limit=limit,
@@ -262,7 +262,7 @@ class Observer:
     def _use(
         self, group_id: int, seen: Explanation, row: AgentRow, now: float
     ) -> AgentUse:
-        """Return one agent's part, with rates from its counters."""
+        """Return one agent's use, with rates from its counters."""
         key = (group_id, seen.dimension, row.agent)
         meter = self._meters.setdefault(key, _Meter())
         meter.read(row, now)
@@ -289,8 +289,8 @@ class Observer:
 class _Meter:
     """Turns the cumulative counters of one row into rates.
 
-    A row that was not sent again is *as extrapolated*: admitted goes on as
-    predicted, and refused is what is left of the demand.
+    A row that was not sent again is *as extrapolated*: what is admitted follows the
+    prediction, and the rest of the demand is refused.
     """
 
     __slots__ = (
@@ -311,7 +311,7 @@ class _Meter:
         self._measured = -1.0  # below zero: not yet
 
     def read(self, row: AgentRow, now: float) -> None:
-        """Take the counters of a row that was looked at `now`."""
+        """Take the counters of a row read at `now`."""
         self.read_s = now
         readings = self._admitted
         readings.append((now, row.admitted + row.predicted))
@@ -339,7 +339,7 @@ class _Meter:
 
 
 class _NoEnforcement:
-    """Enforces nothing: what a `Runtime` moves when it only observes."""
+    """Enforces nothing: the `EnforcementPort` of a runtime that only observes."""
 
     def __init__(self) -> None:
         none = np.zeros(0)
@@ -356,11 +356,11 @@ class _NoEnforcement:
     def configure(
         self, configuration: Configuration, now: float, policies: Policies
     ) -> None:
-        """Follow nothing."""
+        """Do nothing."""
 
     def counts(self, now: float) -> Counted:
         """Return no counters."""
         return self._counted
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
-        """Set nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Counts what happens, and says each kind of thing once."""
+"""Counts events, and logs each kind of event once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections import Counter
 log = logging.getLogger("headgate.agent")
 
 MAX_KINDS_SAID = 1_000
-"""Different things that are logged once each; further ones are only counted."""
+"""Most different events that are logged; further ones are only counted."""
 
 
 class OnceLog:
-    """What an operator can see of an agent's thread: counters, and a quiet log.
+    """Counters of an agent's thread, and a log that repeats nothing.
 
     Attributes:
-        counters: How often what happened, by name.
+        counters: Number of events, by name.
     """
 
     def __init__(self) -> None:
@@ -23,23 +23,23 @@ class OnceLog:
         self._said: set[str] = set()
 
     def note(self, kind: str, sentence: str, *, about: str = "") -> None:
-        """Count `kind`; log the sentence when it first occurs about somebody.
+        """Count `kind`; log the sentence the first time it concerns this agent.
 
         Args:
             kind: Name of the counter.
-            sentence: For people.
-            about: Whom it concerns; each is told of once.
+            sentence: The message to log.
+            about: The agent it concerns; each is logged once.
         """
         self.counters[kind] += 1
         if self._first(f"{kind} {about}"):
             log.warning("%s: %s", f"{kind} {about}".rstrip(), sentence)
 
     def fault(self, kind: str, error: Exception) -> None:
-        """Count a fault of our own; log it with its trace when its type is new."""
+        """Count a fault of our own; log it with its traceback if its type is new."""
         self.counters[kind] += 1
         if self._first(f"{kind} {type(error).__name__}"):
             log.error(
-                "%s, the agent goes on: %s: %s",
+                "%s, the agent carries on: %s: %s",
                 kind,
                 type(error).__name__,
                 error,
@@ -47,7 +47,7 @@ class OnceLog:
             )
 
     def _first(self, key: str) -> bool:
-        """Return whether this has not been said yet."""
+        """Return whether this has not been logged yet."""
         if key in self._said or len(self._said) >= MAX_KINDS_SAID:
             return False
         self._said.add(key)

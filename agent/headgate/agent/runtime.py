@@ -1,9 +1,9 @@
 """The thread of an agent: bus → coordinator → buckets, and back.
 
-One turn of the loop takes what the bus brings, a new configuration if there is one,
-and the counters when it is time; it steps the coordinator with each and performs
-the effects in their order.  Nothing here may end the thread: what fails in one turn
-is counted, said once in the log, and the next turn goes on.
+One turn of the loop takes the messages of the bus, a new configuration if there is
+one, and the counters when they are due; it steps the coordinator with each and
+performs the effects in order.  Nothing may end the thread: a failure is counted and
+logged once, and the next turn goes on.
 """
 
 from __future__ import annotations
@@ -52,40 +52,39 @@ if TYPE_CHECKING:
     )
 
 MAX_POLL_S = 0.1
-"""Longest wait on the bus: a new configuration and `close` are seen after it."""
+"""Longest wait on the bus; a new configuration and `close` are noticed after it."""
 
 FAILED_TURN_PAUSE_S = 0.1
-"""After a turn that failed, so that a lasting fault does not take a core."""
+"""Pause after a failed turn, so that a permanent fault doesn't occupy a core."""
 
 COUNTING_PART = 0.05
-"""Of a core, at most, for looking at the counters: 10,000 buckets that are all in use
-take 10 ms a look and as much for their ledgers: then urgent reports wait for up to
-half a second."""
+"""Largest part of a core for reading the counters: 10,000 buckets in use take 10 ms to
+read and as much for their ledgers, and urgent reports then wait up to half a second."""
 
 COUNTING_GAP = 1.0
-"""Heartbeats, at most, between two looks, however long one takes: who does not look
-for a lease takes itself for paused, and asks for all levels anew."""
+"""Most heartbeats between two readings, however long one takes: an agent that doesn't
+read its counters for a lease assumes that it was paused, and asks for all levels."""
 
 REOPEN_BUS_S = 10.0
-"""Pause before a bus that could not be opened is tried again."""
+"""Pause before another attempt to open a bus."""
 
 MAX_VOUCHED = 10_000
-"""Words of the API that wait for the next turn; older ones give way."""
+"""Statements of the API that wait for the next turn; the oldest are dropped."""
 
 CLOSE_S = 5.0
-"""For the leave report to go out and the thread to end; it is a daemon."""
+"""Longest wait for the leave report to go out and the daemon thread to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOptions:
-    """What a runtime is made with.
+    """The settings of a runtime.
 
     Attributes:
         agent: Id of the agent.
         observing: Only listen.
-        weight: Of the agent among all.
-        bus_options: Added to the options of the bus that the snapshot names:
-            secrets, which a snapshot should not carry.
+        weight: Of the agent relative to the others.
+        bus_options: Added to the bus options that the snapshot names: secrets, which
+            a snapshot should not carry.
     """
 
     agent: str
@@ -95,7 +94,7 @@ class RuntimeOptions:
 
 
 class Runtime:
-    """An agent's thread, and what other threads may ask it.
+    """An agent's thread, and what other threads may ask of it.
 
     Attributes:
         following: Set once the first configuration is in force.
@@ -113,9 +112,9 @@ class Runtime:
 
         Args:
             enforcement: What enforces in this process.
-            options: See there.
+            options: Its settings.
             clock: Seconds, monotonic; that of `enforcement`.
-            on_bus: Called when a bus was opened, in the runtime's thread.
+            on_bus: Called in the runtime's thread once a bus is open.
         """
         self._on_bus = on_bus
         self._enforcement = enforcement
@@ -143,12 +142,12 @@ class Runtime:
 
     @property
     def counters(self) -> Counter[str]:
-        """How often what happened, by name."""
+        """Number of events, by name."""
         return self._log.counters
 
     @property
     def agent(self) -> str:
-        """Id that this agent goes by now."""
+        """Present id of this agent."""
         return self._agent
 
     @property
@@ -158,22 +157,22 @@ class Runtime:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The configuration that is followed, None before the first."""
+        """The configuration in force, None before the first."""
         return self._followed
 
     @property
     def bus(self) -> Bus | None:
-        """The bus that is open; only its `lag` and `counters` may be asked."""
+        """The open bus; other threads may use only its `lag` and `counters`."""
         return None if self._bus is None else self._bus.bus
 
     @property
     def reads(self) -> frozenset[int]:
-        """The partitions of the bus that are read; from any thread."""
+        """The partitions of the bus that are read; any thread may ask."""
         return frozenset() if self._bus is None else self._bus.reads
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     def start(self) -> None:
@@ -181,28 +180,28 @@ class Runtime:
         self._thread.start()
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Go over to a configuration, at the next turn; from any thread."""
+        """Adopt a configuration at the next turn; may be called from any thread."""
         self._arrived = snapshot
 
     def vouch(self, word: Vouched | Restored) -> None:
-        """Take the API's word on agents and levels, at the next turn; any thread."""
+        """Pass on what the API says of agents and levels; from any thread."""
         self._vouched.append(word)
 
     def identity(self) -> tuple[str, int]:
-        """Return id and incarnation that this agent goes by now."""
+        """Return the present id and incarnation of this agent."""
         return self._agent, self._incarnation
 
     def close(self) -> None:
-        """Say farewell on the bus and stop; may be called twice."""
+        """Send a leave report and stop; may be called twice."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_S)
 
     def explain(self, group_id: int, dimension: str) -> Explanation:
-        """Return every input of this agent's share; from any thread.
+        """Return this agent's share with all its inputs; from any thread.
 
         Raises:
-            KeyError: No such limit is tracked here.
+            KeyError: This process tracks no such limit.
         """
         with self._lock:
             if self._coordinator is None:
@@ -210,10 +209,10 @@ class Runtime:
             return self._coordinator.explain(group_id, dimension, self._clock())
 
     def table(self, group_id: int, dimension: str) -> LedgerView:
-        """Return one ledger with a row for each agent; from any thread.
+        """Return one ledger, with a row for each agent; from any thread.
 
         Raises:
-            KeyError: No such limit is tracked here.
+            KeyError: This process tracks no such limit.
         """
         with self._lock:
             if self._coordinator is None:
@@ -221,12 +220,12 @@ class Runtime:
             return self._coordinator.table(group_id, dimension, self._clock())
 
     def used(self) -> list[tuple[str, int]]:
-        """Return (dimension, group id) of what others use; from any thread."""
+        """Return (dimension, group id) of each limit that others use; any thread."""
         with self._lock:
             return [] if self._coordinator is None else self._coordinator.used()
 
     def members(self) -> list[MemberView]:
-        """Return all agents that are known, this one included; from any thread."""
+        """Return all known agents, this one included; from any thread."""
         with self._lock:
             if self._coordinator is None:
                 return []
@@ -240,7 +239,7 @@ class Runtime:
         self._guarded(self._close_bus)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Run one step; what it raises is counted and said, never passed on."""
+        """Run one step; count and log what it raises, and go on."""
         try:
             step()
         except Exception as error:
@@ -249,7 +248,7 @@ class Runtime:
             self._stopping.wait(FAILED_TURN_PAUSE_S)
 
     def _turn(self) -> None:
-        """Hear, follow, count; at most `MAX_POLL_S` of it is waiting."""
+        """Receive, follow, count; waits for at most `MAX_POLL_S`."""
         wait_s = min(max(self._wake_at - self._clock(), 0.0), MAX_POLL_S)
         if self._bus is None:
             self._stopping.wait(max(wait_s, 0.001))
@@ -273,12 +272,12 @@ class Runtime:
             self._wake_at = max(self._wake_at, now + self._pause_s(spent_s))
 
     def _pause_s(self, spent_s: float) -> float:
-        """Return how long to leave the counters alone after a look at them."""
+        """Return how long to leave the counters alone after reading them."""
         interval_s = 1.0 if self._settings is None else self._settings.interval_s
         return min(spent_s / COUNTING_PART, COUNTING_GAP * interval_s)
 
     def _follow(self) -> None:
-        """Go over to the newest configuration: bus, coordinator, buckets."""
+        """Adopt the newest configuration: bus, coordinator, buckets."""
         snapshot = self._arrived
         if snapshot is None:
             return
@@ -299,7 +298,7 @@ class Runtime:
         self.following.set()
 
     def _coordinate(self, snapshot: Snapshot, now: float) -> None:
-        """Make a coordinator, anew when what it is built on has changed."""
+        """Make a coordinator, or a new one if its settings have changed."""
         usual = Settings()
         settings = Settings(
             cluster=snapshot.configuration.cluster,
@@ -329,7 +328,7 @@ class Runtime:
             )
 
     def _step(self, event: Event) -> None:
-        """Step the coordinator and do what it says, in that order."""
+        """Step the coordinator and perform its effects in order."""
         coordinator = self._coordinator
         if coordinator is None:
             return
@@ -339,7 +338,7 @@ class Runtime:
             self._perform(effect)
 
     def _perform(self, effect: Effect) -> None:
-        """Do one thing that the coordinator wants done."""
+        """Perform one effect of the coordinator."""
         match effect:
             case Publish():
                 if self._bus is not None:
@@ -351,12 +350,12 @@ class Runtime:
             case Renamed():
                 self._log.note(
                     "renamed",
-                    f"another process goes by the id {self._agent}; this one is "
-                    f"{effect.agent} from now on",
+                    f"another process uses the id {self._agent}; this one calls "
+                    f"itself {effect.agent} from now on",
                 )
                 self._agent = effect.agent
             case Noticed(kind="cut_off") if self._options.observing:
-                pass  # who only listens sends nothing that it could hear
+                pass  # an observer sends nothing that could come back to it
             case Noticed():
                 self._log.note(effect.kind, effect.detail, about=effect.agent)
 
@@ -368,7 +367,7 @@ class Runtime:
         return replace(snapshot.bus, options=options)
 
     def _open_bus(self) -> None:
-        """Open the bus that is wanted; without it the agent is cut off, and goes on."""
+        """Open the wanted bus; if that fails, the agent goes on alone."""
         self._reopen_at = None
         if self._bus_settings is None:
             return
@@ -380,7 +379,7 @@ class Runtime:
                 self._on_bus()
         except BusUnavailable as error:
             self._reopen_at = self._clock() + REOPEN_BUS_S
-            sentence = f"no bus, this agent goes by itself: {error}"
+            sentence = f"no bus, this agent goes on alone: {error}"
             self._log.note("bus_unavailable", sentence)
 
     def _close_bus(self) -> None:
@@ -390,7 +389,7 @@ class Runtime:
             bus.bus.close()
 
     def _leave(self) -> None:
-        """Tell the others that this share is free."""
+        """Tell the others that this agent's share is free."""
         if self._coordinator is None:
             return
         if not self._options.observing:

@@ -1,7 +1,7 @@
-"""What `connect` is given, checked at the call.
+"""Checks the arguments of `connect` before anything starts.
 
-A wrong setting that is found later, in a thread, would leave a process that limits
-nothing and says so in a log only.  An API that is away is no wrong setting.
+A wrong setting found later, in a thread, would leave a process that limits nothing
+and says so only in a log.  An API that is unreachable is not a wrong setting.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     import os
 
 WithoutConfiguration = Literal["admit", "refuse"]
-"""What attempts meet before the first configuration."""
+"""What happens to attempts before the first configuration."""
 
 LONGEST_AGENT = 200
-"""Characters of an id: reports carry 256, and a fork adds its process id."""
+"""Longest id, characters: reports carry 256, and a fork appends its process id."""
 
 LONGEST_TOKEN = 4_096
-"""Characters; servers refuse longer headers."""
+"""Longest token, characters; servers refuse longer headers."""
 
 MAX_PORT = 65_535
 """The largest that TCP has."""
 
 LONGEST_SHOWN = 60
-"""Characters of a wrong value in a message."""
+"""Most characters of a wrong value in an error."""
 
 
 def check_url(url: object) -> None:
-    """Refuse what is not the address of an API, whether it answers or not."""
+    """Raise for what can't be the address of an API, whether or not it answers."""
     expected = "an address such as http://127.0.0.1:8080"
     if not isinstance(url, str) or not is_unicode(url):
         raise _wrong("url", expected, url)
@@ -64,15 +64,15 @@ def check_settings(
     bus_options: object,
     wait_s: object,
 ) -> None:
-    """Refuse what an agent can't be made with; arguments as of `connect`.
+    """Raise for settings that no agent can have; arguments as for `connect`.
 
     Raises:
-        InvalidSetting: Says which, and what was expected.
+        InvalidSetting: Says which one, and what was expected.
     """
     if not _is_header(agent, LONGEST_AGENT):
         raise _wrong("agent", f"1 to {LONGEST_AGENT} visible ASCII characters", agent)
     if token and not _is_header(token, LONGEST_TOKEN):
-        # Not shown: messages end up in logs.
+        # The value is not shown: messages end up in logs.
         raise InvalidSetting(
             f"token: expected 1 to {LONGEST_TOKEN} visible ASCII characters"
         )
@@ -86,11 +86,11 @@ def check_settings(
     if not _is_number(wait_s) or not 0.0 <= wait_s <= TIMEOUT_MAX:
         raise _wrong("wait_s", "a finite number of seconds >= 0", wait_s)
     if bus_options is not None and not isinstance(bus_options, Mapping):
-        raise InvalidSetting("bus_options: expected options by name")
+        raise InvalidSetting("bus_options: expected a mapping from name to value")
 
 
 def checked_path(path: str | os.PathLike[str]) -> Path:
-    """Return where the snapshot is kept; raises InvalidSetting if it is no path."""
+    """Return the path of the snapshot; raises InvalidSetting if it is not a path."""
     try:
         checked = Path(path)
     except TypeError:

@@ -1,4 +1,4 @@
 """The token bucket and chains of them: lock-free, compilable, without I/O.
 
-No thread, no configuration, no bus: numbers and a time come in, a decision goes out.
+No thread, no clock, no bus: numbers and a time come in, a decision goes out.
 """

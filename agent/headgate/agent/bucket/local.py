@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """One limit's counters, cumulative since the process began to use it.
+    """The counters of one limit, cumulative since the process began to use it.
 
     Attributes:
         group: Name of the group.
@@ -21,11 +21,11 @@ class Usage:
         scope: ``cluster`` or ``node``.
         rate: Units/s that the local bucket refills at; infinite when unlimited.
         share: Units/s allocated by the coordinator.
-        tokens: Units held now; below zero a debt.
+        tokens: Units held now; below zero, a debt.
         admitted: Units.
         refused: Units.
         shadow_refused: Units admitted only because the group is in shadow.
-        throttle_s: Delays that refused or muted callers were told, added up.
+        throttle_s: Sum of the delays given to refused or muted callers.
     """
 
     group: str
@@ -42,10 +42,10 @@ class Usage:
 
 @dataclass(slots=True)
 class UsageWatch:
-    """Attempted rate of one limit between two looks.
+    """Attempted rate of one limit between two checks.
 
     Attributes:
-        since_s: When the last look was.
+        since_s: Time of the last check.
         attempted: Units admitted and refused until then.
         above: Whether the rate was above the soft threshold.
     """
@@ -64,9 +64,9 @@ class LocalBucket:
         limit: As configured now.
         bucket: Charged on the request path, never under a lock.
         share: Units/s allocated by the coordinator; the limit's rate for a node's.
-        idle_since_s: When the last limiter let go of it; infinite while in use.
+        idle_since_s: When the last limiter released it; infinite while in use.
         shadow_refused: Units that passed only because the group is in shadow.
-        throttle_s: Delays that refused or muted callers were told, added up.
+        throttle_s: Sum of the delays given to refused or muted callers.
         watch: Attempted rate, where the group has a soft threshold.
     """
 
@@ -110,8 +110,8 @@ class LocalBucket:
 def largest_cost(group: Group, limit: Limit) -> float:
     """Return the cost above which a limit refuses for ever; infinite where none.
 
-    A cost above the burst may pass and be owed.  A strict group keeps to Q·W + B in
-    every window, which one such cost breaks; who is unlimited has no burst.
+    If debt is allowed, a cost above the burst may pass.  A strict group keeps to Q·W +
+    B in every window, which one such cost would break; an unlimited one has no burst.
     """
     owing = group.may_owe and group.mode != "strict"
     return inf if owing or limit.rate == inf else limit.burst

@@ -1,4 +1,4 @@
 """The buses that carry reports: one port, and memory, ZeroMQ and Kafka behind it.
 
-Bytes in, bytes out; only `reports` knows what they mean.
+Buses carry bytes; only `reports` knows what they mean.
 """

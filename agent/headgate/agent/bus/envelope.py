@@ -1,14 +1,14 @@
-"""What a bus puts beside a payload, so that readers can tell age and lag.
+"""What a bus sends beside a payload, so that readers can tell age and lag.
 
 ZeroMQ carries the envelope as a frame of its own, Kafka as a record header named
 ``headgate``; the payload itself stays a plain report.  24 bytes, big-endian::
 
-    origin   8 bytes   random, made anew each time a bus is opened
+    origin   8 bytes   random, new each time a bus is opened
     number   uint64    of the message from this origin, from 1
     sent_us  int64     sender's wall clock, microseconds since the epoch
 
-Wall clocks differ between hosts, so the age of a message is how much longer it
-took than the fastest one from the same origin lately.
+Wall clocks differ between hosts, so the age of a message is how much longer it took
+than the fastest recent one from the same origin.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ HEADER = "headgate"
 """Name of the Kafka header that carries the envelope."""
 
 MAX_ORIGINS = 4_096
-"""Senders whose delay is remembered; the one unheard for longest is forgotten."""
+"""Senders whose delay is remembered; the one silent for longest is forgotten first."""
 
 MAX_OUTSTANDING = 256
-"""Own messages whose return is awaited; a bus that is down returns none."""
+"""Own messages whose return is awaited; while a bus is down, none returns."""
 
 WINDOW_S = 10.0
-"""How long the fastest delay stands, at least; after at most two of these a
-sender whose clock was set forward and back is believed again."""
+"""How long the fastest delay is kept, at least; after at most twice this time, a sender
+whose clock was set forward and back is believed again."""
 
 LAG_WEIGHT = 0.2
-"""Of a faster return in the measured lag; a slower one counts at once by half:
-being late in noticing a slow bus costs quota, being late in noticing a fast one
-costs a little caution."""
+"""Weight of a return that is faster than the measured lag.  A slower one has half the
+weight at once: noticing a slow bus late costs quota, noticing a fast one late costs
+only some caution."""
 
 LAG_WEIGHT_RISING = 0.5
 """See `LAG_WEIGHT`."""
@@ -64,7 +64,7 @@ class Envelope:
 
     @staticmethod
     def unpack(packed: bytes) -> Envelope | None:
-        """Return what `packed` says, or None when it is no envelope."""
+        """Return the envelope in `packed`, or None if it is not one."""
         if len(packed) != _LAYOUT.size:
             return None
         origin, number, sent_us = _LAYOUT.unpack(packed)
@@ -72,7 +72,7 @@ class Envelope:
 
 
 class Ages:
-    """How old messages are, by the fastest delay of each origin lately."""
+    """How old messages are, judged by each origin's fastest recent delay."""
 
     def __init__(self) -> None:
         self._delays: OrderedDict[bytes, tuple[float, float, float]] = OrderedDict()
@@ -91,7 +91,7 @@ class Ages:
 
 
 class Returns:
-    """Numbers the own messages, and measures how long they take to come back.
+    """Numbers this bus's own messages, and measures how long they take to come back.
 
     Only the thread that owns the bus writes; any thread may ask for `lag`.
     """
@@ -119,13 +119,13 @@ class Returns:
         return Envelope(self.origin, self._number, wall_s)
 
     def heard(self, envelope: Envelope, now_s: float) -> None:
-        """Note a message that came out of the bus; foreign ones are no measure."""
+        """Note a message that came out of the bus; only own ones are measured."""
         if envelope.origin != self.origin:
             return
         published_s = self._outstanding.get(envelope.number)
         if published_s is None:
             return
-        # A bus keeps the order of one sender: what is older was lost.
+        # A bus keeps the order of one sender, so older messages were lost.
         for number in list(self._outstanding):
             if number > envelope.number:
                 break
@@ -138,7 +138,7 @@ class Returns:
         self._lag_s = took_s if first else self._lag_s + weight * (took_s - self._lag_s)
 
     def lag(self, now_s: float) -> float:
-        """Return the measured lag, or how long the oldest message is missing."""
+        """Return the measured lag, or how long the oldest message has been missing."""
         oldest_s = self._oldest_s
         if oldest_s is None:
             return self._lag_s
@@ -146,5 +146,5 @@ class Returns:
 
 
 def payload_fits(payload: bytes) -> bool:
-    """Return whether a bus may carry `payload`; no bus needs to know reports."""
+    """Return whether `payload` is neither empty nor too large for a bus."""
     return 0 < len(payload) <= MAX_PAYLOAD_BYTES

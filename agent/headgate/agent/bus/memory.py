@@ -1,8 +1,7 @@
-"""The bus within one process: what tests and a single process need.
+"""A bus within one process, for tests and for a single process.
 
-Every bus that joins the same hub hears what any of them publishes.  A hub can be
-told to be down or to lose messages, so that the contract of a real bus can be
-tried without one.
+Every bus that joins the same hub hears what any of them publishes.  A hub can be set
+to be down, so that the contract of a real bus can be tried without one.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class MemoryHub:
 
     @staticmethod
     def named(name: str) -> MemoryHub:
-        """Return the hub of this name; it lives as long as somebody holds it."""
+        """Return the hub of this name; it lives as long as anyone refers to it."""
         with MemoryHub._naming:
             hub = MemoryHub._named.get(name)
             if hub is None:
@@ -59,7 +58,7 @@ class MemoryHub:
                 self._members.remove(bus)
 
     def carry(self, envelope: Envelope, payload: bytes) -> bool:
-        """Hand a message to all members, the sender included."""
+        """Deliver a message to all members, the sender included."""
         if self.down:
             return False
         with self._lock:
@@ -85,7 +84,7 @@ class MemoryBus:
 
     @property
     def partitions(self) -> int:
-        """See `Bus.partitions`: everything is together."""
+        """See `Bus.partitions`: reports are not split."""
         return 1
 
     def read(self, partitions: frozenset[int]) -> None:

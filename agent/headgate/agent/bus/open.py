@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def open_bus(settings: BusSettings) -> Bus:
-    """Return the bus that `settings` name, without waiting for a connection.
+    """Return the bus named in `settings`, without waiting for a connection.
 
     Raises:
         BusUnavailable: A setting is wrong, or a library is missing.
@@ -24,8 +24,8 @@ def open_bus(settings: BusSettings) -> Bus:
 
 
 def _open(settings: BusSettings) -> Bus:
-    """Return the bus of this kind, for which all options are meant."""
-    # Imported late: an agent on ZeroMQ needs no Kafka client, and the reverse.
+    """Return the bus of this kind; all options are its own."""
+    # Imported late: an agent on ZeroMQ needs no Kafka client, and vice versa.
     if settings.kind == "memory":
         from headgate.agent.bus.memory import MemoryHub
 

@@ -1,16 +1,16 @@
 """Reports in parts: each partition of a topic carries the rows of its own groups.
 
-Without this every agent reads every row of the cluster.  With it an agent reads the
-partitions of the groups that it uses, and the lobby::
+Without this, every agent reads every row of the cluster.  With it, an agent reads only
+the partitions of the groups that it uses, and the lobby::
 
-    partition 0      the lobby: of every report a part without rows
-    1 … n-1          the rows of the groups whose id, modulo n - 1, says so
+    partition 0      the lobby: one part, without rows, of every report
+    1 … n-1          the rows of the groups whose id modulo n - 1 selects it
 
-The lobby tells everyone who is there, so that all know the same members, and hear
-themselves; it costs a header for each report.  All parts have the same sequence and
-name the partitions of all of them, so a reader knows which of those that it reads are
-still to come, joins them, and hands on one report.  A part that does not come within
-`PATIENCE_S` was lost: its rows then say nothing, and come again with a later report.
+Through the lobby all agents know the same members and hear themselves; it costs one
+header per report.  All parts of a report have the same sequence number and list the
+partitions of all parts, so a reader knows which parts are still to come, joins them,
+and passes on one report.  A part that doesn't arrive within `PATIENCE_S` counts as
+lost: its rows say nothing, and come again with a later report.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ LOBBY = 0
 """Carries a part of every report, and is read by all."""
 
 MAX_PARTITIONS = 1_024
-"""Of a topic that is cut by group; each part costs its sender 60 bytes."""
+"""Most partitions of a topic split by group; each part costs its sender 60 bytes."""
 
 PATIENCE_S = 0.1
-"""Parts of one report are a few milliseconds apart; a quarter of the time in which a
-change of demand is followed is spent on one that was lost."""
+"""How long a missing part is awaited.  Parts of one report are a few milliseconds
+apart; a lost one costs a quarter of the time in which a change of demand is
+followed."""
 
 MAX_INCOMPLETE = 1_024
-"""Reports that wait for a part; the oldest are handed on as they are."""
+"""Most reports that wait for a part; the oldest are passed on incomplete."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,14 @@ class PartitionPlan:
     """Which partition carries which group.
 
     Attributes:
-        partitions: How many there are; 1 means that nothing is cut.
+        partitions: Number of partitions; with 1, nothing is split.
     """
 
     partitions: int = 1
 
     @property
     def all(self) -> frozenset[int]:
-        """All partitions, or none to speak of where nothing is cut."""
+        """All partitions; only number 0 if nothing is split."""
         return frozenset(range(self.partitions))
 
     def of(self, group_ids: Numbers) -> frozenset[int]:
@@ -79,10 +80,10 @@ class PartitionPlan:
 
 
 def checked_partitions(value: object) -> int:
-    """Return how many partitions a section of settings asks for.
+    """Return the number of partitions that a setting asks for.
 
     Raises:
-        BusUnavailable: It is no such number.
+        BusUnavailable: It is not a valid number.
     """
     if type(value) is int and 1 <= value <= MAX_PARTITIONS:
         return value
@@ -94,13 +95,13 @@ def checked_partitions(value: object) -> int:
 def cut(
     report: Report, plan: PartitionPlan, written: frozenset[int], *, hello: bool = False
 ) -> Iterator[tuple[int | None, Report]]:
-    """Yield the parts of a report and where each belongs.
+    """Yield the parts of a report, each with its partition.
 
     Args:
         report: The whole.
         plan: Where groups belong; a single partition takes the report as it is.
-        written: Partitions of the groups that the sender uses: those without a row
-            in this report get none of it, the lobby tells that the sender lives.
+        written: Partitions of the groups that the sender uses.  One without a row in
+            this report gets no part of it: the lobby shows that the sender is alive.
         hello: Ask for everyone's rows, whatever the report says.
     """
     if hello:
@@ -130,7 +131,7 @@ def cut(
 
 
 class Joiner:
-    """Puts parts together; used by one thread.
+    """Joins parts; used by one thread.
 
     Args:
         clock: Seconds, monotonic.
@@ -142,7 +143,7 @@ class Joiner:
         self._done: list[tuple[Report, float]] = []
 
     def put(self, report: Report, received_wall_s: float, read: frozenset[int]) -> None:
-        """Take a part, or a report that was never cut."""
+        """Take a part, or a report that was never split."""
         if not report.parts:
             self._done.append((report, received_wall_s))
             return
@@ -153,7 +154,7 @@ class Joiner:
             began = _Open(self._clock(), received_wall_s, missing, [])
             self._open[key] = began
         if report.part not in began.missing:
-            return  # doubled, or of a partition that is read no longer
+            return  # a duplicate, or of a partition that is no longer read
         began.missing.remove(report.part)
         began.parts.append(report)
         if not began.missing:
@@ -162,7 +163,7 @@ class Joiner:
             self._hand_on(next(iter(self._open)))
 
     def take(self) -> list[tuple[Report, float]]:
-        """Return what is whole, and what waited long enough."""
+        """Return the complete reports, and those that waited long enough."""
         now = self._clock()
         late = [k for k, o in self._open.items() if now - o.began_s >= PATIENCE_S]
         for key in late:
@@ -171,14 +172,14 @@ class Joiner:
         return done
 
     def wait_s(self, timeout_s: float) -> float:
-        """Return how long may be waited for messages, at most `timeout_s`."""
+        """Return how long to wait for messages, at most `timeout_s`."""
         if not self._open:
             return timeout_s
         oldest_s = next(iter(self._open.values())).began_s
         return min(timeout_s, max(oldest_s + PATIENCE_S - self._clock(), 0.0))
 
     def _hand_on(self, key: tuple[str, int, int]) -> None:
-        """Hand on a report as far as it came."""
+        """Pass on a report with the parts that arrived."""
         began = self._open.pop(key)
         if began.parts:
             report = join(began.parts, whole=not began.missing)
@@ -187,7 +188,7 @@ class Joiner:
 
 @dataclass(slots=True)
 class _Open:
-    """A report of which parts are to come."""
+    """A report with parts still to come."""
 
     began_s: float
     received_wall_s: float
@@ -200,7 +201,7 @@ def join(parts: list[Report], *, whole: bool) -> Report:
 
     Args:
         parts: At least one, each once.
-        whole: All that the reader reads are there: what is missing is at rest.
+        whole: No part that the reader reads is missing: absent rows are at rest.
     """
     first = parts[0]
     return replace(
@@ -219,7 +220,7 @@ def _picked(
     partition: int,
     at: Callable[[Columns, Numbers], Columns],
 ) -> tuple[Columns, ...]:
-    """Return what of each dimension belongs to a partition."""
+    """Return the part of each dimension that belongs to a partition."""
     picked: list[Columns] = []
     for one in columns:
         where = np.flatnonzero(plan.places(one.group_ids) == partition)
@@ -229,7 +230,7 @@ def _picked(
 
 
 def _rows_at(rows: Rows, where: Numbers) -> Rows:
-    """Return the rows at these places."""
+    """Return the rows at these positions."""
     return replace(
         rows,
         group_ids=rows.group_ids[where],
@@ -243,7 +244,7 @@ def _rows_at(rows: Rows, where: Numbers) -> Rows:
 
 
 def _grants_at(grants: Grants, where: Numbers) -> Grants:
-    """Return the grants at these places."""
+    """Return the grants at these positions."""
     return replace(
         grants,
         group_ids=grants.group_ids[where],
@@ -254,7 +255,7 @@ def _grants_at(grants: Grants, where: Numbers) -> Grants:
 
 
 def _chosen(names: Sequence[str], where: Numbers) -> tuple[str, ...]:
-    """Return the names at these places."""
+    """Return the names at these positions."""
     places: list[int] = where.tolist()
     return tuple(names[place] for place in places)
 

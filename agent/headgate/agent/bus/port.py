@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 BusKind = Literal["memory", "zeromq", "kafka"]
 
 DEFAULT_MAX_AGE_S = 10.0
-"""Older messages are discarded.  Past the lease (at most 9 reports) of a sender
-they say nothing that the others did not have to assume already."""
+"""Older messages are discarded.  Once a sender's lease (at most 9 reports) is over,
+they say nothing that the others have not had to assume already."""
 
 MAX_WAITING = 4_096
-"""Messages that wait for their reader, at most: 100 agents for 40 s.  A reader
-that is further behind loses the rest, and the next report of each carries it."""
+"""Most messages that wait for their reader: 100 agents for 40 s.  A reader that falls
+further behind loses the rest, which the next report of each agent makes up for."""
 
 MAX_WAITING_BYTES = 64 << 20
-"""Of all messages that wait, at most: five seconds of a hundred agents that each
-change 5,000 rows of two dimensions."""
+"""Most bytes of all waiting messages: five seconds of a hundred agents that each change
+5,000 rows of two dimensions."""
 
 MAX_BATCH = 256
-"""Messages that one `Bus.receive` returns: the agent sees to its buckets between
-two batches."""
+"""Most messages that one `Bus.receive` returns: between two batches the agent tends
+its buckets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +45,15 @@ class BusSettings:
 
     Attributes:
         kind: ``memory`` (one process, for tests), ``zeromq`` or ``kafka``.
-        publish: ZeroMQ: where proxies take reports, ``tcp://host:port``; with
-            several, agents use all of them.
-        subscribe: ZeroMQ: where the same proxies hand reports out.
-        bootstrap: Kafka: ``host:port`` of brokers, comma between them.
+        publish: ZeroMQ: where proxies take reports, ``tcp://host:port``; agents use
+            all of several.
+        subscribe: ZeroMQ: where the same proxies send reports.
+        bootstrap: Kafka: ``host:port`` of brokers, separated by commas.
         topic: Kafka: name of the topic.  Memory: name of the hub.
-        options: Kafka: any option of kafka-python, by its name there; it wins
-            over what Headgate sets.  ZeroMQ: see `headgate.agent.bus.zeromq.bus`.
-            Both: how reports are signed, see `headgate.agent.bus.signed`; and any
-            value may stand in a file, see `headgate.agent.bus.options`.
+        options: Kafka: any option of kafka-python, by its name there; it overrides
+            what Headgate sets.  ZeroMQ: see `headgate.agent.bus.zeromq.bus`.
+            Both: how reports are signed, see `headgate.agent.bus.signed`; any
+            value may come from a file, see `headgate.agent.bus.options`.
         max_age_s: Messages older than this are discarded, seconds.
     """
 
@@ -81,11 +81,9 @@ class Message:
     Attributes:
         payload: What was published.
         received_wall_s: This process's wall clock when it came out.
-        age_s: How old it was then, at least, as far as the bus can tell; 0 where
-            it can't.  Two wall clocks may stand behind it: only large values mean
-            anything.
-        signer: For whom the key speaks that signed it; None where reports are not
-            signed.
+        age_s: How old it was then, at least, as far as the bus can tell; 0 if it
+            can't.  It may compare two wall clocks: only large values mean anything.
+        signer: Whom the signing key speaks for; None if reports are not signed.
     """
 
     payload: bytes
@@ -99,51 +97,51 @@ class Bus(Protocol):
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """How often what happened, by name, such as ``dropped_old``."""
+        """Number of events by name, such as ``dropped_old``."""
         ...
 
     @property
     def partitions(self) -> int:
-        """Over how many partitions rows are spread by group; 1: all are together."""
+        """Number of partitions over which rows are spread by group; 1 if not at all."""
         ...
 
     def read(self, partitions: frozenset[int]) -> None:
-        """Read these partitions from now on, soon; all of them before."""
+        """Read only these partitions, soon; until this is called, all are read."""
         ...
 
     def reads(self, partitions: frozenset[int]) -> bool:
-        """Return whether what is published in all of these now would be heard."""
+        """Return whether a message published now would be heard, in each of these."""
         ...
 
     def publish(self, payload: bytes, partition: int | None = None) -> bool:
-        """Hand `payload` to the bus; never wait for it to be delivered.
+        """Give `payload` to the bus, without waiting for delivery.
 
         Args:
             payload: A report, or a part of one.
-            partition: Where it belongs; None where nothing is cut.
+            partition: Where it belongs; None if reports are not split.
 
         Returns:
-            False when it was dropped at once, because the bus is down or full.
-            True promises nothing: only its coming back shows that it arrived.
+            False if it was dropped at once because the bus is down or full.  True
+            promises nothing: only its return shows that it arrived.
         """
         ...
 
     def receive(self, timeout_s: float) -> list[Message]:
         """Return what arrived, own messages included, oldest first.
 
-        Waits up to `timeout_s` for the first message, not longer, even when the
-        bus is down, and returns early when there is one.  At most `MAX_BATCH`.
+        Waits up to `timeout_s` for the first message and no longer, even while the
+        bus is down.  Returns at most `MAX_BATCH` messages.
         """
         ...
 
     def lag(self) -> float:
         """Return how long a message takes from publish to receive, seconds.
 
-        Measured on the own messages that came back; 0 before the first.  It grows
-        with time while an own message has not come back.
+        Measured on own messages that came back; 0 before the first.  While an own
+        message is missing, it grows with time.
         """
         ...
 
     def close(self) -> None:
-        """Send what waits, for a bounded time, and let go of all resources."""
+        """Send what is waiting, for a bounded time, and release all resources."""
         ...

@@ -1,4 +1,4 @@
-"""Reports on a bus: encoded and cut on the way out, checked and joined on the way in.
+"""Reports on a bus: encoded and split on the way out, checked and joined on the way in.
 
 Between the agent's thread, which knows reports, and a `Bus`, which carries bytes.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 GROUPS_MAX = 1 << 24
-"""Largest group id by which rows are left out: 16 MB of what is used."""
+"""Largest group id by which rows can be filtered: a table of 16 MB."""
 
 
 class ReportBus:
@@ -33,8 +33,8 @@ class ReportBus:
 
     Args:
         bus: Carries the bytes.
-        log: Takes what is dropped.
-        everything: Read all partitions, whatever is used: an observer.
+        log: Counts and logs what is dropped.
+        everything: Read all partitions whatever is used, as an observer does.
     """
 
     def __init__(self, bus: Bus, log: OnceLog, *, everything: bool = False) -> None:
@@ -57,10 +57,10 @@ class ReportBus:
         return self._read
 
     def use(self, group_ids: NDArray[np.int64]) -> None:
-        """Follow these groups: read their rows and partitions, and no others.
+        """Read the rows and partitions of these groups, and no others.
 
-        The lobby is always among them.  Once a new partition is read, the next
-        report asks those who write there for all their rows.
+        The lobby is always read.  Once a new partition is being read, the next report
+        asks the agents that write there for all their rows.
 
         Args:
             group_ids: ``int64[N]``; the same array means the same groups.
@@ -85,7 +85,7 @@ class ReportBus:
         self.bus.read(partitions)
 
     def publish(self, report: Report) -> None:
-        """Send a report, in as many parts as there are partitions for it."""
+        """Send a report, in one part for each partition that it touches."""
         ask = not self._asked and self.bus.reads(self._read)
         self._asked |= ask
         for partition, part in cut(report, self._plan, self._written, hello=ask):
@@ -93,7 +93,7 @@ class ReportBus:
         self._log.counters["reports_published"] += 1
 
     def receive(self, timeout_s: float) -> Iterator[tuple[Report, float]]:
-        """Yield each report that came, and the wall clock at its arrival."""
+        """Yield each report received, and the wall clock at its arrival."""
         wait_s = self._joiner.wait_s(timeout_s)
         for message in self.bus.receive(wait_s):
             report = self._checked(message)
@@ -104,7 +104,7 @@ class ReportBus:
             yield report, received_wall_s
 
     def _checked(self, message: Message) -> Report | None:
-        """Return what a message says, None when that may not be heard."""
+        """Return the report in a message, None if it must not be heard."""
         try:
             report = decode(message.payload, self._used)
         except MalformedReport as error:
@@ -119,7 +119,7 @@ class ReportBus:
 
 
 def used_of(group_ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-    """Return ``bool[N]`` by group id, the last False; None where ids are too large."""
+    """Return ``bool[N]`` by group id, the last False; None if ids are too large."""
     most = int(group_ids.max(initial=0))
     if most >= GROUPS_MAX:
         return None

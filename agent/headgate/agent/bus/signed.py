@@ -1,8 +1,8 @@
 """A bus whose reports are signed; see `headgate.agent.wire.signing`.
 
-Wraps any other bus: what goes out gets a signature, what comes in without a good one
-is dropped, counted, and said once.  The field is the last one of a report, or the last
-but for the checksum, which is made anew around it.
+Wraps any other bus: outgoing reports get a signature; incoming ones without a valid one
+are dropped, counted, and logged once.  The signature is the last field of a report, or
+the last before the checksum, which is recomputed to cover it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate.bus")
 
 OPTIONS = ("report_key", "report_keys", "report_unsigned")
-"""Of the options of a bus, those that are meant for this module."""
+"""The options of a bus that belong to this module."""
 
 TAG = b"\x8a\x01"
-"""Field 17, bytes; the length follows, in one byte because it is below 128."""
+"""Field 17, bytes; its length follows, in one byte because it is below 128."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Signing:
     """How a bus signs, and what it accepts.
 
     Attributes:
-        signer: None where nothing is published, as in an observer.
+        signer: None if nothing is published, as in an observer.
         keyring: Whose reports are heard.
-        accept_unsigned: Hear reports without any signature too, and count them:
-            for the time in which agents go over to signing, one by one.
+        accept_unsigned: Also hear reports without a signature, and count them: for
+            the time in which agents change over to signing, one by one.
     """
 
     signer: Signer | None
@@ -49,13 +49,13 @@ class Signing:
 
     @staticmethod
     def of(options: Mapping[str, Json]) -> Signing | None:
-        """Return what the options of a bus say, None when reports are not signed.
+        """Return the settings in the options of a bus, None if reports are not signed.
 
         Options:
             report_key: Secret of this process, ``hmac:…`` or ``ed25519-secret:…``.
             report_keys: A list of further accepted keys (for all agents), or a
-                mapping from the id of an agent to its public key or keys.  The
-                own key of the cluster is always accepted.
+                mapping from an agent's id to its public key or keys.  The cluster's
+                own key is always accepted.
             report_unsigned: true to accept unsigned reports too; false by default.
 
         Raises:
@@ -65,7 +65,7 @@ class Signing:
             return None
         own = options.get("report_key")
         if own is not None and not isinstance(own, str):
-            raise BusUnavailable("report_key: expected a key as text")
+            raise BusUnavailable("report_key: expected a key as a string")
         key = None if own is None else Key.parse(own)
         cluster, agents = _accepted(options.get("report_keys"))
         if key is not None and key.scheme == "hmac":
@@ -88,7 +88,7 @@ class SignedBus:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Those of the bus below, and what signatures made of its messages."""
+        """The counters of the wrapped bus, and those of signatures."""
         return {**self._bus.counters, **self._counters}
 
     @property
@@ -113,7 +113,7 @@ class SignedBus:
         return self._bus.publish(signed(payload, signer), partition)
 
     def receive(self, timeout_s: float) -> list[Message]:
-        """See `Bus.receive`; each message tells who signed it."""
+        """See `Bus.receive`; each message says who signed it."""
         heard = map(self._verified, self._bus.receive(timeout_s))
         return [message for message in heard if message is not None]
 
@@ -126,7 +126,7 @@ class SignedBus:
         self._bus.close()
 
     def _verified(self, message: Message) -> Message | None:
-        """Return a message that may be heard."""
+        """Return the message if it may be heard, otherwise None."""
         parts = split(message.payload, self._signing.keyring.sizes)
         if parts is None:
             if self._signing.accept_unsigned:
@@ -143,7 +143,7 @@ class SignedBus:
         return replace(message, signer=verdict)
 
     def _drop(self, kind: str, sentence: str) -> None:
-        """Count, and say each kind once."""
+        """Count, and log each kind once."""
         self._counters[kind] += 1
         if kind not in self._said:
             self._said.add(kind)
@@ -151,7 +151,7 @@ class SignedBus:
 
 
 def signed(payload: bytes, signer: Signer) -> bytes:
-    """Return a report with its signature; its checksum covers that too."""
+    """Return a report with its signature, and a checksum over both."""
     body = checksum.stripped(payload)
     signature = signer.sign(body)
     field = TAG + bytes([len(signature)]) + signature
@@ -159,11 +159,11 @@ def signed(payload: bytes, signer: Signer) -> bytes:
 
 
 def split(payload: bytes, sizes: frozenset[int]) -> tuple[bytes, bytes] | None:
-    """Return what was signed and the signature; None when there is none.
+    """Return what was signed, and the signature; None if there is none.
 
     Args:
         payload: A report.
-        sizes: Bytes of the signatures that are possible.
+        sizes: Possible sizes of a signature, in bytes.
     """
     body = checksum.stripped(payload)
     for size in sizes:
@@ -174,7 +174,7 @@ def split(payload: bytes, sizes: frozenset[int]) -> tuple[bytes, bytes] | None:
 
 
 def _accepted(keys: Json) -> tuple[list[Key], dict[str, list[Key]]]:
-    """Return the keys that speak for all, and those of single agents."""
+    """Return the keys that speak for everyone, and those of single agents."""
     if keys is None:
         return [], {}
     if isinstance(keys, dict):
@@ -186,7 +186,7 @@ def _keys(keys: Json, where: str) -> list[Key]:
     """Return one key or several."""
     listed = keys if isinstance(keys, list) else [keys]
     if not all(isinstance(key, str) for key in listed):
-        raise BusUnavailable(f"{where}: expected keys as texts")
+        raise BusUnavailable(f"{where}: expected keys as strings")
     return [Key.parse(key) for key in cast("list[str]", listed)]
 
 

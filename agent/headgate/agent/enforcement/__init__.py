@@ -1,4 +1,4 @@
-"""From a subject to its buckets, and from the buckets to the coordinator.
+"""One process's limits: from subjects to buckets, and from buckets to the coordinator.
 
-Everything about one process's limits; nothing about other processes.
+Nothing here knows about other processes.
 """

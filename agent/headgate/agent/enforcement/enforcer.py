@@ -1,8 +1,8 @@
 """All local enforcement of one process: limiters, buckets, the live configuration.
 
-The agent's thread calls `configure`, `counts` and `apply`; callers hold limiters.
-The enforcer's lock guards the registry.  No attempt takes it, but for the first of
-each dimension after a change, which resolves the limiter's chain.
+The agent's thread calls `configure`, `counts` and `apply`; callers hold limiters.  The
+enforcer's lock guards the registry.  An attempt takes it only when it is the first of
+its dimension after a change, to resolve the limiter's chain.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from headgate.coordinator.messages.events import Counted, SetCeilings
 
 RETAIN_S = 60.0
-"""How long a bucket without limiters is kept: a limiter that is made per request
-finds its bucket again; a tenant that went away costs nothing after a minute."""
+"""How long a bucket without limiters is kept: a limiter made per request finds its
+bucket again, and a tenant that went away costs nothing after a minute."""
 
 logger = logging.getLogger("headgate.agent")
 
@@ -55,8 +55,8 @@ class Enforcer:
     Attributes:
         clock: Seconds, monotonic.
         waiting: Where callers wait for tokens.
-        use_of: Returns the units/s that the whole cluster attempts of a limit, for
-            soft thresholds; without it an agent sees only its own.
+        use_of: Returns the units/s that the whole cluster attempts under a limit, for
+            soft thresholds; without it, an agent sees only its own attempts.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class Enforcer:
 
         Args:
             clock: Seconds, monotonic; read once per attempt.
-            seed: Of the chances that small quotas draw.
-            without_configuration: What attempts meet before the first
-                configuration: an agent that starts without API and snapshot
-                should rather admit all than stop the service, unless told so.
-            most_waiters: Bound of the queue of waiting callers.
+            seed: Seed of the random draws of small quotas.
+            without_configuration: What happens to attempts before the first
+                configuration.  By default an agent that starts without API and snapshot
+                admits everything rather than stop the service.
+            most_waiters: Most callers waiting in the queue.
         """
         self.clock = clock
         self.waiting = FairQueue(clock, most_waiters=most_waiters)
         self._lock = threading.Lock()
-        # Held around attempts only where threads may switch between any two lines.
+        # Held around attempts only if threads may switch between any two lines.
         self._attempt_lock = threading.Lock() if _threads_interleave() else None
         self._registry = Registry(seed)
         self._policies = PolicyBuckets()
@@ -102,7 +102,7 @@ class Enforcer:
         self.use_of: UseOf | None = None
 
     def limiter(self, **names: Unpack[SubjectNames]) -> Limiter:
-        """Return the limiter of a subject; the same one while somebody holds it.
+        """Return the limiter of a subject: the same object as long as it is in use.
 
         Args:
             names: Who asks: any of ``tenant``, ``namespace``, ``topic``,
@@ -122,10 +122,10 @@ class Enforcer:
         return self._find_or_make(subject, refusal)
 
     def dispatcher(self, limiter: Limiter) -> Dispatcher:
-        """Return how much may be read under a limiter's dispatch limits.
+        """Return what says how much may be read under a limiter's dispatch limits.
 
         Args:
-            limiter: Of a topic, or of a topic and a subscription.
+            limiter: The limiter of a topic, or of a topic and a subscription.
         """
         topic = limiter.subject.topic or ""
         with self._lock:
@@ -147,7 +147,7 @@ class Enforcer:
     def configure(
         self, configuration: Configuration, now: float, policies: Policies = NO_POLICIES
     ) -> None:
-        """Go over to a configuration; limiters follow at their next attempt.
+        """Adopt a configuration; limiters follow at their next attempt.
 
         Args:
             configuration: Groups and attachments.
@@ -168,9 +168,9 @@ class Enforcer:
         self.waiting.nudge()
 
     def counts(self, now: float) -> Counted:
-        """Return what the cluster-scoped buckets of groups in use have counted.
+        """Return the counters of the cluster-scoped buckets of groups in use.
 
-        The same `Keys` object as before unless a bucket came or went.
+        The `Keys` object is the same as before unless a bucket was added or dropped.
         """
         self._reservations.return_overdue(now)
         with self._lock, self._attempt_lock or nullcontext():
@@ -204,10 +204,10 @@ class Enforcer:
         self.waiting.nudge()
 
     def start_anew(self, on_first_use: Callable[[], None]) -> None:
-        """Begin again in a forked child: counters at 0, buckets at their floor.
+        """Start over in a forked child: counters at 0, buckets at their initial rate.
 
-        Everything that has a lock is made anew: the parent's threads, which may
-        have held them, are not here to let go.
+        Everything with a lock is replaced: the parent's threads, which may have held
+        the locks, don't exist here to release them.
 
         Args:
             on_first_use: Called once, by the first attempt.
@@ -229,7 +229,7 @@ class Enforcer:
             self._limiters.count(limiter, self._prepare(limiter.subject, self.clock()))
 
     def usage(self, now: float | None = None) -> list[Usage]:
-        """Return what each limit in force here has counted and holds.
+        """Return the counters and tokens of each limit in force in this process.
 
         Args:
             now: Seconds on the enforcer's clock; read from it by default.
@@ -239,12 +239,12 @@ class Enforcer:
             return [local.usage_at(at_s) for local in self._all()]
 
     def locals(self) -> list[LocalBucket]:
-        """Return all local buckets with the limits that they enforce."""
+        """Return all local buckets with their limits."""
         with self._lock:
             return self._all()
 
     def metrics(self) -> dict[str, float]:
-        """Return counters and sizes of the whole enforcer, by name."""
+        """Return the counters and sizes of the whole enforcer, by name."""
         with self._lock:
             known = self._resolution
             return {
@@ -281,11 +281,11 @@ class Enforcer:
             return chain
 
     def keep_open(self, reservation: Returnable) -> None:
-        """Return the reservation when its time is over."""
+        """Return the reservation if it is not settled in time."""
         self._reservations.add(reservation)
 
     def _warns(self) -> bool:
-        """Say whether any group has a soft threshold."""
+        """Return whether any group has a soft threshold."""
         groups = self._resolution.groups.values() if self._resolution else ()
         return any(group.soft_threshold is not None for group in groups)
 
@@ -305,7 +305,7 @@ class Enforcer:
             return limiter
 
     def _prepare(self, subject: Subject, now: float) -> list[int]:
-        """Make a subject's buckets, so that their shares come before their use."""
+        """Create a subject's buckets early, so that shares come before their use."""
         known = self._resolution
         groups = known.groups_of(subject) if known else []
         for group in groups:
@@ -316,21 +316,21 @@ class Enforcer:
         return [group.id for group in groups]
 
     def _say_once(self) -> None:
-        """Log what is true for the first time; runs in the agent's thread only."""
+        """Log each condition once; runs only in the agent's thread."""
         if self._unconfigured.bucket.sampled and "unconfigured" not in self._said:
             self._said.add("unconfigured")
             what = "refused" if self._unconfigured.bucket.tokenless else "admitted"
             logger.warning(
-                "no configuration yet: neither the API nor a snapshot on disk;"
-                " every attempt is %s until one comes",
+                "no configuration yet, neither from the API nor from disk;"
+                " every attempt is %s until there is one",
                 what,
             )
         unknown = self._resolution.unknown_groups() if self._resolution else 0
         if unknown and "unknown" not in self._said:
             self._said.add("unknown")
             logger.warning(
-                "%d attachments name a group that is not in the configuration;"
-                " they limit nothing",
+                "%d attachments name a group that is not in the configuration"
+                " and limit nothing",
                 unknown,
             )
 
@@ -338,8 +338,8 @@ class Enforcer:
 def _threads_interleave() -> bool:
     """Whether a thread may be switched between any two lines.
 
-    True without a GIL, and under a tracer (a debugger, a coverage tool), whose own
-    code runs between the lines.
+    True without a GIL, and under a tracer (a debugger, a coverage tool), whose code
+    runs between the lines.
     """
     has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     return not has_gil or sys.gettrace() is not None or threading.gettrace() is not None

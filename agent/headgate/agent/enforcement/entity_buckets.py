@@ -1,10 +1,10 @@
-"""Limits that each user, client or partition has whole, to itself.
+"""Limits of which each user, client or partition has its own copy.
 
-A group that is attached to a default of users or clients is a default quota.  Its
-limits of scope ``node`` are each entity's own, as Kafka's quotas are each broker's
-own; its limits of the cluster are shared by all to whom the default applies, as a
-group's always are (docs/decisions/0012-which-groups-apply.md).  In the same way each
-partition of a topic has those of a group that counts by partition.
+A group attached to a default of users or clients is a default quota.  Each entity has
+its own copy of its node-scoped limits, just as each broker enforces Kafka's quotas on
+its own.  Its cluster-scoped limits are shared by everyone to whom the default applies,
+as a group's always are (docs/decisions/0012-which-groups-apply.md).  In the same
+way, each partition of a topic has its own copy under a group that counts by partition.
 
 Not thread-safe: the enforcer holds its lock around every method.
 """
@@ -34,7 +34,7 @@ EntityKey = tuple[int, str, "Entity"]
 
 
 class EntityBuckets:
-    """The node-scoped buckets that single entities and partitions have."""
+    """The node-scoped buckets of single entities and partitions."""
 
     def __init__(self) -> None:
         """Know no entity."""
@@ -54,7 +54,7 @@ class EntityBuckets:
     def get(
         self, group: Group, dimension: str, entity: Entity, now: float
     ) -> LocalBucket | None:
-        """Return an entity's own bucket of a group's limit of one dimension."""
+        """Return an entity's own bucket for a group's limit on one dimension."""
         key = (group.id, dimension, entity)
         local = self._buckets.get(key)
         if local is None:
@@ -67,8 +67,8 @@ class EntityBuckets:
         return local
 
     def follow(self, groups: Mapping[int, Group], now: float) -> None:
-        """Go over to a new configuration; buckets go on with what they hold."""
-        held = self._kept.take_all()  # alive, until all is said
+        """Adopt a new configuration; buckets keep what they hold."""
+        held = self._kept.take_all()  # kept alive until the end of this method
         for key, local in list(self._buckets.items()):
             group = groups.get(key[0])
             limit = None if group is None else limit_of(group, key[1], "node")
@@ -80,11 +80,11 @@ class EntityBuckets:
         held.clear()
 
     def tick(self, now: float) -> None:
-        """Forget what nobody uses."""
+        """Drop buckets that nobody uses."""
         self._kept.let_go(now)
 
 
 def _named(group: Group, entity: Entity) -> Group:
-    """Return a group under the name that decisions and metrics call it by."""
+    """Return a group with the name that decisions and metrics use."""
     who = ", ".join(f"{kind} {name}" for kind, name in entity)
     return replace(group, name=f"{group.name} of {who}")

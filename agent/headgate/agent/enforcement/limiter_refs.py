@@ -1,6 +1,6 @@
 """Which limiters are alive, and how many of them use each group.
 
-Not thread-safe, but for the callbacks of collected limiters, which only note.
+Not thread-safe, except for the callbacks of collected limiters, which only append.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class HeldLimiter(Limiter):
-    """A limiter that is known here for as long as somebody holds it.
+    """A limiter that is known here as long as anyone holds it.
 
-    A class of its own, for a compiled one can't be referred to weakly.
+    It is a class of its own because a compiled class can't be weakly referenced.
     """
 
     __slots__ = ("__weakref__",)
@@ -39,11 +39,11 @@ class LimiterRefs:
     """
 
     def __init__(self) -> None:
-        """Know nobody."""
+        """Begin without limiters."""
         self.of_group: Counter[int] = Counter()
         self._told: Mapping[int, int] | None = None
         self._limiters: WeakValueDictionary[LimiterKey, Limiter] = WeakValueDictionary()
-        # By a number, not by id(): that of a collected limiter goes to the next one.
+        # By a number, not by id(), which may be reused after a limiter is collected.
         self._groups: dict[int, tuple[ref[Limiter], tuple[int, ...]]] = {}
         self._next = count()
         self._gone: deque[int] = deque()
@@ -53,17 +53,17 @@ class LimiterRefs:
         return len(self._limiters)
 
     def numbers(self) -> Mapping[int, int]:
-        """Return `of_group` as it is now: the same object until that changes."""
+        """Return a copy of `of_group`: the same object until it changes."""
         if self._told is None:
             self._told = dict(self.of_group)
         return self._told
 
     def in_no_group(self) -> int:
-        """Return how many limiters no group applies to: nothing limits them."""
+        """Return the number of limiters that no group applies to."""
         return sum(not ids for _, ids in self._groups.copy().values())
 
     def find(self, key: LimiterKey) -> Limiter | None:
-        """Return the limiter of a subject and mode, if somebody holds it."""
+        """Return the limiter of a subject and mode, if it is alive."""
         return self._limiters.get(key)
 
     def all(self) -> list[Limiter]:
@@ -86,17 +86,17 @@ class LimiterRefs:
         self._groups[key] = (ref(limiter, lambda _: note(key)), ids)
 
     def forget_groups(self) -> None:
-        """Count nobody as a user of anything, before all are counted anew."""
+        """Forget all counts, before everyone is counted again."""
         self.of_group.clear()
         self._told = None
         self._groups.clear()
 
     def forget_gone(self) -> bool:
-        """Count collected limiters no more; tell whether there were any."""
+        """Stop counting collected limiters; return whether there were any."""
         gone = False
         while self._gone:
             counted = self._groups.pop(self._gone.popleft(), None)
-            if counted is not None:  # else all have been counted anew since
+            if counted is not None:  # otherwise everyone has been counted again since
                 self.of_group.subtract(counted[1])
                 gone = True
         if gone:

@@ -30,7 +30,7 @@ MEASURE_S = 1.0
 """How often publish rates are measured: as often as shares are dealt."""
 
 MEASURE_WEIGHT = 0.3
-"""Part of the newest second in the average publish rate."""
+"""Weight of the newest second in the average publish rate."""
 
 Key = tuple["Kind", str, "Owner"]
 """Kind of policy, dimension, owner."""
@@ -55,20 +55,20 @@ class Meter(LocalBucket):
 
 
 class PolicyBuckets:
-    """All buckets that policies have in this process.
+    """All buckets of policies in this process.
 
     Attributes:
-        policies: Those in force.
+        policies: The policies in force.
     """
 
     def __init__(self) -> None:
-        """Know no policy."""
+        """Begin without policies."""
         self.policies: Policies = NO_POLICIES
         self._buckets: WeakValueDictionary[Key, LocalBucket] = WeakValueDictionary()
         self._meters: WeakValueDictionary[MeterKey, Meter] = WeakValueDictionary()
         self._kept = RetainedBuckets()
         self._measured_s = -inf
-        # Ids of groups are the store's; these count on their own side of zero.
+        # The store's group ids are positive; these are negative, to differ.
         self._ids = count(-1, -1)
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class PolicyBuckets:
         now: float,
         refusal: RefusalMode | None,
     ) -> list[Link]:
-        """Return what the policies add to a subject's chain of one dimension.
+        """Return the links that policies add to a subject's chain of one dimension.
 
         Args:
             subject: Who asks.
@@ -109,9 +109,9 @@ class PolicyBuckets:
         return found
 
     def follow(self, policies: Policies, now: float) -> None:
-        """Go over to other policies; buckets go on with what they hold."""
+        """Adopt other policies; buckets keep what they hold."""
         self.policies = policies
-        held = self._kept.take_all()  # alive, until all is said
+        held = self._kept.take_all()  # kept alive until the end of this method
         for meter_key, meter in list(self._meters.items()):
             if self._relative(meter_key[1]):
                 self._kept.keep(meter, now)
@@ -130,7 +130,7 @@ class PolicyBuckets:
         held.clear()
 
     def tick(self, now: float) -> None:
-        """Forget what nobody uses; measure what is published where that matters."""
+        """Drop what nobody uses; measure the publish rates that policies need."""
         self._kept.let_go(now)
         if self._meters and not 0.0 <= now - self._measured_s < MEASURE_S:
             self._measured_s = now
@@ -161,7 +161,8 @@ class PolicyBuckets:
         name = LimitName(local.group.name, dimension, found[0], "node")
         link = Link(name, local, refusal)
         if found[1].relative_to_publish_rate:
-            link.hopeless_above = inf  # a rate of 0 is what is published at present
+            # A rate of 0 only means that nothing is published at present.
+            link.hopeless_above = inf
         return [link]
 
     def _make(self, key: Key, limit: Limit, now: float) -> LocalBucket:
@@ -178,7 +179,7 @@ class PolicyBuckets:
     def _set_rate(
         self, key: Key, local: LocalBucket, now: float, *, only_relative: bool = False
     ) -> None:
-        """Refill at the policy's rate, on top of what is published if it says so."""
+        """Refill at the policy's rate, plus the publish rate if the policy says so."""
         kind, dimension, owner = key
         found = self._winning(kind, owner)
         relative = found is not None and found[1].relative_to_publish_rate
@@ -196,13 +197,13 @@ class PolicyBuckets:
         local.share = rate
 
     def _published(self, dimension: str, topic: str) -> float:
-        """Return what is published on a topic, units/s."""
+        """Return the publish rate of a topic, units/s."""
         unit = dimension.rpartition("_")[2]
         meter = self._meters.get((f"publish_{unit}", topic))
         return 0.0 if meter is None else meter.published or 0.0
 
     def _meter(self, dimension: str, topic: str, now: float) -> Meter | None:
-        """Return what counts a topic's publishing where a policy asks for it."""
+        """Return the meter of a topic's publishing, if a policy needs it."""
         if not self._relative(topic):
             return None
         meter = self._meters.get((dimension, topic))
@@ -217,7 +218,7 @@ class PolicyBuckets:
         return meter
 
     def _relative(self, topic: str) -> bool:
-        """Whether a policy of a topic is relative to what is published on it."""
+        """Whether a topic has a policy relative to its publish rate."""
         kinds: tuple[Kind, ...] = (
             "dispatch",
             "subscription_dispatch",
@@ -231,7 +232,7 @@ class PolicyBuckets:
 
 
 def _limit(kind: Kind, dimension: str, policy: RatePolicy) -> Limit | None:
-    """Return one dimension of a policy as a limit; None when it is unlimited."""
+    """Return one dimension of a policy as a limit; None if unlimited."""
     messages = dimension == RULES[kind].messages
     rate = policy.messages if messages else policy.bytes
     if rate == inf:
@@ -246,7 +247,7 @@ def _limit(kind: Kind, dimension: str, policy: RatePolicy) -> Limit | None:
 
 
 def _measure(meter: Meter, now: float) -> None:
-    """Take what was published since the last look into the average."""
+    """Include what was published since the last measurement in the average."""
     elapsed = now - meter.since_s
     if elapsed <= 0.0:
         meter.since_s = now  # the clock was set back

@@ -37,10 +37,10 @@ class Buckets:
     """All local buckets of one process.
 
     Attributes:
-        registry: Of groups.
-        entities: Of single users and clients under default quotas, and of
+        registry: Buckets of groups.
+        entities: Buckets of single users and clients under default quotas, and of
             partitions under groups that count by partition.
-        policies: Of single topics under rate policies.
+        policies: Buckets of single topics under rate policies.
     """
 
     registry: Registry
@@ -50,12 +50,12 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """To whom the node-scoped limits of a group and its ancestors belong.
+    """Who owns the node-scoped limits of a group and its ancestors.
 
     Attributes:
-        group: Which an attachment names.
-        entity: Of a default quota of users or clients; else empty.
-        partition: Which the subject asks for; empty when it asks for none.
+        group: The group named by an attachment.
+        entity: The entity under a default quota; empty otherwise.
+        partition: The partition in the subject's topic; empty if there is none.
     """
 
     group: Group
@@ -63,7 +63,7 @@ class _Owner:
     partition: Entity
 
     def of_limits_of(self, member: Group) -> Entity:
-        """Return who has them alone; empty when all of the group share them."""
+        """Return the sole owner of a group's limits; empty if they are shared."""
         entity = self.entity if member is self.group else ()
         return entity + self.partition if member.per_partition else entity
 
@@ -72,8 +72,8 @@ class Resolution:
     """Which groups and buckets apply to a subject.
 
     Attributes:
-        configuration: What is resolved by.
-        groups: By id, as they are held to their limits.
+        configuration: The configuration in force.
+        groups: By id, with the limits in force.
     """
 
     def __init__(self, configuration: Configuration) -> None:
@@ -87,7 +87,7 @@ class Resolution:
         self._unknown = sum(i not in self.groups for i in self._attachments.values())
 
     def unknown_groups(self) -> int:
-        """Return how many attachments name a group that there is not."""
+        """Return the number of attachments to groups that don't exist."""
         return self._unknown
 
     def chain(
@@ -133,10 +133,10 @@ class Resolution:
     ) -> Iterator[LocalBucket]:
         """Yield the buckets of a group and of its ancestors.
 
-        A parent bounds its children's shares in the coordinator, so of the
-        cluster-scoped limits only the nearest is enforced here; node-scoped ones
-        are known to nobody else, so all are.  Those of a default quota are the
-        entity's own, those of a group that counts by partition the partition's.
+        In the coordinator a parent bounds its children's shares, so only the nearest
+        cluster-scoped limit is enforced here.  Node-scoped limits are known only here,
+        so all of them are enforced; under a default quota they are the entity's own,
+        and in a group that counts by partition, the partition's.
         """
         bounded = False
         for member in self._ancestry(owner.group):

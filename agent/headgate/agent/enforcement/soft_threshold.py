@@ -1,4 +1,4 @@
-"""Soft thresholds: admitted callers are warned while a limit is used that much."""
+"""Soft thresholds: admitted callers are warned while a limit's use is high."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from headgate.agent.limiter.limiter import Limiter
 
 LEAST_WATCH_S = 0.2
-"""Shortest time over which a rate is measured: urgent reports tick each 50 ms, and
-so short a look would call every burst a high rate."""
+"""Shortest time over which a rate is measured: urgent reports tick every 50 ms, and
+over so short a time every burst would look like a high rate."""
 
 CLUSTER_WATCH_S = 1.0
-"""How often the use of a whole group is looked at: as often as it is reported."""
+"""How often the use of a whole group is checked: as often as it is reported."""
 
 MOST_LOOKS = 5
-"""Groups looked at in one tick, 0.1 ms each; where more are due they take turns."""
+"""Most groups checked in one tick, at 0.1 ms each; if more are due, they take turns."""
 
 UseOf = Callable[[int, str], float | None]
-"""From group id and dimension to the units/s that the cluster attempts."""
+"""Maps group id and dimension to the units/s that the cluster attempts."""
 
 
 def warn_above_soft_thresholds(
@@ -37,17 +37,17 @@ def warn_above_soft_thresholds(
     now: float,
     use_of: UseOf | None = None,
 ) -> None:
-    """Let limiters say a warning with each admission while use is high.
+    """Make limiters warn with each admission while use is high.
 
-    A limit of the cluster is looked at as the ledger knows it: what all agents
-    attempt, beside the group's rate.  What stands for itself is compared with what
-    is attempted here.  Neither costs the request path anything.
+    For a cluster-scoped limit, the attempts of all agents, as the ledger knows them,
+    are compared with the group's rate; for others, the attempts in this process with
+    the local rate.  Neither costs the request path anything.
 
     Args:
         registry: All local buckets.
-        limiters: All that are held.
+        limiters: All living limiters.
         now: Seconds on the enforcer's clock.
-        use_of: Returns what the cluster attempts, or None where nobody knows.
+        use_of: Returns what the cluster attempts, or None if unknown.
     """
     changed = False
     due: list[LocalBucket] = []
@@ -69,7 +69,7 @@ def warn_above_soft_thresholds(
 
 
 def _answer(chain: Chain) -> Decision:
-    """Return what an admitted caller is told."""
+    """Return the decision for an admitted caller."""
     for link in chain.links:
         if link.local.watch is not None and link.local.watch.above:
             return Decision(limit=link.limit, warning=True)

@@ -1,8 +1,8 @@
-"""A node's part of a group dealt to its topics: evenly, or in proportion to use.
+"""Divides a node's share of a group among its topics, evenly or by use.
 
-PIP-82 leaves open how a broker divides its share among the topics that it serves;
-both of its ways are here.  The group's own bucket still bounds them together: a
-topic's part only keeps one topic from taking all.
+PIP-82 leaves open how a broker divides its share among the topics that it serves; both
+of the ways it names are here.  The group's own bucket still bounds them together; the
+parts only keep one topic from taking everything.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 How = Literal["even", "proportional"]
 
 NEWCOMER_PART = 0.1
-"""Part of an even part that a topic has at least in proportion, so that one that was
-silent can show its use."""
+"""Fraction of an even part that every topic gets at least, so that one that was silent
+can show its use."""
 
 DEAL_S = 1.0
-"""How often parts are dealt anew: as often as shares."""
+"""How often the parts are recomputed: as often as shares."""
 
 BURST_S = 1.0
 """A topic's burst, in seconds of its part."""
 
 MOST_TOPICS = 100_000
-"""Topics of one split; more is a leak."""
+"""Most topics of one split; more is a leak."""
 
 
 def parts_of(
@@ -36,8 +36,8 @@ def parts_of(
     """Return each topic's part of a rate; they add up to it.
 
     Args:
-        rate: Units/s to deal.
-        use: What each topic attempts, units/s.
+        rate: Units/s to divide.
+        use: Units/s that each topic attempts.
         how: ``even`` or ``proportional``.
     """
     if not use:
@@ -60,10 +60,11 @@ class TopicSplit:
     def __init__(
         self, rate_of: Callable[[], float], *, how: How, clock: Callable[[], float]
     ) -> None:
-        """Deal nothing yet.
+        """Begin without topics.
 
         Args:
-            rate_of: The local rate to deal, such as a usage's `rate`, units/s.
+            rate_of: Returns the local rate to divide, such as a usage's `rate`,
+                units/s.
             how: ``even`` or ``proportional``.
             clock: Seconds, monotonic.
         """
@@ -75,11 +76,11 @@ class TopicSplit:
         self._dealt_s = clock()
 
     def parts(self) -> dict[Hashable, float]:
-        """Return the units/s of each topic as dealt last."""
+        """Return the present units/s of each topic."""
         return {topic: bucket.rate for topic, bucket in self._buckets.items()}
 
     def add(self, topic: Hashable) -> None:
-        """Deal a part to a topic too."""
+        """Give a topic a part."""
         if topic not in self._buckets:
             if len(self._buckets) >= MOST_TOPICS:
                 raise ValueError(f"expected at most {MOST_TOPICS} topics")
@@ -88,7 +89,7 @@ class TopicSplit:
             self._deal(self._clock())
 
     def remove(self, topic: Hashable) -> None:
-        """Deal nothing to a topic any more."""
+        """Take a topic's part away."""
         if self._buckets.pop(topic, None) is not None:
             del self._counted[topic]
             self._deal(self._clock())

@@ -1,4 +1,4 @@
-"""Which authorities an agent believes when the API speaks TLS."""
+"""The certificate authorities that an agent trusts when the API speaks TLS."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 
 def trusting(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
-    """Return what believes the authorities of a PEM file, and no others.
+    """Return a context that trusts only the authorities of a PEM file.
 
     Raises:
-        InvalidSetting: It can't be read, or holds no certificate.
+        InvalidSetting: The file can't be read, or holds no certificate.
     """
     try:
         return ssl.create_default_context(cafile=ca_file)
     except ssl.SSLError as error:
         raise InvalidSetting(
-            f"ca_file: expected certificates in PEM, in {ca_file!s}"
+            f"ca_file: expected PEM certificates in {ca_file!s}"
         ) from error
     except (OSError, TypeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no path"
+        reason = getattr(error, "strerror", None) or "not a path"
         raise InvalidSetting(f"ca_file: {ca_file!s:.60}: {reason}") from error

@@ -1,9 +1,9 @@
-"""The API's word on which agents live, as the coordinator is told it.
+"""What the API says about which agents live, passed on to the coordinator.
 
-The API sees the watch connections of agents: when one breaks, the process is gone,
-long before its silence on the bus says so; while one holds, a silent agent is cut
-off rather than dead (design, section 8).  A word holds as long as the API stands by
-it: when the API can't be asked, all its words are taken back.
+The API sees the agents' watch connections.  When one breaks, the process is gone, long
+before its silence on the bus shows it; while one holds, a silent agent is partitioned
+rather than dead.  A statement holds as long as the API maintains it: when the API can't
+be reached, all its statements are withdrawn.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from headgate.coordinator import Restored
 
 MAX_AGENTS = 10_000
-"""Agents of which a word is kept; of further ones nothing is passed on."""
+"""Most agents with a statement; nothing is passed on about further ones."""
 
 
 class LivenessFeed:
-    """What the API last said of each agent, and what of it is news.
+    """What the API last said about each agent; passes on what has changed.
 
     Args:
         identity: Returns id and incarnation of this agent, which may change.
-        deliver: Takes what is news, in the thread of the watch.
+        deliver: Called with each change, in the thread of the watch.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class LivenessFeed:
         self._words: dict[str, bool] = {}
 
     def query(self) -> dict[str, str]:
-        """Return what a question to the API says about this agent."""
+        """Return what a request to the API says about this agent."""
         agent, incarnation = self._identity()
         return {
             "agent": agent,
@@ -50,13 +50,13 @@ class LivenessFeed:
         }
 
     def take(self, document: object) -> bool:
-        """Pass on what an answer of the API says of the agents.
+        """Pass on what an answer of the API says about the agents.
 
         Returns:
             Whether the answer says nothing else.
 
         Raises:
-            MalformedSnapshot: Its member ``alive`` is not what it should be.
+            MalformedSnapshot: Its member ``alive`` is malformed.
         """
         top = JsonPlace.top(document)
         told = top.optional("alive")
@@ -73,7 +73,7 @@ class LivenessFeed:
         return not top["revision"].present
 
     def withdraw(self) -> None:
-        """Take every word back: the API can't be asked."""
+        """Withdraw every statement: the API can't be reached."""
         self._version = 0
         self._go_over_to({})
 
@@ -86,17 +86,17 @@ class LivenessFeed:
 
 
 class LastWords:
-    """The last word on each agent, for a coordinator that begins anew."""
+    """The last statement about each agent, for a coordinator that starts over."""
 
     def __init__(self) -> None:
         self._words: dict[str, Vouched] = {}
 
     def __iter__(self) -> Iterator[Vouched]:
-        """Return the words that hold."""
+        """Return the statements in force."""
         return iter(self._words.values())
 
     def keep(self, word: Vouched | Restored) -> Vouched | Restored:
-        """Keep a word until another on the same agent; return it."""
+        """Keep a statement until the next about the same agent; return it."""
         if isinstance(word, Vouched):
             self._words.pop(word.agent, None)
             if word.alive is not None and len(self._words) < MAX_AGENTS:

@@ -1,11 +1,11 @@
-"""Rate policies as Pulsar knows them: which one applies to a topic, and to whom.
+"""Pulsar's rate policies: which one applies to a topic, and who has its rate.
 
-A *policy* is a rate of messages and one of bytes; it is given at the broker, a
-namespace or a topic, and the narrowest wins as a whole: a topic's policy of
-messages only leaves its bytes unlimited, whatever its namespace says.  It is no
-group: each topic to which it applies has the whole rate to itself, and so has each
-partition of a partitioned topic (two partitions at 10/s make 20/s).  Each process
-enforces it by itself, as the broker does that owns the topic.
+A *policy* is a rate of messages and a rate of bytes, set for the broker, a namespace or
+a topic.  The narrowest one wins as a whole: a topic's policy that limits only messages
+leaves its bytes unlimited, whatever its namespace says.  It is not a group: each topic
+it applies to has the whole rate for itself, and so has each partition of a partitioned
+topic (two partitions at 10/s make 20/s).  Each process enforces it on its own, as the
+broker that owns the topic does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Level = Literal["broker", "namespace", "topic"]
 
 LEVELS: tuple[Level, ...] = ("topic", "namespace", "broker")
-"""Where a policy may be given, the one that wins first."""
+"""Where a policy may be set, the winning level first."""
 
 Kind = Literal[
     "broker_publish",
@@ -38,7 +38,7 @@ Kind = Literal[
 ]
 
 Owner = tuple[str | None, ...]
-"""Who has a policy's rate to itself; the first name is the topic's, if it has one."""
+"""Who has a policy's rate for itself; the first name is the topic's, if it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class RatePolicy:
         messages: Per period; infinite for none (-1 on Pulsar's paths).
         bytes: Per period; infinite for none.
         period_s: `ratePeriodInSecond`.
-        relative_to_publish_rate: The rates are on top of the publish rate.
+        relative_to_publish_rate: The rates are added to the publish rate.
     """
 
     messages: float = inf
@@ -90,7 +90,7 @@ class DispatchOptions:
         if self.precise_flow_control and self.on_batch_message:
             raise InvalidConfiguration(
                 "on_batch_message",
-                "expected not together with precise_flow_control: entries that count"
+                "expected only without precise_flow_control: entries that count"
                 " as one message need no estimate of their messages",
             )
 
@@ -100,12 +100,12 @@ class Rule:
     """What a kind of policy counts.
 
     Attributes:
-        messages: Dimension that the policy's messages limit.
-        bytes: Dimension of its bytes; None for none.
-        names: Fields of the subject that must be there, of whom each combination
-            has the rate to itself; none for all of the process together.
-        apart: Further fields, which may be missing, that have it apart.
-        may_owe: What is delivered too much is owed.
+        messages: Dimension limited by the policy's messages.
+        bytes: Dimension limited by its bytes; None if there is none.
+        names: Required fields of the subject; each combination of them has the rate for
+            itself.  Empty if the whole process shares it.
+        apart: Further fields, which may be missing, that also separate.
+        may_owe: Excess delivery becomes debt.
     """
 
     messages: str
@@ -125,7 +125,7 @@ RULES: Mapping[Kind, Rule] = {
     "broker_dispatch": Rule(*_DISPATCH, ()),
     "dispatch": Rule(*_DISPATCH, ("topic",)),
     "subscription_dispatch": Rule(*_DISPATCH, ("topic", "subscription")),
-    # A replicator goes by its client id: each has the rate to itself.
+    # A replicator is identified by its client id: each has the rate for itself.
     "replicator_dispatch": Rule(*_REPLICATION, ("topic",), ("client",)),
     "subscribe": Rule(
         "subscribes", None, ("topic",), ("user", "client"), may_owe=False
@@ -154,12 +154,12 @@ class Policies:
     options: DispatchOptions = field(default_factory=DispatchOptions)
 
     def winning(self, kind: Kind, topic: str | None) -> tuple[Level, RatePolicy] | None:
-        """Return the policy that applies to a topic, and where it was given.
+        """Return the policy that applies to a topic, and the level at which it was set.
 
         Args:
             kind: What the policy throttles.
             topic: ``tenant/namespace/topic``; a partition has its topic's policy.
-                None for what all topics of a process share.
+                None for the policy that all topics of a process share.
         """
         given: dict[Level, RatePolicy] = {}
         if topic is not None:
@@ -181,11 +181,11 @@ class Policies:
 
 
 NO_POLICIES = Policies()
-"""What limits nothing."""
+"""Limits nothing."""
 
 
 def owner_of(kind: Kind, subject: Subject) -> Owner | None:
-    """Return who of a kind's owners a subject is; None when it is none."""
+    """Return the owner of a kind's rate that a subject is; None if it is none."""
     rule = RULES[kind]
     names = tuple(_name(subject, field) for field in rule.names)
     if None in names:

@@ -1,11 +1,11 @@
-"""Rate policies as a snapshot writes them.
+"""Rate policies as they stand in a snapshot.
 
 ::
 
     {"broker": {KIND: POLICY}, "namespace": {NAME: {KIND: POLICY}}, "topic": {...},
      "options": {"precise_flow_control": false, ...}}
 
-Kinds that this version doesn't know are ignored, wrong values are refused.
+Unknown kinds are ignored; wrong values are errors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPTIONS = ("precise_flow_control", "on_batch_message", "on_non_backlog_consumer"
 
 
 def policies_to_json(policies: Policies) -> dict[str, Json]:
-    """Return `policies` as the member of a snapshot."""
+    """Return `policies` as a member of a snapshot."""
     return {
         "broker": _kinds_to_json(policies.broker),
         "namespace": {n: _kinds_to_json(k) for n, k in policies.namespace.items()},
@@ -40,7 +40,7 @@ def policies_to_json(policies: Policies) -> dict[str, Json]:
 
 
 def policies_from_json(place: JsonPlace) -> Policies:
-    """Return the policies that stand at `place`.
+    """Return the policies at `place`.
 
     Raises:
         MalformedSnapshot: Something in them is wrong; says where.
@@ -55,12 +55,12 @@ def policies_from_json(place: JsonPlace) -> Policies:
 
 
 def policies_from_changes(known: Policies, place: JsonPlace) -> Policies:
-    """Return `known` with the policies of `place` in place of the same names'.
+    """Return `known` with the policies at `place` replacing those of the same names.
 
-    A name of null has none any more.
+    A name with null has no policy any more.
 
     Raises:
-        MalformedSnapshot: As `policies_from_json`.
+        MalformedSnapshot: As for `policies_from_json`.
     """
     changed = {level: place.optional(level) for level in ("namespace", "topic")}
     names = {

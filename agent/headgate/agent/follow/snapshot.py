@@ -1,10 +1,10 @@
-"""The configuration as JSON: what the API answers and what agents keep on disk.
+"""The configuration as JSON: the API's answer, and what agents keep on disk.
 
-One revision of everything: groups, attachments, policies, how to reach the bus.  Field
+It holds one revision of everything: groups, attachments, policies, and the bus.  Field
 names are those of `headgate.coordinator.config.configuration`; an infinite number is
-written ``"unlimited"``; the default of a subject's kind has null as its name.
-Fields that this version doesn't know are ignored, wrong values are refused with
-the path of the first one, and then nothing of the snapshot is used.
+written ``"unlimited"``; the default of a kind of subject has null as its name.
+Unknown fields are ignored.  A wrong value is an error that names its path, and nothing
+of that snapshot is used.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ MAX_REPORT_INTERVAL_S = 3_600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """All that an agent needs to know, of one revision.
+    """Everything that an agent needs to know, at one revision.
 
     Attributes:
         configuration: Groups and attachments.
-        bus: How to reach the other agents; None when there is no bus, and each
-            agent then goes by itself.
+        bus: How to reach the other agents; None without a bus, when each agent is on
+            its own.
         report_interval_s: T, seconds between two heartbeats.
-        policies: Rates that each topic has to itself.
+        policies: Rates that each topic has for itself.
     """
 
     configuration: Configuration
@@ -71,7 +71,7 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Json]:
 
 
 def snapshot_from_json(document: object) -> Snapshot:
-    """Return what `document`, a parsed JSON value, stands for.
+    """Return the snapshot in `document`, a parsed JSON value.
 
     Raises:
         MalformedSnapshot: Something in it is wrong; says where and what was
@@ -92,14 +92,15 @@ def snapshot_from_json(document: object) -> Snapshot:
 def snapshot_from_changes(known: Snapshot, document: object) -> Snapshot:
     """Return `known` with what `document` says has changed since.
 
-    Its members are those of a whole snapshot, with what is new or other than it was,
-    and beside them ``since``, the revision that it begins at, ``groups_gone`` (names)
-    and ``detached`` (subjects).  Of ``policies``, a name of null has none any more.
-    Each thing stands there as it is at the end, so it doesn't matter when `known`
-    has a part of the changes already.
+    Its members are those of a whole snapshot, holding only what is new or changed, and
+    in addition ``since``, the revision at which the changes begin, ``groups_gone``
+    (names) and ``detached`` (subjects).  In ``policies``, a name with null has no
+    policy any more.  Everything is given in its final state, so it doesn't matter if
+    `known` already has some of the changes.
 
     Raises:
-        MalformedSnapshot: As `snapshot_from_json`, or it begins at a later revision.
+        MalformedSnapshot: As for `snapshot_from_json`, or the changes begin at a later
+            revision.
     """
     top = JsonPlace.top(document)
     if top["since"].integer(least=0) > known.configuration.revision:
@@ -121,7 +122,7 @@ def snapshot_from_changes(known: Snapshot, document: object) -> Snapshot:
 
 
 def configuration_to_json(configuration: Configuration) -> dict[str, Json]:
-    """Return `configuration` as the upper part of a snapshot."""
+    """Return `configuration` as the first members of a snapshot."""
     return {
         "revision": configuration.revision,
         "cluster": configuration.cluster,
@@ -137,7 +138,7 @@ def configuration_from_json(document: object) -> Configuration:
     """Return the groups and attachments of a snapshot.
 
     Raises:
-        MalformedSnapshot: As `snapshot_from_json`.
+        MalformedSnapshot: As for `snapshot_from_json`.
     """
     top = JsonPlace.top(document)
     groups = [(place, _group(place)) for place in top.items("groups")]
@@ -194,7 +195,7 @@ def _limit_to_json(limit: Limit) -> Json:
 
 
 def _changed_groups(known: tuple[Group, ...], top: JsonPlace) -> tuple[Group, ...]:
-    """Return the groups; one of an earlier one's name stands in its place."""
+    """Return the groups; one with the name of an earlier one replaces it."""
     groups = {group.name: group for group in known}
     for place in top.items("groups_gone"):
         groups.pop(place.text(), None)
@@ -202,7 +203,7 @@ def _changed_groups(known: tuple[Group, ...], top: JsonPlace) -> tuple[Group, ..
         group = _group(place)
         earlier = groups.get(group.name)
         if earlier is not None and earlier.id != group.id:
-            del groups[group.name]  # made anew: it comes last, as ids grow
+            del groups[group.name]  # created again: it comes last, as ids grow
         groups[group.name] = group
     by_id = {group.id: group for group in groups.values()}
     if len(by_id) < len(groups):
@@ -214,7 +215,7 @@ def _changed_groups(known: tuple[Group, ...], top: JsonPlace) -> tuple[Group, ..
 def _changed_attachments(
     known: Configuration, groups: tuple[Group, ...], top: JsonPlace
 ) -> tuple[Attachment, ...]:
-    """Return the attachments, all to groups that there are."""
+    """Return the attachments, all to existing groups."""
     attachments = {each.subject: each for each in known.attachments}
     for place in top.items("detached"):
         attachments.pop(_subject(place), None)
@@ -240,12 +241,12 @@ def _interval_s(top: JsonPlace) -> float:
 
 
 def _quantity(value: float) -> Json:
-    """Return a number that JSON can hold."""
+    """Return a number as JSON can hold it."""
     return value if isfinite(value) else "unlimited"
 
 
 def _group(place: JsonPlace) -> Group:
-    """Return the group that stands at `place`."""
+    """Return the group at `place`."""
     parent, soft = place.optional("parent"), place.optional("soft_threshold")
     limits = tuple(_limit(limit) for limit in place.items("limits"))
     soft_threshold = soft and soft.number()
@@ -270,7 +271,7 @@ def _group(place: JsonPlace) -> Group:
 
 
 def _limit(place: JsonPlace) -> Limit:
-    """Return the limit that stands at `place`."""
+    """Return the limit at `place`."""
     try:
         return Limit(
             dimension=place["dimension"].text(),
@@ -286,7 +287,7 @@ def _limit(place: JsonPlace) -> Limit:
 
 
 def _check_tree(groups: list[tuple[JsonPlace, Group]], known: dict[int, Group]) -> None:
-    """Refuse parents that don't exist, and circles."""
+    """Raise for parents that don't exist, and for cycles."""
     for place, group in groups:
         ancestor, steps = group.parent, 0
         while ancestor is not None:
@@ -297,12 +298,12 @@ def _check_tree(groups: list[tuple[JsonPlace, Group]], known: dict[int, Group]) 
 
 
 def _attachment(place: JsonPlace) -> Attachment:
-    """Return the attachment that stands at `place`."""
+    """Return the attachment at `place`."""
     return Attachment(_subject(place["subject"]), place["group"].integer(least=1))
 
 
 def _subject(subject: JsonPlace) -> tuple[tuple[str, str | None], ...]:
-    """Return the subject that stands at a place; kinds come in their order."""
+    """Return the subject at a place, its kinds in their usual order."""
     names: dict[str, str | None] = {}
     for kind, name in subject.fields():
         if kind not in SUBJECT_KINDS:
@@ -314,7 +315,7 @@ def _subject(subject: JsonPlace) -> tuple[tuple[str, str | None], ...]:
 
 
 def _bus_to_json(bus: BusSettings) -> Json:
-    """Return the settings that belong to the kind of bus."""
+    """Return the settings of a bus, as its kind needs them."""
     document: dict[str, Json] = {"kind": bus.kind, "max_age_s": bus.max_age_s}
     if bus.kind == "zeromq":
         document["publish"] = _one_or_many(bus.publish)
@@ -328,12 +329,12 @@ def _bus_to_json(bus: BusSettings) -> Json:
 
 
 def _one_or_many(addresses: tuple[str, ...]) -> Json:
-    """Return one address as it is, and several as a list."""
+    """Return one address as a string, several as a list."""
     return addresses[0] if len(addresses) == 1 else list(addresses)
 
 
 def _bus_from_json(place: JsonPlace) -> BusSettings:
-    """Return the settings of the bus that stand at `place`."""
+    """Return the settings of the bus at `place`."""
     options = place.optional("options")
     try:
         return BusSettings(
@@ -350,5 +351,5 @@ def _bus_from_json(place: JsonPlace) -> BusSettings:
 
 
 def _options(place: JsonPlace) -> dict[str, Json]:
-    """Return the options of a bus; they are what JSON can hold, whatever it is."""
+    """Return the options of a bus: any JSON values."""
     return {name: value.value for name, value in place.fields()}

@@ -1,8 +1,8 @@
 """The last snapshot on disk, so that an agent can start while the API is away.
 
-Beside it stand, one a line, the changes since: writing a hundred thousand attachments
-anew for each change would take a second of the process that the agent lives in.
-Agents of one host share both files.
+A second file holds the changes since then, one per line: rewriting a hundred thousand
+attachments for each change would take a second of the process that the agent is in.
+Agents on one host share both files.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_SNAPSHOT_BYTES = 256 << 20
-"""A hundred thousand groups with ten limits each take 150 MB; what is larger is no
+"""A hundred thousand groups with ten limits each take 150 MB; a larger file is not a
 snapshot, and is not read."""
 
-
 MOST_CHANGES_BYTES = 1 << 20
-"""A larger file of changes gives way to a new snapshot; reading it takes 20 ms."""
+"""A larger file of changes is replaced by a new snapshot; reading one takes 20 ms."""
 
 
 def default_path(url: str, environment: Mapping[str, str] = os.environ) -> Path:
@@ -48,7 +47,7 @@ def default_path(url: str, environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def store(path: Path, snapshot: Snapshot) -> None:
-    """Replace the file by this snapshot, in one step.
+    """Replace the file with this snapshot, atomically.
 
     Readable by its owner only: the options of a bus may hold a password.
 
@@ -70,10 +69,10 @@ def store(path: Path, snapshot: Snapshot) -> None:
 
 
 def append(path: Path, text: bytes) -> bool:
-    """Add the changes that an answer told to the snapshot that is kept.
+    """Append the changes in an answer to the stored snapshot.
 
     Returns:
-        False when there are too many already: store the whole snapshot then.
+        False if there are too many already: then store the whole snapshot.
 
     Raises:
         OSError: The folder can't be written.
@@ -91,10 +90,10 @@ def append(path: Path, text: bytes) -> bool:
 
 
 def load(path: Path) -> Snapshot | None:
-    """Return the snapshot that was kept, None when there is none.
+    """Return the stored snapshot, None if there is none.
 
     Raises:
-        MalformedSnapshot: The file is no snapshot; says why.
+        MalformedSnapshot: The file is not a snapshot; says why.
         OSError: The file can't be read.
     """
     try:
@@ -107,7 +106,7 @@ def load(path: Path) -> Snapshot | None:
 
 
 def _with_changes(snapshot: Snapshot, path: Path) -> Snapshot:
-    """Return `snapshot` with the changes that stand beside it, up to the first gap."""
+    """Return `snapshot` with the changes stored beside it, up to the first gap."""
     try:
         lines = _changes_path(path).read_bytes().splitlines()
     except FileNotFoundError:
@@ -117,7 +116,7 @@ def _with_changes(snapshot: Snapshot, path: Path) -> Snapshot:
             document: object = json.loads(line)
             changed = snapshot_from_changes(snapshot, document)
         except (ValueError, RecursionError, MalformedSnapshot):
-            break  # torn by a crash, or of another time: what was before it is good
+            break  # cut off by a crash, or outdated: what came before it is good
         if changed.configuration.revision > snapshot.configuration.revision:
             snapshot = changed
     return snapshot
@@ -128,20 +127,20 @@ def _changes_path(path: Path) -> Path:
 
 
 def parsed(text: bytes, origin: str) -> Snapshot:
-    """Return the snapshot that `text` holds.
+    """Return the snapshot in `text`.
 
     Args:
         text: JSON in UTF-8.
         origin: File or address, for the error.
 
     Raises:
-        MalformedSnapshot: As `load`.
+        MalformedSnapshot: As for `load`.
     """
     return snapshot_of(document_of(text, origin), origin)
 
 
 def document_of(text: bytes, origin: str) -> object:
-    """Return what JSON in `text` stands for; arguments and errors as `parsed`."""
+    """Return the parsed JSON of `text`; arguments and errors as for `parsed`."""
     try:
         document: object = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -150,7 +149,7 @@ def document_of(text: bytes, origin: str) -> object:
 
 
 def snapshot_of(document: object, origin: str) -> Snapshot:
-    """Return the snapshot that a parsed document is; errors as `parsed`."""
+    """Return the snapshot in a parsed document; errors as for `parsed`."""
     try:
         return snapshot_from_json(document)
     except MalformedSnapshot as error:

@@ -1,7 +1,7 @@
-"""Levels that the API stored before the whole cluster was stopped.
+"""Levels that the API stored before the whole cluster stopped.
 
-They come beside the first snapshot, and stand in for the answers to a hello when
-nobody is left to give one (quotas per hour or month).
+They come with the first snapshot, and replace the answers to a hello when no agent is
+left to give one, which matters for quotas per hour or month.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_LEVELS = 100_000
-"""Levels taken from one answer: PIP-82's number of groups."""
+"""Most levels taken from one answer: PIP-82's number of groups."""
 
 
 def levels_of(document: object) -> list[Restored]:
-    """Return what the member ``levels`` of an answer says, if there is one.
+    """Return the levels in the member ``levels`` of an answer, if there is one.
 
     Raises:
-        MalformedSnapshot: It is not what it should be.
+        MalformedSnapshot: The member is malformed.
     """
     top = JsonPlace.top(document)
     if top.optional("levels") is None:
@@ -41,7 +41,7 @@ def levels_of(document: object) -> list[Restored]:
 
 
 def restored(levels: Iterable[tuple[int, str, float, float]]) -> list[Restored]:
-    """Return events for pairs of (group id, dimension, level, age in seconds)."""
+    """Return events for tuples of (group id, dimension, level, age in seconds)."""
     by_age: dict[tuple[str, float], list[tuple[int, float]]] = {}
     for group, dimension, level, age_s in levels:
         by_age.setdefault((dimension, age_s), []).append((group, level))

@@ -1,7 +1,7 @@
-"""Who asks: a subject, and which groups' limits apply to it.
+"""Who asks: a subject, and the groups whose limits apply to it.
 
-Four families of attachments, each of which contributes at most one group, the
-most specific (docs/decisions/0012-which-groups-apply.md)::
+There are four families of attachments; each contributes at most one group, the most
+specific (docs/decisions/0012-which-groups-apply.md)::
 
     cluster       the cluster's own group
     resources     topic > namespace > tenant > defaults, in that order   (PIP-82)
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 Key = tuple[tuple[str, str | None], ...]
-"""A subject as attachments write it: pairs of (kind, name), None for a default."""
+"""A subject as in attachments: pairs of (kind, name), with None for a default."""
 
 Entity = tuple[tuple[str, str], ...]
 """One of Kafka's entities, or a partition: pairs of (kind, name)."""
 
 PARTITION = "-partition-"
-"""What stands between a topic's name and the number of its partition (Pulsar)."""
+"""Separates a topic's name from the number of its partition (Pulsar)."""
 
 LONGEST_NAME = 4_096
-"""Characters; a longer name is a mistake, and would stay in the registry."""
+"""Longest name, characters; a longer one is a mistake, and would stay in memory."""
 
 
 class SubjectNames(TypedDict, total=False):
@@ -56,7 +56,7 @@ class SubjectNames(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Who asks; every field that another implies is filled in.
+    """Who asks; every field implied by another is filled in.
 
     Attributes:
         tenant: Such as ``acme``.
@@ -122,11 +122,11 @@ def resolve_subject(**names: Unpack[SubjectNames]) -> Subject:
 def applying_groups(
     subject: Subject, attachments: Mapping[Key, int], cluster: str
 ) -> list[tuple[str, int]]:
-    """Return (level, group id) of each family that has one, the widest first.
+    """Return (level, group id) for each family that has a group, the widest first.
 
     Args:
         subject: Who asks.
-        attachments: Group id by subject, as attachments write it.
+        attachments: Group id by subject, as in attachments.
         cluster: Name of the cluster.
     """
     return [
@@ -138,7 +138,7 @@ def applying_groups(
 def applying_keys(
     subject: Subject, attachments: Mapping[Key, int], cluster: str
 ) -> list[Key]:
-    """Return the attachment of each family that has one; see `applying_groups`."""
+    """Return the attachment used of each family; see `applying_groups`."""
     families = (
         _cluster_keys(cluster),
         _resource_keys(subject),
@@ -152,12 +152,12 @@ def applying_keys(
 
 
 def level_of(key: Key) -> str:
-    """Return what a decision calls the level of an attachment."""
+    """Return the name of an attachment's level in decisions."""
     return "+".join(kind for kind, _ in key)
 
 
 def defaulted_entity(key: Key, subject: Subject) -> Entity | None:
-    """Return whom a default quota of users or clients is applied to; else None."""
+    """Return the entity to which a default quota applies; None for other keys."""
     kinds = [kind for kind, _ in key]
     if not set(kinds) <= {"user", "client"} or all(name is not None for _, name in key):
         return None
@@ -165,7 +165,7 @@ def defaulted_entity(key: Key, subject: Subject) -> Entity | None:
 
 
 def partition_of(subject: Subject) -> Entity:
-    """Return the partition that a subject asks for; empty when it asks for none."""
+    """Return the partition in a subject's topic; empty if there is none."""
     topic = subject.topic
     if topic is None or partitioned_topic(topic) == topic:
         return ()
@@ -173,14 +173,14 @@ def partition_of(subject: Subject) -> Entity:
 
 
 def partitioned_topic(topic: str) -> str:
-    """Return the topic that a partition is of; other topics as they are."""
+    """Return the topic of a partition; other topics unchanged."""
     name, sign, number = topic.rpartition(PARTITION)
     is_partition = sign and name and number.isascii() and number.isdecimal()
     return name if is_partition else topic
 
 
 def _topics(subject: Subject) -> tuple[str, ...]:
-    """Return the subject's topic, and the one that it is a partition of."""
+    """Return the subject's topic, and the topic that it is a partition of."""
     if subject.topic is None:
         return ()
     whole = partitioned_topic(subject.topic)
@@ -199,7 +199,7 @@ def _resource_keys(subject: Subject) -> Iterator[Key]:
     present = [(kind, name) for kind, name in wider if name is not None]
     for kind, name in present:
         yield ((kind, name),)
-    # Any name that the operator wrote down goes before any default.
+    # Any name that the operator wrote takes precedence over any default.
     if subject.topic is not None:
         yield (("topic", None),)
     for kind, _ in present:
@@ -229,7 +229,7 @@ def _entity_keys(subject: Subject) -> Iterator[Key]:
 
 
 def _check_name(name: object) -> None:
-    """Refuse what no attachment can be written with."""
+    """Raise for a name that no attachment can have."""
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
         raise InvalidSubject(
             f"expected a name of 1 to {LONGEST_NAME} characters, got {name!r:.40}"

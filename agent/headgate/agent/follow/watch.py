@@ -1,10 +1,10 @@
 """Follows the configuration: the API while it is there, the disk while it is not.
 
-A blocking query per revision: ``GET /api/v1/snapshot?revision=N&wait_s=30`` answers
-with a newer snapshot as soon as there is one, or says that there is none.  It may
-tell only what has changed since N; an API of an earlier version tells all.  The API
-may be down for days: the agent goes on with what it has and asks again about once a
-second.  After a failure the next question names no revision, because the store may
+One blocking query per revision: ``GET /api/v1/snapshot?revision=N&wait_s=30`` answers
+with a newer snapshot as soon as there is one, or says that there is none.  The answer
+may hold only what has changed since N; an API of an earlier version sends everything.
+The API may be down for days: the agent goes on with what it has and retries about once
+a second.  After a failure the next request names no revision, because the store may
 have been restored to an earlier one.
 """
 
@@ -42,49 +42,50 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate.agent")
 
 Source = Literal["api", "disk", "none"]
-"""Where the configuration came from that is followed now."""
+"""Where the configuration in force came from."""
 
 WAIT_S = 30.0
-"""How long the API may keep a question open; proxies close silent connections
-after a minute."""
+"""How long the API may hold a request; proxies close silent connections after a
+minute."""
 
 ANSWER_S = 10.0
-"""For connecting, and for the answer beyond the wait that was asked for."""
+"""Timeout of connecting, and of the answer on top of the requested wait."""
 
 FIRST_PAUSE_S = 0.25
-"""After the first failure, doubled with each further one, with jitter, so that the
-agents of a cluster don't come back to a restarted API all at once."""
+"""Pause after the first failure, doubled with each further one, with jitter, so that
+the agents of a cluster don't all return to a restarted API at once."""
 
 MAX_PAUSE_S = 0.75
-"""The longest such pause: a change that is made as soon as the API is back is in
-force within a second.  Knocking at a closed port once a second costs an agent and the
-API's machine next to nothing."""
+"""The longest such pause, so that a change made as soon as the API is back takes effect
+within a second.  Trying a closed port once a second costs the agent and the API's host
+next to nothing."""
 
 JITTER = 0.25
-"""Part of a pause by which it may be shorter or longer."""
+"""Fraction by which a pause may be shorter or longer."""
 
 VOUCHED_GAP_S = 0.25
-"""Words of the API on who lives that come sooner after each other than this may be
-those of several processes behind one address, which know different agents."""
+"""Answers about liveness that follow each other sooner than this may come from several
+API processes behind one address, which know different agents."""
 
 VOUCHED_PAUSE_S = 1.0
-"""The next question then waits, or each would answer the other's version at once."""
+"""The next request then waits, or each process would answer the other's version at
+once."""
 
 CLOSE_S = 2.0
-"""For the thread to end; it is a daemon."""
+"""Longest wait for the (daemon) thread to end."""
 
 
 class ConfigurationWatch:
-    """A thread that hands every new snapshot to `deliver`.
+    """A thread that passes every new snapshot to `deliver`.
 
     Args:
-        url: Of the API, without path.
-        deliver: Takes a snapshot, in the thread of the watch.
+        url: Address of the API, without a path.
+        deliver: Called with a snapshot, in the thread of the watch.
         path: Where the last snapshot is kept, or None.
-        headers: Of every request: token, agent.
-        trust: Which authorities are believed; None for the usual ones.
-        vouching: Takes the API's word on which agents live.
-        restore: Takes levels that were stored before all agents stopped.
+        headers: Sent with every request: token, agent.
+        trust: Certificate authorities to trust; None for the system's.
+        vouching: Takes what the API says about which agents live.
+        restore: Called with levels that were stored before all agents stopped.
     """
 
     def __init__(
@@ -120,15 +121,15 @@ class ConfigurationWatch:
 
     @property
     def api_reachable(self) -> bool:
-        """Whether the last question was answered."""
+        """Whether the last request was answered."""
         return self.source != "none" and not self._failing
 
     def start(self) -> None:
-        """Start the thread; `decided` is set once API or disk have answered."""
+        """Start the thread; `decided` is set once API or disk has answered."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop asking, also while an answer is awaited."""
+        """Stop, even while an answer is awaited."""
         self._closing.set()
         if self._socket is not None:
             with suppress(OSError):  # it was closed already
@@ -142,8 +143,8 @@ class ConfigurationWatch:
         client: httpx.Client | None = None
         while not self._closing.is_set():
             try:
-                # Made here: a proxy or certificates named by the environment may
-                # be wrong, which the thread must outlive.
+                # Made here, because a proxy or certificates named by the environment
+                # may be wrong, and the thread must survive that.
                 client = client or httpx.Client(
                     headers=self._headers, verify=self._trust or True
                 )
@@ -160,7 +161,7 @@ class ConfigurationWatch:
             client.close()
 
     def _ask(self, client: httpx.Client) -> None:
-        """Ask for a newer snapshot once, and deliver it."""
+        """Request a newer snapshot once, and deliver it."""
         asked = {} if self.source != "api" or self._failing else self._newer()
         timeout = httpx.Timeout(ANSWER_S, read=ANSWER_S + (WAIT_S if asked else 0.0))
         request = client.build_request(
@@ -190,19 +191,19 @@ class ConfigurationWatch:
             self._take(snapshot_file.snapshot_of(document, str(self._address)))
 
     def _pace(self) -> None:
-        """Wait when the API tells who lives over and over."""
+        """Wait if the API repeats its answer about liveness over and over."""
         before, self._vouched_at = self._vouched_at, time.monotonic()
         if self._vouched_at - before < VOUCHED_GAP_S:
             self._closing.wait(VOUCHED_PAUSE_S)
 
     def _newer(self) -> dict[str, str]:
-        """Return the query for something newer than what is known."""
+        """Return the query for anything newer than what is known."""
         known = {"revision": str(self._revision()), "wait_s": f"{WAIT_S:g}"}
         known["changes"] = "true"
         return known | self._vouching.query()
 
     def _revision(self) -> int:
-        """Return the revision that is known; 0 is what a new store begins with."""
+        """Return the known revision; a new store begins with 0."""
         return 0 if self._last is None else self._last.configuration.revision
 
     def _body(self, response: httpx.Response) -> bytes:
@@ -220,16 +221,16 @@ class ConfigurationWatch:
         return b"".join(parts)
 
     def _take(self, snapshot: Snapshot, changes: bytes | None = None) -> None:
-        """Go over to a snapshot of the API, and keep it, or its `changes` alone."""
+        """Adopt a snapshot of the API, and keep it on disk, or only its `changes`."""
         self._answered()
         revision = snapshot.configuration.revision
         if revision < self._revision():
             log.warning(
-                "the API went back from revision %d to %d; following it",
+                "the API went back from revision %d to %d; the agent does the same",
                 self._revision(),
                 revision,
             )
-        # Compared whole: an API that was restarted may name another bus.
+        # Compared as a whole: a restarted API may name another bus.
         news = snapshot != self._last
         self._last, self.source = snapshot, "api"
         if news:
@@ -239,20 +240,20 @@ class ConfigurationWatch:
         self.decided.set()
 
     def _answered(self) -> None:
-        """Note that the API is there."""
+        """Note that the API answers."""
         if self._failing:
             log.warning("the API at %s answers again", self._address.host)
         self._failing = False
 
     def _failed(self, error: Exception) -> None:
-        """Note that it is not; at the start the disk has to do."""
+        """Note that the API fails; at the start, fall back to the disk."""
         self.counters["api_failures"] += 1
         self._vouching.withdraw()
         if not self._failing:
             log.warning(
-                "no configuration from %s, going on with %s: %s: %s",
+                "no configuration from %s, using %s: %s: %s",
                 self._address,
-                "the last one" if self.source != "none" else "what is on disk, if any",
+                "the last one" if self.source != "none" else "the one on disk, if any",
                 type(error).__name__,
                 error,
             )
@@ -267,7 +268,7 @@ class ConfigurationWatch:
             return
         try:
             snapshot = snapshot_file.load(self._path)
-        except Exception as error:  # whatever is on disk, the thread goes on
+        except Exception as error:  # whatever is on disk must not end the thread
             self.counters["disk_failures"] += 1
             log.warning("the snapshot on disk can't be used: %s", error)
             return
@@ -277,7 +278,7 @@ class ConfigurationWatch:
             self._deliver(snapshot)
 
     def _keep(self, snapshot: Snapshot, changes: bytes | None) -> None:
-        """Write the snapshot to disk; without a disk the agent goes on."""
+        """Write the snapshot to disk; the agent also works without it."""
         if self._path is None:
             return
         try:
@@ -287,7 +288,7 @@ class ConfigurationWatch:
         except OSError as error:
             self.counters["disk_failures"] += 1
             if self._kept:
-                log.warning("the snapshot can't be kept on disk: %s", error)
+                log.warning("the snapshot can't be written to disk: %s", error)
             self._kept = False
 
     def _trace(self, event: str, detail: Mapping[str, object]) -> None:
@@ -299,5 +300,5 @@ class ConfigurationWatch:
 
 
 def _is_changes(document: object) -> bool:
-    """Return whether an answer tells only what has changed."""
+    """Return whether an answer holds only changes."""
     return JsonPlace.top(document)["since"].present

@@ -1,7 +1,7 @@
 """ASGI middleware: 429 with exact retry-after, and the IETF RateLimit headers.
 
-Pure ASGI: wrapping `send` costs microseconds, Starlette's BaseHTTPMiddleware would
-double the cost of a request.
+It is pure ASGI: wrapping `send` costs microseconds, while Starlette's
+BaseHTTPMiddleware would double the cost of a request.
 
 ::
 
@@ -11,8 +11,8 @@ double the cost of a request.
         subject=lambda scope: header(scope, b"x-tenant"),
     )
 
-Headers follow draft-ietf-httpapi-ratelimit-headers: ``RateLimit-Policy`` says the
-quota and its window, ``RateLimit`` what remains and when the bucket is full again.
+Headers follow draft-ietf-httpapi-ratelimit-headers: ``RateLimit-Policy`` gives
+the quota and its window, ``RateLimit`` what remains and when the bucket is full again.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LONGEST_WAIT_S = 10.0
-"""Longest wait for tokens by default: shorter than the patience of most clients."""
+"""Longest wait for tokens, by default: shorter than most clients' timeouts."""
 
 LONGEST_MUTE_S = 30.0
-"""Longest that a connection is held after its response in mode ``delay``."""
+"""Longest time that a connection is held after its response in mode ``delay``."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Return the first value of a request header, None when it is not there.
+    """Return the first value of a request header, None if it is missing.
 
     Args:
-        scope: Of the connection.
-        name: In lower case.
+        scope: The connection's scope.
+        name: Name of the header, in lower case.
     """
     headers = scope.get("headers")
     if isinstance(headers, list | tuple):
@@ -85,14 +85,14 @@ class LimitMiddleware:
         """Wrap an application.
 
         Args:
-            app: What is protected.
+            app: The application to protect.
             source: The agent.
-            subject: Who asks: a tenant's name, or any subject such as
+            subject: Returns who asks: a tenant's name, or any subject such as
                 ``{"tenant": "acme", "user": "alice"}``; None lets the request pass
-                without a limit (health checks).
-            costs: Units by dimension; one of ``requests`` by default.
-            longest_wait_s: Longest wait for tokens where the group says ``wait``.
-            headers: Say RateLimit and RateLimit-Policy with every response.
+                without a limit, as for health checks.
+            costs: Returns units by dimension; one unit of ``requests`` by default.
+            longest_wait_s: Longest wait for tokens in groups of mode ``wait``.
+            headers: Add RateLimit and RateLimit-Policy to every admitted response.
         """
         self.app = app
         self._handles = SubjectCache(source, Limiter.handle)
@@ -113,8 +113,8 @@ class LimitMiddleware:
         if subject is None:
             await self.app(scope, receive, send)
             return
-        # What follows is written for the smallest request: no call that it can do
-        # without, and a subject that is a text needs no key of its own.
+        # The rest is tuned for the smallest request: no avoidable call, and a subject
+        # that is a string needs no key of its own.
         if type(subject) is str:
             handle = self._of_tenant.get(subject) or self._add_tenant(subject)
         else:
@@ -148,7 +148,7 @@ class LimitMiddleware:
 
     def _add_tenant(self, tenant: str) -> DimensionHandle[Limiter]:
         if len(self._of_tenant) >= MOST_LIMITERS:
-            self._of_tenant.clear()  # they are made again as they come
+            self._of_tenant.clear()  # they are made again when needed
         handle = self._handles.get({"tenant": tenant})
         self._of_tenant[tenant] = handle
         return handle
@@ -174,7 +174,7 @@ class LimitMiddleware:
         receive: Receive,
         send: Send,
     ) -> None:
-        """Refuse, or pass the connection on and mute it afterwards."""
+        """Refuse, or serve the connection and mute it afterwards."""
         kind = scope["type"]
         marks = ratelimit_headers(links, now)
         if decision.delay_s > 0.0:
@@ -185,14 +185,14 @@ class LimitMiddleware:
         if self._headers and kind == "http":
             send = _marked(send, marks)
         await self.app(scope, receive, send)
-        if decision.delay_s > 0.0:  # admitted, and muted: no next request so long
+        if decision.delay_s > 0.0:  # admitted but muted: no next request until then
             await asyncio.sleep(min(decision.delay_s, LONGEST_MUTE_S))
 
 
 def _marked(send: Send, marks: list[Header]) -> Send:
-    """Return `send` with further headers on the response."""
+    """Return `send` with more headers on the response."""
 
-    # No coroutine of its own: a response has two messages or more.
+    # Not a coroutine: a response has at least two messages.
     def marked(message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             have = message.get("headers")

@@ -31,7 +31,7 @@ class limited:  # noqa: N801 RUF100  # read as a word: `@limited(...)`, `with li
     """Admits a call or a block, or raises `Throttled`.
 
     Attributes:
-        decision: Of the last attempt.
+        decision: The decision of the last attempt.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class limited:  # noqa: N801 RUF100  # read as a word: `@limited(...)`, `with li
         """Charge `costs` before each call or block.
 
         Args:
-            limiter: Whose limits.
-            wait_s: Wait in the fair queue so long before raising; None waits only
-                where the group says ``wait``, without an end.
-            costs: Units by dimension; one of ``requests`` by default.
+            limiter: Its limits apply.
+            wait_s: Longest wait in the fair queue before raising; with None, only
+                groups in mode ``wait`` wait, without a limit.
+            costs: Units by dimension; one unit of ``requests`` by default.
         """
         self._limiter = limiter
         self._wait_s = wait_s
@@ -51,7 +51,7 @@ class limited:  # noqa: N801 RUF100  # read as a word: `@limited(...)`, `with li
         self.decision: Decision | None = None
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Put a function, or a coroutine function, under the limit."""
+        """Apply the limit to a function or coroutine function."""
         if inspect.iscoroutinefunction(function):
             call = cast("Callable[P, Awaitable[object]]", function)
 
@@ -75,7 +75,7 @@ class limited:  # noqa: N801 RUF100  # read as a word: `@limited(...)`, `with li
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is given back: what was admitted was used."""
+        """Return nothing: what was admitted has been used."""
 
     async def __aenter__(self) -> Self:
         """Admit the block, or raise `Throttled`."""
@@ -83,7 +83,7 @@ class limited:  # noqa: N801 RUF100  # read as a word: `@limited(...)`, `with li
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is given back: what was admitted was used."""
+        """Return nothing: what was admitted has been used."""
 
     def _admit(self) -> None:
         limiter, costs = self._limiter, self._costs

@@ -7,9 +7,9 @@
 
     server = grpc.server(pool, interceptors=[LimitInterceptor(agent, subject=who)])
 
-For `grpc.aio` there is `AsyncLimitInterceptor`.  The trailers carry
-``retry-after-ms`` and gRPC's own ``grpc-retry-pushback-ms``, which its clients'
-retry policies obey; a call that is refused for ever says -1 there: don't.
+For `grpc.aio` there is `AsyncLimitInterceptor`.  The trailers carry ``retry-after-ms``
+and gRPC's own ``grpc-retry-pushback-ms``, which its clients' retry policies obey.  For
+a call that will never be admitted both are -1: don't retry.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from headgate.agent.limiter.limiter import Limiter
 
 LONGEST_WAIT_S = 10.0
-"""Longest wait for tokens by default; it holds a thread of the server's pool."""
+"""Longest wait for tokens, by default; a waiting call holds a thread of the server."""
 
 LONGEST_MUTE_S = 30.0
-"""Longest that a call is held in mode ``delay``."""
+"""Longest time that a call is held in mode ``delay``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is known of a call before it is served.
+    """What is known about a call before it is served.
 
     Attributes:
         method: Such as ``/package.Service/Method``.
-        metadata: By lower-case key; the last value where there are several.
+        metadata: By lower-case key, with the last value if there are several.
     """
 
     method: str
@@ -185,9 +185,10 @@ def LimitInterceptor(  # noqa: N802 RUF100  # used as a class
 
     Args:
         source: The agent.
-        subject: Who calls, such as ``{"tenant": "acme"}``; None lets a call pass.
-        costs: Units by dimension; one of ``requests`` by default.
-        longest_wait_s: Longest wait for tokens where the group says ``wait``.
+        subject: Returns who calls, such as ``{"tenant": "acme"}``; None lets a call
+            pass without a limit.
+        costs: Returns units by dimension; one unit of ``requests`` by default.
+        longest_wait_s: Longest wait for tokens in groups of mode ``wait``.
     """
     base = cast("type", import_module("grpc").ServerInterceptor)
     kind = type("LimitInterceptor", (_LimitInterceptor, base), {})
@@ -233,8 +234,8 @@ def _trailers(decision: Decision) -> tuple[tuple[str, str], ...]:
 def _refusing(handler: _Handler, abort: Callable[..., object]) -> object:
     """Return a handler of the same shape that aborts.
 
-    One that streams its answer must be a generator: what it would yield is never
-    reached, since `abort` raises.
+    A streaming handler should be a generator, but nothing is ever iterated, because
+    `abort` raises.
     """
     shape = {
         (False, False): "unary_unary",

@@ -1,7 +1,7 @@
-"""An httpx transport that comes back when it is told to, until its deadline.
+"""An httpx transport that retries throttled requests when the server says so.
 
-KIP-599's client: a throttled request is retried after the time that the server
-gave, until the request's own timeout; a caller that would rather know at once opts
+It is KIP-599's client: a throttled request is retried after the delay given by the
+server, until a deadline.  A caller that would rather get the refusal at once can opt
 out, for the client or for one request::
 
     client = httpx.Client(transport=RetryThrottled(httpx.HTTPTransport()))
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class RetryThrottled(httpx.BaseTransport):
-    """Retries what was throttled; everything else passes untouched.
+    """Retries throttled requests; everything else passes through unchanged.
 
     Attributes:
-        retried: Requests sent again.
+        retried: Number of requests sent again.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RetryThrottled(httpx.BaseTransport):
         Args:
             transport: Sends the requests.
             deadline_s: Longest time from the first attempt to the last.
-            retry: Retry unless a request opts out; False unless it opts in.
+            retry: Whether to retry by default; a request can choose otherwise.
             clock: Seconds, monotonic.
             sleep: Waits seconds.
         """
@@ -59,7 +59,7 @@ class RetryThrottled(httpx.BaseTransport):
         self._sleep = sleep
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, again while it is throttled and there is time."""
+        """Send a request; retry while it is throttled and there is time."""
         end_s = self._clock() + self._deadline_s
         while True:
             response = self._transport.handle_request(request)
@@ -101,7 +101,7 @@ class AsyncRetryThrottled(httpx.AsyncBaseTransport):
         self._clock = clock
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request, again while it is throttled and there is time."""
+        """Send a request; retry while it is throttled and there is time."""
         end_s = self._clock() + self._deadline_s
         while True:
             response = await self._transport.handle_async_request(request)

@@ -1,9 +1,9 @@
 """kafka-python's producer and consumer under publish and dispatch limits.
 
 A producer charges ``publish_messages`` and ``publish_bytes`` before it sends.  A
-consumer charges ``dispatch_messages`` and ``dispatch_bytes`` for what a poll
-brought, and pauses the partitions of a subject while it is in debt: `poll` itself
-never blocks longer than asked, so that the consumer stays in its group.
+consumer charges ``dispatch_messages`` and ``dispatch_bytes`` for what a poll returned,
+and pauses a subject's partitions while it is in debt; `poll` never blocks longer than
+asked, so the consumer stays in its group.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Header = tuple[str, bytes]
 
 LONGEST_BLOCK_S = 60.0
-"""How long `send` blocks at most, as long as kafka-python's own max_block_ms."""
+"""Longest time that `send` blocks, the same as kafka-python's max_block_ms."""
 
 
 class Partition(Protocol):
@@ -43,7 +43,7 @@ class Partition(Protocol):
 
 
 class Record(Protocol):
-    """kafka-python's ConsumerRecord, as far as it is counted."""
+    """The part of kafka-python's ConsumerRecord used here."""
 
     @property
     def offset(self) -> int:
@@ -62,7 +62,7 @@ class Record(Protocol):
 
 
 class Producer(Protocol):
-    """kafka-python's KafkaProducer, as far as it is used."""
+    """The part of kafka-python's KafkaProducer used here."""
 
     def send(
         self,
@@ -71,12 +71,12 @@ class Producer(Protocol):
         key: bytes | None = None,
         headers: list[Header] | None = None,
     ) -> object:
-        """Put a record into the buffer."""
+        """Add a record to the buffer."""
         ...
 
 
 class Consumer(Protocol):
-    """kafka-python's KafkaConsumer, as far as it is used."""
+    """The part of kafka-python's KafkaConsumer used here."""
 
     def poll(
         self, timeout_ms: int = 0, max_records: int | None = None
@@ -85,11 +85,11 @@ class Consumer(Protocol):
         ...
 
     def pause(self, *partitions: Partition) -> None:
-        """Fetch nothing of some partitions."""
+        """Stop fetching from some partitions."""
         ...
 
     def resume(self, *partitions: Partition) -> None:
-        """Fetch them again."""
+        """Fetch from them again."""
         ...
 
     def assignment(self) -> set[Partition]:
@@ -97,15 +97,15 @@ class Consumer(Protocol):
         ...
 
     def highwater(self, partition: Partition) -> int | None:
-        """Return the offset after a partition's last record, as last heard."""
+        """Return the offset after a partition's last record, as last known."""
         ...
 
 
 class ThrottledProducer:
-    """A producer whose subject's publish limits admit each record.
+    """A producer that sends a record once its subject's publish limits admit it.
 
     Attributes:
-        throttle_s: Seconds that `send` has blocked in all.
+        throttle_s: Total seconds that `send` has blocked.
     """
 
     def __init__(
@@ -122,9 +122,9 @@ class ThrottledProducer:
         Args:
             producer: A `kafka.KafkaProducer`.
             source: The agent.
-            subject: From a Kafka topic to who publishes, such as
+            subject: Returns who publishes on a Kafka topic, such as
                 ``lambda topic: {"tenant": "acme", "client": "etl"}``.
-            block_s: Longest wait of `send` in the fair queue; 0 raises at once.
+            block_s: Longest wait of `send` in the fair queue; with 0 it raises at once.
             clock: Seconds, monotonic.
         """
         self.throttle_s = 0.0
@@ -143,20 +143,20 @@ class ThrottledProducer:
         headers: list[Header] | None = None,
         messages: int = 1,
     ) -> object:
-        """Send a record when it is admitted.
+        """Send a record once it is admitted.
 
         Args:
             topic: Kafka's topic.
             value: Bytes.
             key: Bytes.
             headers: Pairs of name and bytes.
-            messages: How many messages the record is a batch of.
+            messages: Number of messages in the record, if it is a batch.
 
         Returns:
             kafka-python's future.
 
         Raises:
-            Throttled: The limits did not admit it in time.
+            Throttled: The limits didn't admit it in time.
         """
         limiter = self._limiters.get(self._subject(topic))
         size = len(value or b"") + len(key or b"")
@@ -176,7 +176,7 @@ class ThrottledConsumer:
     """A consumer whose subjects' dispatch limits pause and resume its partitions.
 
     Attributes:
-        throttle_s: Seconds for which partitions were to be paused, added up.
+        throttle_s: Total seconds for which partitions were to be paused.
     """
 
     def __init__(
@@ -194,11 +194,11 @@ class ThrottledConsumer:
         Args:
             consumer: A `kafka.KafkaConsumer`.
             source: The agent.
-            subject: From a Kafka topic to who consumes.
-            messages_of: Messages in a record that is a batch; by default a record
-                counts as one.
-            without_backlog: Charge and pause also a partition that is read to its
-                end; None for what the configuration says at the time
+            subject: Returns who consumes a Kafka topic.
+            messages_of: Returns the number of messages in a record that is a batch; by
+                default a record counts as one.
+            without_backlog: Also charge and pause a partition that has been read to its
+                end; None for the configuration's present setting
                 (`dispatchThrottlingOnNonBacklogConsumerEnabled`).
             clock: Seconds, monotonic.
         """
@@ -214,16 +214,16 @@ class ThrottledConsumer:
 
     @property
     def paused(self) -> set[Partition]:
-        """The partitions that are paused for their limits."""
+        """The partitions paused by their limits."""
         return set(self._paused)
 
     def poll(
         self, timeout_ms: int = 0, max_records: int | None = None
     ) -> Mapping[Partition, Sequence[Record]]:
-        """Poll, charge what came, pause what is in debt, resume what is not.
+        """Poll, charge what arrived, pause what is in debt, resume what no longer is.
 
-        Returns early when a paused partition is due, so that the next call
-        resumes it in time.
+        Returns early if a paused partition is due, so that the next call resumes it in
+        time.
         """
         self._resume_due()
         timeout_ms = self._until_due_ms(timeout_ms)
@@ -237,8 +237,8 @@ class ThrottledConsumer:
         return batches
 
     def _charge(self, partition: Partition, records: Sequence[Record]) -> None:
-        # What was fetched has been delivered: it is charged whatever is there, and
-        # what was too much is owed.
+        # What was fetched has been delivered, so it is charged whatever the level; any
+        # excess becomes debt.
         limiter = self._limiters.get(self._subject(partition.topic))
         count = self._messages_of
         messages = (
@@ -264,7 +264,7 @@ class ThrottledConsumer:
         now = self._clock()
         mine = self._consumer.assignment()
         for partition, until_s in list(self._paused.items()):
-            if partition not in mine:  # another consumer of the group has it now
+            if partition not in mine:  # now another consumer of the group has it
                 del self._paused[partition]
             elif until_s <= now:
                 del self._paused[partition]
@@ -278,11 +278,11 @@ class ThrottledConsumer:
 
 
 def _charge_delivered(limiter: Limiter, costs: Mapping[str, float]) -> Decision:
-    """Charge what can't be refused any more; the delay is the debt's.
+    """Charge what can no longer be refused; the delay is that of the debt.
 
-    While in debt the consumer would have fetched as much again, so that is counted
-    as refused: were only what is delivered seen as demand, a starved consumer
-    would look content.
+    A consumer in debt would have fetched as much again, so that amount is counted as
+    refused: if only deliveries counted as demand, a starved consumer would look
+    satisfied.
     """
     limiter.charge(**costs)
     decision = limiter.validate(**dict.fromkeys(costs, 1.0))

@@ -26,8 +26,8 @@ def observe_limits(
 
     Args:
         source: The agent.
-        meter: Of the service.
-        most_series: Limits that have attributes of their own; the busiest.
+        meter: The service's meter.
+        most_series: Number of limits, the busiest, with attributes of their own.
     """
 
     def callback(field: str) -> Callable[[CallbackOptions], Iterable[Observation]]:

@@ -25,20 +25,20 @@ LABELS = ("group", "dimension", "scope")
 
 
 class LimitCollector(Collector):
-    """Rate, share, tokens, admitted, refused, shadow-refused, throttle time."""
+    """Collects seven metrics for each limit: three gauges and four counters."""
 
     def __init__(self, source: UsageSource, *, most_series: int = MOST_SERIES) -> None:
         """Collect from an agent.
 
         Args:
             source: The agent.
-            most_series: Limits that have labels of their own; the busiest.
+            most_series: Number of limits, the busiest, with labels of their own.
         """
         self._source = source
         self._most = most_series
 
     def describe(self) -> Iterator[Metric]:
-        """Say nothing in advance: registering must not ask the agent."""
+        """Describe nothing in advance: registering must not query the agent."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:

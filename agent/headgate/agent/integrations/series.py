@@ -1,7 +1,7 @@
-"""Which limits have a metric series of their own: the busiest, the rest is one.
+"""Which limits get metric series of their own: the busiest; the rest share one.
 
-A process may use thousands of groups; a series for each of seven figures would
-cost its monitoring more than the limiter costs the process.
+A process may use thousands of groups; seven series for each would cost its monitoring
+more than the limiter costs the process.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MOST_SERIES = 200
-"""Limits with labels of their own; with seven figures each, 1,400 series."""
+"""Limits with labels of their own; with seven metrics each, 1,400 series."""
 
 REST = "(other)"
-"""Label of what the others add up to."""
+"""Label of the sum of the others."""
 
 GAUGES = {
     "rate": "Units per second that the local bucket refills at.",
     "share": "Units per second allocated to this process.",
-    "tokens": "Units held in the local bucket; below zero a debt.",
+    "tokens": "Units held in the local bucket; below zero, a debt.",
 }
 
 COUNTERS = {
     "admitted": "Units admitted.",
     "refused": "Units refused.",
     "shadow_refused": "Units admitted only because the group is in shadow.",
-    "throttle_s": "Seconds of delay that refused and muted callers were told.",
+    "throttle_s": "Seconds of delay given to refused and muted callers.",
 }
 
 Labels = tuple[str, str, str]
@@ -39,13 +39,13 @@ Labels = tuple[str, str, str]
 def series_of(usages: Iterable[Usage], *, most: int) -> dict[Labels, Usage]:
     """Return the busiest limits by labels, and the sum of the others.
 
-    Busy is what has admitted and refused most since the start, so that a limit
-    does not come and go with every scrape; counters of the rest may fall when one
-    of them becomes busy, which Prometheus takes for a restart.
+    The busiest are those that have admitted and refused most since the start, so that
+    limits don't come and go with every scrape.  When one of the rest becomes busy, the
+    counters of the rest fall, which Prometheus takes for a restart.
 
     Args:
         usages: All limits of a process.
-        most: How many have labels of their own.
+        most: Number of limits with labels of their own.
     """
     busiest = sorted(usages, key=lambda u: u.admitted + u.refused, reverse=True)
     series = {(u.group, u.dimension, str(u.scope)): u for u in busiest[:most]}

@@ -1,4 +1,4 @@
-"""What an integration needs of an agent, and the limiters that it holds ready."""
+"""What an integration needs of an agent, and its cache of limiters."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Held = TypeVar("Held")
 
 MOST_LIMITERS = 10_000
-"""Limiters held ready by one integration: about 1 kB each.  One that is let go is made
-again when its subject comes back; its buckets are kept while they hold a debt."""
+"""Most limiters cached by one integration, at about 1 kB each.  An evicted one is made
+again when its subject returns; its buckets are kept while they are in debt."""
 
 
 class LimiterSource(Protocol):
@@ -29,7 +29,7 @@ class LimiterSource(Protocol):
 
 
 class DispatchSource(LimiterSource, Protocol):
-    """The same, and what the configuration says of dispatch."""
+    """A source that also knows how the configuration counts dispatch."""
 
     @property
     def dispatch_options(self) -> DispatchOptions:
@@ -38,7 +38,7 @@ class DispatchSource(LimiterSource, Protocol):
 
 
 class UsageSource(Protocol):
-    """What can tell the counters of every limit."""
+    """Anything that knows the counters of every limit."""
 
     def usage(self) -> list[Usage]:
         """Return the counters now."""
@@ -46,7 +46,7 @@ class UsageSource(Protocol):
 
 
 class SubjectCache(Generic[Held]):
-    """What is held ready of the subjects that came last; thread-safe."""
+    """A cache by subject, of the newest subjects; thread-safe."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class SubjectCache(Generic[Held]):
         *,
         most: int = MOST_LIMITERS,
     ) -> None:
-        """Hold nothing yet.
+        """Begin empty.
 
         Args:
             source: Where limiters come from.
-            make: From a subject's limiter to what is held.
-            most: How many are held.
+            make: Makes the cached object from a subject's limiter.
+            most: Most cached objects.
         """
         self._source = source
         self._make = make
@@ -69,14 +69,14 @@ class SubjectCache(Generic[Held]):
         self._held: dict[tuple[tuple[str, str | None], ...], Held] = {}
 
     def __len__(self) -> int:
-        """Return how many are held."""
+        """Return the number of cached objects."""
         return len(self._held)
 
     def get(self, subject: Mapping[str, str | None]) -> Held:
-        """Return what is held of a subject, such as ``{"tenant": "acme"}``."""
+        """Return the cached object of a subject, such as ``{"tenant": "acme"}``."""
         key = tuple(subject.items())
-        # No lock and no bookkeeping where it matters: the oldest made goes first,
-        # not the one that was used longest ago.
+        # No lock and no bookkeeping on the fast path, so the oldest entry is evicted,
+        # not the least recently used.
         held = self._held.get(key)
         if held is None:
             held = self._make(self._source.limiter(**subject))

@@ -1,4 +1,4 @@
-"""What a service developer holds: limiters, handles, reservations, queues.
+"""What a service developer uses: limiters, handles, reservations, queues.
 
-Which buckets a subject has is decided in `enforcement`.
+`enforcement` decides which buckets a subject has.
 """

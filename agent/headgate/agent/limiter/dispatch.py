@@ -1,12 +1,12 @@
-"""How much of a topic or subscription may be read: all its dispatch limits at once.
+"""How much of a topic or subscription may be read, under all its dispatch limits.
 
-Policies (`headgate.agent.follow.policies`) and groups alike: what is read is charged to
-the dispatch dimensions of one limiter.
+Limits of policies (`headgate.agent.follow.policies`) and of groups count alike: what is
+read is charged to the dispatch dimensions of one limiter.
 
-What is read from storage is an *entry*, a batch of messages.  How many messages an
-entry holds is known only when it has been read, so the number of entries to read is
-estimated and what was delivered too much is owed: at a limit of 10, after 11 come 9,
-after 30 two periods without any.
+A reader gets *entries* from storage, batches of messages.  How many messages an entry
+holds is known only once it is read, so the number of entries is estimated, and any
+excess becomes debt: at a limit of 10, after 11 come 9, and after 30 come two periods
+with none.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from headgate.agent.limiter.limiter import Limiter
 
 ROUNDING = 1e-9
-"""Part of a message that a rounding error may be short of a whole one."""
+"""Part of a message by which rounding may fall short of a whole one."""
 
 AVERAGE_WEIGHT = 0.1
-"""Part of the newest entry in the average messages per entry: ten make most of it."""
+"""Weight of the newest entry in the average messages per entry: ten dominate it."""
 
 
 class MessagesPerEntry:
-    """Average messages per entry: published, else dispatched, at first one."""
+    """Average messages per entry, of published or else of dispatched entries, or 1."""
 
     def __init__(self) -> None:
         """Know of no entry yet."""
@@ -45,11 +45,11 @@ class MessagesPerEntry:
         return max(self._published or self._dispatched, 1.0)
 
     def note_published(self, messages: float) -> None:
-        """Take an entry that a producer wrote into the average."""
+        """Include an entry written by a producer in the average."""
         self._published = _averaged(self._published, messages)
 
     def note_dispatched(self, messages: float) -> None:
-        """Take an entry that was read into the average."""
+        """Include an entry that was read in the average."""
         self._dispatched = _averaged(self._dispatched, messages)
 
 
@@ -57,7 +57,7 @@ class Dispatcher:
     """How much may be read for one subject; made by `Agent.dispatcher`.
 
     Attributes:
-        limiter: Whose dispatch limits.
+        limiter: Its dispatch limits apply.
         entries: Average messages per entry, shared within a topic.
     """
 
@@ -72,7 +72,7 @@ class Dispatcher:
         """Read under the limits of `limiter`, which follows the configuration.
 
         Args:
-            limiter: Of a topic, or of a topic and a subscription.
+            limiter: The limiter of a topic, or of a topic and a subscription.
             clock: Seconds, monotonic.
             options: Returns how dispatch is counted at present.
             entries: Average messages per entry.
@@ -88,7 +88,7 @@ class Dispatcher:
         return self._options()
 
     def delay_s(self, *, backlog: bool = True) -> float:
-        """Return the seconds until entries may be read; 0 for now, else infinite."""
+        """Return seconds until entries may be read: 0 for now, infinite for never."""
         if not self._applies(backlog):
             return 0.0
         now = self._clock()
@@ -101,7 +101,7 @@ class Dispatcher:
         """Return how many entries may be read now.
 
         Args:
-            most: The reader's own bound.
+            most: The reader's own maximum.
             backlog: Whether the subscription has a backlog.
             permits: Messages that the consumer has asked for.
         """
@@ -120,17 +120,17 @@ class Dispatcher:
                 messages = min(messages, free)
         if self.options.precise_flow_control:
             messages /= self.entries.average
-        # What is over is owed, so a part of an entry is read as a whole one.
+        # Any excess becomes debt, so part of an entry is read as a whole one.
         return int(min(most, max(-(-messages // 1), 1.0)))
 
     def delivered(
         self, entries: int, *, messages: int, size: int, backlog: bool = True
     ) -> None:
-        """Charge what was delivered; seek and redelivery count again.
+        """Charge what was delivered; a seek or redelivery counts again.
 
-        While in debt as much again would have been read, so that is counted as
-        refused: were only what is delivered seen as demand, a starved reader would
-        look content.
+        A reader in debt would have read as much again, so that amount is counted as
+        refused: if only deliveries counted as demand, a starved reader would look
+        satisfied.
 
         Args:
             entries: Entries read.
@@ -188,16 +188,16 @@ def _free_at(link: Link, now: float) -> float:
     bucket = link.bucket
     if link.mode == "shadow":
         return inf
-    if bucket.tokenless:  # chance decides, on one unit
+    if bucket.tokenless:  # chance decides, one unit at a time
         return float(bucket.chance.draw() < bucket.probability)
     return 0.0 if _delay_at(link, now) > 0.0 else bucket.level_at(now)
 
 
 def _delay_at(link: Link, now: float) -> float:
-    """Return the seconds until a whole message, or what the bucket holds, is there.
+    """Return the seconds until a whole message, or the bucket's capacity, is available.
 
-    At level 0 a bucket that may owe admits one more; a dispatcher that asks for
-    what is there would then be told 0 messages and no delay.
+    At level 0 a bucket that may owe admits one more; a dispatcher that asks how much is
+    available would then get 0 messages and no delay.
     """
     bucket = link.bucket
     if link.mode == "shadow":

@@ -1,12 +1,11 @@
-"""The fair queue: callers that would rather wait than be refused.
+"""The fair queue, for callers that would rather wait than be refused.
 
-FIFO within a tenant, round robin between tenants; sync and async callers stand in
-the same queue.  A tick of 16 ms wakes as many as the tokens of the tick admit
-(PIP-322), not one thread per token.  The tick's thread runs only while somebody
-waits.
+It is FIFO within a tenant and round robin between tenants; sync and async callers share
+one queue.  A tick of 16 ms wakes as many callers as its tokens admit (PIP-322), rather
+than one thread per token.  The tick's thread runs only while someone is waiting.
 
-A waiter counts as demand once, when it comes; what it counted as refused is taken
-back when it is admitted.
+A waiter counts as demand once, on arrival; what it counted as refused is taken back
+when it is admitted.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ if TYPE_CHECKING:
     from headgate.agent.ports import ChargeableLimiter
 
 TICK_S = 0.016
-"""PIP-322's resolution: a tick's worth of tokens is handed out at once."""
+"""PIP-322's resolution: the tokens of one tick are given out at once."""
 
 LEAST_TICK_S = 0.001
-"""Shortest tick, of a bucket that is full sooner: a thread can't sleep much shorter."""
+"""Shortest tick, for a bucket that fills sooner: a thread can't sleep for much less."""
 
 LONGEST_SLEEP_S = 0.25
-"""Longest time between looks while somebody waits: a limit may have been raised."""
+"""Longest time between checks while someone waits: a limit may have been raised."""
 
 MOST_WAITERS = 100_000
-"""Callers that may wait in one process; more are refused with reason "queue full"."""
+"""Most callers waiting in one process; more are refused with reason "queue full"."""
 
 MOST_GONE = 1_000
-"""Waiters that gave up and are still in the queue, beyond as many as wait."""
+"""Waiters that gave up may exceed those still waiting by this many, before a sweep."""
 
 LINGER_S = 1.0
-"""How long the thread stays when nobody waits: starting one costs 0.1 ms."""
+"""How long the thread lingers when nobody waits: starting one costs 0.1 ms."""
 
 logger = logging.getLogger("headgate.agent")
 
@@ -51,15 +50,15 @@ class Waiter:
     """One caller in the queue.
 
     Attributes:
-        limiter: Whose limits.
+        limiter: Its limits apply.
         costs: Units by dimension.
         deadline_s: When the caller gives up, on the limiter's clock.
-        answer: The decision once there is one.
+        answer: The decision, once there is one.
         gone: The caller gave up; the queue skips it.
-        charged: Buckets that were charged when it was admitted.
-        counted: Buckets that counted it as refused when it came.
-        event: What a thread waits for.
-        future: What a task waits for.
+        charged: Buckets charged when it was admitted.
+        counted: Buckets that counted it as refused on arrival.
+        event: A waiting thread's event.
+        future: A waiting task's future.
     """
 
     __slots__ = (
@@ -89,9 +88,9 @@ class Waiter:
         self.future: asyncio.Future[None] | None = None
 
     def give_back(self) -> None:
-        """Return what was charged: the caller is gone.
+        """Return what was charged, as the caller is gone.
 
-        To the buckets that were charged: the limits may be others since.
+        It goes to the buckets that were charged: the limits may have changed since.
         """
         for bucket, cost in self.charged:
             bucket.give_back(cost)
@@ -124,7 +123,7 @@ class FairQueue:
         self.turned_away = 0
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return the number of waiters."""
         return self._waiting
 
     def wait(
@@ -138,7 +137,7 @@ class FairQueue:
             return answer
         try:
             waiter.event.wait(None if timeout_s == inf else timeout_s)
-        except BaseException:  # KeyboardInterrupt: leave no ghost in the queue
+        except BaseException:  # KeyboardInterrupt: don't stay in the queue
             self._leave(waiter)
             raise
         if waiter.answer is None:
@@ -165,20 +164,20 @@ class FairQueue:
         return waiter.answer or self._too_late(waiter)
 
     def nudge(self) -> None:
-        """Look now: limits have changed."""
+        """Check now, because limits have changed."""
         if self._waiting:
             with self._wake:
                 self._nudged = True
                 self._wake.notify()
 
     def step_by_hand(self) -> None:
-        """Start no thread: somebody else calls `tick_at`, such as a simulation."""
+        """Start no thread: someone else, such as a simulation, calls `tick_at`."""
         self._by_hand = True
 
     def tick_at(self, now: float) -> float:
-        """Admit whom the tokens admit; return when to look again.
+        """Admit as many as the tokens allow; return when to check again.
 
-        Runs in the queue's thread; tests call it with times of their own.
+        Runs in the queue's thread; tests call it with their own times.
         """
         ready: list[Waiter] = []
         with self._wake:
@@ -191,7 +190,7 @@ class FairQueue:
         limiter, now = waiter.limiter, self._clock()
         tenant = _tenant_of(waiter)
         with self._wake:
-            # Nobody overtakes those of the same tenant who came before.
+            # Nobody overtakes earlier callers of the same tenant.
             if tenant not in self._tenants:
                 stopped = limiter.charge_quietly(now, waiter.costs)
                 if stopped is None:
@@ -234,7 +233,7 @@ class FairQueue:
                 waiter.counted.append((link.bucket, cost))
 
     def _hand_out(self, now: float, ready: list[Waiter]) -> float:
-        """Go round the tenants, one waiter each, until nobody's turn succeeds."""
+        """Go round the tenants, one waiter each, until no turn succeeds."""
         soonest = inf
         blocked: set[str] = set()
         while len(blocked) < len(self._tenants):
@@ -266,12 +265,12 @@ class FairQueue:
         return soonest
 
     def _leave(self, waiter: Waiter, *, keep: bool = False) -> None:
-        """Take a waiter out; what it was given comes back unless it is kept."""
+        """Remove a waiter; return what it was charged unless `keep`."""
         with self._wake:
             if waiter.answer is not None:
                 if not keep:
                     waiter.give_back()
-                    self._nudged = True  # the next in line may have it
+                    self._nudged = True  # the next in line may get it
                     self._wake.notify()
                 return
             waiter.gone = True
@@ -298,7 +297,7 @@ class FairQueue:
             try:
                 next_s = self.tick_at(self._clock())
             except Exception:
-                logger.exception("the queue of waiting callers failed; it goes on")
+                logger.exception("the queue of waiting callers failed; it carries on")
                 next_s = self._clock() + LONGEST_SLEEP_S
             with self._wake:
                 if not self._waiting:
@@ -313,7 +312,7 @@ class FairQueue:
 
 
 def _tick_s(bucket: Bucket) -> float:
-    """Return how long tokens are gathered: a tick, or until a small bucket is full."""
+    """Return how long tokens accumulate: a tick, or until a small bucket is full."""
     if bucket.rate * TICK_S <= bucket.capacity:
         return TICK_S
     return max(bucket.capacity / bucket.rate, LEAST_TICK_S)
@@ -335,7 +334,7 @@ def _deliver(ready: list[Waiter]) -> None:
     for loop, waiters in futures.items():
         try:
             loop.call_soon_threadsafe(_resolve, waiters)
-        except RuntimeError:  # the loop was closed: nobody is there any more
+        except RuntimeError:  # the loop is closed: its callers are gone
             for waiter in waiters:
                 waiter.give_back()
 

@@ -1,4 +1,4 @@
-"""KIP-599's figures: burst of a quota, throttle time and error code of an answer."""
+"""KIP-599's numbers: a quota's burst, and an answer's throttle time and error code."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ if TYPE_CHECKING:
     from headgate.agent.decision import Decision
 
 SAMPLES = 11
-"""Kafka's `quota.window.num`: samples that it keeps, the running one included."""
+"""Kafka's `quota.window.num`: the samples it keeps, the current one included."""
 
 WINDOW_S = 1.0
 """Kafka's `quota.window.size.seconds`."""
 
 NONE = 0
-"""Kafka's error code of what is admitted."""
+"""Kafka's error code for an admitted request."""
 
 THROTTLING_QUOTA_EXCEEDED = 89
-"""Kafka's error code of what a quota refuses: each topic of a batch has its own."""
+"""Kafka's error code for a request refused by a quota; each topic of a batch has
+one."""
 
 
 def error_code(decision: Decision) -> int:
@@ -41,15 +42,15 @@ def burst_units(
 def throttle_time_ms(
     request_delay_s: float, controller_delay_s: float, *, waited_s: float = 0.0
 ) -> int:
-    """Return the throttle time that a broker tells its client.
+    """Return the throttle time that a broker sends to its client.
 
-    A broker that forwards to the controller is told the controller's delay; the
-    time that the client has waited already counts.
+    A broker that forwards to the controller receives the controller's delay; the time
+    that the client has already waited is subtracted from it.
 
     Args:
-        request_delay_s: Of the broker's own request quota.
-        controller_delay_s: Of the controller's mutation quota.
-        waited_s: Since the controller said so.
+        request_delay_s: Delay by the broker's own request quota.
+        controller_delay_s: Delay by the controller's mutation quota.
+        waited_s: Seconds since the controller answered.
     """
     longest_s = max(request_delay_s, controller_delay_s - waited_s, 0.0)
     return round(longest_s * 1e3)

@@ -1,8 +1,8 @@
-"""Never in silence: those who would have received are told what was refused.
+"""Notices of refusals, for those who would have received what was refused.
 
-Ably tells the sender with each refusal (a `Decision`), and everybody else over a
-channel of its own.  Here a sender attempts through a `NoticeBoard`, which adds up
-what was refused and publishes at most one notice a second.
+Ably informs the sender with each refusal (here, a `Decision`) and everyone else on a
+separate channel.  Here a sender attempts through a `NoticeBoard`, which adds up the
+refusals and publishes at most one notice a second.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ logger = logging.getLogger("headgate.agent")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a subject was refused since the last notice.
+    """What was refused to a subject since the last notice.
 
     Attributes:
-        subject: Who asked, as a phrase.
-        limit: Which limit refused last.
+        subject: Who asked, as text.
+        limit: The limit that refused last.
         requests: Attempts refused.
-        units: Units refused, all dimensions added up.
+        units: Units refused, summed over all dimensions.
         since_s: Time of the first of them, on the limiter's clock.
         until_s: Time of the last.
     """
@@ -46,12 +46,12 @@ class Notice:
 
 
 class NoticeBoard:
-    """Attempts through a limiter, and tells of what was refused.
+    """Attempts through a limiter, and publishes what was refused.
 
-    Not thread-safe: one sender, one board.
+    Not thread-safe: one board per sender.
 
     Attributes:
-        failed: Notices that could not be published.
+        failed: Number of notices that could not be published.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class NoticeBoard:
         clock: Callable[[], float],
         every_s: float = EVERY_S,
     ) -> None:
-        """Tell nothing yet.
+        """Begin with nothing to publish.
 
         Args:
-            limiter: Whose refusals.
-            publish: Puts a notice where the receivers see it.
+            limiter: Its refusals are published.
+            publish: Sends a notice to the receivers.
             clock: Seconds, monotonic.
             every_s: Shortest time between two notices.
         """
@@ -82,7 +82,7 @@ class NoticeBoard:
         self._since_s = 0.0
 
     def try_acquire(self, **costs: float) -> Decision:
-        """Do what `Limiter.try_acquire` does, and tell when it refuses."""
+        """Do what `Limiter.try_acquire` does, and publish refusals."""
         decision = self._limiter.try_acquire(**costs)
         now = self._clock()
         if not decision:
@@ -95,7 +95,7 @@ class NoticeBoard:
         return decision
 
     def tell_due(self, now: float) -> None:
-        """Publish what has not been told, if the last notice is long enough ago."""
+        """Publish the refusals since the last notice, if that is long enough ago."""
         if not self._requests or now - self._told_s < self._every_s:
             return
         notice = Notice(

@@ -1,9 +1,9 @@
-"""How near a subject is to its tightest limit, as the IETF's RateLimit headers.
+"""How close a subject is to its tightest limit, as the IETF's RateLimit headers.
 
-Encoding the two fields takes a microsecond and a half, as long as all else that a
-middleware does.  So what is left of a limit with more than `EXACT_BELOW` units is
-told again for a lull (`LULL_S`), and the longer the more is left, up to
-`LONGEST_TOLD_S`: what comes meanwhile is as small a part of it as before.
+Encoding the two fields takes 1.5 microseconds, as long as everything else that a
+middleware does.  So for a limit with more than `EXACT_BELOW` units left, the same
+headers are reused for a lull (`LULL_S`), and for longer the more is left, up to
+`LONGEST_TOLD_S`: what is used meanwhile is as small a part of it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MOST_WHOLE = 999_999_999_999_999
 """The largest integer of a structured field (RFC 9651)."""
 
 EXACT_BELOW = 1_000.0
-"""Units below which each response tells what is left now: a client that spends its
-last ones counts them."""
+"""Below this many units, every response gives the exact number: a client that is using
+its last ones counts them."""
 
 LONGEST_TOLD_S = 0.1
-"""How long a standing is told at most: it says in whole seconds when all is there."""
+"""Longest reuse of the same headers: they give the reset time in whole seconds."""
 
 
 def ratelimit_headers(links: Sequence[Link], now: float) -> list[Header]:
@@ -40,8 +40,8 @@ def ratelimit_headers(links: Sequence[Link], now: float) -> list[Header]:
         now: Seconds on the limiter's clock.
 
     Returns:
-        The quota and its window; what remains, and in how many seconds as much is
-        there as can be.  Nothing where no limit has a standing.
+        The quota and its window; what remains, and the seconds until the bucket is
+        full.  Empty if no limit has a quota to show.
     """
     link = links[0] if len(links) == 1 else tightest(links, now)
     if link is None:
@@ -52,9 +52,9 @@ def ratelimit_headers(links: Sequence[Link], now: float) -> list[Header]:
 
 
 def tightest(links: Sequence[Link], now: float) -> Link | None:
-    """Return the limit with the smallest part of its local bucket left.
+    """Return the limit whose local bucket has the smallest part left.
 
-    Limits that are unlimited, or decide by chance, have no such standing.
+    Unlimited limits, and those that decide by chance, are left out.
     """
     found: Link | None = None
     least = inf
@@ -75,7 +75,7 @@ def _tell(link: Link, now: float) -> list[Header]:
     full_in_s = (bucket.capacity - level) / rate if rate > 0.0 else 0.0
     remaining = int(max(0.0, min(level, MOST_WHOLE)))
     reset_s = ceil(max(0.0, min(full_in_s, MOST_WHOLE)))
-    if not link.told:  # the first time since the configuration came
+    if not link.told:  # the first time under this configuration
         link.label = _quoted(f"{link.limit.group}.{link.limit.dimension}")
         policy: Header = (b"ratelimit-policy", link.label + _policy(link.local.limit))
     else:
@@ -94,16 +94,16 @@ def _tells(link: Link) -> bool:
 
 
 def _policy(limit: Limit) -> bytes:
-    """Return quota and window as the parameters of a policy."""
+    """Return quota and window as parameters of a policy."""
     rate, window_s = limit.rate, limit.period_s
-    if 0.0 < rate < 1.0:  # quotas are whole: one in so many seconds
+    if 0.0 < rate < 1.0:  # quotas are whole numbers: one in so many seconds
         rate, window_s = 1.0, window_s / rate
     quota, window = min(rate, MOST_WHOLE), ceil(min(window_s, MOST_WHOLE))
     return b";q=%d;w=%d" % (quota, window)
 
 
 def _quoted(name: str) -> bytes:
-    """Return a name as a string of a structured field (RFC 9651)."""
+    """Return a name as a string in a structured field (RFC 9651)."""
     plain = "".join(c if " " <= c <= "~" else "?" for c in name)
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'.encode()

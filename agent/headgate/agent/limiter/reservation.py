@@ -1,4 +1,4 @@
-"""A cost that is known only afterwards: reserve an estimate, settle the actual."""
+"""Costs known only afterwards: reserve an estimate, then settle the actual cost."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from headgate.agent.ports import Returnable
 
 MOST_OPEN_S = 60.0
-"""When a reservation that nobody settled is returned, by default: the caller is
-taken to be dead.  A late settlement is charged none the less."""
+"""When an unsettled reservation is returned, by default: the caller is presumed dead.
+A late settlement is still charged."""
 
 MOST_OPEN = 100_000
-"""Open reservations that are watched; of more, the ones due first are returned."""
+"""Most open reservations; beyond that, the ones due first are returned."""
 
 ESTIMATE_WEIGHT = 0.1
-"""Part of the newest settlement in the running average: ten make most of it."""
+"""Weight of the newest settlement in the running average: ten dominate it."""
 
 
 class Estimate:
-    """The running average of what was settled, for the next reservation.
+    """The running average of settled costs, used for the next reservation.
 
-    Pulsar estimates the messages of an entry like this, a gateway of language
-    models the tokens of an answer.
+    Pulsar estimates the messages of an entry this way; a language-model gateway can
+    estimate the tokens of an answer.
 
     Attributes:
         dimension: What is counted.
@@ -52,8 +52,8 @@ class Estimate:
 
         Args:
             dimension: What is counted.
-            first: Estimate before anything was settled.
-            weight: Part of the newest settlement, in (0, 1].
+            first: Estimate before anything is settled.
+            weight: Weight of the newest settlement, in (0, 1].
         """
         if not (is_cost(first) and first > 0.0 and 0.0 < weight <= 1.0):
             raise InvalidCost(
@@ -64,20 +64,20 @@ class Estimate:
         self._weight = weight
 
     def note(self, actual: float) -> None:
-        """Take an actual cost into the average."""
+        """Include an actual cost in the average."""
         self.units += self._weight * (actual - self.units)
 
 
 class Reservation:
-    """What was charged in advance; truthy when admitted.
+    """A charge made in advance; truthy if admitted.
 
-    As a context it returns everything when the block raises, and stands as
-    charged when the block ends without a settlement.
+    As a context manager, it returns everything if the block raises, and leaves the
+    charge as it is if the block ends without a settlement.
 
     Attributes:
         decision: The answer to the attempt.
-        costs: What was reserved, units by dimension.
-        due_s: When it is returned, on the limiter's clock.
+        costs: Reserved units, by dimension.
+        due_s: When it is returned if not settled, on the limiter's clock.
     """
 
     __slots__ = (
@@ -103,16 +103,16 @@ class Reservation:
         due_s: float,
         estimate: Estimate | None = None,
     ) -> None:
-        """Hold what was charged.
+        """Keep track of a charge.
 
         Args:
             decision: The answer to the attempt.
             costs: Units by dimension.
-            taken: The buckets that were charged, by dimension.
+            taken: The charged buckets, by dimension.
             clock: Seconds, monotonic.
             lock: Held around charges where there is no GIL.
-            due_s: When it is returned.
-            estimate: To be told the actual cost.
+            due_s: When it is returned if not settled.
+            estimate: Updated with the actual cost.
         """
         self.decision = decision
         self.costs = costs
@@ -144,25 +144,25 @@ class Reservation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Return what was reserved if the block failed without a settlement."""
+        """Return the charge if the block failed without a settlement."""
         if self.state == "open" and kind is not None:
             self.cancel()
 
     def settle(self, actual: float | None = None, **actuals: float) -> None:
-        """Charge the actual cost: what is over comes back, what is short is owed.
+        """Charge the actual cost: any excess is returned, any shortfall is owed.
 
         Args:
-            actual: Units, where one dimension was reserved.
-            actuals: Units by dimension; what is not named stands as reserved.
+            actual: Units, if one dimension was reserved.
+            actuals: Units by dimension; dimensions left out stay as reserved.
 
         Raises:
             AlreadySettled: It was settled or cancelled before.
-            InvalidCost: A cost is negative, infinite or not a number, or of a
-                dimension that was not reserved.
+            InvalidCost: A cost is negative, infinite or not a number, or its dimension
+                was not reserved.
         """
         if actual is not None:
             if len(self.costs) != 1:
-                raise InvalidCost(f"expected costs by name of {sorted(self.costs)}")
+                raise InvalidCost(f"expected costs by name, for {sorted(self.costs)}")
             actuals = {next(iter(self.costs)): actual, **actuals}
         for dimension, units in actuals.items():
             if dimension not in self.costs or not is_cost(units):
@@ -171,7 +171,7 @@ class Reservation:
                     f" {sorted(self.costs)}"
                 )
         before = self._close("settled")
-        # What was returned for want of a settlement is charged after all.
+        # A charge that was returned as overdue is made after all.
         reserved = self.costs if before == "open" else dict.fromkeys(self.costs, 0.0)
         if before != "refused":
             self._correct(
@@ -190,7 +190,7 @@ class Reservation:
             self._correct({d: -units for d, units in self.costs.items()})
 
     def return_overdue(self) -> bool:
-        """Return everything if nobody settled; tell whether that was so."""
+        """Return everything if nobody settled; say whether that was so."""
         with self._state_lock:
             if self.state != "open":
                 return False
@@ -219,21 +219,21 @@ class Reservation:
 
 
 class OpenReservations:
-    """Reservations by the time at which they are due; thread-safe."""
+    """Open reservations in the order in which they are due; thread-safe."""
 
     def __init__(self) -> None:
-        """Watch nothing yet."""
+        """Begin empty."""
         self._heap: list[tuple[float, int, Returnable]] = []
         self._number = count()
         self._lock = threading.Lock()
         self.returned = 0
 
     def __len__(self) -> int:
-        """Return how many are watched, settled ones included until they are due."""
+        """Return their number; settled ones count until they are due."""
         return len(self._heap)
 
     def add(self, reservation: Returnable) -> None:
-        """Watch a reservation until it is due."""
+        """Keep a reservation until it is due."""
         with self._lock:
             entry = (reservation.due_s, next(self._number), reservation)
             heapq.heappush(self._heap, entry)
@@ -242,7 +242,7 @@ class OpenReservations:
             self.return_overdue(self._heap[0][0])
 
     def return_overdue(self, now: float) -> None:
-        """Return those that were due by `now` and that nobody settled."""
+        """Return those that are due by `now` and unsettled."""
         due: list[Returnable] = []
         with self._lock:
             while self._heap and self._heap[0][0] <= now:

@@ -1,9 +1,9 @@
-"""A throttle tracker: any number of causes pause a connection, the last one resumes.
+"""A throttle tracker: any cause pauses a connection, and it resumes after the last.
 
 PIP-322 counts the causes for which a producer is throttled: broker, resource
 group, topic, too many pending requests on its connection, too much memory in
-publish buffers.  The first cause (0 -> 1) pauses reading from the connection, the end
-of the last one (1 -> 0) resumes it.
+publish buffers.  The first cause (0 -> 1) pauses reading from the connection, and the
+end of the last one (1 -> 0) resumes it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST_CAUSES = 1_000
-"""Causes at once on one tracker; more is a cause that is never lifted."""
+"""Most causes at once on one tracker; more means that causes are never lifted."""
 
 RESUME_PART = 0.5
 """Pulsar resumes when half of the pending requests or of the memory is free again:
-resuming at the bound itself would pause with the next request."""
+resuming at the limit itself would pause again with the next request."""
 
 
 class ThrottleTracker:
@@ -54,7 +54,7 @@ class ThrottleTracker:
         return tuple(self._until)
 
     def throttle(self, cause: str, *, until_s: float | None = None) -> None:
-        """Add a cause, or give one that there is another end.
+        """Add a cause, or change the end of an existing one.
 
         Args:
             cause: Such as ``topic``.
@@ -69,7 +69,7 @@ class ThrottleTracker:
                 self._pause()
 
     def lift(self, cause: str) -> None:
-        """Lift a cause; nothing happens when it is not there."""
+        """Lift a cause; does nothing if it is not in force."""
         with self._lock:
             if cause in self._until:
                 del self._until[cause]
@@ -77,7 +77,7 @@ class ThrottleTracker:
                     self._resume()
 
     def lift_due(self, now: float) -> float | None:
-        """Lift the causes whose time has come; return when the next one's comes."""
+        """Lift the causes that are due; return when the next one will be."""
         with self._lock:
             ends = {c: end for c, end in self._until.items() if end is not None}
             for cause, end in ends.items():
@@ -87,19 +87,19 @@ class ThrottleTracker:
 
 
 class PendingRequests:
-    """Ready-made cause: too many requests of a connection wait for their answer.
+    """Ready-made cause: too many requests of a connection await an answer.
 
     Attributes:
-        pending: Requests that wait.
+        pending: Unanswered requests.
     """
 
     CAUSE = "pending requests"
 
     def __init__(self, tracker: ThrottleTracker, *, most: int) -> None:
-        """Throttle `tracker` while at least `most` requests wait.
+        """Throttle `tracker` while at least `most` requests are pending.
 
         Args:
-            tracker: Of the connection.
+            tracker: The connection's tracker.
             most: Requests at which the connection is paused, > 0.
         """
         if most <= 0:
@@ -110,7 +110,7 @@ class PendingRequests:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Count a request that came in."""
+        """Count a request that arrived."""
         with self._lock:
             self.pending += 1
             if self.pending >= self._most:
@@ -120,14 +120,14 @@ class PendingRequests:
         """Count a request that was answered."""
         with self._lock:
             if self.pending <= 0:
-                raise ValueError("expected a request that began")
+                raise ValueError("end() without begin(): no request is pending")
             self.pending -= 1
             if self.pending <= self._most * RESUME_PART:
                 self._tracker.lift(self.CAUSE)
 
 
 class PublishMemory:
-    """Ready-made cause: the publish buffers of all connections hold too much.
+    """Ready-made cause: the publish buffers of all connections together are too full.
 
     Attributes:
         held_bytes: Bytes in buffers.
@@ -146,24 +146,24 @@ class PublishMemory:
         self._lock = threading.Lock()
 
     def watch(self, tracker: ThrottleTracker) -> None:
-        """Throttle a connection too; one that comes while too much is held, at once."""
+        """Throttle another connection too, at once if the buffers are too full."""
         with self._lock:
             self._trackers.add(tracker)
             if self._over:
                 tracker.throttle(self.CAUSE)
 
     def forget(self, tracker: ThrottleTracker) -> None:
-        """Let go of a connection that is closed."""
+        """Stop throttling a connection, because it is closed."""
         with self._lock:
             self._trackers.discard(tracker)
             tracker.lift(self.CAUSE)
 
     def take(self, size: int) -> None:
-        """Count `size` bytes put into a buffer."""
+        """Count `size` bytes added to a buffer."""
         self._change(size)
 
     def free(self, size: int) -> None:
-        """Count `size` bytes taken out of a buffer."""
+        """Count `size` bytes removed from a buffer."""
         self._change(-size)
 
     def _change(self, size: int) -> None:

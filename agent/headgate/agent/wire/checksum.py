@@ -1,8 +1,8 @@
 """The last field of a report: a CRC-32 of all bytes before it.
 
-A byte that was flipped on the way would else pass for another agent's name, or for
-a counter that is a thousand higher.  A report without the field is taken as it is: a
-writer in another language may leave it out where its bus checks by itself.
+Without it, a byte flipped in transit could pass for another agent's name or a counter
+a thousand higher.  A report without the field is accepted as it is: a writer in
+another language may leave it out if its bus does its own checking.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import zlib
 from headgate.agent.errors import MalformedReport
 
 TAG = b"\x85\x01"
-"""Field 16, four bytes: the highest number, so that it is serialized last."""
+"""Field 16, four bytes; the highest number, so that it is serialized last."""
 
 SIZE = len(TAG) + 4
-"""Bytes that the field takes."""
+"""Size of the field in bytes."""
 
 
 def sealed(payload: bytes) -> bytes:
@@ -29,12 +29,12 @@ def stripped(payload: bytes) -> bytes:
 
 
 def check(payload: bytes) -> None:
-    """Refuse a payload that ends with a checksum of something else.
+    """Raise if a payload ends with a checksum that is not its own.
 
     Raises:
-        MalformedReport: It was changed on the way.
+        MalformedReport: The payload was changed in transit.
     """
     if payload[-SIZE:-4] != TAG:
         return
     if zlib.crc32(payload[:-SIZE]) != int.from_bytes(payload[-4:], "little"):
-        raise MalformedReport("checksum: the bytes were changed on the way")
+        raise MalformedReport("checksum: the bytes were changed in transit")

@@ -1,13 +1,13 @@
 """Report ↔ bytes; the only module of the agent that knows protobuf.
 
 The wire is described in proto/headgate/proto/report.proto and, for people, in
-docs/reference/reports.md: packed columns per dimension, group ids once a report
+docs/reference/reports.md: packed columns per dimension, group ids once per report
 as differences, 13 bytes a row for two counters, demand and held.  Rejected: one
 message per row (14 times slower to read), compression (saves a tenth, costs as
 much as the decoding), floats (8 bytes a column).
 
-Precision.  Counters are exact to 1 unit where all are whole, else to 0.001; they
-are rounded, not summed, so errors don't pile up.  Demand is kept to 0.2 %.  Held
+Precision.  Counters are exact to 1 unit if all are whole, otherwise to 0.001; they
+are rounded, not summed, so errors don't accumulate.  Demand is kept to 0.2 %.  Held
 and level are kept to 0.001 of a unit when small and to one unit when large.
 
 Nothing that arrives is trusted: sizes, lengths, order and ranges are checked
@@ -43,29 +43,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMAT = 1
-"""What `encode` writes; see the rules of change in report.proto."""
+"""Format that `encode` writes; report.proto says how it may change."""
 
 FORMAT_OF_PARTS = 2
-"""Of a part of a report: who doesn't know parts would take the second of them for a
-report that came twice."""
+"""Format of one part of a report: a reader that doesn't know parts would take the
+second one for a duplicate of the first."""
 
 MAX_DIMENSIONS = 64
-"""Dimensions of one report; the nine known ones and room for users' own."""
+"""Dimensions of one report: the nine known ones, and room for users' own."""
 
 MAX_PARTS = 1_024
-"""Partitions over which one report is cut."""
+"""Most partitions that one report is split over."""
 
 MAX_NAME_CHARACTERS = 256
-"""Of a cluster, an agent and a dimension; as long as a group's name may be."""
+"""Longest name of a cluster, an agent or a dimension; as long as a group's."""
 
 MAX_INTERVAL_MS = 3_600_000
-"""An hour between two heartbeats; the lease of a sender follows from it."""
+"""An hour between two heartbeats; the sender's lease is derived from it."""
 
 EXACT = float(1 << 53)
-"""Largest double below which every whole number has its own value."""
+"""Largest double up to which every whole number is exact."""
 
 _STEPS = 256
-"""Demand codes per octave: neighbours are 0.4 % apart, rounding costs half."""
+"""Demand codes per octave: neighbours differ by 0.4 %, rounding by half of that."""
 
 _MAX_DEMAND_CODE = 64 * _STEPS - 1
 """The largest code that a varint holds in two bytes."""
@@ -75,7 +75,7 @@ _SMALL = float(1 << 13)
 
 
 def _demand_table() -> NDArray[np.float64]:
-    """Return the demand that each code stands for, units/s, ``float64[16384]``."""
+    """Return the demand of each code, units/s, ``float64[16384]``."""
     octave, step = np.divmod(np.arange(_MAX_DEMAND_CODE + 1), _STEPS)
     table: NDArray[np.float64] = np.ldexp(
         (_STEPS + step).astype(np.float64), octave - 28
@@ -92,11 +92,11 @@ def encode(report: Report) -> bytes:
 
     Raises:
         MalformedReport: A value is NaN, negative where it may not be, or the
-            result would be larger than `MAX_PAYLOAD_BYTES`: a fault of the caller.
+            result would be larger than `MAX_PAYLOAD_BYTES`: the caller's fault.
     """
     if not isfinite(report.sent_at_s):
         raise MalformedReport(f"sent_at_s: expected a time, got {report.sent_at_s}")
-    # The first dimension's ids stand for all that have the same.
+    # The first dimension's ids are written once, for all dimensions that share them.
     shared = report.rows[0].group_ids if report.rows else None
     message = wire.Report(
         format=FORMAT_OF_PARTS if report.parts else FORMAT,
@@ -125,17 +125,17 @@ def encode(report: Report) -> bytes:
 
 
 def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
-    """Return the report that `payload` stands for.
+    """Return the report that `payload` encodes.
 
     Fields that this version doesn't know, and a higher `format`, are ignored.
 
     Args:
         payload: The bytes.
-        used: ``bool[N]`` by group id, the last of them False: rows of other groups
-            are left out, as those of larger ids; None for all rows.
+        used: ``bool[N]`` by group id, the last one False; rows of other groups and
+            of larger ids are left out.  None for all rows.
 
     Raises:
-        MalformedReport: `payload` is no report; says what is wrong with it.
+        MalformedReport: `payload` is not a report; says what is wrong with it.
     """
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise MalformedReport(f"{len(payload)} bytes, at most {MAX_PAYLOAD_BYTES}")
@@ -170,7 +170,7 @@ def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
 
 
 def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
-    """Return one dimension's columns; without ids where the report has them."""
+    """Return one dimension's columns, without ids if they are the report's."""
     scale = _counter_scale(rows)
     held_scale = _signed_scale(rows.held)
     message = wire.Rows(
@@ -209,7 +209,7 @@ def _encode_grants(grants: Grants) -> wire.Grants:
 
 
 def _deltas(group_ids: NDArray[np.int64], *, least: int) -> list[int]:
-    """Return the first id and then the differences, as varints want them."""
+    """Return the first id and then the differences, which are short as varints."""
     deltas: list[int] = np.diff(group_ids, prepend=0).tolist()
     if deltas and min(deltas) < least:
         raise MalformedReport("group_ids: expected ids > 0 in ascending order")
@@ -253,7 +253,7 @@ def _demand_codes(demand: NDArray[np.float64]) -> list[int]:
 
 
 def _check_header(message: wire.Report) -> None:
-    """Refuse what is not a report at all: other bytes may parse by accident."""
+    """Raise for what is not a report at all: other bytes may parse by accident."""
     if message.format < 1:
         raise MalformedReport("format: expected ≥ 1, got 0")
     for name, value in (("cluster", message.cluster), ("agent", message.agent)):
@@ -278,7 +278,7 @@ def _check_header(message: wire.Report) -> None:
 
 
 def _check_unique(dimensions: Sequence[str], name: str) -> None:
-    """Refuse two sets of columns of one dimension, and names that are none."""
+    """Raise for a dimension that occurs twice, or is not an identifier."""
     if len(set(dimensions)) < len(dimensions):
         raise MalformedReport(f"{name}: expected each dimension at most once")
     for dimension in dimensions:
@@ -297,7 +297,7 @@ def _decode_rows(message: wire.Rows, shared: Places) -> Rows:
         places = Places(ids, shared.used)
     elif not message.admitted:
         places = Places(NO_IDS, None)
-    # Each look at a repeated field makes a new wrapper: one is enough.
+    # Each access to a repeated field makes a new wrapper: keep one.
     refused, admitted = message.refused, message.admitted
     demand, held = message.demand, message.held
     level, subjects = message.level, message.subjects
@@ -331,7 +331,7 @@ _COLUMNS = ("refused", "admitted", "demand", "held", "level", "subjects")
 """Columns that must be as long as the ids."""
 
 _OPTIONAL = ("level", "subjects")
-"""Those of them that may be absent."""
+"""Those of `_COLUMNS` that may be absent."""
 
 
 def _decode_grants(message: wire.Grants) -> Grants:
@@ -362,7 +362,7 @@ def _decode_grants(message: wire.Grants) -> Grants:
 def _decode_tokens(
     message: wire.Grants, name: str, *, size: int
 ) -> NDArray[np.float64] | None:
-    """Return the tokens that went with rights given away; None where none did."""
+    """Return the tokens that went with the rights; None if there were none."""
     if not len(message.tokens):
         return None
     tokens = np.asarray(message.tokens).astype(np.float64)

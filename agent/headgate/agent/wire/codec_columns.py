@@ -1,7 +1,7 @@
-"""The columns of a report as they are read: checked, and only the rows that are wanted.
+"""Reads the columns of a report: checks them, and keeps only the rows in use.
 
-A broker that shares five thousand groups with a cluster of a hundred thousand uses
-four of a hundred rows that it hears; the others need not become numbers.
+A broker that uses five thousand of the cluster's hundred thousand groups needs four
+of a hundred rows that it hears; the others are never turned into numbers.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_ROWS = 1 << 18
-"""Rows of one dimension; bounds what a hostile payload of 1-byte entries makes."""
+"""Most rows of one dimension; bounds what a hostile payload of 1-byte entries takes."""
 
 MAX_GROUP_ID = 1 << 44
 """Ids are small integers; `MAX_ROWS` differences of this size can't overflow."""
 
 MAX_SCALE = 1_000_000
-"""Steps per unit that a foreign writer may choose; ours goes up to 1,000."""
+"""Most steps per unit that a foreign writer may choose; ours go up to 1,000."""
 
 NO_IDS = np.zeros(0, dtype=np.int64)
-"""Of a report, or a dimension, without rows."""
+"""The ids of a report or dimension without rows."""
 
 
 class Places:
-    """The group ids of some rows, and where those stand that are wanted.
+    """The group ids of some rows, and the positions of the wanted ones.
 
     Attributes:
         size: How many rows there are.
-        ids: ``int64[K]`` of the wanted ones.
-        at: ``int64[K]`` their places; None where all are wanted.
+        ids: ``int64[K]`` of the wanted rows.
+        at: ``int64[K]`` their positions; None if all are wanted.
         used: As in `decode`.
     """
 
@@ -51,7 +51,7 @@ class Places:
 
 
 def group_ids_of(deltas: Sequence[int], name: str, *, least: int) -> NDArray[np.int64]:
-    """Return the ids that `deltas` add up to; each difference is at least `least`."""
+    """Return the running sums of `deltas`, each of which is at least `least`."""
     if len(deltas) > MAX_ROWS:
         raise MalformedReport(f"{name}: {len(deltas)} rows, at most {MAX_ROWS}")
     if not len(deltas):
@@ -63,7 +63,7 @@ def group_ids_of(deltas: Sequence[int], name: str, *, least: int) -> NDArray[np.
         raise MalformedReport(f"{name}: expected group ids ≤ {MAX_GROUP_ID}")
     first, size = int(steps[0]), len(steps)
     if size > 1 and np.maximum.reduce(steps[1:]) == 1 == least:
-        # As a rule, where agents use all groups: counting is a sixth of adding up.
+        # The usual case if agents use all groups: counting costs a sixth of summing.
         ids = np.arange(first, first + size)
     else:
         ids = steps.view(np.int64).cumsum()
@@ -82,7 +82,7 @@ def scale_of(scale: int, name: str) -> int:
 def units_of(
     steps: Sequence[int], scale: int, at: NDArray[np.int64] | None
 ) -> NDArray[np.float64]:
-    """Return a column in units; the array is a copy of its own."""
+    """Return a column in units, as a copy."""
     whole = np.asarray(steps)
     column = (whole if at is None else whole[at]).astype(np.float64)
     return column if scale == 1 else column / scale

@@ -1,20 +1,20 @@
-"""Signatures of reports: who has no key is not heard, and nobody speaks for another.
+"""Signatures of reports: no agent is heard without a key, or speaks for another.
 
 A signed report ends with the field ``signature``: eight bytes that name the key, then
 the signature of all bytes before the field.  So cluster, agent, incarnation, sequence
-and rows are all signed, and nothing is parsed before it is known whose it is.
+and rows are all signed, and nothing is parsed before the signature is verified.
 
 Two schemes.  ``hmac`` (HMAC-SHA-256): one secret for the cluster keeps strangers out;
-whoever has it may still write in another's name.  ``ed25519``: a secret for each agent
-and its public half for all, so that each speaks for itself only; signed is the SHA-256
-of the report, because hashing is what a large one costs.
+but anyone who has it can still write in another's name.  ``ed25519``: each agent has a
+secret and everyone has its public half, so that each speaks only for itself; the
+SHA-256 of the report is signed, because hashing is what a large report costs.
 
-A key is written ``scheme:base64`` of its 32 bytes.  Of an agent's key the owner is
-named: it may sign for that id, and for the ids that descend from it (a forked child's
-``owner-…``, a renamed twin's ``owner~…``).
+A key is written ``scheme:base64`` of its 32 bytes.  An agent's key has a named owner:
+it may sign for that id, and for the ids derived from it (a forked child's ``owner-…``,
+a renamed twin's ``owner~…``).
 
-A signature says who wrote a report, not when.  One that is sent again is refused by
-its incarnation and sequence wherever its agent has been heard since.
+A signature says who wrote a report, not when.  A replayed report is refused by its
+incarnation and sequence wherever its agent has been heard since.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 Scheme = Literal["hmac", "ed25519-secret", "ed25519"]
-"""Of a key: a cluster's secret, an agent's secret, the public half of that."""
+"""Kinds of key: a cluster's secret, an agent's secret, and its public half."""
 
 KEY_BYTES = 32
-"""Of every key, whatever its scheme."""
+"""Size of every key, whatever its scheme."""
 
 NAME_BYTES = 8
-"""Of a key's name in a signature; keys are chosen by people, not by attackers."""
+"""Size of a key's name in a signature; keys are chosen by people, not by attackers."""
 
 CONTEXT = b"headgate report 1\0"
-"""Stands before what is signed: a key that is used elsewhere too signs no report."""
+"""Prefix of what is signed: what a key signs elsewhere is never a report."""
 
 HEIRS = ("-", "~")
-"""What follows the owner's id in an id that descends from it."""
+"""What follows the owner's id in an id derived from it."""
 
 _SCHEMES: Mapping[str, Scheme] = {
     "hmac": "hmac",
@@ -60,8 +60,8 @@ class Key:
     """A key, and what it may be used for.
 
     Attributes:
-        scheme: What it is.
-        material: `KEY_BYTES` bytes; not shown.
+        scheme: Kind of key.
+        material: `KEY_BYTES` bytes; never shown.
     """
 
     scheme: Scheme
@@ -69,13 +69,13 @@ class Key:
 
     @staticmethod
     def parse(text: str) -> Key:
-        """Return the key that `text` stands for.
+        """Return the key written as `text`.
 
         >>> Key.parse("hmac:" + "A" * 43 + "=").scheme
         'hmac'
 
         Raises:
-            BusUnavailable: It is none; what it says is not repeated.
+            BusUnavailable: `text` is not a key; the message doesn't repeat it.
         """
         scheme, _, encoded = text.strip().partition(":")
         try:
@@ -96,10 +96,10 @@ class Key:
         return Key(scheme, os.urandom(KEY_BYTES))
 
     def public(self) -> Key:
-        """Return what verifies what this key signs.
+        """Return the key that verifies what this key signs.
 
         Raises:
-            BusUnavailable: The library for it is missing.
+            BusUnavailable: The library that it needs is missing.
         """
         if self.scheme != "ed25519-secret":
             return self
@@ -107,7 +107,7 @@ class Key:
         return Key("ed25519", secret.public_key().public_bytes_raw())
 
     def text(self) -> str:
-        """Return what `parse` reads; a secret stays one."""
+        """Return the text that `parse` reads; a secret key's is secret."""
         return f"{self.scheme}:{b64encode(self.material).decode()}"
 
     def name(self) -> bytes:
@@ -135,10 +135,10 @@ class Signer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a signature says.
+    """Whom a verified signature speaks for.
 
     Attributes:
-        owner: The only agent that the key speaks for; None for all of the cluster.
+        owner: The only agent that the key speaks for; None for the whole cluster.
     """
 
     owner: str | None
@@ -163,7 +163,7 @@ class Keyring:
 
     Raises:
         BusUnavailable: No key is accepted, a key can't verify, or one owner's id
-            descends from another's, who could then speak for it.
+            is derived from another's, which could then speak for it.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Keyring:
         self.sizes = frozenset(NAME_BYTES + size for _, _, size in self._keys.values())
 
     def verify(self, payload: bytes, signature: bytes) -> Verdict | None:
-        """Return whose `signature` of `payload` it is, None when it is forged."""
+        """Return whose `signature` of `payload` this is, None if it is forged."""
         known = self._keys.get(signature[:NAME_BYTES])
         if known is None:
             return None
@@ -197,7 +197,7 @@ class Keyring:
 
 
 class _PublicKey(Protocol):
-    """What is used of ``Ed25519PublicKey``."""
+    """The part of ``Ed25519PublicKey`` used here."""
 
     def verify(self, signature: bytes, data: bytes) -> None: ...
 
@@ -205,7 +205,7 @@ class _PublicKey(Protocol):
 
 
 class _PrivateKey(Protocol):
-    """What is used of ``Ed25519PrivateKey``."""
+    """The part of ``Ed25519PrivateKey`` used here."""
 
     def sign(self, data: bytes) -> bytes: ...
 
@@ -221,7 +221,7 @@ class _Public(Protocol):
 
 
 class _Library(Protocol):
-    """What is used of the library ``cryptography``."""
+    """The part of the library ``cryptography`` used here."""
 
     Ed25519PrivateKey: _Private
     Ed25519PublicKey: _Public
@@ -239,7 +239,7 @@ def _ed25519() -> _Library:
 
 
 def _signing(key: Key) -> Callable[[bytes], bytes]:
-    """Return what signs with a secret."""
+    """Return the function that signs with a secret."""
     if key.scheme == "hmac":
         return lambda payload: _hmac(key, payload)
     secret = _ed25519().Ed25519PrivateKey.from_private_bytes(key.material)
@@ -247,7 +247,7 @@ def _signing(key: Key) -> Callable[[bytes], bytes]:
 
 
 def _verifying(key: Key) -> Callable[[bytes, bytes], bool]:
-    """Return what checks the signatures of a key."""
+    """Return the function that checks the signatures of a key."""
     if key.scheme == "hmac":
         return lambda payload, signature: hmac.compare_digest(
             _hmac(key, payload), signature

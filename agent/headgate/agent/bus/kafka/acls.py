@@ -1,10 +1,10 @@
-"""Who may read and write the usage topic, by Kafka's access control lists.
+"""Access to the usage topic by Kafka's access control lists.
 
 An agent needs READ and WRITE on the topic (DESCRIBE comes with either) and nothing
 else: no group, no cluster, no other topic.  The pipeline and observers need READ.
 
-Records carry no writer's identity that a reader could see: any agent may write
-reports in another's name.  Rights keep strangers out; they don't make agents honest.
+A record doesn't tell its reader who wrote it: any agent may write reports in another's
+name.  Access control keeps strangers out; it doesn't make agents honest.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 Right = Literal["read", "write"]
 
 TIMEOUT_MS = 10_000
-"""For the whole matter."""
+"""Time for the whole operation."""
 
 
 class _Admin(Protocol):
-    """What is used of ``kafka.KafkaAdminClient``."""
+    """The part of ``kafka.KafkaAdminClient`` used here."""
 
     def create_acls(self, acls: list[object]) -> Mapping[str, list[type]]: ...
 
@@ -41,15 +41,15 @@ class _Admin(Protocol):
 
 
 def allow(settings: BusSettings, user: str, rights: tuple[Right, ...]) -> None:
-    """Give `user` rights to the topic of `settings`; those there are stay.
+    """Give `user` rights to the topic of `settings`; existing rights stay.
 
     Args:
-        settings: Of a user who may alter access control lists.
-        user: Kafka's name, such as ``agent``; for TLS clients the subject.
+        settings: The bus, as a user who may change access control lists.
+        user: Kafka's user name, such as ``agent``; for TLS clients, the subject.
         rights: ``read``, ``write`` or both.
 
     Raises:
-        BusUnavailable: No broker answered, or it refused.
+        BusUnavailable: No broker answered, or the broker refused.
     """
     with _administrator(settings) as admin:
         entries = [_entry(settings.topic, user, right) for right in rights]
@@ -57,7 +57,7 @@ def allow(settings: BusSettings, user: str, rights: tuple[Right, ...]) -> None:
 
 
 def revoke(settings: BusSettings, user: str, rights: tuple[Right, ...]) -> None:
-    """Take rights to the topic from `user`; in force within a second.
+    """Take rights to the topic from `user`, effective within a second.
 
     Raises:
         BusUnavailable: As `allow`.
@@ -70,14 +70,14 @@ def revoke(settings: BusSettings, user: str, rights: tuple[Right, ...]) -> None:
 
 
 def _check(errors: list[type]) -> None:
-    """Raise what kafka-python reports of single entries without raising it."""
+    """Raise an error that kafka-python only reports, entry by entry."""
     if errors:
         raise PermissionError(errors[0].__name__)
 
 
 @contextmanager
 def _administrator(settings: BusSettings) -> Generator[_Admin]:
-    """Open an administrator's client; what it raises says whose topic it was."""
+    """Open an admin client; errors name the topic."""
     kafka_client.check_installed()
     settings = resolved(settings)
     admin = cast("_Admin", kafka_client.open_admin(settings, TIMEOUT_MS))
@@ -93,7 +93,7 @@ def _administrator(settings: BusSettings) -> Generator[_Admin]:
 
 
 def _entry(topic: str, user: str, right: Right) -> object:
-    """Return kafka-python's entry of one right, from any host."""
+    """Return kafka-python's object for one right, from any host."""
     names = import_module("kafka.admin")
     pattern = cast("Callable[..., object]", names.ResourcePattern)
     entry = cast("Callable[..., object]", names.ACL)

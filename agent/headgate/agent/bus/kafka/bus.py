@@ -1,14 +1,14 @@
-"""Kafka as a bus: a topic that everyone reads from its end, and nobody keeps.
+"""Kafka as a bus: everyone reads the topic from its end, and nobody keeps it.
 
-kafka-python may block: for metadata, for a hung broker, in a constructor.  So two
-threads of this module talk to it, one writes and one reads, and the agent's own
-thread only meets their bounded queues::
+kafka-python may block: on metadata, on a hung broker, in a constructor.  So only two
+threads of this module call it, one to write and one to read, and the agent's thread
+uses their bounded queues::
 
     publish ─▶ queue ─▶ writing thread ─▶ topic ─▶ reading thread ─▶ queue ─▶ receive
 
-Old messages are dropped by age all the same: a broker that hung for 15 s hands out
-reports that are 15 s old when it resumes.  The payload of a record is a plain
-report, so the pipeline and other languages read the topic as it is.
+Old messages are still dropped by age: a broker that hung for 15 s delivers reports that
+are 15 s old when it resumes.  The payload of a record is a plain report, so the
+pipeline and other languages can read the topic as it is.
 """
 
 from __future__ import annotations
@@ -39,50 +39,51 @@ MAX_UNSENT = 64
 """Own messages that wait for the writing thread; the oldest are dropped."""
 
 MAX_UNDELIVERED = 128
-"""Messages that kafka-python holds: more than six seconds of the fastest agent, in
-which they time out."""
+"""Messages that kafka-python may hold: over six seconds of the fastest agent, in which
+time they expire."""
 
 POLL_MS = 500
-"""How long the reading thread waits for records; what `close` may wait for it."""
+"""How long the reading thread waits for records, and so how long `close` may take."""
 
 PIN_MS = 2_000
-"""For finding the end of a partition."""
+"""Longest wait for the end offset of a partition."""
 
 FETCHES_PER_S = 20.0
-"""Asked of the broker at most, in the long run.  Each costs 1 ms of CPU however little
-it brings: of 99 other agents, one for each report is a tenth of a core."""
+"""Most fetches per second, in the long run.  Each costs 1 ms of CPU however little it
+brings: with 99 other agents, one per report would take a tenth of a core."""
 
 FETCHES_AT_ONCE = 5.0
-"""Before that holds: in a small cluster, or a calm one, no report waits."""
+"""Fetches that need not wait: in a small or quiet cluster, no report waits."""
 
 LARGE_PART = 0.5
-"""A fetch that brings this part of the most that one can may have been cut off, with
-the rest waiting at the broker, and is not counted.  Five reports of 90 kB are less: the
-fetch costs 1 ms, and each of them only 0.1 ms more."""
+"""A fetch that brings this part of the largest possible one may have been truncated,
+with the rest waiting at the broker, and is not counted.  Five reports of 90 kB are
+less: the fetch costs 1 ms, and each of them only 0.1 ms more."""
 
 PAUSE_S = 0.1
-"""After a failure of the reading thread, doubled with each further one."""
+"""Pause after a failure of the reading thread, doubled with each further failure."""
 
 MAX_PAUSE_S = 2.0
 """The longest such pause, with up to a quarter of jitter."""
 
 CLOSE_S = 2.0
-"""For the last report to be delivered and each thread to end; both are daemons."""
+"""Longest wait for the last report to go out and for each (daemon) thread to end."""
 
 CLOSE_ATTEMPTS = 3
-"""Longer than kafka-python's own bound on delivery, 3 s: then nothing waits."""
+"""Together longer than kafka-python's 3 s for delivery: then nothing is left to wait
+for."""
 
 
 class Pace:
     """How long to wait before the next fetch: a token bucket of fetches.
 
-    While one waits, reports gather at the broker, and one fetch brings them all: at
-    99 a second each waits for 25 ms in the mean.  Rejected: the broker's own
-    ``fetch_min_bytes`` and ``fetch_max_wait_ms``, which make the few wait as well.
+    During the wait, reports gather at the broker, and one fetch brings them all: at 99
+    a second each waits 25 ms on average.  Rejected: the broker's ``fetch_min_bytes``
+    and ``fetch_max_wait_ms``, which delay reports in small clusters as well.
 
     Args:
         now: Monotonic seconds.
-        most: Bytes that one fetch brings of a partition, at most.
+        most: Most bytes that one fetch brings of a partition.
     """
 
     def __init__(self, now: float, most: int = kafka_client.FETCH_BYTES) -> None:
@@ -91,14 +92,14 @@ class Pace:
         self._at = now
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds to wait before the next fetch, and count that one."""
+        """Return the seconds to wait before the next fetch, and count that fetch."""
         earned = (now - self._at) * FETCHES_PER_S
         self._left = min(self._left + earned, FETCHES_AT_ONCE) - 1.0
         self._at = now
         return max(-self._left, 0.0) / FETCHES_PER_S
 
     def brought(self, size: int) -> None:
-        """Count the last fetch no more if it brought many bytes."""
+        """Don't count the last fetch after all if it brought many bytes."""
         if size >= self._large:
             self._left = min(self._left + 1.0, FETCHES_AT_ONCE)
 
@@ -121,7 +122,7 @@ class KafkaBus:
         self._receiver = Receiver(self._returns, self._counters, settings.max_age_s)
         self._closing = False
         self._ending = threading.Event()
-        self._wanted: frozenset[int] | None = None  # all that there are
+        self._wanted: frozenset[int] | None = None  # all that exist
         self._in_force: frozenset[int] = frozenset()
         self._said: set[str] = set()
         self._threads = [
@@ -184,7 +185,7 @@ class KafkaBus:
             thread.join(CLOSE_S)
 
     def _write(self) -> None:
-        """Hand own messages to kafka-python until closed; then let them go out."""
+        """Give own messages to kafka-python until closed; then let them go out."""
         while True:
             with self._unsent_changed:
                 while not self._unsent and not self._closing:
@@ -198,7 +199,7 @@ class KafkaBus:
                 continue
             try:
                 self._send(envelope, payload, partition)
-            except Exception as error:  # whatever kafka-python raises: one is lost
+            except Exception as error:  # whatever kafka-python raises: one message lost
                 self._failed(error)
         self._close_producer()
 
@@ -207,13 +208,13 @@ class KafkaBus:
         for _ in range(CLOSE_ATTEMPTS):
             try:
                 self._producer.close(timeout=CLOSE_S)
-            except Exception as error:  # it raises before it has stopped its thread
+            except Exception as error:  # it may raise before its thread has stopped
                 self._failed(error)
             else:
                 return
 
     def _send(self, envelope: Envelope, payload: bytes, partition: int | None) -> None:
-        """Send one message; blocks only while the topic is unknown."""
+        """Send one message; blocks only while the topic's metadata is unknown."""
         future = self._producer.send(
             self._settings.topic,
             payload,
@@ -227,30 +228,30 @@ class KafkaBus:
         future.add_errback(self._undeliverable)
 
     def _delivered(self, _: object) -> None:
-        """Count a message that the broker has; called by kafka-python's thread."""
+        """Count a message that the broker accepted; called by kafka-python's thread."""
         with self._unsent_changed:
             self._undelivered -= 1
             self._counters["published"] += 1
 
     def _undeliverable(self, error: BaseException) -> None:
-        """Count a message that the broker did not take in time."""
+        """Count a message that the broker did not accept in time."""
         with self._unsent_changed:
             self._undelivered -= 1
         self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
-        """Count a lost message, and say each kind of reason once."""
+        """Count a lost message, and log each kind of reason once."""
         with self._unsent_changed:  # two threads come here
             self._counters["dropped_down"] += 1
         self._say(f"a report was not delivered: {type(error).__name__}: {error}")
 
     def _read(self) -> None:
-        """Read the topic until closed, from its end, again after each failure."""
+        """Read the topic from its end until closed; start over after a failure."""
         pause_s = PAUSE_S
         while not self._closing:
             try:
-                # Asked of the producer, which waits for a bounded time only; and a
-                # consumer that never met a broker leaks the sockets of its attempts.
+                # Ask the producer: it waits for a bounded time only, and a consumer
+                # that never reached a broker leaks the sockets of its attempts.
                 there = frozenset(self._producer.partitions_for(self._settings.topic))
                 self._check_partitions(there)
                 consumer = kafka_client.open_consumer(self._settings)
@@ -265,14 +266,14 @@ class KafkaBus:
                 finally:
                     self._in_force = frozenset()
                     consumer.close(timeout_ms=POLL_MS)
-            except Exception as error:  # whatever kafka-python raises: begin again
+            except Exception as error:  # whatever kafka-python raises: start over
                 self._counters["read_failures"] += 1
                 self._say(f"reading failed: {type(error).__name__}: {error}")
                 self._ending.wait(pause_s * random.uniform(1.0, 1.25))
                 pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
     def _check_partitions(self, there: frozenset[int]) -> None:
-        """Refuse a topic that can't hold all groups."""
+        """Raise if the topic has too few partitions."""
         if len(there) < self._partitions:
             raise BusUnavailable(
                 f"{self._settings.topic} has {len(there)} partitions, expected "
@@ -280,14 +281,14 @@ class KafkaBus:
             )
 
     def _follow(self, consumer: ConsumerClient, there: frozenset[int]) -> None:
-        """Read the partitions that are wanted now, the new ones from their end."""
+        """Read the wanted partitions, new ones from their end."""
         numbers = there if self._wanted is None else self._wanted
         if numbers == self._in_force:
             return
         topic = self._settings.topic
         partitions = {n: kafka_client.partition(topic, n) for n in sorted(numbers)}
         new = [partitions[number] for number in sorted(numbers - self._in_force)]
-        consumer.assign(list(partitions.values()))  # where it stands in old ones stays
+        consumer.assign(list(partitions.values()))  # keeps its place in the old ones
         if new:
             self._start_at_end(consumer, new)
         self._in_force = numbers
@@ -297,12 +298,12 @@ class KafkaBus:
         topic = self._settings.topic
         consumer.seek_to_end(*partitions)
         for partition in partitions:
-            # poll() would be silent without the right to read; position() raises.
+            # Without the right to read, poll() is silent, but position() raises.
             if consumer.position(partition, timeout_ms=PIN_MS) is None:
                 raise TimeoutError(f"no broker tells where {topic} ends")
 
     def _take(self, records: Mapping[object, Iterable[ConsumedRecord]]) -> int:
-        """Queue what was read; the oldest give way when the agent is behind.
+        """Queue what was read; if the agent is behind, the oldest are dropped.
 
         Returns:
             Bytes of all payloads.
@@ -321,7 +322,7 @@ class KafkaBus:
     def _arrival(
         self, record: ConsumedRecord, *, now_s: float, wall_s: float
     ) -> Arrival | None:
-        """Return what a record brings; without envelope the broker's time tells."""
+        """Return a record's message; without an envelope the broker's time counts."""
         if record.value is None:
             return None
         packed = next((v for name, v in record.headers if name == HEADER), b"")
@@ -332,7 +333,7 @@ class KafkaBus:
         return Arrival(now_s, envelope, Message(record.value, wall_s, age_s))
 
     def _say(self, sentence: str) -> None:
-        """Log each kind of trouble once per bus; the counters tell how often."""
+        """Log each kind of trouble once per bus; the counters say how often."""
         kind = sentence.split(":", 2)[1] if ":" in sentence else sentence
         if kind not in self._said and len(self._said) < MAX_UNSENT:
             self._said.add(kind)
@@ -340,7 +341,7 @@ class KafkaBus:
 
 
 def _without_partitions(settings: BusSettings) -> tuple[BusSettings, int]:
-    """Return the options that are kafka-python's, and over how many rows are spread."""
+    """Return the options meant for kafka-python, and the number of partitions."""
     options = dict(settings.options)
     partitions = checked_partitions(options.pop("report_partitions", 1))
     return replace(settings, options=options), partitions

@@ -1,8 +1,8 @@
-"""kafka-python, set up to lose rather than to wait; the only importer of it.
+"""kafka-python, set up to drop rather than wait; nothing else imports it.
 
-kafka-python has no types, so what is used of it is written down here as protocols.
-Each setting below was measured on kafka-python 3.0.12; the defaults are made for
-logs that must keep everything, a bus of reports must forget quickly.
+kafka-python has no types, so the parts used here are written down as protocols.  Each
+setting below was measured on kafka-python 3.0.12; its defaults suit logs that must
+keep everything, while a bus of reports must forget quickly.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from headgate.agent.json_place import Json
 
 COMMON: Mapping[str, object] = {
-    # Pinned: constructors then touch no network and return at once.
+    # Pinned, so that constructors don't use the network and return at once.
     "api_version": (4, 0),
     "reconnect_backoff_ms": 50,
-    # Default 30 s: that is how long reports stayed away after a broker was back.
+    # With the default, 30 s, reports stayed away that long after a broker was back.
     "reconnect_backoff_max_ms": 500,
-    # A topic that was deleted and made again is found within this time.
+    # A topic that was deleted and created again is found within this time.
     "metadata_max_age_ms": 30_000,
 }
 
@@ -35,10 +35,10 @@ PRODUCER: Mapping[str, object] = {
     # bounds the buffer while a broker hangs, and close() drops the tail.
     "acks": 1,
     "enable_idempotence": False,
-    # The next report says it better than a second attempt at this one.
+    # The next report is better than a second attempt at this one.
     "retries": 0,
     "request_timeout_ms": 2_000,
-    # The only bound on what the client buffers, and on how old it gets there.
+    # The only bound on what the client buffers, and for how long.
     "delivery_timeout_ms": 3_000,
     # Only the first send to a topic blocks, in the writing thread.
     "max_block_ms": 200,
@@ -49,8 +49,8 @@ PRODUCER: Mapping[str, object] = {
 }
 
 FETCH_BYTES = 2 << 20
-"""What one fetch brings of a partition, at most: a fifth of a second of a hundred
-agents that change 10,000 rows a second each."""
+"""Most bytes that one fetch brings of a partition: a fifth of a second of a hundred
+agents that each change 10,000 rows a second."""
 
 CONSUMER: Mapping[str, object] = {
     # No group: every agent reads everything, nothing is committed.
@@ -67,27 +67,27 @@ CONSUMER: Mapping[str, object] = {
 }
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""What Kafka knows."""
+"""The security protocols of Kafka."""
 
 LEAST_PAUSE_MS = 10
-"""While a node connects or hangs, kafka-python's sender asks how long to wait, is
-told 0 and spins at half of a core; with this pause it takes 2 %."""
+"""While a node is connecting or hung, kafka-python's sender asks how long to wait, gets
+0 and spins at half a core; with this pause it takes 2 %."""
 
 
 class Future(Protocol):
-    """What a send returns."""
+    """The result of a send."""
 
     def add_callback(self, done: Callable[[object], None]) -> object:
-        """Call `done` with the record's metadata when it was delivered."""
+        """Call `done` with the record's metadata once it is delivered."""
         ...
 
     def add_errback(self, failed: Callable[[BaseException], None]) -> object:
-        """Call `failed` when it was not."""
+        """Call `failed` if it can't be delivered."""
         ...
 
 
 class ProducerClient(Protocol):
-    """What is used of ``kafka.KafkaProducer``; safe to share between threads."""
+    """The part of ``kafka.KafkaProducer`` used here; safe to share between threads."""
 
     def send(
         self,
@@ -105,7 +105,7 @@ class ProducerClient(Protocol):
         ...
 
     def close(self, timeout: float) -> None:
-        """Deliver what waits, for at most `timeout` seconds."""
+        """Deliver what is waiting, for at most `timeout` seconds."""
         ...
 
 
@@ -118,7 +118,7 @@ class ConsumedRecord(Protocol):
 
 
 class ConsumerClient(Protocol):
-    """What is used of ``kafka.KafkaConsumer``; for one thread only."""
+    """The part of ``kafka.KafkaConsumer`` used here; for one thread only."""
 
     def assign(self, partitions: Sequence[object]) -> None:
         """Read these partitions, without a group."""
@@ -129,7 +129,7 @@ class ConsumerClient(Protocol):
         ...
 
     def position(self, partition: object, timeout_ms: int) -> int | None:
-        """Return where reading stands, None when unknown; raises without rights."""
+        """Return the next offset to read, None if unknown; raises without rights."""
         ...
 
     def poll(self, timeout_ms: int) -> Mapping[object, Iterable[ConsumedRecord]]:
@@ -137,12 +137,12 @@ class ConsumerClient(Protocol):
         ...
 
     def close(self, timeout_ms: int) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         ...
 
 
 def check_installed() -> None:
-    """Refuse an installation without kafka-python or without a fast CRC.
+    """Raise if kafka-python or its fast CRC is not installed.
 
     Raises:
         BusUnavailable: Says what to install.
@@ -157,22 +157,22 @@ def check_installed() -> None:
             ) from None
     theirs = logging.getLogger("kafka")
     if theirs.level == logging.NOTSET:
-        # At its default it writes ten errors a second while a broker is away; the
-        # bus says so once and counts.  A level that the user set stays.
+        # By default it logs ten errors a second while a broker is away; the bus logs
+        # that once and counts.  A level set by the user stays.
         theirs.setLevel(logging.CRITICAL)
 
 
 def open_producer(settings: BusSettings) -> ProducerClient:
-    """Return a producer; does not wait for a broker.
+    """Return a producer, without waiting for a broker.
 
     Raises:
-        BusUnavailable: An option is unknown or does not take its value.
+        BusUnavailable: An option is unknown or its value is wrong.
     """
     return cast("ProducerClient", _open("KafkaProducer", PRODUCER, settings))
 
 
 def open_consumer(settings: BusSettings) -> ConsumerClient:
-    """Return a consumer that reads nothing yet; does not wait for a broker.
+    """Return a consumer that reads nothing yet, without waiting for a broker.
 
     Raises:
         BusUnavailable: As `open_producer`.
@@ -181,13 +181,13 @@ def open_consumer(settings: BusSettings) -> ConsumerClient:
 
 
 def fetch_bytes(settings: BusSettings) -> int:
-    """Return what one fetch brings of a partition, at most, bytes."""
+    """Return the most bytes that one fetch brings of a partition."""
     asked = settings.options.get("max_partition_fetch_bytes")
     return asked if isinstance(asked, int) else FETCH_BYTES
 
 
 def open_admin(settings: BusSettings, timeout_ms: int) -> object:
-    """Return an administrator's client; waits for a broker up to `timeout_ms`.
+    """Return an admin client; waits up to `timeout_ms` for a broker.
 
     Raises:
         BusUnavailable: As `open_producer`, or no broker answers.
@@ -197,23 +197,23 @@ def open_admin(settings: BusSettings, timeout_ms: int) -> object:
 
 
 def partition(topic: str, number: int) -> object:
-    """Return kafka-python's name of a partition."""
+    """Return kafka-python's object for a partition."""
     make = cast("Callable[[str, int], object]", import_module("kafka").TopicPartition)
     return make(topic, number)
 
 
 def check_options(settings: BusSettings) -> None:
-    """Refuse options that neither the producer nor the consumer can work with.
+    """Raise for options that neither producer nor consumer knows.
 
     Raises:
-        BusUnavailable: Says which.
+        BusUnavailable: Says which one.
     """
     known = _known("KafkaProducer") | _known("KafkaConsumer")
     for name in settings.options:
         if name not in known:
             raise BusUnavailable(f"kafka: kafka-python has no option {name!r}")
     protocol = settings.options.get("security_protocol", "PLAINTEXT")
-    if protocol not in SECURITY_PROTOCOLS:  # it would be noticed when it connects
+    if protocol not in SECURITY_PROTOCOLS:  # would be noticed only on connecting
         raise BusUnavailable(
             f"kafka: security_protocol: expected one of "
             f"{', '.join(SECURITY_PROTOCOLS)}, got {protocol!r}"
@@ -221,7 +221,7 @@ def check_options(settings: BusSettings) -> None:
 
 
 def _open(name: str, ours: Mapping[str, object], settings: BusSettings) -> object:
-    """Return a client with the settings above, then those of the operator."""
+    """Return a client with the settings above, overridden by the operator's."""
     make = cast("Callable[..., object]", getattr(import_module("kafka"), name))
     known = _known(name)
     theirs = {
@@ -237,26 +237,26 @@ def _open(name: str, ours: Mapping[str, object], settings: BusSettings) -> objec
 
 
 def _known(name: str) -> set[str]:
-    """Return the names of the options that a client takes."""
+    """Return the names of a client's options."""
     client = getattr(import_module("kafka"), name)
     return set(cast("dict[str, object]", client.DEFAULT_CONFIG))
 
 
 def _as_python(value: Json) -> object:
-    """Return an option as kafka-python wants it: JSON has no tuples."""
+    """Return an option as kafka-python expects it: JSON has no tuples."""
     return tuple(value) if isinstance(value, list) else value
 
 
 class _Network(Protocol):
-    """What is used of ``kafka.net.compat.KafkaNetClient``."""
+    """The part of ``kafka.net.compat.KafkaNetClient`` used here."""
 
     connection_delay: Callable[[object], float]
 
 
 def _calm_client(**configuration: object) -> _Network:
-    """Return kafka-python's network client, cured of its spin (see above).
+    """Return kafka-python's network client without its busy loop (see above).
 
-    Its only caller takes the seconds that it returns for milliseconds.
+    Its only caller mistakes the seconds that it returns for milliseconds.
     """
     module = import_module("kafka.net.compat")
     make = cast("Callable[..., _Network]", module.KafkaNetClient)

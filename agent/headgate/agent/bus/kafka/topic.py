@@ -1,7 +1,7 @@
-"""Make the usage topic of a Kafka cluster, short-lived and small.
+"""Creates the usage topic of a Kafka cluster, short-lived and small.
 
-Kafka has no topic that lives in memory only: every byte is written, and it goes
-only when both its segment is closed and the broker looks.  So: segments of seconds,
+Kafka has no topic that lives only in memory: every byte is written, and is deleted only
+once its segment is closed and the broker checks.  Hence segments of seconds and a
 retention of seconds (the broker's own ``log.retention.check.interval.ms`` should be
 a second as well).  An operator who runs the pipeline on the topic chooses hours.
 """
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from headgate.agent.bus.port import BusSettings
 
 TIMEOUT_MS = 10_000
-"""For the whole matter; a broker that takes longer is not ready for agents."""
+"""Time for the whole operation; a slower broker is not ready for agents."""
 
 LONGEST_SEGMENT_MS = 600_000
-"""Ten minutes: with a retention of days, segments still close now and then."""
+"""Ten minutes: even with a retention of days, segments close now and then."""
 
 LEAST_SEGMENT_BYTES = 1 << 20
 """Kafka refuses smaller segments."""
@@ -34,14 +34,14 @@ LEAST_SEGMENT_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
-    """How the topic is made.
+    """How the topic is created.
 
     Attributes:
-        partitions: One is enough for hundreds of agents.  More split what an
-            agent reads where the option ``report_partitions`` says so; else they
-            only spread the brokers' work.
-        replication: Copies; reports need none, a dying broker's clients do.
-        retention_s: How long records stay, seconds, at least.
+        partitions: One is enough for hundreds of agents.  With the option
+            ``report_partitions``, more of them reduce what an agent reads; without
+            it, they only spread the brokers' work.
+        replication: Copies.  Reports need none, but clients do when a broker dies.
+        retention_s: Seconds for which records are kept, at least.
     """
 
     partitions: int = 1
@@ -58,16 +58,16 @@ class TopicShape:
             "segment.bytes": str(16 * LEAST_SEGMENT_BYTES),
             "file.delete.delay.ms": "1000",
             "min.insync.replicas": "1",
-            # A report lost is nothing; a topic without leader is silence.
+            # Losing a report is harmless; a topic without a leader is silence.
             "unclean.leader.election.enable": "true",
-            # The broker's clock, so that a foreign sender's can't be believed.
+            # The broker's clock, so that a sender can't choose the time.
             "message.timestamp.type": "LogAppendTime",
             "max.message.bytes": str(MAX_PAYLOAD_BYTES + 8_192),
         }
 
 
 class _Admin(Protocol):
-    """What is used of ``kafka.KafkaAdminClient``."""
+    """The part of ``kafka.KafkaAdminClient`` used here."""
 
     def list_topics(self) -> list[str]: ...
 
@@ -83,12 +83,12 @@ class _Admin(Protocol):
 
 
 def ensure_topic(settings: BusSettings, shape: TopicShape | None = None) -> bool:
-    """Make the topic of `settings` unless it is there; return whether it was made.
+    """Create the topic of `settings` unless it exists; return whether it was created.
 
     Needs the right to create topics, which agents should not have.
 
     Raises:
-        BusUnavailable: No broker answered, or it refused.
+        BusUnavailable: No broker answered, or the broker refused.
     """
     kafka_client.check_installed()
     settings = resolved(settings)

@@ -1,4 +1,4 @@
-"""Whether a topic that is there can carry reports: what `headgate bus init` checks."""
+"""Whether an existing topic can carry reports; used by `headgate bus init`."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from headgate.agent.bus.port import BusSettings
 
 AT_LEAST = ("max.message.bytes",)
-"""Options of which more than is wanted does no harm."""
+"""Options for which a larger value than wanted does no harm."""
 
 FATAL = ("cleanup.policy", "max.message.bytes")
-"""Options with which reports would be lost: compaction keeps one for each key, and a
-large report is refused.  The others cost disk, or trust."""
+"""Options whose wrong values lose reports: compaction keeps one per key, and a large
+report is refused.  The others cost disk space, or trust."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that a topic has otherwise than it would be made.
+    """One way in which a topic differs from what would be created.
 
     Attributes:
         name: ``partitions``, ``replication`` or an option of Kafka.
-        found: What it is.
-        wanted: What `TopicShape` says.
-        fatal: Reports can't be carried like this.
+        found: Present value.
+        wanted: Value by `TopicShape`.
+        fatal: Reports can't be carried with it.
     """
 
     name: str
@@ -57,7 +57,7 @@ class _Entry(TypedDict):
 
 
 class _Admin(Protocol):
-    """What is used of ``kafka.KafkaAdminClient``."""
+    """The part of ``kafka.KafkaAdminClient`` used here."""
 
     def describe_topics(self, topics: list[str]) -> list[_Topic]: ...
 
@@ -69,10 +69,11 @@ class _Admin(Protocol):
 
 
 def differences(settings: BusSettings, shape: TopicShape) -> list[Difference]:
-    """Return in what the topic of `settings` differs from `shape`, the worst first.
+    """Return how the topic of `settings` differs from `shape`, the worst first.
 
     Raises:
-        BusUnavailable: No broker answered, it refused, or there is no such topic.
+        BusUnavailable: No broker answered, the broker refused, or there is no such
+            topic.
     """
     kafka_client.check_installed()
     admin = cast("_Admin", kafka_client.open_admin(resolved(settings), TIMEOUT_MS))
@@ -99,7 +100,7 @@ def differences(settings: BusSettings, shape: TopicShape) -> list[Difference]:
 
 
 def _of_partitions(partitions: list[_Partition], shape: TopicShape) -> list[Difference]:
-    """Return in what number and copies of partitions differ."""
+    """Return how the numbers of partitions and copies differ."""
     said: list[Difference] = []
     count, copies = len(partitions), len(partitions[0]["replica_nodes"])
     if count != shape.partitions:
@@ -113,12 +114,12 @@ def _of_partitions(partitions: list[_Partition], shape: TopicShape) -> list[Diff
 
 
 def _suffices(name: str, found: str, wanted: str) -> bool:
-    """Return whether an option is as wanted, or better."""
+    """Return whether an option has the wanted value, or a better one."""
     return found == wanted or (name in AT_LEAST and int(found) >= int(wanted))
 
 
 def _resource(settings: BusSettings) -> object:
-    """Return kafka-python's name of the topic's configuration."""
+    """Return kafka-python's object for the topic's configuration."""
     names = import_module("kafka.admin")
     make = cast("Callable[[object, str], object]", names.ConfigResource)
     return make(names.ConfigResourceType.TOPIC, settings.topic)

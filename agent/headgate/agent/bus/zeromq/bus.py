@@ -1,4 +1,4 @@
-"""The embedded bus: agents publish to a proxy, and the proxy hands out to all.
+"""The embedded bus: agents publish to a proxy, which sends to all of them.
 
 ::
 
@@ -6,17 +6,17 @@
                              proxy│ (runs in `headgate up`)
     agent   SUB ──connect──▶ XPUB ┘
 
-Why the agent's side is XPUB and not PUB: it hears the proxy's subscription, so it
-knows when a message would reach somebody, and holds the newest few back until
-then instead of losing its first report (ZeroMQ's "slow joiner").
+The agent's side is XPUB rather than PUB because XPUB hears the proxy's subscription.
+So the agent knows when a message would reach anyone, and until then holds back the
+newest few instead of losing its first report (ZeroMQ's "slow joiner").
 
-Traps that this module stays out of.  A slow subscriber keeps the *oldest*
-messages, twice the high-water mark of them: small marks, and an age check.
-XPUB_NODROP lets one slow reader stall all; CONFLATE is per socket and would keep
-one report of one agent.  Without IMMEDIATE a publisher queues reports while the
-proxy is away and floods the others with them when it returns.
+Pitfalls avoided here.  A slow subscriber keeps the *oldest* messages, twice the
+high-water mark of them; hence small marks and an age check.  XPUB_NODROP lets one slow
+reader stall everyone; CONFLATE is per socket and would keep one report of one agent.
+Without IMMEDIATE a publisher queues reports while the proxy is away and floods the
+others with them when it returns.
 
-Several proxies: an agent connects to all of them.  Doubled reports cost nothing,
+With several proxies, an agent connects to all of them.  Duplicate reports do no harm,
 because counters are cumulative.
 """
 
@@ -41,36 +41,36 @@ if TYPE_CHECKING:
     from headgate.agent.json_place import Json
 
 SEND_HIGH_WATER_MARK = 64
-"""Own messages that wait for the proxy: the agent sends one a second, twenty at
-most, so three seconds of the worst."""
+"""Own messages that wait for the proxy.  The agent sends one a second, or at most
+twenty, so this is three seconds of the worst case."""
 
 RECEIVE_HIGH_WATER_MARK = 500
 """Messages that wait for the reader: four seconds of a hundred agents.  ZeroMQ has
 no bound in bytes; at PIP-82's size these are 60 MB."""
 
 HELD_BACK = 4
-"""Newest own messages that wait while there is no proxy; see the module."""
+"""Newest own messages kept while there is no proxy; see the module docstring."""
 
 HOLD_S = 1.0
-"""Messages that were held back for longer say nothing that is still true."""
+"""Messages held back for longer are out of date."""
 
 RECONNECT_MS = 50
-"""First pause before connecting again."""
+"""First pause before reconnecting."""
 
 RECONNECT_MAX_MS = 500
-"""Longest pause: reports flow again within half a second of the proxy's return."""
+"""Longest such pause: reports flow again within half a second of the proxy's return."""
 
 HEARTBEAT_MS = 1_000
 """How often a connection is probed, so that a frozen proxy is noticed."""
 
 HEARTBEAT_TIMEOUT_MS = 3_000
-"""Silence after which a connection is made anew."""
+"""Silence after which a connection is replaced."""
 
 LINGER_MS = 200
 """How long `close` lets the last report go out."""
 
 HANDSHAKE_MS = 2_000
-"""For connecting; a proxy that does not answer is tried again."""
+"""Longest handshake; a proxy that doesn't answer is tried again."""
 
 _FRAMES = 2
 """Envelope and payload."""
@@ -113,7 +113,7 @@ class ZeroMQBus:
 
     @property
     def partitions(self) -> int:
-        """See `Bus.partitions`: everything is together."""
+        """See `Bus.partitions`: reports are not split."""
         return 1
 
     def read(self, partitions: frozenset[int]) -> None:
@@ -163,7 +163,7 @@ class ZeroMQBus:
         self._context.destroy(linger=LINGER_MS)
 
     def _socket(self, kind: int, options: Mapping[str, Json]) -> zmq.Socket[bytes]:
-        """Return a socket with the settings above, then those of the operator."""
+        """Return a socket with the settings above, overridden by the operator's."""
         socket = self._context.socket(kind)
         defaults = {
             zmq.SNDHWM: SEND_HIGH_WATER_MARK,
@@ -185,7 +185,7 @@ class ZeroMQBus:
         return socket
 
     def _hear_subscriptions(self) -> None:
-        """Note whether a proxy is there; let go what was held back for it."""
+        """Note whether a proxy is there, and send what was held back for it."""
         while True:
             try:
                 notice = self._out.recv(zmq.NOBLOCK)
@@ -210,7 +210,7 @@ class ZeroMQBus:
         return True
 
     def _drain(self, messages: list[Message]) -> None:
-        """Take what waits, up to a batch; what is old or no message is dropped."""
+        """Take up to a batch of waiting messages; drop old and malformed ones."""
         for _ in range(MAX_BATCH):
             try:
                 frames = self._in.recv_multipart(zmq.NOBLOCK)
@@ -231,10 +231,10 @@ class ZeroMQBus:
 
 
 def connect(socket: zmq.Socket[bytes], addresses: tuple[str, ...]) -> None:
-    """Connect to each address, without waiting for anybody to be there.
+    """Connect to each address, without waiting for a peer.
 
     Raises:
-        BusUnavailable: An address is none.
+        BusUnavailable: An address is invalid.
     """
     for address in addresses:
         try:
@@ -247,13 +247,13 @@ def set_option(socket: zmq.Socket[bytes], name: str, value: Json) -> None:
     """Set a ZeroMQ socket option by its name.
 
     Raises:
-        BusUnavailable: There is no such option, or it does not take this value.
+        BusUnavailable: There is no such option, or the value is wrong for it.
     """
     option = zmq.SocketOption.__members__.get(name.upper())
     if option is None:
         raise BusUnavailable(f"zeromq: there is no socket option {name!r}")
     if not isinstance(value, str | int):
-        raise BusUnavailable(f"zeromq: {name}: expected a text or a number")
+        raise BusUnavailable(f"zeromq: {name}: expected a string or an integer")
     try:
         socket.setsockopt(option, value.encode() if isinstance(value, str) else value)
     except (zmq.ZMQError, TypeError) as error:

@@ -1,13 +1,13 @@
-"""CURVE keys of the ZeroMQ bus: who may connect, who may not, and how both are told.
+"""CURVE keys of the ZeroMQ bus: who may connect, and how a refusal is made visible.
 
-The proxy has a pair of keys, and whoever connects has one too.  An agent has to know
-the proxy's public key (the API tells it) and to hold a secret key whose public part the
-proxy knows (``curve_clients``).  ZeroMQ itself asks for no more than the first: without
-``curve_clients`` whoever knows the proxy's public key may connect.
+The proxy has a key pair, and so does each agent.  An agent must know the proxy's public
+key (the API sends it) and hold a secret key whose public half the proxy knows
+(``curve_clients``).  ZeroMQ itself asks only for the first: without ``curve_clients``,
+anyone who knows the proxy's public key may connect.
 
-ZeroMQ is silent on the side of who is turned away, and where it was told so it does not
-even try again.  `Handshakes` hears how each connection begins, says in one line why one
-does not, and has it tried again: a proxy may come back with other keys.
+ZeroMQ doesn't report to a client that it was turned away, and after an explicit refusal
+doesn't even try again.  `Handshakes` watches how each connection begins, logs in one
+line why one fails, and retries it: a proxy may come back with other keys.
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate.bus")
 
 PROXY_KEYS = "curve-proxy.json"
-"""In the folder of keys: options of the proxy; secret, on its host only."""
+"""File in the folder of keys: the proxy's options; secret, for its host only."""
 
 AGENT_KEY = "curve.key"
-"""In the folder of keys: what agents show; secret, on their hosts."""
+"""File in the folder of keys: the agents' secret key, for their hosts."""
 
 CLIENTS = "curve_clients"
-"""Option of the proxy: public keys of those who may connect, or ``{"file": …}`` with
-the list or the proxy's options in it, which is read anew when it changes."""
+"""Option of the proxy: the public keys that may connect, or ``{"file": …}`` holding the
+list or the proxy's options, reread when it changes."""
 
 RETRY_S = 5.0
-"""Pause before who was turned away knocks again."""
+"""Pause before a refused connection is retried."""
 
 CLOSED_IN_A_ROW = 3
-"""Connections that ended amid the handshake before that is said to be the keys' fault:
-a proxy that is just going down ends one so, too."""
+"""Connections that break during the handshake before the keys are blamed: a proxy that
+is shutting down breaks one the same way."""
 
 _HELLO_ENDED = (errno.EPIPE, errno.ECONNRESET)
-"""The other side hung up; a proxy that stands still is EAGAIN."""
+"""The other side hung up; a proxy that hangs gives EAGAIN instead."""
 
 _ASK = "inproc://zeromq.zap.01"
-"""Where ZeroMQ asks, by its specification (RFC 27)."""
+"""Where ZeroMQ asks for authentication, by its specification (RFC 27)."""
 
 _KEY = 6
-"""The frame of a question that holds the client's public key."""
+"""The frame of a request that holds the client's public key."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurveKeys:
-    """What a folder of keys means for the two sides.
+    """The options that a folder of keys gives the two sides.
 
     Attributes:
         proxy: Options of the proxy; secret.
-        agents: Options that agents are told; the secret in them is named as a file.
+        agents: Options sent to agents; they name the secret's file, not the secret.
     """
 
     proxy: Mapping[str, Json]
@@ -76,11 +76,11 @@ class CurveKeys:
 
     @staticmethod
     def read(folder: Path) -> CurveKeys:
-        """Return what `headgate bus keys curve` left in `folder`.
+        """Return the keys that `headgate bus keys curve` wrote to `folder`.
 
         Raises:
             BusUnavailable: A file can't be read, holds something else, or would let
-                in whoever knows the proxy's public key.
+                in anyone who knows the proxy's public key.
         """
         path = folder.absolute() / PROXY_KEYS
         try:
@@ -95,7 +95,7 @@ class CurveKeys:
         if not proxy.get("curve_server") or CLIENTS not in proxy:
             raise BusUnavailable(
                 f"{path}: expected curve_server 1 and {CLIENTS}, the public keys of "
-                "who may connect; make keys anew with `headgate bus keys curve`, in "
+                "who may connect; make new keys with `headgate bus keys curve`, in "
                 "another folder"
             )
         if own not in client_keys(proxy[CLIENTS]):
@@ -112,7 +112,7 @@ def public_key(secret: Json, name: str) -> bytes:
     """Return the public part of a secret key, both as 40 characters of Z85.
 
     Raises:
-        BusUnavailable: It is no key; `name` says which.
+        BusUnavailable: It is not a key; the message begins with `name`.
     """
     with suppress(zmq.ZMQError, AttributeError, TypeError, ValueError):
         return zmq.curve_public(cast("str", secret).encode("ascii"))
@@ -123,7 +123,7 @@ def client_keys(value: Json) -> frozenset[bytes]:
     """Return the public keys, as Z85, that ``curve_clients`` names.
 
     Raises:
-        BusUnavailable: It is no list of keys.
+        BusUnavailable: It is not a list of keys.
     """
     try:
         keys = frozenset(key.encode("ascii") for key in cast("list[str]", value))
@@ -135,19 +135,19 @@ def client_keys(value: Json) -> frozenset[bytes]:
 
 
 def followed(options: Mapping[str, Json], path: Path) -> Mapping[str, Json]:
-    """Return the options that stand in a file so that its list of keys is followed."""
+    """Return the options in a file, set up so that its key list is followed."""
     if not isinstance(options.get(CLIENTS), list):
         return options
     return {**options, CLIENTS: {"file": str(path.absolute())}}
 
 
 class KnownClients:
-    """Whose keys a proxy knows; a file of them is read anew once it has changed.
+    """The client keys that a proxy accepts; a file of them is reread when it changes.
 
-    A file that can't be read leaves what was known before.
+    While the file can't be read, the keys known before stay in force.
 
     Raises:
-        BusUnavailable: `value` is no list of keys, and no such file.
+        BusUnavailable: `value` is neither a list of keys nor such a file.
     """
 
     def __init__(self, value: Json) -> None:
@@ -160,7 +160,7 @@ class KnownClients:
             self._known = client_keys(value)
 
     def __contains__(self, key: bytes) -> bool:
-        """Say whether a key, as Z85, is known now."""
+        """Return whether a key, as Z85, is accepted now."""
         if self._file is not None:
             self._follow(self._file)
         return key in self._known
@@ -171,7 +171,7 @@ class KnownClients:
                 return
             self._known = self._keys(path)
         except (OSError, BusUnavailable) as error:
-            log.warning("%s: going on with the keys of before: %s", CLIENTS, error)
+            log.warning("%s: keeping the previous keys: %s", CLIENTS, error)
         else:
             log.info("%s: %d keys are known now", CLIENTS, len(self._known))
 
@@ -187,7 +187,7 @@ class KnownClients:
 
 
 def _version(path: Path) -> tuple[int, ...]:
-    """Return what changes with a file."""
+    """Return a value that differs whenever the file has changed."""
     now = path.stat()
     return now.st_mtime_ns, now.st_size, now.st_ino
 
@@ -196,7 +196,7 @@ def with_own_key(options: Mapping[str, Json]) -> Mapping[str, Json]:
     """Return the options of an agent, its public key derived from its secret one.
 
     Raises:
-        BusUnavailable: The proxy asks for a key and there is none, or it is none.
+        BusUnavailable: The proxy asks for a key and there is none, or it is not a key.
     """
     if "curve_serverkey" not in options:
         return options
@@ -212,12 +212,12 @@ def with_own_key(options: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 class Doorkeeper:
-    """Tells a proxy whose keys are known, in a thread of its own."""
+    """Tells a proxy which client keys to accept, in a thread of its own."""
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], known: KnownClients
     ) -> None:
-        """Answer the sockets of `context`, which must not be bound yet."""
+        """Answer for the sockets of `context`, which must not be bound yet."""
         self._known = known
         self._asked = context.socket(zmq.REP)
         self._asked.bind(_ASK)
@@ -232,7 +232,7 @@ class Doorkeeper:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop: from then on nobody gets in."""
+        """Stop; from then on nobody can connect."""
         if self._thread.is_alive():
             self._stop.send(b"")
             self._thread.join()
@@ -250,7 +250,7 @@ class Doorkeeper:
 
 
 class Handshakes:
-    """How the connections of an agent begin; used by the thread that uses the bus.
+    """How an agent's connections begin; used by the thread that uses the bus.
 
     Args:
         own: Public key that the agent shows; empty without one.
@@ -266,7 +266,7 @@ class Handshakes:
         self._said = False
 
     def watch(self, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
-        """Follow a socket that is not connected yet; return what to poll for it."""
+        """Watch a socket that is not connected yet; return what to poll for it."""
         events = (
             zmq.EVENT_HANDSHAKE_SUCCEEDED
             | zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -278,7 +278,7 @@ class Handshakes:
         return told
 
     def hear(self, now_s: float) -> None:
-        """Take what happened; knock again where it is time to."""
+        """Handle the events so far; retry the connections that are due."""
         for told, socket in self._watched.items():
             while told.poll(0):
                 event = recv_monitor_message(told)
@@ -286,7 +286,7 @@ class Handshakes:
                 self._note(socket, address, event["event"], event["value"], now_s)
         while self._again and self._again[0][0] <= now_s:
             _, socket, address = self._again.pop(0)
-            with suppress(zmq.ZMQError):  # what is left of the connection, if anything
+            with suppress(zmq.ZMQError):  # the rest of the connection, if any
                 socket.disconnect(address)
             try:
                 socket.connect(address)
@@ -301,11 +301,13 @@ class Handshakes:
         value: int,
         now_s: float,
     ) -> None:
-        """Take one event."""
+        """Handle one event."""
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._closed[address] = 0
             return
-        if event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:  # tried again by ZeroMQ
+        if (
+            event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+        ):  # ZeroMQ tries again by itself
             self._closed[address] += value in _HELLO_ENDED
             if self._closed[address] < CLOSED_IN_A_ROW:
                 return
@@ -319,7 +321,7 @@ class Handshakes:
             )
 
     def _why(self, event: int) -> str:
-        """Return what is likely wrong."""
+        """Return what is probably wrong."""
         if not self._own:
             return "it seems to ask for a CURVE key, and this agent has none"
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:

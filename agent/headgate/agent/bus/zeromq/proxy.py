@@ -1,7 +1,7 @@
-"""The middle of the ZeroMQ bus: takes every agent's reports, hands them to all.
+"""The middle of the ZeroMQ bus: takes every agent's reports and sends them to all.
 
-It keeps nothing and knows nothing of reports; stopping and starting it loses what
-is in flight and no more.  `headgate up` runs one in a thread.
+It stores nothing and knows nothing about reports; a restart loses only what is in
+flight.  `headgate up` runs one in a thread.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
     from headgate.agent.json_place import Json
 
 SUBSCRIBER_HIGH_WATER_MARK = 500
-"""Messages that wait for one agent; a slow one loses the rest, alone."""
+"""Messages that wait for one agent; only a slow agent loses its own."""
 
 PUBLISHER_HIGH_WATER_MARK = 1_000
 """Messages of one agent that wait for the proxy."""
 
 STOP_TIMEOUT_S = 5.0
-"""For the thread to end; it has nothing to finish."""
+"""Longest wait for the thread to end; it has nothing to finish."""
 
 
 class ZeroMQProxy:
     """A proxy between agents, in a thread of its own.
 
     Args:
-        publish: Where agents send to; port ``*`` takes a free one.
+        publish: Where agents send; port ``*`` means any free one.
         subscribe: Where agents listen.
         options: ZeroMQ socket options by name, for both sides; for CURVE
             ``{"curve_server": 1, "curve_secretkey": …, "curve_clients": [key, …]}``,
-            where the last are public keys of those who may connect, or
-            ``{"file": …}`` with them, which is read anew when it changes.
+            where the last are the public keys that may connect, or ``{"file": …}``
+            holding them, reread when it changes.
 
     Attributes:
-        publish_address: The address with its real port.
-        subscribe_address: The address with its real port.
+        publish_address: The address with its actual port.
+        subscribe_address: The address with its actual port.
 
     Raises:
         BusUnavailable: An address can't be bound, or an option is wrong.
@@ -63,8 +63,8 @@ class ZeroMQProxy:
         self._front = self._context.socket(zmq.XSUB)
         self._back = self._context.socket(zmq.XPUB)
         self._front.setsockopt(zmq.RCVHWM, PUBLISHER_HIGH_WATER_MARK)
-        # Here and not at the agents: an oversized message costs its sender the
-        # connection, not every reader's.
+        # Set here, not at the agents: an oversized message must cost its sender the
+        # connection, not every reader.
         self._front.setsockopt(zmq.MAXMSGSIZE, MAX_PAYLOAD_BYTES)
         self._back.setsockopt(zmq.SNDHWM, SUBSCRIBER_HIGH_WATER_MARK)
         try:
@@ -87,7 +87,7 @@ class ZeroMQProxy:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop and free both ports; may be called twice."""
+        """Stop, and free both ports; may be called twice."""
         if self._thread.is_alive():
             self._stop.send(b"TERMINATE")
             self._thread.join(STOP_TIMEOUT_S)
@@ -100,7 +100,7 @@ class ZeroMQProxy:
         self.close()
 
     def _close_context(self) -> None:
-        """Free all sockets, once nobody waits on them."""
+        """Close all sockets, once nothing waits on them."""
         if self._doorkeeper is not None:
             self._doorkeeper.close()
         self._context.destroy(linger=0)
@@ -113,7 +113,7 @@ class ZeroMQProxy:
 def _doors(
     options: Mapping[str, Json],
 ) -> tuple[dict[str, Json], KnownClients | None]:
-    """Return the options that are ZeroMQ's, and whose keys may connect; None: all."""
+    """Return ZeroMQ's options, and which keys may connect; None if all may."""
     rest = {name: value for name, value in options.items() if name != CLIENTS}
     if CLIENTS not in options:
         return rest, None
@@ -123,7 +123,7 @@ def _doors(
 
 
 def _bind(socket: zmq.Socket[bytes], address: str) -> str:
-    """Bind, and return the address that was really taken."""
+    """Bind, and return the actual address."""
     try:
         socket.bind(address)
     except zmq.ZMQError as error:
