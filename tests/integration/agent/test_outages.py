@@ -164,7 +164,7 @@ def test_a_disk_that_can_not_be_written_stops_nothing(
     with connect(cluster.api.url, agent="a", snapshot_path=path) as agent:
         until(lambda: agent.metrics().get("watch_disk_failures", 0) == 1, "the failure")
         assert agent.status().revision == 1
-        until(lambda: "can't be kept on disk" in caplog.text, "it to be said")
+        until(lambda: "can't be written to disk" in caplog.text, "it to be said")
 
 
 def test_reports_flow_again_after_the_proxy_was_away(

@@ -230,4 +230,4 @@ def test_a_bus_that_can_not_be_opened_leaves_the_agent_by_itself(
     assert runtime.alive
     assert runtime.bus is None
     runtime.close()  # its thread has ended, and said all
-    assert "no bus, this agent goes by itself: zeromq: nonsense" in caplog.text
+    assert "no bus, this agent goes on alone: zeromq: nonsense" in caplog.text

@@ -169,7 +169,7 @@ def test_a_file_of_clients_is_read_anew_when_it_changes(
             until(refused, "the other to be refused")
             path.write_text("half of a fi", encoding="utf-8")
             until(
-                lambda: refused() and "going on with the keys" in caplog.text,
+                lambda: refused() and "keeping the previous keys" in caplog.text,
                 "what is no list to be told",
             )
             let_in(first, second)
@@ -295,7 +295,7 @@ def _arrives(writer: zmq.Socket[bytes], envelope: bytes, bus: Bus) -> bool:
     [
         ({"rcvhwn": 5}, "there is no socket option 'rcvhwn'"),
         ({"rcvhwm": "many"}, "rcvhwm"),
-        ({"rcvhwm": None}, "rcvhwm: expected a text or a number"),
+        ({"rcvhwm": None}, "rcvhwm: expected a string or an integer"),
         ({"curve_serverkey": "short", **OWN_KEY}, "curve_serverkey"),
         ({"curve_serverkey": SERVER_KEY}, "expected the option curve_secretkey"),
         ({"curve_serverkey": SERVER_KEY, "curve_secretkey": "s"}, "curve_secretkey"),

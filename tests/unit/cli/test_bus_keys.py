@@ -38,7 +38,7 @@ def test_a_proxy_whose_encryption_is_off_is_refused(tmp_path: Path) -> None:
     make_keys("curve", tmp_path, ())
     file = tmp_path / "curve-proxy.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"curve_server": 0}))
-    with pytest.raises(BusUnavailable, match="make keys anew with `headgate bus keys"):
+    with pytest.raises(BusUnavailable, match="make new keys with `headgate bus keys"):
         CurveKeys.read(tmp_path)
 
 

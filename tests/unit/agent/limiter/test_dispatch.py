@@ -148,7 +148,7 @@ def test_dispatch_a_batch_counts_as_one_by_option() -> None:
 
 
 def test_dispatch_precise_and_on_batch_message_are_refused_together() -> None:
-    with pytest.raises(InvalidConfiguration, match="not together"):
+    with pytest.raises(InvalidConfiguration, match="only without"):
         DispatchOptions(precise_flow_control=True, on_batch_message=True)
 
 

@@ -72,7 +72,7 @@ def test_a_connection_resumes_when_half_of_its_requests_are_answered() -> None:
     assert connection.said == ["pause"]
     pending.end()
     assert connection.said == ["pause", "resume"]
-    with pytest.raises(ValueError, match="expected a request that began"):
+    with pytest.raises(ValueError, match="no request is pending"):
         PendingRequests(connection.tracker, most=1).end()
 
 

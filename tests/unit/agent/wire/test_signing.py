@@ -93,10 +93,10 @@ def test_an_owner_may_not_descend_from_another() -> None:
     ("options", "says"),
     [
         ({"report_key": "hmac:short"}, "base64 of 32 bytes"),
-        ({"report_key": 7}, "report_key: expected a key as text"),
+        ({"report_key": 7}, "report_key: expected a key as a string"),
         ({"report_key": WEB.public().text()}, "got a public key"),
         ({"report_key": WEB.text()}, "report_keys: expected at least one key"),
-        ({"report_keys": [3]}, "report_keys: expected keys as texts"),
+        ({"report_keys": [3]}, "report_keys: expected keys as strings"),
         ({"report_keys": []}, "report_keys: expected at least one key"),
         ({"report_key": CLUSTER.text(), "report_unsigned": 1}, "true or false"),
     ],
