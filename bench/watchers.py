@@ -51,7 +51,7 @@ class Watcher:
             f"&agent=a{self._number}&incarnation=1"
         )
         self._writer.write(
-            f"GET /api/v1/snapshot?{query} HTTP/1.1\r\nHost: bench\r\n\r\n".encode()
+            f"GET /api/v1/snapshot?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         )
 
     async def answered(self) -> tuple[float, int]:
