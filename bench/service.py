@@ -124,13 +124,12 @@ def hostile() -> None:
 def large() -> None:
     """Apply a large configuration, and look at it."""
     quotas = {
-        "tenants": {f"t{n}": {} for n in range(ATTACHMENTS)},
         "groups": {
             f"g{n}": {"limits": [{"dimension": "requests", "rate": 100}]}
             for n in range(GROUPS)
         },
         "attachments": [
-            {"subject": {"tenant": f"t{n}"}, "group": f"g{n % GROUPS}"}
+            {"subject": {"user": f"u{n}"}, "group": f"g{n % GROUPS}"}
             for n in range(ATTACHMENTS)
         ],
     }
@@ -148,7 +147,7 @@ def large() -> None:
             ("snapshot?at=0", "/snapshot?at=0"),
             ("snapshot?at=1, first page", "/snapshot?at=1"),
             ("audit?limit=50", "/audit?limit=50"),
-            ("audit of one tenant", "/audit?kind=tenant&key=t7"),
+            ("audit of one group", "/audit?kind=group&key=g7"),
             ("revisions/1, first page", "/revisions/1"),
         ):
             repeated(client, process, what, path)

@@ -111,8 +111,8 @@ def make_app(
     app.add_middleware(Guard, store=service.store, settings=settings)
     app.add_middleware(OwnPagesOnly, settings=settings)
     app.add_middleware(ResponseHeaders, tls=tls)
-    app.include_router(_health)
-    app.include_router(metrics)
+    app.include_router(_health, responses=problems.RESPONSES)
+    app.include_router(metrics, responses=problems.RESPONSES)
     for router in (
         groups,
         attachments,
@@ -137,9 +137,13 @@ def make_app(
         pulsar_rates,
         pulsar_brokers,
     ):
-        app.include_router(router, prefix=problems.PULSAR_PREFIX)
+        app.include_router(
+            router,
+            prefix=problems.PULSAR_PREFIX,
+            responses=problems.PULSAR_RESPONSES,
+        )
     mount(app)
-    complete(app)
+    complete(app, required=settings.required)
     return app
 
 

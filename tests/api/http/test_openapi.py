@@ -112,3 +112,20 @@ def test_the_examples_of_bodies_are_taken_in_the_order_of_the_document(
             verb, f"{server.api}{path}", json=example, timeout=TIMEOUT_S
         )
         assert answer.is_success, (verb, path, answer.text)
+
+
+def test_a_token_can_be_given_and_where_none_is_needed_it_says_so(
+    document: Document,
+) -> None:
+    schemes = document["components"]["securitySchemes"]
+    assert schemes["bearer"] | {"description": ""} == {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "",
+    }
+    assert document["security"] == [{"bearer": []}, {}]  # rights are off here
+    assert document["paths"]["/healthz"]["get"]["security"] == []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            missing = {"401", "403", "429", "500", "503"} - set(operation["responses"])
+            assert not missing, (method, path)

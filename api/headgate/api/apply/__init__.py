@@ -1,1 +1,4 @@
-"""Bulk apply: a file of what shall be, the plan to get there, and the doing."""
+"""Bulk apply: the file of quotas, its plan, and bringing the store into that state.
+
+How one kind of thing is stored belongs to its own folder.
+"""

@@ -1,8 +1,9 @@
 """What can be done with attachments, inside one transaction."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 
-from sqlalchemy import ColumnElement, delete, false, insert, or_, select, update
+from sqlalchemy import ColumnElement, Table, delete, false, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from headgate.api.attachments.schemas import AttachmentPage, AttachmentShown
@@ -164,7 +165,7 @@ def put_attachments(change: Change, wanted: Mapping[str, Wanted]) -> None:
     _require_subjects(session, new)
     session.flush()
     if new:
-        session.execute(insert(AttachmentRow), new)
+        session.execute(insert(cast("Table", AttachmentRow.__table__)), new)
     if moved:
         session.execute(update(AttachmentRow), moved)
 

@@ -1,1 +1,4 @@
-"""The audit: who changed what, and how to go back."""
+"""The audit: who changed what, and rollback to an earlier revision.
+
+Its rows are written by the store, with each change.
+"""

@@ -1,1 +1,4 @@
-"""Server-sent events: what changed, pushed to who looks."""
+"""Server-sent events for pages that are open.
+
+What they show is computed in `overview/` and `live/`.
+"""

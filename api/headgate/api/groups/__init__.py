@@ -1,1 +1,4 @@
-"""Resource groups: what is stored, and its REST routes."""
+"""Resource groups and their limits, and the REST routes for them.
+
+Who belongs to a group is in `attachments/`.
+"""

@@ -1,1 +1,4 @@
-"""Thirty minutes of what each limit's use was, in bounded memory."""
+"""The last thirty minutes of each limit's use, in bounded memory.
+
+Nothing of it is stored; long-term usage is the pipeline's.
+"""

@@ -6,14 +6,24 @@ from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
 from headgate.api.groups.schemas import GroupBody
-from headgate.api.http.problems import Problem
+from headgate.api.http.problems import Problem, Reason
+from headgate.api.rights.rules import is_open
 
-NAMED = (Problem, GroupBody)
+NAMED = (Problem, Reason, GroupBody)
 """Models of refusals and of parts of `/apply`, which routes name by reference."""
 
 
-def complete(app: FastAPI) -> None:
-    """Let the document of `app` have the schemas of `NAMED`."""
+SCHEME = "bearer"
+"""Name of the security scheme, as Swagger's *Authorize* shows it."""
+
+
+def complete(app: FastAPI, *, required: bool) -> None:
+    """Let the document of `app` have the schemas of `NAMED` and say who may ask.
+
+    Args:
+        app: The application, with all routes.
+        required: A token is asked for; else it is only taken.
+    """
     usual = app.openapi
 
     def document() -> dict[str, Any]:
@@ -25,6 +35,18 @@ def complete(app: FastAPI) -> None:
         schemas: dict[str, Any] = found["components"]["schemas"]
         for name, schema in made["$defs"].items():
             schemas.setdefault(name, schema)
+        found["components"]["securitySchemes"] = {
+            SCHEME: {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "`headgate token create NAME --role ROLE` makes one.",
+            }
+        }
+        found["security"] = [{SCHEME: []}] if required else [{SCHEME: []}, {}]
+        for path, operations in found["paths"].items():
+            if is_open(path):
+                for operation in operations.values():
+                    operation["security"] = []
         return found
 
     app.openapi = document  # type: ignore[method-assign] # how FastAPI wants it

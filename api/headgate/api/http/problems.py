@@ -74,18 +74,28 @@ class Problem(BaseModel):
     errors: list[FieldProblem]
 
 
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {
-        "description": HTTPStatus(status).phrase,
-        "content": {
-            "application/problem+json": {
-                "schema": {"$ref": "#/components/schemas/Problem"}
-            }
-        },
+class Reason(BaseModel):
+    """Why a request was refused, as Pulsar says it."""
+
+    reason: str
+
+
+_REFUSALS = (400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 500, 503)
+
+
+def _responses(media_type: str, schema: str) -> dict[int | str, dict[str, Any]]:
+    content = {media_type: {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        for status in _REFUSALS
     }
-    for status in (400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429)
-}
+
+
+RESPONSES = _responses("application/problem+json", "Problem")
 """What OpenAPI says about refusals on `/api/v1`."""
+
+PULSAR_RESPONSES = _responses("application/json", "Reason")
+"""What OpenAPI says about refusals on Pulsar's paths."""
 
 _log = logging.getLogger(__name__)
 

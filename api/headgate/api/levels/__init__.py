@@ -1,1 +1,4 @@
-"""Levels of long limits, stored: an hourly quota survives a restart of all."""
+"""Stored levels of limits with a long period, so that they survive a restart.
+
+Levels of shorter limits are never stored.
+"""

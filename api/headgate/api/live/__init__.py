@@ -1,1 +1,4 @@
-"""The live view: what the bus says is going on now."""
+"""The live view: what agents report now, sampled once a second from the bus.
+
+Nothing in it is on the path of a change.
+"""

@@ -1,1 +1,4 @@
-"""Prometheus metrics of the live view and of this process."""
+"""Prometheus metrics of the cluster and of this process.
+
+They only read what `live/` has seen.
+"""

@@ -1,1 +1,4 @@
-"""Overrides: a group's limits for a while, and then as they were."""
+"""Temporary changes of limits, which end by themselves.
+
+Permanent ones are in `groups/`.
+"""

@@ -1,1 +1,4 @@
-"""Groups at a glance: every limit, joined with what agents do to it now."""
+"""All limits at a glance, joined with their use: filtered, sorted, paged.
+
+One group in depth is in `live/` and `history/`.
+"""

@@ -1,1 +1,4 @@
-"""Rate policies per topic, as Pulsar has them: topic over namespace over broker."""
+"""Rate policies for each topic, and the broker's dynamic settings, as in Pulsar.
+
+Limits that many share are groups.
+"""

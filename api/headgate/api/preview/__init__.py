@@ -1,1 +1,4 @@
-"""Preview: what a change would do to those who use the group now."""
+"""What a change would do to those who use a group now.
+
+Nothing here is ever stored.
+"""

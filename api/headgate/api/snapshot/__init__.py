@@ -1,1 +1,4 @@
-"""The snapshot that agents follow, and the watch that wakes them."""
+"""The configuration that agents follow: whole, as changes, or as it once was.
+
+Waking those who wait for it is in `watch.py`.
+"""

@@ -1,1 +1,4 @@
-"""Names, quantities and refusals that every domain shares; no HTTP, no store."""
+"""Names, quantities, errors and preconditions that every domain shares.
+
+No HTTP, no store, no rule of one domain alone.
+"""
