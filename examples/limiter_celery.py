@@ -4,7 +4,7 @@ headgate up                                                            # elsewhe
 celery --workdir examples -A limiter_celery worker --concurrency 4     # on each machine
 python examples/limiter_celery.py 50                                   # send 50 mails
 
-CELERY_BROKER is redis://..., amqp://..., or a folder that the workers share.
+MAIL_BROKER is redis://..., amqp://..., or a folder that the workers share.
 """
 
 import os
@@ -19,14 +19,14 @@ import headgate
 from headgate.celery import limit_tasks
 
 URL = os.environ.get("HEADGATE_URL", "http://127.0.0.1:8080")
-BROKER = os.environ.get("CELERY_BROKER", "redis://127.0.0.1:6379/0")
+BROKER = os.environ.get("MAIL_BROKER", "redis://127.0.0.1:6379/0")
 
-app = Celery("limiter_celery", broker=BROKER)
+app = Celery("limiter_celery")
+app.conf.broker_url = "filesystem://" if BROKER.startswith("/") else BROKER
 if BROKER.startswith("/"):
     folders = {name: Path(BROKER, name) for name in ("queue", "control")}
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
-    app.conf.broker_url = "filesystem://"
     app.conf.broker_transport_options = {
         "data_folder_in": str(folders["queue"]),
         "data_folder_out": str(folders["queue"]),

@@ -25,7 +25,7 @@ limiter = Limiter(
 
 
 @app.get("/")
-@limiter.limit("10 per minute")
+@limiter.limit("10 per second")
 def root() -> dict[str, int]:
-    """Answer ten times a minute for each address, over all workers."""
+    """Answer ten times a second for each address, over all workers."""
     return {"pid": os.getpid()}

@@ -1,0 +1,306 @@
+"""Calls to language models from their reservation to their true cost.
+
+A call is under the quotas of several subjects at once (key, user, team, model).  It is
+admitted when all of them admit; then each holds an estimate of its tokens until the
+true usage is known.  Every way in which a call can end has an answer:
+
+====================================  =================================================
+it succeeded, with usage              the usage is charged
+usage is missing, 0, or no number     the estimate stands
+usage is larger than the context      the context is charged
+it came from a cache                  the request is charged, no tokens
+it failed                             the request is charged, no tokens
+it was cancelled, or never began      as if it had never been reserved
+its stream was cut                    what was read and streamed until then
+nobody says anything                  returned after `timeout_s`; charged if it is late
+====================================  =================================================
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from headgate.agent.decision import ADMITTED, Decision, Refusal
+from headgate.agent.errors import AlreadySettled
+from headgate.agent.integrations.llm.token_estimate import TokenEstimates, TokenUsage
+from headgate.agent.integrations.sources import limiter_cache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headgate.agent.integrations.sources import LimiterSource
+    from headgate.agent.limiter.limiter import Limiter
+    from headgate.agent.limiter.reservation import Reservation
+
+TIMEOUT_S = 600.0
+"""When a reservation that nobody settled is returned: longer than models answer."""
+
+MOST_TOKENS = 10_000_000.0
+"""More than the context of any model: what says more is mistaken."""
+
+FORGOTTEN_AFTER = 2.0
+"""Timeouts after which a call that nobody settled is forgotten here as well."""
+
+logger = logging.getLogger("headgate.agent")
+
+
+class TokenCall:
+    """One call that was admitted.
+
+    Attributes:
+        call_id: As the gateway calls it.
+        model: As the caller names it.
+        characters: Of the prompt.
+        estimate: What was reserved.
+        streamed: Characters of the answer that have been passed on.
+        by_attempt: It is one attempt of a call, and ends when that fails.
+        on_end: Called once when the call ends, however it does.
+        due_s: When its reservations are returned.
+    """
+
+    __slots__ = (
+        "_reservations",
+        "by_attempt",
+        "call_id",
+        "characters",
+        "due_s",
+        "estimate",
+        "model",
+        "on_end",
+        "streamed",
+    )
+
+    def __init__(
+        self,
+        call_id: str,
+        model: str,
+        characters: int,
+        estimate: TokenUsage,
+        reservations: Sequence[Reservation],
+        due_s: float,
+    ) -> None:
+        """Hold what was reserved."""
+        self.call_id = call_id
+        self.model = model
+        self.characters = characters
+        self.estimate = estimate
+        self.streamed = 0
+        self.by_attempt = False
+        self.on_end: Callable[[], object] | None = None
+        self.due_s = due_s
+        self._reservations = reservations
+
+    def end(self, tokens: float | None) -> None:
+        """Charge so many tokens and the request; None gives everything back."""
+        for reservation in self._reservations:
+            with suppress(AlreadySettled):  # whoever came first was right
+                if tokens is None:
+                    reservation.cancel()
+                elif "tokens" in reservation.costs:
+                    reservation.settle(tokens=tokens)
+                else:
+                    reservation.settle()
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()
+
+
+class TokenCalls:
+    """The calls of one gateway that are under way; thread-safe.
+
+    Attributes:
+        unsettled: Calls that nobody settled in time.
+        odd_usages: Usages that were missing, 0, no number or larger than the context.
+    """
+
+    def __init__(
+        self,
+        source: LimiterSource,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        estimates: TokenEstimates | None = None,
+        context_of: Callable[[str], float | None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Have no call under way.
+
+        Args:
+            source: The agent.
+            timeout_s: When a reservation that nobody settled is returned.
+            estimates: What calls cost; learnt from nothing by default.
+            context_of: Tokens that a model can read and write in one call, by name.
+            clock: Seconds, monotonic.
+        """
+        self.unsettled = 0
+        self.odd_usages = 0
+        self._limiters = limiter_cache(source)
+        self._timeout_s = timeout_s
+        self._estimates = estimates or TokenEstimates()
+        self._context_of = context_of
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Several calls may have one id: clients can choose it.
+        self._open: dict[str, deque[TokenCall]] = {}
+
+    def __len__(self) -> int:
+        """Return how many ids are under way."""
+        return len(self._open)
+
+    def limiter(self, subject: Mapping[str, str | None]) -> Limiter:
+        """Return the limiter of a subject, held ready."""
+        return self._limiters.get(subject)
+
+    def find(self, call_id: str) -> TokenCall | None:
+        """Return the oldest call of this id that is under way."""
+        calls = self._open.get(call_id)
+        return calls[0] if calls else None
+
+    def begin(
+        self,
+        call_id: str,
+        subjects: Sequence[Mapping[str, str | None]],
+        *,
+        model: str,
+        characters: int,
+        most_answer: float | None = None,
+        uses_tokens: bool = True,
+    ) -> Decision:
+        """Reserve a call's estimate in all subjects' quotas, or in none.
+
+        Args:
+            call_id: To find it again.
+            subjects: Whose quotas; one that is attached to no group limits nothing.
+            model: As the caller names it.
+            characters: Of the prompt.
+            most_answer: Tokens that the caller lets the answer have.
+            uses_tokens: False for calls that are counted as requests only.
+
+        Returns:
+            Admitted, muted by the longest of their delays, or the first refusal.
+
+        Raises:
+            InvalidSubject: A name can't be one.
+        """
+        limiters = [self._limiters.get(subject) for subject in subjects]
+        estimate = self._estimates.of(model, characters, most_answer)
+        costs = {"requests": 1.0}
+        if uses_tokens:
+            costs["tokens"] = estimate.total
+        reservations: list[Reservation] = []
+        worst: Decision = ADMITTED
+        for limiter in limiters:
+            reservation = limiter.reserve(
+                estimate=None, timeout_s=self._timeout_s, **costs
+            )
+            if not reservation:
+                for before in reservations:
+                    before.cancel()
+                return reservation.decision
+            reservations.append(reservation)
+            if reservation.decision.delay_s >= worst.delay_s:
+                worst = reservation.decision
+        due_s = self._clock() + self._timeout_s
+        call = TokenCall(call_id, model, characters, estimate, reservations, due_s)
+        with self._lock:
+            self._forget_overdue()
+            self._open.setdefault(call_id, deque()).append(call)
+        return worst
+
+    def limited(self, subjects: Sequence[Mapping[str, str | None]]) -> bool:
+        """Say whether any limit of requests or tokens applies to these subjects."""
+        costs = {"requests": 1.0, "tokens": 1.0}
+        return any(self._limiters.get(subject).links(costs) for subject in subjects)
+
+    def succeeded(
+        self, call_id: str, usage: TokenUsage | None, *, from_cache: bool = False
+    ) -> None:
+        """Charge what a call has cost; unknown ids and repeats are ignored."""
+        call = self._take(call_id)
+        if call is None:
+            return
+        if from_cache:
+            call.end(0.0)
+            return
+        if usage is None or not isfinite(usage.total) or usage.total <= 0.0:
+            self.odd_usages += 1
+            call.end(call.estimate.total)
+            return
+        most = min(self._context_of(call.model) or MOST_TOKENS, MOST_TOKENS)
+        if usage.total > most or min(usage.prompt, usage.answer) < 0.0:
+            self.odd_usages += 1
+            call.end(min(max(usage.total, 0.0), most))
+            return
+        self._estimates.note(call.model, call.characters, usage)
+        call.end(usage.total)
+
+    def failed(self, call_id: str) -> None:
+        """Charge the request of a call that failed, and no tokens."""
+        call = self._take(call_id)
+        if call is not None:
+            call.end(0.0)
+
+    def cancelled(self, call_id: str) -> None:
+        """Give everything back."""
+        call = self._take(call_id)
+        if call is not None:
+            call.end(None)
+
+    def cut(self, call: TokenCall) -> None:
+        """Charge what was read and streamed of a call that nobody settled.
+
+        Where nothing was streamed, whether the model read the prompt is not known: the
+        estimate stands.
+        """
+        if not self._remove(call):
+            return
+        tokens = call.estimate.total
+        if call.streamed:
+            per_character = call.estimate.prompt / max(call.characters, 1)
+            if call.characters == 0:
+                per_character = 0.25
+            tokens = call.estimate.prompt + per_character * call.streamed
+        call.end(tokens)
+
+    def _take(self, call_id: str) -> TokenCall | None:
+        with self._lock:
+            calls = self._open.get(call_id)
+            if not calls:
+                return None
+            call = calls.popleft()
+            if not calls:
+                del self._open[call_id]
+            return call
+
+    def _remove(self, call: TokenCall) -> bool:
+        with self._lock:
+            calls = self._open.get(call.call_id)
+            if not calls or call not in calls:
+                return False
+            calls.remove(call)
+            if not calls:
+                del self._open[call.call_id]
+            return True
+
+    def _forget_overdue(self) -> None:
+        """Forget the oldest calls whose reservations were returned long ago."""
+        oldest = self._clock() - (FORGOTTEN_AFTER - 1.0) * self._timeout_s
+        for _ in range(2):  # more than one comes in, so it never grows
+            calls = next(iter(self._open.values()), None)
+            if not calls or calls[0].due_s > oldest:
+                return
+            call = calls.popleft()
+            if not calls:
+                del self._open[call.call_id]
+            self.unsettled += 1
+            call.on_end = None
+
+
+def refusal(reason: str) -> Decision:
+    """Return a refusal that no limit made."""
+    return Refusal(never=True, reason=reason)

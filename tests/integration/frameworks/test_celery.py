@@ -1,0 +1,176 @@
+"""Celery: real workers and a real broker; one rate of a task over all of them."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from celery import Celery
+from celery.exceptions import ImproperlyConfigured
+from tests.integration.frameworks.rigs import AGE_S, EXAMPLES, PATIENCE_S, until
+from tests.integration.limiter.making import make, node_limit
+
+from headgate.agent.integrations.sources import limiter_cache
+from headgate.agent.integrations.workers.celery import HeldTasks
+from headgate.celery import limit_tasks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from celery.worker.request import Request
+    from tests.integration.frameworks.rigs import Quotas
+
+    from headgate.cli.process.children import Child, Children
+
+RATE_PER_S = 5.0
+
+BURST = 5.0
+
+MAILS = 40
+
+
+def _worker(children: Children, name: str, log: Path, *options: str) -> Child:
+    command = [sys.executable, "-m", "celery", "--workdir", str(EXAMPLES)]
+    command += ["-A", "limiter_celery", "worker", "--hostname", f"{name}@test"]
+    command += ["--loglevel", "INFO", "--without-mingle", "--without-gossip", *options]
+    worker = children.start(name, command, log=log, talks=False)
+
+    def ready() -> bool:
+        said = log.read_text() if log.exists() else ""
+        assert worker.returncode is None, said
+        return " ready." in said
+
+    until(ready, f"{name} to be ready: {log}")
+    return worker
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_the_workers_of_a_task_keep_to_one_rate(
+    quotas: Quotas,
+    children: Children,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pool: str,
+) -> None:
+    quotas.put("mailer", requests=(RATE_PER_S, BURST))
+    monkeypatch.setenv("MAIL_BROKER", str(tmp_path))
+    for name in ("one", "two"):
+        options = ("--pool", pool, "--concurrency", "2")
+        _worker(children, name, tmp_path / f"{name}.log", *options)
+    done = tmp_path / "done.txt"
+    sent = subprocess.run(
+        [sys.executable, str(EXAMPLES / "limiter_celery.py"), str(MAILS), str(done)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert sent.stdout == f"sent {MAILS}\n", sent.stderr
+
+    def all_done() -> bool:
+        return done.exists() and done.read_text().count("\n") == MAILS
+
+    until(all_done, f"{MAILS} mails: {tmp_path}")
+    mails = [line.split() for line in done.read_text().splitlines()]
+    assert {int(number) for number, *_ in mails} == set(range(MAILS)), "each once"
+    workers = {mail[2] if pool == "prefork" else mail[1] for mail in mails}
+    assert len(workers) == 2, workers
+    times = sorted(float(mail[3]) for mail in mails)
+    # In every window, not only in all.
+    for first, began_s in enumerate(times):
+        for last, ended_s in enumerate(times[first:], first):
+            most = RATE_PER_S * (ended_s - began_s + AGE_S) + BURST + len(workers)
+            assert last - first + 1 <= most, (began_s, ended_s, times)
+
+
+def test_a_rule_for_a_task_that_is_not_there_ends_the_worker(
+    children: Children, tmp_path: Path
+) -> None:
+    app = tmp_path / "misnamed.py"
+    app.write_text(
+        "import headgate\n"
+        "from celery import Celery\n"
+        "from headgate.celery import limit_tasks\n"
+        "app = Celery(broker='memory://')\n"
+        "limit_tasks(app, lambda: headgate.connect('http://127.0.0.1:9'),"
+        " {'mial': {'tenant': 'a'}})\n"
+        "@app.task(name='mail')\n"
+        "def mail() -> None: ...\n"
+    )
+    log = tmp_path / "worker.log"
+    command = [sys.executable, "-m", "celery", "--workdir", str(tmp_path)]
+    command += ["-A", "misnamed", "worker", "--pool", "solo"]
+    worker = children.start("misnamed", command, log=log, talks=False)
+    assert worker.wait(PATIENCE_S)
+    assert worker.returncode == 78, log.read_text()
+    assert "headgate: expected tasks of ['mail'], got ['mial']" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    children.forget(worker)
+
+
+def test_rules_that_can_t_be_say_what_was_expected() -> None:
+    app = Celery()
+    connect = partial(make, node_limit("requests", 1.0, 1.0))
+    with pytest.raises(ImproperlyConfigured, match=r"expected tasks of \['a'\]"):
+        limit_tasks(app, connect, {"a": {"tenant": "acme"}}, costs={"b": {}})
+    app.conf.worker_disable_rate_limits = True
+    with pytest.raises(ImproperlyConfigured, match="no task would be held"):
+        limit_tasks(app, connect, {"a": {"tenant": "acme"}})
+
+
+class _Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def _held(clock: _Clock) -> HeldTasks:
+    """Return held tasks whose subject is their tenant."""
+    source = make(node_limit("requests", 1.0, 1.0))
+
+    def subject(request: Request) -> dict[str, str | None] | None:
+        tenant = str(request)
+        return None if tenant == "free" else {"tenant": tenant}
+
+    costs = {"requests": 1.0}
+    return HeldTasks("mail", subject, limiter_cache(source), costs, clock=clock)
+
+
+def _request(tenant: str) -> Request:
+    return cast("Request", tenant)
+
+
+def test_a_subject_in_debt_does_not_hold_up_the_others() -> None:
+    held = _held(_Clock())
+    for tenant in ("acme", "acme", "acme", "other", "free"):
+        held.add((_request(tenant), 1))
+    out = [str(held.pop()[0]) for _ in range(4)]
+    assert sorted(out) == ["acme", "acme", "free", "other"]  # acme owes one now
+    request, tokens = held.pop()
+    assert (str(request), held.can_consume(tokens)) == ("acme", False)
+    held.contents.appendleft((request, tokens))
+    assert 0.0 < held.expected_time(tokens) <= 1.0
+    assert held.pop() == (request, 0.0), "it is still there, once"
+    held.clear_pending()
+    with pytest.raises(IndexError):
+        held.pop()
+
+
+def test_a_task_whose_subject_can_t_be_told_runs_and_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    held = _held(_Clock())
+    with caplog.at_level(logging.ERROR, "headgate.agent"):
+        for _ in range(3):
+            held.add((_request("a/b"), 1))
+    assert [held.can_consume(held.pop()[1]) for _ in range(3)] == [True] * 3
+    (said,) = caplog.messages
+    assert "mail: a task whose subject can't be told runs without a limit" in said

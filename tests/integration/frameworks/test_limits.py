@@ -1,0 +1,225 @@
+"""`limits`: flask-limiter and slowapi, unchanged but for the URI of their storage."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from limits import RateLimitItemPerMinute, RateLimitItemPerSecond, parse
+from limits.aio.strategies import FixedWindowRateLimiter as AsyncFixedWindow
+from limits.errors import ConfigurationError
+from limits.storage import storage_from_string
+from limits.strategies import (
+    FixedWindowRateLimiter,
+    MovingWindowRateLimiter,
+    RateLimiter,
+    SlidingWindowCounterRateLimiter,
+)
+from tests.integration.frameworks.rigs import (
+    EXAMPLES,
+    Hammer,
+    check_admitted,
+    gunicorn,
+    start_server,
+    until,
+)
+
+from headgate.agent.integrations.web import key_groups
+from headgate.agent.integrations.web.key_groups import KeyGroups, Quota, group_name
+from headgate.limits import AsyncHeadgateStorage, HeadgateStorage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.frameworks.rigs import Quotas
+
+    from headgate.cli.process.children import Children
+
+STRATEGIES = [
+    FixedWindowRateLimiter,
+    MovingWindowRateLimiter,
+    SlidingWindowCounterRateLimiter,
+]
+
+
+def _uri(quotas: Quotas, **options: object) -> str:
+    query = "&".join(f"{name}={value}" for name, value in options.items())
+    return quotas.url.replace("http", "headgate", 1) + (f"?{query}" if query else "")
+
+
+def _storage(quotas: Quotas, **options: object) -> HeadgateStorage:
+    storage = storage_from_string(_uri(quotas, **options))
+    assert isinstance(storage, HeadgateStorage)
+    return storage
+
+
+def _await_group(quotas: Quotas, storage: HeadgateStorage, key: str) -> None:
+    until(lambda: group_name(key) in quotas.groups(), f"the group of {key}")
+    held = storage.keys._keys[key]
+    until(lambda: bool(held.governing()), f"the group of {key} to be in force")
+
+
+@pytest.mark.parametrize("app", ["flask_limiter", "slowapi"])
+def test_ten_a_second_is_ten_over_all_workers(
+    quotas: Quotas, children: Children, tmp_path: Path, app: str
+) -> None:
+    command = gunicorn(f"limiter_{app}:app", "--workers", "2")
+    if app == "slowapi":
+        command = ["uvicorn", f"limiter_{app}:app", "--port", "0"]
+        command += ["--app-dir", str(EXAMPLES)]
+    _, url = start_server(children, app, command, tmp_path / "server.log")
+    Hammer(url, seconds=2.0)  # until the key's group is there
+    hammer = Hammer(url, seconds=4.0)
+    assert set(hammer.statuses) == {200, 429}
+    check_admitted(
+        hammer.statuses[200],
+        rate=10.0,
+        burst=10.0,
+        elapsed_s=hammer.elapsed_s,
+        processes=2,
+    )
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_every_strategy_admits_its_amount_and_then_refuses(
+    quotas: Quotas, kind: type[RateLimiter]
+) -> None:
+    storage = _storage(quotas)
+    limiter = kind(storage)
+    item = RateLimitItemPerMinute(5, namespace=kind.__name__)
+    key = item.key_for("alice")
+    assert limiter.test(item, "alice", cost=5)
+    assert [limiter.hit(item, "alice") for _ in range(6)] == [True] * 5 + [False]
+    assert not limiter.test(item, "alice")
+    # The group takes over what this process admitted before it was there.
+    _await_group(quotas, storage, key)
+    more = 0
+    for _ in range(20):
+        more += limiter.hit(item, "alice")
+        time.sleep(0.1)
+    assert more <= 1, "the group owes what this process admitted before it was there"
+    stats = limiter.get_window_stats(item, "alice")
+    assert stats.remaining == 0
+    assert time.time() < stats.reset_time < time.time() + 61.0
+    assert limiter.hit(item, "bob"), "another key has a limit of its own"
+    with pytest.raises(NotImplementedError, match="can't be reset"):
+        limiter.clear(item, "alice")
+
+
+def test_a_cost_above_the_limit_is_refused_and_charges_nothing(quotas: Quotas) -> None:
+    limiter = FixedWindowRateLimiter(_storage(quotas))
+    item = RateLimitItemPerMinute(5, namespace="dear")
+    assert not limiter.hit(item, "alice", cost=6)
+    assert limiter.hit(item, "alice", cost=5)
+
+
+def test_limits_are_refilled_like_a_bucket(quotas: Quotas) -> None:
+    limiter = MovingWindowRateLimiter(_storage(quotas))
+    item = RateLimitItemPerSecond(20)
+    began = time.monotonic()
+    admitted = 0
+    while time.monotonic() - began < 2.0:
+        admitted += limiter.hit(item, "refilled")
+        time.sleep(0.005)
+    elapsed_s = time.monotonic() - began
+    # Twenty of the stand-in's burst and as many of the group's at most.
+    assert 20 <= admitted <= 20 * elapsed_s + 2 * 20
+
+
+def test_the_asynchronous_storage_answers_alike(quotas: Quotas) -> None:
+    storage = storage_from_string(f"async+{_uri(quotas)}")
+    assert isinstance(storage, AsyncHeadgateStorage)
+
+    async def hits() -> list[bool]:
+        limiter = AsyncFixedWindow(storage)
+        item = RateLimitItemPerMinute(3, namespace="async")
+        assert await storage.check()
+        return [await limiter.hit(item, "alice") for _ in range(4)]
+
+    assert asyncio.run(hits()) == [True, True, True, False]
+
+
+def test_while_the_api_is_away_each_process_limits_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    storage = storage_from_string("headgate://127.0.0.1:9")
+    assert isinstance(storage, HeadgateStorage)
+    assert not storage.check()
+    limiter = FixedWindowRateLimiter(storage)
+    item = parse("3/minute")
+    with caplog.at_level(logging.WARNING, "headgate.agent"):
+        assert [limiter.hit(item, "a") for _ in range(4)] == [True] * 3 + [False]
+        until(lambda: storage.keys.failed > 0, "the API to be missed")
+    assert "each process limits them alone" in caplog.text
+    storage.keys.close()
+
+
+def test_keys_beyond_the_bound_are_limited_by_this_process_alone(
+    quotas: Quotas,
+) -> None:
+    storage = _storage(quotas, most_keys=2)
+    limiter = FixedWindowRateLimiter(storage)
+    item = RateLimitItemPerMinute(2, namespace="crowd")
+    for name in ("one", "two", "three"):
+        assert [limiter.hit(item, name) for _ in range(3)] == [True, True, False]
+    assert len(storage.keys) == 2
+    assert storage.keys.overflowed == 3
+    _await_group(quotas, storage, item.key_for("two"))
+    assert group_name(item.key_for("three")) not in quotas.groups()
+
+
+def test_a_key_that_is_full_and_unused_loses_its_group(
+    quotas: Quotas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_groups, "SWEEP_S", 0.2)
+    agent = _storage(quotas).keys._source
+    keys = KeyGroups(agent, quotas.url, idle_s=0.5)
+    for name in ("busy", "idle"):
+        assert keys.try_acquire(name, Quota(100.0, 0.1), 1.0)
+    names = {group_name(name) for name in ("busy", "idle")}
+    until(lambda: names <= quotas.groups(), "both groups")
+
+    def idle_is_gone() -> bool:
+        keys.try_acquire("busy", Quota(100.0, 0.1), 1.0)
+        return group_name("idle") not in quotas.groups()
+
+    until(idle_is_gone, "the idle key's group to be removed")
+    assert group_name("busy") in quotas.groups()
+    assert keys.try_acquire("idle", Quota(100.0, 0.1), 1.0), "it may come back"
+    until(lambda: group_name("idle") in quotas.groups(), "its group to be made anew")
+    keys.close()
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("headgate://127.0.0.1:9?tokn=x", "expected options of token, ca_file"),
+        ("headgate://127.0.0.1:9?most_keys=many", "most_keys: expected a number > 0"),
+        ("headgate://127.0.0.1:9?most_keys=0", "most_keys: expected a number > 0"),
+        ("headgate://", "headgate://: "),
+        ("headgates://127.0.0.1:9?ca_file=/nowhere.pem", "headgates://: "),
+    ],
+)
+def test_a_uri_that_can_t_be_says_what_was_expected(uri: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        storage_from_string(uri)
+
+
+def test_a_key_without_its_limit_says_what_was_expected(quotas: Quotas) -> None:
+    with pytest.raises(ConfigurationError, match=r"\.\.\./10/1/minute, got 'bare'"):
+        _storage(quotas).incr("bare", 60)
+
+
+@pytest.mark.parametrize(
+    "key", ["LIMITER/::1/a b/\n/10/1/minute", "x" * 5_000, "/", "é\udc80", "?#%"]
+)
+def test_every_key_has_a_name_that_the_api_takes(quotas: Quotas, key: str) -> None:
+    body = {"groups": {group_name(key): {"limits": []}}}
+    answer = httpx.post(f"{quotas.url}/api/v1/apply", json=body)
+    assert answer.is_success, answer.text
+    assert os.path.basename(group_name(key)) == group_name(key)
