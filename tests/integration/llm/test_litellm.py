@@ -374,12 +374,10 @@ def test_calls_without_tokens_are_counted_as_requests_only(litellm: ModuleType) 
 CONTEXT = 1_000.0
 
 
-def _calls(burst: float = BURST, **options: float) -> tuple[TokenCalls, Enforcer]:
+def _calls(burst: float = BURST) -> tuple[TokenCalls, Enforcer]:
     source = make(node_limit("tokens", 1e-9, burst), node_limit("requests", 1e-9, 1e6))
     estimates = TokenEstimates(first_answer=100.0)
-    calls = TokenCalls(
-        source, estimates=estimates, context_of=lambda _: CONTEXT, **options
-    )
+    calls = TokenCalls(source, estimates=estimates, context_of=lambda _: CONTEXT)
     return calls, source
 
 

@@ -104,6 +104,7 @@ class KeyGroups:
     """Admits by key, over all processes that use the same API.
 
     Attributes:
+        source: The agent.
         overflowed: Attempts of keys beyond `most_keys`: this process limits them alone.
         failed: Requests to the API that failed.
     """
@@ -132,7 +133,7 @@ class KeyGroups:
         """
         self.overflowed = 0
         self.failed = 0
-        self._source = source
+        self.source = source
         self._url = url
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._trust = trust
@@ -188,6 +189,11 @@ class KeyGroups:
         decision = held.limiter.validate(requests=cost)
         return level, 0.0 if decision else decision.delay_s
 
+    def governs(self, key: str) -> bool:
+        """Say whether a key's group is in force here."""
+        held = self._keys.get(key)
+        return held is not None and bool(held.governing())
+
     def reachable(self) -> bool:
         """Say whether the API answers."""
         try:
@@ -232,7 +238,7 @@ class KeyGroups:
             held = self._keys.get(key)
             if held is None and len(self._keys) < self._most:
                 name = group_name(key)
-                held = _Held(name, quota, self._source.limiter(user=name))
+                held = _Held(name, quota, self.source.limiter(user=name))
                 self._keys[key] = held
             return held
 
