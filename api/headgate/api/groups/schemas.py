@@ -204,7 +204,7 @@ class GroupShown(BaseModel):
                     "refusal": "reject",
                     "soft_threshold": 0.8,
                     "per_partition": False,
-                    "owner": None,
+                    "owner": "acme",
                     "offered_to": [],
                     "revision": 3,
                 }
