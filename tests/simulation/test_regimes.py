@@ -19,6 +19,7 @@ from headgate.simulation.regimes.cells import (
     forbidden,
     grid,
     sample,
+    strained,
 )
 from headgate.simulation.regimes.judge import CellFigures, run_cell
 from headgate.simulation.regimes.page import page_of
@@ -80,6 +81,25 @@ def test_a_burst_that_refills_within_two_delays_is_out_of_reach_unless_alone() -
     assert forbidden(cell) == "B < 2·Q·δ"
     assert not forbidden(replace(cell, agents=1))
     assert not forbidden(replace(cell, burst_costs=60.0))
+
+
+def test_a_burst_that_refills_within_two_ages_may_fall_short_to_nine_tenths() -> None:
+    cell = Cell(
+        agents=2,
+        per_delay=1.0,
+        burst_costs=6.0,
+        load=2.0,
+        skew="alike",
+        may_owe=True,
+        loss=0.0,
+    )
+    assert strained(cell) == "B < 2·Q·Δ"
+    assert not strained(replace(cell, agents=1))
+    assert not strained(replace(cell, burst_costs=60.0))
+    short, too_short = replace(GOOD, total=0.95), replace(GOOD, total=0.89)
+    assert page_of({cell: short}, cells=1, picture="")[1] == 0
+    assert page_of({cell: too_short}, cells=1, picture="")[1] == 1
+    assert page_of({replace(cell, agents=1): short}, cells=1, picture="")[1] == 1
 
 
 @pytest.mark.parametrize(

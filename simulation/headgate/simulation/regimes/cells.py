@@ -7,12 +7,13 @@ about sixty admissions are expected, or until it would cost too much to simulate
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from math import isclose
 from random import Random
 from typing import Literal
 
+from headgate.simulation.measure.excess import information_age_s
 from headgate.simulation.scenario.scenario import (
     DemandPiece,
     GroupSpec,
@@ -195,9 +196,26 @@ class Cell:
 
 
 def forbidden(cell: Cell) -> str:
-    """Return the bound that keeps a cell from the goal, in words; empty if none."""
+    """Return the bound that rules the goal out, in words; empty if none does.
+
+    A bucket that fills from empty before a report arrives can't be shared: agents
+    either reserve parts of it that go to waste, or admit the same tokens twice.
+    """
     if cell.agents > 1 and cell.burst_costs < 2 * cell.per_delay:
         return "B < 2·Q·δ"
+    return ""
+
+
+def strained(cell: Cell) -> str:
+    """Return the bound because of which a cell may fall short; empty if none does.
+
+    The same holds, to a lesser degree, where the bucket fills within two ages of
+    information: what overflows while agents wait for news is lost.  Many such cells
+    reach the goal all the same.
+    """
+    age_s = information_age_s(replace(cell, loss=0.0).scenario())
+    if cell.agents > 1 and cell.burst_s < 2 * age_s:
+        return "B < 2·Q·Δ"
     return ""
 
 

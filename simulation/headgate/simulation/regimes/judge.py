@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 TOTAL = (0.97, 1.02)
 """Goal: what all agents admit, over what one central bucket admits, from time 0."""
 
+STRAINED = (0.9, 1.02)
+"""The same where the bucket fills within two ages of information."""
+
 LEAST_ADMISSIONS = 50
 """The goal holds where the central bucket admits so many; one less is 2 %."""
 
@@ -59,10 +62,14 @@ class CellFigures:
         """Whether the total is held to the goal."""
         return self.admissions >= LEAST_ADMISSIONS
 
-    def missed(self) -> list[str]:
-        """Return what misses the goal, in words."""
+    def missed(self, *, strained: bool = False) -> list[str]:
+        """Return what misses the goal, in words.
+
+        Args:
+            strained: Hold the total to `STRAINED` only (see `cells.strained`).
+        """
         told: list[str] = []
-        least, most = TOTAL
+        least, most = STRAINED if strained else TOTAL
         if self.counts and not least <= self.total <= most:
             told.append(f"total {self.total:.3f}, expected {least:g} to {most:g}")
         if self.over > ROUNDING:

@@ -12,10 +12,12 @@ from headgate.simulation.regimes.cells import (
     PER_DELAY,
     Cell,
     forbidden,
+    strained,
 )
 from headgate.simulation.regimes.judge import (
     DELAYS_KEPT,
     LEAST_ADMISSIONS,
+    STRAINED,
     TOTAL,
     CellFigures,
 )
@@ -82,7 +84,9 @@ def page_of(found: Found, *, cells: int, picture: str) -> tuple[str, int]:
         picture: Address of the heat map, from the page; empty if there is none.
     """
     open_ = {cell: f for cell, f in found.items() if not forbidden(cell)}
-    missed = {cell: f for cell, f in open_.items() if f.missed()}
+    missed = {
+        cell: f for cell, f in open_.items() if f.missed(strained=bool(strained(cell)))
+    }
     lines = [_head(), *_verdict(found, open_, missed, cells=cells)]
     if picture:
         lines.append(f"![The total of each n, x and b farthest from 1]({picture})\n\n")
@@ -94,6 +98,8 @@ def page_of(found: Found, *, cells: int, picture: str) -> tuple[str, int]:
     lines += _by_agents(open_)
     lines += _worst(open_)
     lines += _listed("Cells that miss the goal", missed)
+    short = {c: f for c, f in open_.items() if f.missed() and c not in missed}
+    lines += _short(short)
     lines += _impossible(found)
     return "".join(lines), len(missed)
 
@@ -124,11 +130,13 @@ def _verdict(found: Found, open_: Found, missed: Found, *, cells: int) -> Iterat
     counted = sum(figures.counts for figures in open_.values())
     over = sum(figures.over > 0 for figures in open_.values())
     kept = delays_kept(open_)
+    short = sum(bool(f.missed()) for f in open_.values()) - len(missed)
     yield "## Result\n\n"
     yield (
         f"{len(found)} of the grid's {cells} cells were run, in a fixed random order, "
         f"with one seed. {len(found) - len(open_)} of them can't reach the goal (see "
-        f"the end). Of the other {len(open_)}, **{len(missed)} miss it**: "
+        f"the end). Of the other {len(open_)}, **{len(missed)} miss it** where no "
+        f"bound explains that, and {short} fall short because of one. "
         f"{counted} have enough admissions to be held to a total, and {over} are over "
         f"by more than what is explained. {kept:.1%} of all refusals told a sensible "
         f"delay (goal: {DELAYS_KEPT:.0%}).\n\n"
@@ -175,6 +183,18 @@ def _listed(title: str, missed: Found) -> Iterator[str]:
     for cell in list(missed)[:MOST_MISSED]:
         yield f"- `{cell.name}`: {'; '.join(missed[cell].missed())}\n"
     yield "\n"
+
+
+def _short(short: Found) -> Iterator[str]:
+    yield "## Cells that fall short because of a bound\n\n"
+    least, most = STRAINED
+    yield (
+        "Where B < 2·Q·Δ, Δ being the age of information (0.105 s), the bucket fills within two "
+        "such ages, and what overflows while agents wait for news is lost. Most of "
+        f"these cells reach the goal; all are held to {least:g} to {most:g}. Those "
+        "that miss the goal:\n\n"
+    )
+    yield from _rows(short)
 
 
 def _impossible(found: Found) -> Iterator[str]:
