@@ -8,6 +8,7 @@ about sixty admissions are expected, or until it would cost too much to simulate
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import product
 from math import isclose
 from random import Random
@@ -219,7 +220,8 @@ def strained(cell: Cell) -> str:
     return ""
 
 
-def grid() -> list[Cell]:
+@cache
+def grid() -> tuple[Cell, ...]:
     """Return all cells in a fixed random order, so that any beginning is a sample."""
     cells = [
         cell
@@ -230,10 +232,11 @@ def grid() -> list[Cell]:
         if (cell := _cell(per_delay, values)).sensible
     ]
     Random("regimes").shuffle(cells)
-    return cells
+    return tuple(cells)
 
 
-def sample() -> list[Cell]:
+@cache
+def sample() -> tuple[Cell, ...]:
     """Return the fixed part of the grid that every test run goes through.
 
     Of the cells with the same n and Q·δ/cost every tenth is taken, in the order of
@@ -254,7 +257,7 @@ def sample() -> list[Cell]:
             if not full and cell not in some:
                 some.append(cell)
         chosen += some
-    return chosen
+    return tuple(chosen)
 
 
 def bursts(per_delay: float) -> list[float]:
