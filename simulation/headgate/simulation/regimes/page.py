@@ -190,9 +190,9 @@ def _short(short: Found) -> Iterator[str]:
     least, most = STRAINED
     yield (
         "Where B < 2·Q·Δ, Δ being the age of information (0.105 s), the bucket fills "
-        "within two such ages, and what overflows while agents wait for news is lost. Most of "
-        f"these cells reach the goal; all are held to {least:g} to {most:g}. Those "
-        "that miss the goal:\n\n"
+        "within two such ages, and what overflows while agents wait for news is lost. "
+        f"Most of these cells reach the goal; all are held to {least:g} to {most:g}. "
+        "Those that miss the goal:\n\n"
     )
     yield from _rows(short)
 
