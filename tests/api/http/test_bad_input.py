@@ -280,3 +280,31 @@ def test_an_unknown_path_and_method_are_problems_too(rest: httpx.Client) -> None
     assert missing.json()["title"] == "Not Found"
     assert wrong.json()["title"] == "Method Not Allowed"
     assert "GET" in wrong.headers["Allow"]
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/groups/gold", "DELETE, GET, PATCH, PUT"),
+        ("/groups", "GET, POST"),
+        ("/attachments", "DELETE, GET, PUT"),
+        ("/namespaces/acme/orders", "DELETE, GET, PUT"),
+    ],
+)
+def test_a_405_names_every_method_of_the_path(
+    rest: httpx.Client, path: str, allowed: str
+) -> None:
+    answer = rest.request("TRACE", path)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
+
+
+@pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u200f", "\u200b", "\x07"])
+def test_a_name_has_no_character_that_is_not_seen(
+    rest: httpx.Client, unchanged: Any, mark: str
+) -> None:
+    with unchanged():
+        answer = rest.post("/groups", json={"name": f"go{mark}ld"})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["reason"].startswith("expected printable")
+    assert rest.put("/tenants/می\u200cخواهم").is_success  # a joiner is a letter
+    assert rest.delete("/tenants/می\u200cخواهم").is_success

@@ -180,8 +180,8 @@ def test_a_tenant_sees_what_is_its_own_and_nothing_else(call: Call) -> None:
             assert "other" not in str(change), change
     for path in ("groups/theirs", "groups/theirs/use", "groups/theirs/history"):
         assert call("acme", "GET", f"/api/v1/{path}").status_code == 404
-    body: dict[str, Any] = {"group": "theirs", "body": {}}
-    assert call("acme", "POST", "/api/v1/preview", json=body).status_code == 404
+    asked: dict[str, Any] = {"group": "theirs", "body": {}}
+    assert call("acme", "POST", "/api/v1/preview", json=asked).status_code == 404
 
 
 def test_the_audit_of_one_revision_leaves_out_what_is_others(call: Call) -> None:

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headgate.api.http.allow import allowed_methods
 from headgate.api.pulsar.wording import pulsar_reason
 from headgate.api.values.errors import (
     AlreadyExists,
@@ -180,7 +181,12 @@ def _on_http(request: Request, error: Exception) -> Response:
     detail = str(error.detail)
     if detail == HTTPStatus(error.status_code).phrase:
         detail = f"{request.method} {request.url.path[:MAX_FIELD]}: {detail.lower()}"
-    return problem(request.url.path, error.status_code, detail, headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and (
+        allowed := allowed_methods(request.app, request.url.path)
+    ):
+        headers["Allow"] = allowed
+    return problem(request.url.path, error.status_code, detail, headers=headers)
 
 
 def _on_unstorable(request: Request, _error: Exception) -> Response:
