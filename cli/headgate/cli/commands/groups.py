@@ -143,7 +143,8 @@ def _show(one: "JsonObject", as_json: bool, what: str) -> None:
     for limit in _limits(one):
         print_line(f"  {show_limit(limit)}")
     hidden = {"name", "limits"}
-    settings = ((k, v) for k, v in one.items() if k not in hidden and v is not None)
+    unset: tuple[object, ...] = (None, [])
+    settings = ((k, v) for k, v in one.items() if k not in hidden and v not in unset)
     print_line("  " + ", ".join(f"{name}={value}" for name, value in settings))
 
 

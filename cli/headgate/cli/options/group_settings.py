@@ -71,6 +71,22 @@ class GroupSettings:
             show_default=False,
         ),
     ] = None
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TENANT",
+            help="Tenant whose operators may attach to the group; '' for none.",
+            show_default=False,
+        ),
+    ] = None
+    offered_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TENANT",
+            help="Another tenant whose operators may; may be repeated, '' for none.",
+            show_default=False,
+        ),
+    ] = None
     per_partition: Annotated[
         bool | None,
         typer.Option(
@@ -89,6 +105,10 @@ class GroupSettings:
         """
         given = {k: v for k, v in asdict(self).items() if v is not None}
         given.pop("limit", None)
+        if self.owner == "":
+            given["owner"] = None
+        if self.offered_to is not None:
+            given["offered_to"] = [name for name in self.offered_to if name]
         for name, value in given.items():
             if isinstance(value, float) and not isfinite(
                 value
