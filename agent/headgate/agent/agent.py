@@ -20,7 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self, Unpack
 
 from headgate.agent.enforcement.enforcer import Enforcer
-from headgate.agent.errors import AgentClosed, HeadgateError
+from headgate.agent.errors import AgentClosed, HeadgateError, InvalidSetting
 from headgate.agent.follow.liveness import LivenessFeed
 from headgate.agent.follow.watch import ConfigurationWatch, Source
 from headgate.agent.runtime import Runtime, RuntimeOptions
@@ -58,7 +58,7 @@ class Options:
         snapshot_path: Where the last snapshot is kept, None for nowhere.
         weight: Of this agent among all, > 0.
         bus_options: Secrets and other options of the bus for this process.
-        wait_s: Longest wait of `connect` for the first configuration.
+        wait_s: Longest wait for the first configuration; None for the default.
     """
 
     url: str
@@ -69,7 +69,7 @@ class Options:
     snapshot_path: Path | None = None
     weight: float = 1.0
     bus_options: Mapping[str, Json] | None = None
-    wait_s: float = FIRST_CONFIGURATION_S
+    wait_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,8 +283,17 @@ class Agent:
             runtime.follow(inherited)
         runtime.start()
         watch.start()
-        if watch.decided.wait(options.wait_s) and watch.source != "none":
-            runtime.following.wait(options.wait_s)
+        if options.wait_s is None:
+            watch.decided.wait(FIRST_CONFIGURATION_S)
+        else:
+            watch.settled.wait(options.wait_s)
+        if watch.source != "none":
+            runtime.following.wait(
+                FIRST_CONFIGURATION_S if options.wait_s is None else options.wait_s
+            )
+        elif watch.wrong_address and not self._parents:
+            self.close()
+            raise InvalidSetting(f"url: {watch.wrong_address}")
 
     def _use_of(self, group_id: int, dimension: str) -> float | None:
         """Return the units/s that all agents attempt under a limit; None if unknown."""

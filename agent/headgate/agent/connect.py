@@ -17,7 +17,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, ParamSpec
 from weakref import WeakSet
 
-from headgate.agent.agent import FIRST_CONFIGURATION_S, Agent, Options
+from headgate.agent.agent import Agent, Options
 from headgate.agent.follow import snapshot_file
 from headgate.agent.follow.certificates import trusting
 from headgate.agent.settings import check_settings, check_url, checked_path
@@ -43,9 +43,9 @@ def connect(
     keep_snapshot: bool = True,
     weight: float = 1.0,
     bus_options: Mapping[str, Json] | None = None,
-    wait_s: float = FIRST_CONFIGURATION_S,
+    wait_s: float | None = None,
 ) -> Agent:
-    """Join the cluster whose API is at `url`; never fails because it is away.
+    """Join the cluster whose API is at `url`; doesn't fail because the API is down.
 
     Args:
         url: Such as ``http://127.0.0.1:8080``.
@@ -62,11 +62,14 @@ def connect(
         weight: Of this agent relative to the others, when all of them want more.
         bus_options: Added to the bus options that the API names, such as a Kafka
             password or a ZeroMQ key.
-        wait_s: Longest wait for the first configuration; the agent is returned
-            without one after that, and goes over to it when it comes.
+        wait_s: Longest wait for the first configuration, even while the API is down.
+            By default up to 3 s, but only until the API has failed once.  Then the
+            agent is returned without a configuration, and adopts one when it comes.
 
     Raises:
         InvalidSetting: An argument is wrong; says which one, and what was expected.
+            Also if something else than Headgate's API answers at `url` and there is
+            no configuration on disk either.
     """
     check_url(url)
     agent = _own_id() if agent is None else agent

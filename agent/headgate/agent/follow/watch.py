@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import random
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -31,7 +32,6 @@ from headgate.agent.follow.stored_levels import levels_of
 from headgate.agent.json_place import JsonPlace
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
@@ -75,6 +75,39 @@ CLOSE_S = 2.0
 """Longest wait for the (daemon) thread to end."""
 
 
+THREAD_NAME = "headgate-watch"
+
+MAY_PASS = frozenset(
+    {
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.TOO_EARLY,
+        HTTPStatus.TOO_MANY_REQUESTS,
+    }
+)
+"""Refusals that may pass, as those from 500 on: the API is there, or a proxy before it.
+Any other refusal, or a redirection, comes from something that is not the API."""
+
+NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
+"""What OpenSSL says when the other side answers something else than TLS."""
+
+
+class NotTheApi(MalformedSnapshot):
+    """Something else than Headgate's API answers at the address."""
+
+
+class _NotOurs(logging.Filter):
+    """Keeps httpx's line on each of the watch's requests out of the user's log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is about somebody else's request."""
+        return record.threadName != THREAD_NAME
+
+
+logging.getLogger("httpx").addFilter(_NotOurs())
+
+
 class ConfigurationWatch:
     """A thread that passes every new snapshot to `deliver`.
 
@@ -86,6 +119,13 @@ class ConfigurationWatch:
         trust: Certificate authorities to trust; None for the system's.
         vouching: Takes what the API says about which agents live.
         restore: Called with levels that were stored before all agents stopped.
+
+    Attributes:
+        source: Where the configuration in force came from.
+        counters: Number of events, by name.
+        decided: Set once API or disk has answered, or both have failed.
+        settled: Set once there is a configuration, or the address is wrong.
+        wrong_address: Why nothing at the address can be the API; empty otherwise.
     """
 
     def __init__(
@@ -115,9 +155,9 @@ class ConfigurationWatch:
         self.source: Source = "none"
         self.counters: Counter[str] = Counter()
         self.decided = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name="headgate-watch", daemon=True
-        )
+        self.settled = threading.Event()
+        self.wrong_address = ""
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
     @property
     def api_reachable(self) -> bool:
@@ -179,7 +219,7 @@ class ConfigurationWatch:
             text = self._body(response)
         finally:
             response.close()
-        document = snapshot_file.document_of(text, str(self._address))
+        document = self._document_of(text)
         for levels in levels_of(document):
             self._restore(levels)
         if self._vouching.take(document):
@@ -217,8 +257,24 @@ class ConfigurationWatch:
             parts.append(part)
         if not response.is_success:
             said = b"".join(parts)[:200].decode(errors="replace")
-            raise MalformedSnapshot(f"{response.status_code}: {said}")
+            if to := response.headers.get("location"):
+                said = f"redirected to {to}"
+            status = response.status_code
+            passing = status in MAY_PASS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            kind = MalformedSnapshot if passing else NotTheApi
+            raise kind(f"{status}: {said}")
         return b"".join(parts)
+
+    def _document_of(self, text: bytes) -> object:
+        """Return the JSON of an answer; raise if no API of Headgate would send it."""
+        try:
+            document = snapshot_file.document_of(text, str(self._address))
+            top = JsonPlace.top(document)
+        except MalformedSnapshot as error:
+            raise NotTheApi(str(error)) from None
+        if not (top["revision"].present or top["alive"].present):
+            raise NotTheApi(f"{self._address}: no snapshot, but other JSON")
+        return document
 
     def _take(self, snapshot: Snapshot, changes: bytes | None = None) -> None:
         """Adopt a snapshot of the API, and keep it on disk, or only its `changes`."""
@@ -237,6 +293,7 @@ class ConfigurationWatch:
             self.counters["snapshots"] += 1
             self._deliver(snapshot)
             self._keep(snapshot, changes)
+        self.settled.set()
         self.decided.set()
 
     def _answered(self) -> None:
@@ -260,6 +317,13 @@ class ConfigurationWatch:
         self._failing = True
         if self.source == "none" and not self.decided.is_set():
             self._load()
+        if self.source == "none" and (isinstance(error, NotTheApi) or _no_tls(error)):
+            self.wrong_address = (
+                f"expected the address of Headgate's API; at {self._address}"
+                f" something else answered: {error}"
+            )
+        if self.source != "none" or self.wrong_address:
+            self.settled.set()
         self.decided.set()
 
     def _load(self) -> None:
@@ -302,3 +366,12 @@ class ConfigurationWatch:
 def _is_changes(document: object) -> bool:
     """Return whether an answer holds only changes."""
     return JsonPlace.top(document)["since"].present
+
+
+def _no_tls(error: BaseException | None) -> bool:
+    """Return whether TLS failed because the other side doesn't speak it."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and error.reason in NO_TLS:
+            return True
+        error = error.__cause__ or error.__context__
+    return False

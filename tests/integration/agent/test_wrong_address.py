@@ -1,0 +1,128 @@
+"""`connect` raises for an address where something else than Headgate's API answers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.agent.rigs import until
+
+from headgate.agent import InvalidSetting, connect
+from headgate.agent.follow import snapshot_file
+from headgate.agent.follow.snapshot import Snapshot, snapshot_to_json
+from headgate.coordinator.config.configuration import Configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SNAPSHOT = Snapshot(configuration=Configuration(revision=3))
+PATIENCE_S = 60.0
+
+
+@contextmanager
+def answering(
+    status: int, body: bytes, *, location: str = "", after_s: float = 0.0
+) -> Iterator[str]:
+    """Serve one answer to every request, from some time on; yield the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            if location:
+                self.send_header("Location", location)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Stay silent."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=after_s == 0.0)
+    if after_s:
+        server.server_bind()  # the port is taken, but nobody listens
+
+    def serve() -> None:
+        if after_s:
+            threading.Event().wait(after_s)
+            server.server_activate()
+        server.serve_forever(poll_interval=0.05)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (404, b"<h1>Not Found</h1>", "404"),
+        (200, b"<h1>It works!</h1>", "not JSON"),
+        (200, b'{"hello": "world"}', "other JSON"),
+        (400, b"The plain HTTP request was sent to HTTPS port", "HTTPS port"),
+    ],
+)
+def test_another_server_at_the_address_is_an_error(
+    status: int, body: bytes, says: str
+) -> None:
+    with answering(status, body) as url, pytest.raises(InvalidSetting) as caught:
+        connect(url, keep_snapshot=False)
+    assert "url: expected the address of Headgate's API" in str(caught.value)
+    assert says in str(caught.value)
+
+
+def test_a_redirection_is_an_error_that_says_where_to() -> None:
+    to = "https://api.example/api/v1/snapshot"
+    with (
+        answering(308, b"", location=to) as url,
+        pytest.raises(InvalidSetting, match=f"redirected to {to}"),
+    ):
+        connect(url, keep_snapshot=False)
+
+
+def test_https_where_http_is_spoken_is_an_error() -> None:
+    with answering(200, b"{}") as url, pytest.raises(InvalidSetting, match="SSL"):
+        connect(url.replace("http://", "https://"), keep_snapshot=False)
+
+
+def test_a_server_that_is_only_failing_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    with (
+        answering(503, b"starting") as url,
+        connect(url, keep_snapshot=False, wait_s=0.0) as agent,
+    ):
+        assert agent.limiter(tenant="acme").try_acquire(requests=1)
+        until(lambda: "no configuration from" in caplog.text, "a failure to be said")
+        assert agent.status().source == "none"
+    assert "HTTP Request" not in caplog.text, "httpx's lines are not the user's"
+
+
+def test_a_snapshot_on_disk_goes_before_another_servers_answer(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.json"
+    snapshot_file.store(path, SNAPSHOT)
+    with (
+        answering(404, b"default backend") as url,
+        connect(url, snapshot_path=path, wait_s=PATIENCE_S) as agent,
+    ):
+        assert (agent.status().source, agent.status().revision) == ("disk", 3)
+
+
+def test_a_wait_outlasts_an_api_that_is_still_starting() -> None:
+    body = json.dumps(snapshot_to_json(SNAPSHOT)).encode()
+    with (
+        answering(200, body, after_s=1.0) as url,
+        connect(url, keep_snapshot=False, wait_s=PATIENCE_S) as agent,
+    ):
+        assert (agent.status().source, agent.status().revision) == ("api", 3)
