@@ -84,7 +84,7 @@ def check_settings(
     if not _is_number(weight) or not 0.0 < weight <= MAX_WEIGHT:
         raise _wrong("weight", f"a number > 0, at most {MAX_WEIGHT:g}", weight)
     if wait_s is not None and not (_is_number(wait_s) and 0.0 <= wait_s <= TIMEOUT_MAX):
-        raise _wrong("wait_s", "a finite number of seconds >= 0", wait_s)
+        raise _wrong("wait_s", "a finite number of seconds >= 0, or None", wait_s)
     if bus_options is not None and not isinstance(bus_options, Mapping):
         raise InvalidSetting("bus_options: expected a mapping from name to value")
 

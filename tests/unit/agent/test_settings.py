@@ -69,7 +69,6 @@ def test_an_address_that_may_be_away_is_no_error(url: str) -> None:
         ("weight", 10**400),
         ("weight", "1"),
         ("wait_s", float("inf")),
-        ("wait_s", None),
         ("bus_options", 3),
         ("snapshot_path", 5),
         ("snapshot_path", "a\0b"),
