@@ -39,13 +39,15 @@ from bench.pipeline_machine import Memory, cost, cpu_s, rate  # noqa: E402  # pa
 
 from headgate.agent.wire.codec import decode, encode  # noqa: E402  # after the path
 from headgate.coordinator.messages.report import Report, Rows  # noqa: E402
+from headgate.pipeline.batch_jobs import history_of  # noqa: E402
 from headgate.pipeline.counters.incarnation import Times  # noqa: E402
-from headgate.pipeline.settings import Settings  # noqa: E402
-from headgate.pipeline.stream.batch_log import Journal, Summary  # noqa: E402
-from headgate.pipeline.stream.run import Run  # noqa: E402
+from headgate.pipeline.settings import PipelineSettings  # noqa: E402
+from headgate.pipeline.stream.batch_log import BatchLog, BatchSummary  # noqa: E402
+from headgate.pipeline.stream.run import StreamRun  # noqa: E402
 from headgate.pipeline.stream.session import local_session  # noqa: E402
 from headgate.pipeline.stream.source import MESSAGES  # noqa: E402
 from headgate.pipeline.stream.step import Rules, routed, step  # noqa: E402
+from headgate.pipeline.tables.filesystem import uri_of  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,8 +140,8 @@ def from_files(
     spark: SparkSession, source: Path, out: Path
 ) -> list[tuple[float, float]]:
     """Time the step alone; return seconds and CPU seconds of each batch."""
-    journal, took = Journal(spark, out), []
-    summary = Summary(batch=-1, window_us=WINDOW_US)
+    steps, took = BatchLog(spark, uri_of(str(out / "steps"))), []
+    summary = BatchSummary(window_us=WINDOW_US)
     for number, path in enumerate(sorted(source.glob("*.parquet"))):
         frame = spark.read.schema(MESSAGES).parquet(str(path))
         closed_s = EPOCH_S + PER_BATCH_S * (number - 1)
@@ -151,20 +153,19 @@ def from_files(
             keep_us=1 << 60,
         )
         start, before = time.perf_counter(), cpu_s()
-        state = journal.read(number - 1, "life")
-        rules = Rules(times=times)
-        journal.write(number, step(routed(frame, keyed=False), state, rules))
+        summary = replace(summary, batch=number)
+        rows = step(routed(frame, keyed=False), steps.read("life"), Rules(times=times))
+        steps.write(summary, rows)
         took.append((time.perf_counter() - start, cpu_s() - before))
-        summary = replace(summary, batch=number, watermark_us=times.watermark_us)
-        journal.seal(summary)
+        summary = replace(summary, watermark_us=times.watermark_us)
     return took
 
 
-def state_bytes(out: Path) -> float:
+def state_bytes(spark: SparkSession, out: Path) -> float:
     """Return bytes of the newest step's state."""
-    newest = max((out / "steps").glob("*.json"), key=lambda p: int(p.stem)).stem
-    folder = out / "steps" / newest / "kind=life"
-    return sum(path.stat().st_size for path in folder.glob("*.parquet"))
+    files = spark.read.format("delta").load(str(out / "steps"))
+    names = files.where("kind = 'life'").inputFiles()
+    return sum(Path(name.removeprefix("file:")).stat().st_size for name in names)
 
 
 def python_udf(spark: SparkSession, source: Path, groups: int) -> float:
@@ -192,17 +193,18 @@ def python_udf(spark: SparkSession, source: Path, groups: int) -> float:
 
 
 def end_to_end(
-    spark: SparkSession, settings: Settings
+    spark: SparkSession, settings: PipelineSettings
 ) -> list[tuple[int, float, float]]:
     """Run the whole stream; return rows, seconds and CPU seconds of each batch."""
     last, found = [(time.perf_counter(), cpu_s())], []
 
-    def after(summary: Summary) -> None:
+    def after(summary: BatchSummary) -> None:
         now, cpu = time.perf_counter(), cpu_s()
         found.append((summary.rows, now - last[0][0], cpu - last[0][1]))
         last[0] = (now, cpu)
 
-    Run(spark, settings, after=after).until_caught_up()
+    history = history_of(spark, settings)
+    StreamRun(spark, settings, history, after=after).until_caught_up()
     return [entry for entry in found if entry[0]]
 
 
@@ -288,7 +290,7 @@ def measure(spark: SparkSession, scratch: Path, seconds: int, *, kafka: bool) ->
         f"Python UDF, decode + explode only  {rate(UDF_REPORTS * dense.groups, slow)}"
     )
     pairs = dense.agents * dense.groups
-    size = state_bytes(scratch / "step") / pairs
+    size = state_bytes(spark, scratch / "step") / pairs
     print(f"state: {size:.1f} MB per million pairs")
     for shape in (Shape(10, 5_000, 30), Shape(100, 500, 30)):
         folder = scratch / f"{shape.agents}x{shape.groups}"
@@ -332,15 +334,17 @@ def from_kafka(
             producer.send("b", payload, timestamp_ms=round(second * 1e3))
         producer.flush()
         producer.close()
-        settings = Settings(
-            out=scratch / "tables",
+        settings = PipelineSettings(
+            out=uri_of(str(scratch / "tables")),
             bootstrap=broker.bootstrap,
             topic="b",
             max_messages=shape.agents * PER_BATCH_S,
             lateness_s=1.0,
         )
         for jobs in (("usage",), settings.jobs):
-            one = replace(settings, jobs=jobs, out=scratch / f"out-{len(jobs)}")
+            one = replace(
+                settings, jobs=jobs, out=uri_of(str(scratch / f"out-{len(jobs)}"))
+            )
             batches = end_to_end(spark, one)
             warm = batches[2:]
             rows = sum(batch[0] for batch in warm)

@@ -29,9 +29,9 @@ go_build="cd tests/integration/bus/golang && go build -buildvcs=false -o /dev/nu
 
 fetch "Kafka" "$(has 'from tools.kafka_broker import JARS' 'JARS.is_dir()')" \
     "$bin/python" tools/kafka_broker.py fetch
-fetch "Spark's Kafka connector" \
-    "$(has 'from headgate.pipeline.stream.jars import CONNECTOR, jar_folder' \
-        'all((jar_folder() / jar).exists() for jar in CONNECTOR)')" \
+fetch "Spark's connectors" \
+    "$(has 'from headgate.pipeline.stream.jars import CONNECTORS, jar_folder' \
+        'all((jar_folder() / jar).exists() for jar in CONNECTORS)')" \
     "$bin/headgate" pipeline setup
 fetch "Pulsar's client" "$(has 'from tests.api.pulsar.pulsar_jars import JARS' 'JARS.exists()')" \
     "$bin/python" -m tests.api.pulsar.pulsar_jars

@@ -10,21 +10,22 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tests.pipeline.runs import run_of
 from tests.pipeline.small import SMALL
 
-from headgate.pipeline.settings import Settings
-from headgate.pipeline.stream.run import Run
+from headgate.pipeline.settings import PipelineSettings
 from headgate.pipeline.stream.session import local_session
+from headgate.pipeline.tables.filesystem import uri_of
 
 
-def settings_of(out: Path, bootstrap: str, topic: str) -> Settings:
+def settings_of(out: Path, bootstrap: str, topic: str) -> PipelineSettings:
     """Return settings that make half a dozen batches of the recording."""
-    return Settings(
-        out=out,
+    return PipelineSettings(
+        out=uri_of(str(out)),
         bootstrap=bootstrap,
         topic=topic,
         partitions=2,
-        max_messages=55,
+        max_messages=80,
         lateness_s=10.0,
         silence_s=8.0,
     )
@@ -36,7 +37,7 @@ def main(out: str, bootstrap: str, topic: str) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()
-    Run(session, settings_of(Path(out), bootstrap, topic)).until_caught_up()
+    run_of(session, settings_of(Path(out), bootstrap, topic)).until_caught_up()
     sys.stdout.write("done\n")
 
 

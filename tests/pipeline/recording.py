@@ -30,7 +30,7 @@ EPOCH_S = 1_760_000_400
 """Where simulated time begins; a full minute."""
 
 DOCUMENT: dict[str, object] = {
-    "seconds": 50,
+    "seconds": 100,
     "demand": [{"agents": list(range(6)), "rate": 80.0}],
     "group": {"rate": 200.0},
     "agents": {"count": 6},

@@ -6,10 +6,9 @@ import io
 import re
 import stat
 from pathlib import Path
-from typing import cast
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -21,10 +20,9 @@ from headgate.pipeline.report.html_report import (
     write_page,
 )
 from headgate.pipeline.report.labels import COLUMNS, FURTHER, TITLES
-from headgate.pipeline.report.summary import Curve, Summary
-from headgate.pipeline.settings import Settings, WrongSettings
+from headgate.pipeline.report.summary import Curve, UsageSummary
+from headgate.pipeline.settings import PipelineSettings, WrongSettings
 from headgate.pipeline.stream import jars
-from headgate.pipeline.stream.run import Run
 from headgate.pipeline.tables.schema import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,11 +72,11 @@ def test_a_missing_java_is_told_without_a_traceback(
 def test_jars_that_are_there_are_not_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in jars.CONNECTOR:
+    for name in jars.CONNECTORS:
         (tmp_path / name).touch()
     monkeypatch.setenv("HEADGATE_JARS", str(tmp_path))
     monkeypatch.setenv("PATH", "")  # no Maven: offline
-    assert jars.connector_jars() == [tmp_path / name for name in jars.CONNECTOR]
+    assert jars.connector_jars() == [tmp_path / name for name in jars.CONNECTORS]
 
 
 def test_missing_jars_without_maven_say_where_they_belong(
@@ -91,12 +89,12 @@ def test_missing_jars_without_maven_say_where_they_belong(
 
 
 def test_the_fetched_jars_are_those_that_are_looked_for() -> None:
-    project = Path(jars.__file__).with_name("connector.xml").read_text()
+    project = Path(jars.__file__).with_name("connectors.xml").read_text()
     found = re.findall(
         r"<artifactId>([^<]+)</artifactId><version>([^<]+)</version>", project
     )
     assert sorted(f"{name}-{version}.jar" for name, version in found) == sorted(
-        jars.CONNECTOR
+        jars.CONNECTORS
     )
 
 
@@ -108,22 +106,15 @@ def test_the_fetched_jars_are_those_that_are_looked_for() -> None:
         ({"files": "f", "jobs": ("usage", "x")}, "'x'"),
         ({"files": "f", "alert_topic": "t"}, "alert_topic"),
         ({"files": "f", "lateness_s": 0.0}, "lateness_s"),
+        ({"files": "f", "keep_days": {"counters": 9}}, "keep_days.*counters=9"),
+        ({"files": "f", "keep_days": {"bill": 0}}, "keep_days.*bill=0"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(
     wrong: dict[str, object], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(WrongSettings, match=said):
-        Settings(out=tmp_path, **wrong)  # type: ignore[arg-type]  # wrong on purpose
-
-
-def test_a_folder_of_another_format_is_refused_and_what_a_new_one_costs_is_said(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "pipeline.json").write_text('{"format": 1}')
-    nobody = cast("SparkSession", None)  # refused before anything is asked of it
-    with pytest.raises(WrongSettings, match=r"format = 1, not 2; give .* overlap"):
-        Run(nobody, Settings(out=tmp_path, files="f"))
+        PipelineSettings(out=tmp_path.as_uri(), **wrong)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_an_unknown_job_and_a_missing_folder_are_one_line(tmp_path: Path) -> None:
@@ -143,12 +134,17 @@ def test_a_length_of_time_is_read_with_its_unit() -> None:
 
 def test_a_page_escapes_names_and_draws_each_group(tmp_path: Path) -> None:
     curve = Curve("<b>gold", "requests", [0, 10, 20], [9, 9, 9], [5, 5, 5], [6] * 3)
-    summary = Summary(0, 30, 2, 1, 270, 150, [curve], {}, {"violations": 3})
+    summary = UsageSummary(
+        0, 30, 2, 1, {"bytes": (9e9, 9e9), "requests": (270, 150)}, [curve], {},
+        {"violations": 3},
+    )  # fmt: skip
     page = write_page(summary, tmp_path).read_text()
     assert "<b>gold" not in page
     assert "&lt;b&gt;gold" in page
     assert (tmp_path / "group-01.png").read_bytes() == drawn(curve)
     assert "3 violations" in headline(summary)
+    assert "requests: 270 units attempted, 55.6% admitted" in headline(summary)
+    assert "not verified" in headline(summary)
 
 
 def test_what_people_read_are_columns_of_the_tables() -> None:
@@ -161,7 +157,7 @@ def test_what_people_read_are_columns_of_the_tables() -> None:
 
 def test_a_name_in_brackets_is_printed_as_it_is() -> None:
     row = Row(**dict.fromkeys(TABLES["gaps"].names, "[red]"))
-    summary = Summary(0, 30, 1, 1, 9, 9, [], {"gaps": [row]}, {"gaps": 1})
+    summary = UsageSummary(0, 30, 1, 1, {}, [], {"gaps": [row]}, {"gaps": 1})
     text = io.StringIO()
     print_summary(summary, Console(file=text, width=200))
     assert "[red]" in text.getvalue()

@@ -9,32 +9,34 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.pipeline.brokers import produce_recorded
 from tests.pipeline.driver import settings_of
+from tests.pipeline.reader import GROWING
+from tests.pipeline.runs import run_of
 from tools.kafka_broker import Broker
-
-from headgate.pipeline.stream.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from pyspark.sql import SparkSession
 
-    from headgate.pipeline.stream.engine import Engine
+    from headgate.pipeline.stream.engine import StreamEngine
 
-KILLS = int(os.environ.get("HEADGATE_KILLS", "10"))
+KILLS = int(os.environ.get("HEADGATE_KILLS", "6"))
 """How often the driver is killed: each costs Spark's start and a first batch, some
 eight seconds of a core."""
 
 PATIENCE_S = 180.0
 """For a driver to start and get to its next batch on a busy machine."""
 
-TABLES = ("usage_10s", "usage_1m", "unfairness", "starved", "noisy", "gaps")
+TABLES = ("usage_10s", "usage_open", *GROWING[1:])
 
 TOPIC = "recorded"
 
@@ -45,25 +47,24 @@ def planned(out: Path, batch: int) -> bool:
     return (out / "checkpoint" / "offsets" / str(batch)).exists()
 
 
-def stepping(out: Path, batch: int) -> bool:
-    return (out / "steps" / str(batch)).exists()
-
-
-def sealed(out: Path, batch: int) -> bool:
-    return (out / "steps" / f"{batch}.json").exists()
-
-
-def writing(out: Path, batch: int) -> bool:
-    """The first table of the batch is being written, where windows close."""
-    return any((out / "tables" / "usage_10s").glob(f"**/batch={batch}"))
+def stepped(out: Path, batch: int) -> bool:
+    """The step stands, no table has been written."""
+    return (out / "steps" / "_delta_log" / f"{batch:020}.json").exists()
 
 
 def half_written(out: Path, batch: int) -> bool:
-    return any((out / "tables" / "unfairness").glob(f"date=*/batch={batch}"))
+    """The step stands, and a table was written just now."""
+    if not stepped(out, batch):
+        return False
+    step = (out / "steps" / "_delta_log" / f"{batch:020}.json").stat().st_mtime
+    logs = (out / "tables").glob("*/_delta_log/*.json")
+    return any(log.stat().st_mtime >= step for log in logs)
 
 
-MOMENTS = (planned, stepping, sealed, writing, half_written)
-"""When the driver is killed, in turns."""
+MOMENTS = (planned, stepped, half_written)
+"""When the driver is killed, in turns, and then at any time within `LATER_S`."""
+
+LATER_S = 4.0
 
 
 def committed(out: Path) -> int:
@@ -133,6 +134,32 @@ def drivers(out: Path, broker: Broker) -> Generator[Callable[[], Driver]]:
                 driver.kill()
 
 
+@contextmanager
+def reading(tables: Path) -> Generator[Callable[[], tuple[int, int]]]:
+    """Let a process read all tables; give a function that ends it.
+
+    It returns how often they were read, and how many rows were there at last.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.pipeline.reader", str(tables)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+    def end() -> tuple[int, int]:
+        told, _ = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, "the reader failed: see above"
+        rounds, found = told.split()
+        return int(rounds), int(found)
+
+    try:
+        yield end
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("kafka")) as running:
@@ -143,34 +170,41 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def undisturbed(
     spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Engine:
+) -> StreamEngine:
     out = tmp_path_factory.mktemp("undisturbed")
-    run = Run(spark, settings_of(out, broker.bootstrap, TOPIC))
+    run = run_of(spark, settings_of(out, broker.bootstrap, TOPIC))
     assert run.until_caught_up() is not None
     assert committed(out) > 4
     return run.engine
 
 
-def rows(engine: Engine, name: str) -> list[str]:
+def rows(engine: StreamEngine, name: str) -> list[str]:
     return sorted(map(str, engine.tables.read(name).collect()))
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_driver_killed_in_the_middle_of_batches_changes_no_row(
-    spark: SparkSession, broker: Broker, undisturbed: Engine, tmp_path: Path
+    spark: SparkSession, broker: Broker, undisturbed: StreamEngine, tmp_path: Path
 ) -> None:
-    out, in_the_middle = tmp_path / "killed", 0
-    with drivers(out, broker) as following:
+    out, in_the_middle, random = tmp_path / "killed", 0, Random(5)
+    with reading(out / "tables") as ended, drivers(out, broker) as following:
         while in_the_middle < KILLS:
             driver = following()
             driver.begin()
             # Every third driver may finish what its forerunner left.
             batch = committed(out) + (in_the_middle % 3 == 2)
             driver.until(MOMENTS[in_the_middle % len(MOMENTS)], batch)
+            if in_the_middle >= len(MOMENTS):
+                time.sleep(random.uniform(0, LATER_S))
             driver.kill()
             in_the_middle += committed(out) <= batch
-    run = Run(spark, settings_of(out, broker.bootstrap, TOPIC))
-    run.until_caught_up()
+        run = run_of(spark, settings_of(out, broker.bootstrap, TOPIC))
+        run.until_caught_up()
+        for name in ("usage_10s", "usage_1m"):  # another reader is at it
+            run.engine.tables.compact(name, date(2000, 1, 1))
+        rounds, rows_read = ended()
     for name in TABLES:
         assert rows(run.engine, name) == rows(undisturbed, name), name
     assert rows(run.engine, "usage_10s")
+    assert rounds > 10
+    assert rows_read > 0

@@ -27,6 +27,7 @@ def part_of(window_s: int, units: dict[int, tuple[float, float, int]]) -> Part:
         bool(window_s),
         3,
         7,
+        2.0,
         groups,
         np.array(refused, np.float64),
         np.array(admitted, np.float64),
@@ -53,12 +54,13 @@ def test_packed_usage_is_a_row_for_each_group(spark: SparkSession) -> None:
             row["refused"],
             row["displaced"],
             row["subjects"],
+            row["weight"],
             row["revision_first"],
             row["revision_last"],
         )
         for row in found.collect()
     ) == [
-        (0, "a", "requests", 5, 3.5, 2, 1.5, False, 1, 3, 7),
-        (0, "a", "requests", 2**40, 7, 7, 0, False, 3, 3, 7),
-        (10, "b", "bytes", 5, 2.0**53, 2.0**53, 0, True, 1, 3, 7),
+        (0, "a", "requests", 5, 3.5, 2, 1.5, False, 1, 2, 3, 7),
+        (0, "a", "requests", 2**40, 7, 7, 0, False, 3, 2, 3, 7),
+        (10, "b", "bytes", 5, 2.0**53, 2.0**53, 0, True, 1, 2, 3, 7),
     ]

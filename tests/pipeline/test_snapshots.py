@@ -11,15 +11,19 @@ import pytest
 
 from headgate.agent.follow.snapshot import configuration_from_json
 from headgate.api import Addresses, ServerSettings, running
-from headgate.pipeline.configured.history import History
-from headgate.pipeline.configured.snapshots import Recorder
+from headgate.pipeline.configured.history import ConfigurationFile, ConfigurationTable
+from headgate.pipeline.configured.snapshots import SnapshotRecorder
 from headgate.pipeline.settings import WrongSettings
+from headgate.pipeline.tables.store import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     from headgate.coordinator.config.configuration import Configuration
+    from headgate.pipeline.configured.history import ConfigurationHistory
 
 
 @pytest.fixture
@@ -33,6 +37,11 @@ def settings(tmp_path: Path) -> ServerSettings:
 def server(settings: ServerSettings) -> Iterator[Addresses]:
     with running(settings) as addresses:
         yield addresses
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> ConfigurationTable:
+    return ConfigurationTable(spark, TableStore(spark, tmp_path.as_uri()))
 
 
 class Operator:
@@ -54,7 +63,7 @@ class Operator:
         self.told[now.revision] = now
 
 
-def in_force(history: History, revision: int) -> Configuration:
+def in_force(history: ConfigurationHistory, revision: int) -> Configuration:
     return [c for c in history.read() if c.revision <= revision][-1]
 
 
@@ -65,11 +74,10 @@ def same(a: Configuration, b: Configuration) -> bool:
 
 
 def test_no_state_between_two_looks_is_missed(
-    server: Addresses, tmp_path: Path
+    server: Addresses, table: ConfigurationTable, spark: SparkSession, tmp_path: Path
 ) -> None:
     operator = Operator(server.api)
-    kept = tmp_path / "seen" / "configurations.jsonl"
-    recorder = Recorder(server.api, kept)
+    recorder = SnapshotRecorder(server.api, table)
     for rate in (10, 20):  # before the first look
         operator.limit("gold", rate)
     assert recorder.look() == 2
@@ -86,24 +94,24 @@ def test_no_state_between_two_looks_is_missed(
     operator.limit("gold", 40)
     newest = max(operator.told)
     assert recorder.look() == newest == recorder.look()
-    history = History(kept)
+    # Read anew, as another process does.
+    again = ConfigurationTable(spark, TableStore(spark, tmp_path.as_uri()))
     for revision, told in operator.told.items():
-        assert same(in_force(history, revision), told), revision
-    lines = kept.read_text().splitlines()
+        assert same(in_force(again, revision), told), revision
     # From revision 0, which is empty; a new tenant changes no group.
-    assert len(lines) == 1 + len(operator.told) - 1
-    again = Recorder(server.api, kept)
-    assert again.look() == newest
-    assert kept.read_text().splitlines() == lines
+    assert len(again.read()) == 1 + len(operator.told) - 1
+    assert SnapshotRecorder(server.api, again).look() == newest
+    assert len(again.read()) == len(operator.told)
 
 
 def test_an_api_that_is_down_costs_nothing_but_newer_names(
-    settings: ServerSettings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    settings: ServerSettings,
+    table: ConfigurationTable,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    kept = tmp_path / "configurations.jsonl"
     with running(settings) as server:
         Operator(server.api).limit("gold", 10)
-        recorder = Recorder(server.api, kept)
+        recorder = SnapshotRecorder(server.api, table)
         assert recorder.look() == 1
         port = int(server.api.rsplit(":", 1)[1])
     with caplog.at_level(logging.WARNING, "headgate.pipeline"):
@@ -112,27 +120,26 @@ def test_an_api_that_is_down_costs_nothing_but_newer_names(
     with running(replace(settings, port=port)) as back:
         Operator(back.api).limit("gold", 20)
         assert recorder.look() == 2
-    assert [c.revision for c in History(kept).read()] == [0, 1, 2]
+    assert [c.revision for c in table.read()] == [0, 1, 2]
 
 
-def test_a_line_that_a_crash_cut_off_is_written_again(
+def test_a_last_line_that_was_cut_off_is_none_until_it_is_whole(
     server: Addresses, tmp_path: Path
 ) -> None:
-    operator = Operator(server.api)
-    operator.limit("gold", 10)
-    kept = tmp_path / "configurations.jsonl"
-    Recorder(server.api, kept).look()
-    operator.limit("gold", 20)
-    Recorder(server.api, kept).look()
-    whole = kept.read_bytes()
-    kept.write_bytes(whole[:-20])
-    assert [c.revision for c in History(kept).read()] == [0, 1]
-    assert Recorder(server.api, kept).look() == 2
-    assert kept.read_bytes() == whole
+    operator, lines = Operator(server.api), list[str]()
+    for rate in (10, 20):
+        operator.limit("gold", rate)
+        lines.append(httpx.get(f"{server.api}/api/v1/snapshot", timeout=30.0).text)
+    kept = tmp_path / "recorded.jsonl"
+    kept.write_text(lines[0] + "\n" + lines[1][:-20])
+    history = ConfigurationFile(kept)
+    assert [c.revision for c in history.read()] == [1]
+    kept.write_text("\n".join(lines) + "\n")
+    assert [c.revision for c in history.read()] == [1, 2]
 
 
 def test_a_line_that_is_no_snapshot_is_named(tmp_path: Path) -> None:
     kept = tmp_path / "history.jsonl"
     kept.write_text('{"revision": 1, "cluster": "c", "groups": 7}\n')
     with pytest.raises(WrongSettings, match="line 1: "):
-        History(kept).read()
+        ConfigurationFile(kept).read()

@@ -1,139 +1,160 @@
-"""Compaction of the Parquet tables: no row more, none less, whatever happens."""
+"""The tables take a batch once; compaction loses no row, retiring changes no bill."""
 
 from __future__ import annotations
 
-import os
-import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
+from deltalake import DeltaTable
+from pyspark.sql import functions as f
 
-from headgate.pipeline.tables import parquet as store
-from headgate.pipeline.tables.parquet import COMPACT_AT, OPEN_BATCH, ParquetTables
-from headgate.pipeline.tables.schema import TABLES
+from headgate.pipeline.jobs.bill import differences
+from headgate.pipeline.settings import PipelineSettings
+from headgate.pipeline.stream.batch_log import BatchLog
+from headgate.pipeline.stream.maintenance import (
+    Maintenance,
+    settled_until,
+    write_bill,
+)
+from headgate.pipeline.tables.schema import COUNTERS, LOSSES, USAGE
+from headgate.pipeline.tables.store import TableStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NAME = "losses"
 
 START = datetime(2026, 3, 1, 23, 55, tzinfo=UTC)
 
-SCHEMA = to_arrow_schema(TABLES[NAME], timezone="UTC")
-
-BATCHES = COMPACT_AT + 6
-"""On two days; those of the second are too few to be merged."""
+BATCHES = 6
 
 
-def put(root: Path, batch: int, messages: int) -> None:
-    """Write one batch of one row, as Spark lays it out."""
-    noticed = START + timedelta(seconds=10 * batch)
-    folder = root / NAME / f"date={noticed:%Y-%m-%d}" / f"batch={batch}"
-    folder.mkdir(parents=True)
-    row = {
-        "noticed": noticed,
-        "topic": "usage",
-        "partition": 0,
-        "expected_offset": batch,
-        "found_offset": batch + messages,
-        "messages": messages,
-    }
-    table = pa.Table.from_pylist([row], schema=SCHEMA)
-    pq.write_table(table, folder / "part-0.parquet")  # pyright: ignore[reportUnknownMemberType]  # its stub is open
+def losses(spark: SparkSession, batch: int) -> DataFrame:
+    """One row a batch; batches are two minutes apart and pass midnight."""
+    noticed = START + timedelta(minutes=2 * batch)
+    row = (noticed, "usage", 0, batch, 2 * batch + 1, batch + 1)
+    return spark.createDataFrame([row], LOSSES)
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    for batch in (OPEN_BATCH, *range(BATCHES)):
-        put(tmp_path, batch, 7 * batch + 9)
-    return tmp_path
+def store(spark: SparkSession, tmp_path: Path) -> TableStore:
+    tables = TableStore(spark, tmp_path.as_uri())
+    for batch in range(BATCHES):
+        tables.append(NAME, losses(spark, batch), batch)
+    return tables
 
 
-def rows(tables: ParquetTables) -> list[str]:
+def rows(tables: TableStore) -> list[str]:
     return sorted(map(str, tables.read(NAME).collect()))
 
 
-def folders(root: Path) -> int:
-    return len(list((root / NAME).glob("date=*/batch=*")))
-
-
-def test_compaction_changes_no_row_and_leaves_new_batches_alone(
-    spark: SparkSession, root: Path
+def test_a_batch_that_is_written_again_is_there_once(
+    spark: SparkSession, store: TableStore
 ) -> None:
-    tables = ParquetTables(spark, root)
-    before = rows(tables)
-    assert len(before) == BATCHES + 1
-    assert tables.compact(NAME, COMPACT_AT + 2) == COMPACT_AT + 2
-    assert rows(tables) == before
-    assert folders(root) == 1 + 1 + 4  # merged, open, newer
-    assert tables.compact(NAME, BATCHES) == 0
-    assert tables.read(NAME, batch=BATCHES - 1).count() == 1
-    tables.discard_open()
-    assert len(rows(tables)) == BATCHES
+    before = rows(store)
+    assert len(before) == BATCHES
+    for batch in (0, BATCHES - 1):
+        store.append(NAME, losses(spark, batch), batch)
+    assert rows(store) == before
+    assert store.read(NAME, upto_batch=2).count() == 3
 
 
-def test_nobody_who_is_reading_loses_a_file(spark: SparkSession, root: Path) -> None:
-    tables = ParquetTables(spark, root)
-    with ParquetTables(spark, root).reading():
-        planned = tables.read(NAME)
-        files = planned.inputFiles()
-        assert tables.compact(NAME, BATCHES) == 0
-        assert planned.count() == BATCHES + 1
-        assert planned.inputFiles() == files
-    assert tables.compact(NAME, BATCHES) > 0
-    assert tables.read(NAME).count() == BATCHES + 1
-
-
-class Crash(RuntimeError):
-    """The driver dies here."""
-
-
-DEATHS = (0, 1, 2, COMPACT_AT // 2, COMPACT_AT, COMPACT_AT + 1)
-"""Folders removed before it: none, some, all that there are before the exchange."""
-
-
-@pytest.mark.parametrize("step", ["plan", "exchange", *DEATHS])
-def test_a_crash_anywhere_in_a_compaction_costs_no_row(
-    spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch, step: str | int
+def test_compaction_changes_no_row_and_takes_no_file_from_a_reader(
+    store: TableStore, tmp_path: Path
 ) -> None:
-    tables = ParquetTables(spark, root)
-    before = rows(tables)
+    before = rows(store)
+    planned = store.read(NAME)
+    files = planned.inputFiles()
+    assert len(files) == BATCHES
+    store.compact(NAME, date(2000, 1, 1))
+    store.vacuum(NAME)
+    assert planned.count() == BATCHES  # of the files that it began with
+    assert rows(store) == before
+    independent = DeltaTable(str(tmp_path / NAME))
+    assert len(independent.file_uris()) == 2  # one a day
+    assert independent.to_pyarrow_table().num_rows == BATCHES
+
+
+def test_tables_are_parted_by_day_and_skip_files_by_microseconds(
+    store: TableStore, tmp_path: Path
+) -> None:
+    table = DeltaTable(str(tmp_path / NAME))
+    assert table.metadata().partition_columns == ["date"]
+    kinds = {field.name: str(field.type) for field in table.schema().fields}
+    assert "timestamp" in kinds["noticed"]
+    stored = table.to_pyarrow_table().column("noticed").type
+    assert str(stored) == "timestamp[us, tz=UTC]"
+    middle_us = round((START + timedelta(minutes=6)).timestamp() * 1e6)
+    assert len(store.read(NAME, begin_us=middle_us).inputFiles()) == BATCHES - 3
+    assert store.read(NAME, end_us=middle_us).count() == 3
+
+
+def usage(spark: SparkSession, *days: tuple[int, str, float]) -> DataFrame:
+    """Rows of days after the 1st of March, by agent, with units admitted."""
+    rows = [
+        (
+            datetime(2026, 3, 1 + day, 12, tzinfo=UTC), 1, "gold", "acme", "requests",
+            agent, admitted, admitted, 0.0, False, 1, 1.0, 1, 1,
+        )
+        for day, agent, admitted in days
+    ]  # fmt: skip
+    return spark.createDataFrame(rows, USAGE)
+
+
+def test_bills_and_their_proof_are_the_same_after_days_were_retired(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = TableStore(spark, tmp_path.as_uri())
+    used = [(0, "a", 0.1), (0, "b", 7.0), (1, "a", 0.2), (5, "a", 0.4), (9, "b", 1.0)]
+    store.append("usage_10s", usage(spark, *used), 0)
+    write_bill(store, store.read("usage_10s"), None)
+    before = sorted(map(str, store.read("bill").collect()))
+    settings = PipelineSettings(
+        out=tmp_path.as_uri(), files="f", keep_days={"usage_10s": 4}
+    )
+    upkeep = Maintenance(settings, store, BatchLog(spark, f"{tmp_path.as_uri()}/s"))
+    for today in (date(2026, 3, 10), date(2026, 3, 11), date(2026, 3, 11)):
+        upkeep.retire("usage_10s", today)
+        write_bill(store, store.read("usage_10s"), settled_until(store))
+        assert sorted(map(str, store.read("bill").collect())) == before
+    assert store.read("usage_10s").count() == 1
+    assert settled_until(store) == date(2026, 3, 7)
+    counted = spark.createDataFrame(
+        [
+            (START, 1, "requests", "a", 1, 9, 0.0, 0.7),
+            (START, 1, "requests", "b", 1, 9, 0.0, 8.0),
+        ],
+        COUNTERS,
+    )
+    columns = ("agent", "group_id", "dimension", "admitted", "refused")
+    known = store.read("usage_10s").select(*columns)
+    whole = known.unionByName(store.read("retired").select(*columns))
+    assert differences(whole, counted).count() == 0
+    assert differences(known, counted).count() == 2
+
+
+def test_a_write_that_retires_is_done_once_though_it_was_cut_off(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = TableStore(spark, tmp_path.as_uri())
+    store.append("usage_10s", usage(spark, (0, "a", 3.0), (9, "a", 1.0)), 0)
+    settings = PipelineSettings(
+        out=tmp_path.as_uri(), files="f", keep_days={"usage_10s": 4}
+    )
+    upkeep = Maintenance(settings, store, BatchLog(spark, f"{tmp_path.as_uri()}/s"))
+
+    def die(*_: object) -> None:
+        raise InterruptedError
+
     with monkeypatch.context() as fragile:
-        if step == "plan":
-            fragile.setattr(store, "write_whole", _die)
-        elif step == "exchange":
-            fragile.setattr(os, "replace", _dying_at(os.replace, 1))
-        else:
-            dying = _dying_at(shutil.rmtree, int(step) + 1)
-            fragile.setattr(shutil, "rmtree", dying)
-        with pytest.raises(Crash):
-            tables.compact(NAME, COMPACT_AT + 2)
-    again = ParquetTables(spark, root)
-    assert rows(again) == before
-    assert again.compact(NAME, COMPACT_AT + 2) in (0, COMPACT_AT + 2)
-    assert rows(again) == before
-
-
-def _die(*_: object) -> None:
-    raise Crash
-
-
-def _dying_at(call: Callable[..., object], after: int) -> Callable[..., object]:
-    """Return a function that does what `call` does, and dies after so many times."""
-    left = after
-
-    def dying(*arguments: object, **named: object) -> object:
-        nonlocal left
-        if left == 0:
-            raise Crash
-        left -= 1
-        return call(*arguments, **named)
-
-    return dying
+        fragile.setattr(TableStore, "delete_before", die)
+        with pytest.raises(InterruptedError):
+            upkeep.retire("usage_10s", date(2026, 3, 11))
+    assert settled_until(store) == date(2026, 3, 7)
+    upkeep.retire("usage_10s", date(2026, 3, 11))
+    kept = store.read("usage_10s").agg(f.sum("admitted")).collect()[0][0]
+    retired = store.read("retired").agg(f.sum("admitted")).collect()[0][0]
+    assert (kept, retired) == (1.0, 3.0)

@@ -47,6 +47,7 @@ def usage(
     displaced: bool = False,
     revisions: tuple[int, int] = (1, 1),
     group_id: int = 1,
+    weight: float = 1.0,
 ) -> DataFrame:
     """Rows of (second, agent, attempted, admitted) of group 1."""
     return spark.createDataFrame(
@@ -63,6 +64,7 @@ def usage(
                 float(attempted - admitted),
                 displaced,
                 1,
+                weight,
                 *revisions,
             )
             for second, agent, attempted, admitted in rows
@@ -198,7 +200,9 @@ def max_min(
     return given
 
 
-def batch_of(rows: list[tuple[int, str, float, float]]) -> pa.RecordBatch:
+def batch_of(
+    rows: list[tuple[int, str, float, float]], weight: dict[str, float]
+) -> pa.RecordBatch:
     """The rows of one task, as `sorted_rows` takes them."""
     columns: dict[str, list[object]] = {
         "window_start": [START + second for second, *_ in rows],
@@ -207,6 +211,7 @@ def batch_of(rows: list[tuple[int, str, float, float]]) -> pa.RecordBatch:
         "tenant": ["acme"] * len(rows),
         "dimension": ["requests"] * len(rows),
         "agent": [row[1] for row in rows],
+        "weight": [weight[row[1]] for row in rows],
         "attempted": [row[2] for row in rows],
         "admitted": [row[3] for row in rows],
         "refused": [row[2] - row[3] for row in rows],
@@ -230,10 +235,10 @@ def test_fair_amounts_are_those_of_progressive_filling() -> None:
         for a, d in wanted.items()
     ]
     random.shuffle(table)
-    rows = sorted_rows([batch_of(table[:40]), batch_of(table[40:])])
+    rows = sorted_rows([batch_of(table[:40], weight), batch_of(table[40:], weight)])
     assert rows is not None
     names = rows.agents[rows.agent]
-    fair = division(rows, np.array([weight[name] for name in names]))
+    fair = division(rows)
     assert len(fair.row) == len(table)
     moments = rows.names.column("window_start").to_numpy()
     total = {s: sum(row[3] for row in table if row[0] == s) for s in demand}
@@ -263,6 +268,39 @@ def test_the_starved_agent_is_named_and_the_division_measured(
     assert (victim["agent"], victim["lacking"]) == ("b", 30)
 
 
+def test_a_division_by_weight_is_fair_and_starves_nobody(spark: SparkSession) -> None:
+    heavy = usage(spark, (0, "a", 900, 600), weight=3.0)
+    light = usage(spark, (0, "b", 900, 200), (0, "c", 900, 200))
+    found = judged(heavy.unionByName(light), 10).persist()
+    (row,) = rows_of(unfairness(found))
+    assert (row["jain"], row["distance"], row["level"]) == (1.0, 0.0, 200.0)
+    assert not rows_of(starved(found))
+    turned = judged(
+        usage(spark, (0, "a", 900, 200), weight=3.0).unionByName(
+            usage(spark, (0, "b", 900, 400), (0, "c", 900, 400))
+        ),
+        10,
+    )
+    (victim,) = rows_of(starved(turned))
+    assert (victim["agent"], victim["weight"], victim["lacking"]) == ("a", 3.0, 400.0)
+
+
+def test_the_noisiest_attempts_most_for_its_weight(spark: SparkSession) -> None:
+    now = usage(spark, (0, "a", 300, 300), weight=3.0)
+    now = now.unionByName(usage(spark, (0, "b", 200, 200)))
+    found = noisy(now, now, window_s=60, past_windows=5)
+    ranked = {row["agent"]: (row["rank"], row["part"]) for row in rows_of(found)}
+    assert ranked == {"b": (1, 0.4), "a": (2, 0.6)}
+
+
+def test_what_is_usual_counts_from_the_agents_first_minute(spark: SparkSession) -> None:
+    past = usage(spark, (240, "new", 60, 60), (0, "old", 50, 50))
+    now = usage(spark, (300, "new", 60, 60), (300, "old", 50, 50), (300, "first", 9, 9))
+    found = noisy(now, past.unionByName(now), window_s=60, past_windows=5)
+    usual = {row["agent"]: (row["usual"], row["change"]) for row in rows_of(found)}
+    assert usual == {"new": (60, 1.0), "old": (10, 5.0), "first": (None, None)}
+
+
 def test_the_noisy_are_compared_with_their_own_past(spark: SparkSession) -> None:
     rows = [(60 * k, "a", 100.0, 100.0) for k in range(5)]
     rows += [(60 * k, "b", 10.0, 10.0) for k in range(5)]
@@ -282,6 +320,30 @@ def test_longer_windows_hold_what_the_shorter_ones_held(spark: SparkSession) -> 
     assert sum(row["attempted"] for row in longer) == sum(row[2] for row in rows)
     starts = {int(row["window_start"].timestamp()) - START for row in longer}
     assert starts == {0, 60, 120}
+
+
+def test_sums_of_fractions_are_equal_to_the_last_bit_in_any_order(
+    spark: SparkSession,
+) -> None:
+    random = Random(3)
+    parts = [random.randrange(1, 10**6) / 1000 for _ in range(360)]
+    rows = [(10 * k, "a", part, 0.0) for k, part in enumerate(parts)]
+    shorter = usage(spark, *rows)
+    minutes = rolled_up(shorter, 60)
+    exact = sum(round(1000 * part) for part in parts) / 1000
+    assert sum(parts) != exact  # what doubles make of it
+    for frame in (shorter, minutes, minutes.orderBy(f.rand(1)).repartition(3)):
+        (hour,) = rows_of(rolled_up(frame, 86_400))
+        assert (hour["attempted"], hour["refused"]) == (exact, exact)
+    large = usage(spark, (0, "a", 2.0**53 - 1, 2.0**53 - 1), (0, "b", 1, 1))
+    (day,) = rows_of(
+        bill(large.withColumn("attempted", f.col("admitted")), _no_gaps(spark))
+    )
+    assert day["admitted"] == 2.0**53
+
+
+def _no_gaps(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([], GAPS)
 
 
 @pytest.mark.parametrize("part", [0.001, 0.01, 0.05])

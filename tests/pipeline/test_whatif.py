@@ -49,7 +49,7 @@ def test_the_effect_is_told_for_each_agent(spark: SparkSession) -> None:
     rows = [
         (
             datetime.fromtimestamp(start + 10 * k, UTC), 1, "gold", "acme", "requests",
-            agent, 500.0, 500.0, 0.0, False, 1, 1, 1,
+            agent, 500.0, 500.0, 0.0, False, 1, 1.0, 1, 1,
         )
         for k in range(3)
         for agent in ("a", "b")

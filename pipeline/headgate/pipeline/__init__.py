@@ -1,6 +1,6 @@
 """Spark on the usage topic: a streaming job, batch jobs on its tables, a report.
 
-What stands here is public, as ``headgate.pipeline.History`` and so on; where a thing
+What stands here is public, as ``headgate.pipeline.TableStore`` and so on; where a thing
 is defined may change.  Names are loaded when they are first used: a Spark worker
 imports only what its functions need.
 """
@@ -9,21 +9,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headgate.pipeline.configured.history import History as History
+    from headgate.pipeline.configured.history import (
+        ConfigurationFile as ConfigurationFile,
+    )
+    from headgate.pipeline.configured.history import (
+        ConfigurationTable as ConfigurationTable,
+    )
     from headgate.pipeline.configured.limits_frame import limited as limited
     from headgate.pipeline.configured.limits_frame import limits_frame as limits_frame
     from headgate.pipeline.jobs.recommend import recommend as recommend
     from headgate.pipeline.jobs.whatif import what_if as what_if
     from headgate.pipeline.stream.session import local_session as local_session
-    from headgate.pipeline.tables.parquet import ParquetTables as ParquetTables
+    from headgate.pipeline.tables.filesystem import uri_of as uri_of
+    from headgate.pipeline.tables.store import TableStore as TableStore
 
 _HOMES = {
-    "History": "configured.history",
-    "ParquetTables": "tables.parquet",
+    "ConfigurationFile": "configured.history",
+    "ConfigurationTable": "configured.history",
+    "TableStore": "tables.store",
     "limited": "configured.limits_frame",
     "limits_frame": "configured.limits_frame",
     "local_session": "stream.session",
     "recommend": "jobs.recommend",
+    "uri_of": "tables.filesystem",
     "what_if": "jobs.whatif",
 }
 """The module of each public name."""

@@ -8,62 +8,114 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from headgate.coordinator import Group
-from headgate.pipeline.configured.history import History
+from headgate.pipeline.configured.history import ConfigurationFile, ConfigurationTable
 from headgate.pipeline.configured.limits_frame import limits_frame
-from headgate.pipeline.jobs.bill import bill, differences
+from headgate.pipeline.jobs.bill import differences
 from headgate.pipeline.jobs.recommend import recommend
 from headgate.pipeline.jobs.whatif import what_if
-from headgate.pipeline.report.summary import Summary, summarise
-from headgate.pipeline.settings import WINDOW_S, Settings, WrongSettings
-from headgate.pipeline.stream.engine import Engine
-from headgate.pipeline.stream.run import open_tables
+from headgate.pipeline.report.summary import UsageSummary, summarise
+from headgate.pipeline.settings import (
+    WINDOW_S,
+    OutputIncomplete,
+    PipelineSettings,
+    WrongSettings,
+)
+from headgate.pipeline.stream.engine import StreamEngine
+from headgate.pipeline.stream.maintenance import (
+    settled_until,
+    settled_us,
+    write_bill,
+)
+from headgate.pipeline.stream.output_check import check_tables, written_by
+from headgate.pipeline.tables.store import TableStore
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from headgate.coordinator import Limit
+    from headgate.pipeline.configured.history import ConfigurationHistory
 
 MINUTE_S = 60.0
 """Windows that recommendations are made from: short enough to show a peak, long
 enough that days of them are read in seconds."""
 
+_COUNTED = ("agent", "group_id", "dimension", "admitted", "refused")
 
-def run_recommend(session: SparkSession, settings: Settings) -> str:
-    """Write the table ``recommendations``; return a sentence."""
-    tables = open_tables(session, settings)
-    limits = limits_frame(session, History(settings.recorded).read())
-    advice = recommend(tables.read("usage_1m"), limits, MINUTE_S)
-    tables.replace("recommendations", advice)
+
+def history_of(
+    session: SparkSession, settings: PipelineSettings
+) -> ConfigurationHistory:
+    """Return the configurations of a recorded file, else those of the output."""
+    if settings.history is not None:
+        return ConfigurationFile(settings.history)
+    return ConfigurationTable(session, TableStore(session, settings.tables))
+
+
+def run_recommend(session: SparkSession, settings: PipelineSettings) -> str:
+    """Write the table ``recommendations``; return a sentence.
+
+    Raises:
+        OutputIncomplete: The output was never written, or lacks something.
+    """
+    tables = _opened(session, settings).tables
+    limits = limits_frame(session, history_of(session, settings).read())
+    tables.replace(
+        "recommendations", recommend(tables.read("usage_1m"), limits, MINUTE_S)
+    )
     count = tables.read("recommendations").count()
     return f"recommend: {count:,} groups and dimensions"
 
 
-def run_bill(session: SparkSession, settings: Settings) -> str:
-    """Write the table ``bill``; return a sentence that says whether it is exact."""
-    tables = open_tables(session, settings)
-    usage = tables.read("usage_10s")
-    tables.replace("bill", bill(usage, tables.read("gaps")))
-    counters = Engine(session, settings, tables).counters()
-    wrong = differences(usage, counters).count()
-    verdict = (
-        "equal to the agents' own counters"
-        if not wrong
-        else f"{wrong:,} counters differ: windows still open, or --once was not run"
+def run_bill(session: SparkSession, settings: PipelineSettings) -> str:
+    """Write the table ``bill``, if it is exact; return a sentence.
+
+    Every unit of the agents' own counters must be in exactly one row: of a closed
+    window, of one that is still open, or of the sums of retired days.
+
+    Raises:
+        OutputIncomplete: It isn't; says where.  Nothing is written.
+    """
+    engine = _opened(session, settings)
+    tables, newest = engine.tables, engine.newest()
+    assert newest is not None
+    closed = tables.read(
+        "usage_10s", begin_us=settled_us(tables), upto_batch=newest.batch
     )
-    return f"bill: {tables.read('bill').count():,} tenant days, {verdict}"
+    usage = closed.unionByName(engine.open_usage(newest)).persist()
+    try:
+        counted = usage.select(*_COUNTED).unionByName(
+            tables.read("retired").select(*_COUNTED)
+        )
+        _prove(engine, counted, newest.batch)
+        write_bill(tables, usage, settled_until(tables))
+    finally:
+        usage.unpersist()
+    signed = "all signed" if newest.verified else "signatures not verified"
+    count = tables.read("bill").count()
+    return (
+        f"bill: {count:,} tenant days, equal to the agents' own counters "
+        f"(reports: {signed})"
+    )
 
 
 def summary_of(
-    session: SparkSession, settings: Settings, since_s: float | None
-) -> Summary:
-    """Return what `headgate pipeline report` shows."""
-    limits = limits_frame(session, History(settings.recorded).read())
-    return summarise(open_tables(session, settings), limits, since_s)
+    session: SparkSession, settings: PipelineSettings, since_s: float | None
+) -> UsageSummary:
+    """Return what `headgate pipeline report` shows.
+
+    Raises:
+        OutputIncomplete: The output was never written, or lacks something.
+    """
+    engine = _opened(session, settings)
+    newest = engine.newest()
+    limits = limits_frame(session, history_of(session, settings).read())
+    found = summarise(engine.tables, limits, since_s)
+    return replace(found, verified=newest is not None and newest.verified)
 
 
 def what_if_of(
     session: SparkSession,
-    settings: Settings,
+    settings: PipelineSettings,
     *,
     group: str,
     limit: Limit,
@@ -72,11 +124,11 @@ def what_if_of(
     """Return what another limit would have meant for each agent of a group.
 
     Raises:
+        OutputIncomplete: The output was never written, or lacks something.
         WrongSettings: The group is not known, or was not used.
     """
-    usage = (
-        open_tables(session, settings).read("usage_10s").where(f.col("group") == group)
-    )
+    usage = _opened(session, settings).tables.read("usage_10s")
+    usage = usage.where(f.col("group") == group)
     newest = usage.agg(
         f.max(f.unix_seconds("window_start")).alias("end"),
         f.max("group_id").alias("group_id"),
@@ -87,7 +139,7 @@ def what_if_of(
     recent = usage.where(f.unix_seconds("window_start") >= begin)
     known = [
         each
-        for configuration in History(settings.recorded).read()
+        for configuration in history_of(session, settings).read()
         for each in configuration.groups
         if each.id == newest["group_id"]
     ]
@@ -99,3 +151,40 @@ def what_if_of(
     )
     effect = what_if(recent, tried, WINDOW_S).orderBy(f.col("attempted").desc())
     return [row.asDict() for row in effect.collect()]
+
+
+def _opened(session: SparkSession, settings: PipelineSettings) -> StreamEngine:
+    """Return the engine of an output that is whole, at one moment of it."""
+    engine = StreamEngine(session, settings, history_of(session, settings))
+    head = engine.pin()
+    newest = engine.newest()
+    kinds = newest.kinds if newest is not None else {}
+    written = written_by(session, settings, head, kinds)
+    check_tables(head, engine.tables, written)
+    if head is None:
+        raise OutputIncomplete(
+            f"{settings.out}: no tables; run `headgate pipeline run` first"
+        )
+    return engine
+
+
+def _prove(engine: StreamEngine, usage: DataFrame, batch: int) -> None:
+    """Refuse usage that isn't what the agents counted; names the cause."""
+    wrong = differences(usage, engine.counters(batch)).orderBy("agent", "group_id")
+    first = wrong.first()
+    if first is None:
+        return
+    if not engine.is_published():
+        raise OutputIncomplete(
+            f"batch {batch} is being written, or was cut off: wait for it, or run "
+            "`headgate pipeline run` again; no bill was made"
+        )
+    raise OutputIncomplete(
+        f"no bill was made: agent {first['agent']!r} counted "
+        f"{first['counted_admitted']:.10g} admitted and "
+        f"{first['counted_refused']:.10g} refused units of group {first['group_id']} "
+        f"({first['dimension']}), the tables hold {first['admitted']:.10g} and "
+        f"{first['refused']:.10g}; {wrong.count():,} "
+        "counters differ in all. Rows were removed or added from outside: restore the "
+        "whole output from one backup"
+    )

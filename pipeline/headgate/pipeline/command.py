@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
 import sys
+import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from headgate.pipeline import options as opt
-from headgate.pipeline.settings import JOBS, Settings, WrongSettings
+from headgate.pipeline.settings import (
+    JOBS,
+    OutputIncomplete,
+    PipelineSettings,
+    WrongSettings,
+)
+from headgate.pipeline.tables.filesystem import local_path, uri_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-    from pathlib import Path
+    from collections.abc import Generator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from headgate.coordinator import Limit
-    from headgate.pipeline.settings import Store as Kind
 
 FAILED = 1
 """Exit code of what could not be done; the reason stands on stderr."""
@@ -47,13 +54,14 @@ def run(
     topic: opt.Topic = "headgate-usage",
     files: opt.Files = "",
     out: opt.Out = opt.OUT,
-    store: opt.Store = "parquet",
     once: opt.Once = False,
     starting: opt.Starting = "earliest",
     api: opt.Api = "",
     token: opt.Token = "",
     history: opt.Recorded = None,
     cluster: opt.Cluster = "",
+    report_keys: opt.ReportKeys = None,
+    keep_days: opt.KeepDays = None,
     trigger_s: opt.Trigger = 10.0,
     max_messages: opt.MaxMessages = 10_000,
     lateness_s: opt.Lateness = 30.0,
@@ -61,6 +69,7 @@ def run(
     alert_topic: opt.AlertTopic = "",
     webhook: opt.Webhook = "",
     kafka_option: opt.KafkaOption = None,
+    spark_option: opt.SparkOption = None,
     cores: opt.Cores = 2,
     memory: opt.Memory = "1g",
 ) -> None:
@@ -70,16 +79,18 @@ def run(
         streamed = tuple(job for job in JOBS if job in wanted)
         _one_of("starting", starting, ("earliest", "latest"))
         _one_of("lost-is", lost_is, ("fatal", "continue"))
-        settings = Settings(
-            out=out.absolute(),
+        more = _pairs("spark-option", spark_option or [])
+        settings = PipelineSettings(
+            out=uri_of(out),
             bootstrap=bootstrap,
             topic=topic,
             files=files if streamed else files or "none",
-            kafka_options=_pairs(kafka_option or []),
+            kafka_options=_pairs("kafka-option", kafka_option or []),
             starting="latest" if starting == "latest" else "earliest",
             cluster=cluster,
+            report_keys=_keys(report_keys),
+            keep_days=_days(keep_days or []),
             jobs=streamed,
-            store=_store(store),
             history=history,
             api=api,
             token=token,
@@ -90,7 +101,8 @@ def run(
             alert_topic=alert_topic,
             webhook=webhook,
         )
-        with _session(cores, memory, kafka=bool(streamed and bootstrap)) as session:
+        is_kafka = bool(streamed and bootstrap)
+        with _session(cores, memory, more, kafka=is_kafka) as session:
             if streamed:
                 _stream(session, settings, once=once)
             _from_tables(session, settings, [j for j in wanted if j in opt.BATCH_JOBS])
@@ -100,16 +112,17 @@ def run(
 def report(
     out: opt.Out = opt.OUT,
     since: opt.Since = "1h",
-    store: opt.Store = "parquet",
     history: opt.Recorded = None,
     page: opt.Page = None,
+    spark_option: opt.SparkOption = None,
     cores: opt.Cores = 2,
     memory: opt.Memory = "1g",
 ) -> None:
     """Print a summary, and write it as a page with plots."""
     with _failures():
-        settings, since_s = _reading(out, store, history), seconds(since)
-        with _session(cores, memory, kafka=False) as session:
+        settings, since_s = _reading(out, history), seconds(since)
+        more = _pairs("spark-option", spark_option or [])
+        with _session(cores, memory, more, kafka=False) as session:
             from headgate.pipeline.batch_jobs import summary_of
 
             summary = summary_of(session, settings, since_s)
@@ -118,7 +131,9 @@ def report(
         from headgate.pipeline.report.html_report import print_summary, write_page
 
         print_summary(summary, Console())
-        sys.stdout.write(f"{write_page(summary, page or out / 'report')}\n")
+        beside = local_path(settings.out)
+        folder = page or (beside or Path()) / "report"
+        sys.stdout.write(f"{write_page(summary, folder)}\n")
 
 
 @app.command("what-if")
@@ -129,16 +144,17 @@ def what_if(
     burst: opt.Burst = None,
     since: opt.Since = "1h",
     out: opt.Out = opt.OUT,
-    store: opt.Store = "parquet",
     history: opt.Recorded = None,
+    spark_option: opt.SparkOption = None,
     cores: opt.Cores = 2,
     memory: opt.Memory = "1g",
 ) -> None:
     """Replay recorded demand against another limit, through the real ledgers."""
     with _failures():
         limit = _limit(dimension, rate, burst)
-        settings, since_s = _reading(out, store, history), seconds(since)
-        with _session(cores, memory, kafka=False) as session:
+        settings, since_s = _reading(out, history), seconds(since)
+        more = _pairs("spark-option", spark_option or [])
+        with _session(cores, memory, more, kafka=False) as session:
             from headgate.pipeline.batch_jobs import what_if_of
 
             rows = what_if_of(
@@ -153,7 +169,7 @@ def what_if(
 
 @app.command("setup")
 def setup() -> None:
-    """Look for Java and fetch the Kafka connector once; later runs are offline."""
+    """Look for Java and fetch Spark's connectors once; later runs are offline."""
     with _failures():
         from headgate.pipeline.stream.jars import connector_jars, require_java
         from headgate.pipeline.stream.session import SUBMIT
@@ -188,36 +204,62 @@ def _limit(dimension: str, rate: float, burst: float | None) -> Limit:
         raise WrongSettings(str(error)) from None
 
 
-def _reading(out: Path, store: str, history: Path | None) -> Settings:
+def _reading(out: str, history: Path | None) -> PipelineSettings:
     """Return settings that only say where the tables are, which must be there."""
-    if not (out / "tables").exists():
+    uri = uri_of(out)
+    folder = local_path(uri)
+    if folder is not None and not (folder / "tables").exists():
         raise WrongSettings(f"{out}: no tables; run `headgate pipeline run` first")
-    return Settings(
-        out=out.absolute(), files="none", store=_store(store), history=history
-    )
+    return PipelineSettings(out=uri, files="none", history=history)
 
 
-def _store(name: str) -> Kind:
-    _one_of("store", name, ("parquet", "delta"))
-    return "delta" if name == "delta" else "parquet"
+def _keys(path: Path | None) -> str:
+    """Return the text of a file of keys, once it is sure that they are keys."""
+    from headgate.pipeline.counters.evidence import signing_of
+
+    keys = path.read_text(encoding="utf-8") if path is not None else ""
+    signing_of(keys)
+    if path is not None and not keys.strip():
+        raise WrongSettings(f"report-keys: {path} is empty")
+    return keys
 
 
-def _stream(session: SparkSession, settings: Settings, *, once: bool) -> None:
-    from headgate.pipeline.configured.snapshots import Recorder
+def _days(options: Sequence[str]) -> dict[str, int]:
+    """Return ``TABLE=DAYS`` options as a mapping."""
+    found: dict[str, int] = {}
+    for name, days in _pairs("keep-days", options).items():
+        if not days.isdecimal():
+            raise WrongSettings(f"keep-days: expected TABLE=DAYS, got {name}={days}")
+        found[name] = int(days)
+    return found
+
+
+def _stream(session: SparkSession, settings: PipelineSettings, *, once: bool) -> None:
+    from headgate.pipeline.batch_jobs import history_of
+    from headgate.pipeline.configured.history import ConfigurationTable
+    from headgate.pipeline.configured.snapshots import SnapshotRecorder
     from headgate.pipeline.stream.progress import Progress
-    from headgate.pipeline.stream.run import Run
+    from headgate.pipeline.stream.run import StreamRun
 
-    recorder = Recorder(settings.api, settings.recorded, token=settings.token)
+    history = history_of(session, settings)
+    looks: list[SnapshotRecorder] = []
+    if isinstance(history, ConfigurationTable):
+        looks.append(SnapshotRecorder(settings.api, history, token=settings.token))
     progress = Progress(sys.stderr)
-    stream = Run(
-        session, settings, before=lambda: _ignore(recorder.look()), after=progress.show
+    stream = StreamRun(
+        session,
+        settings,
+        history,
+        before=lambda: _ignore([recorder.look() for recorder in looks]),
+        after=progress.show,
     )
     progress.watch(stream)
     try:
-        if once:
-            stream.until_caught_up()
-        else:
-            stream.forever()
+        with _interrupted_by(signal.SIGTERM):
+            if once:
+                stream.until_caught_up()
+            else:
+                stream.forever()
     except KeyboardInterrupt:
         stream.stop()
         sys.stderr.write("stopped; the next run goes on from here\n")
@@ -225,7 +267,7 @@ def _stream(session: SparkSession, settings: Settings, *, once: bool) -> None:
 
 
 def _from_tables(
-    session: SparkSession, settings: Settings, jobs: Sequence[str]
+    session: SparkSession, settings: PipelineSettings, jobs: Sequence[str]
 ) -> None:
     from headgate.pipeline.batch_jobs import run_bill, run_recommend
 
@@ -239,10 +281,31 @@ def _from_tables(
 
 
 @contextmanager
-def _session(cores: int, memory: str, *, kafka: bool) -> Generator[SparkSession]:
+def _interrupted_by(number: signal.Signals) -> Generator[None]:
+    """Let a signal end the stream as Ctrl-C does; the main thread's business only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@contextmanager
+def _session(
+    cores: int, memory: str, more: Mapping[str, str], *, kafka: bool
+) -> Generator[SparkSession]:
     from headgate.pipeline.stream.session import local_session
 
-    session = local_session(cores=cores, memory=memory, kafka=kafka)
+    sys.stderr.write("starting Spark …\n")
+    sys.stderr.flush()
+    session = local_session(cores=cores, memory=memory, kafka=kafka, more=more)
     try:
         yield session
     finally:
@@ -258,15 +321,27 @@ def _failures() -> Generator[None]:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
         yield
-    except (WrongSettings, SetUpMissing, MalformedSnapshot, OSError) as error:
+    except (
+        WrongSettings,
+        OutputIncomplete,
+        SetUpMissing,
+        MalformedSnapshot,
+        OSError,
+    ) as error:
         _fail(str(error))
     except RuntimeError as error:
-        from headgate.pipeline.stream.batch_log import JournalBroken
         from headgate.pipeline.stream.run import StreamFailed
 
-        if not isinstance(error, (StreamFailed, JournalBroken)):
+        if not isinstance(error, StreamFailed):
             raise
         _fail(str(error))
+    except Exception as error:
+        from headgate.pipeline.stream.spark_errors import said
+
+        sentence = said(error)
+        if not sentence:
+            raise
+        _fail(sentence)
 
 
 def _fail(message: str) -> None:
@@ -288,11 +363,11 @@ def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
         raise WrongSettings(f"{name}: expected {' or '.join(allowed)}, got {value!r}")
 
 
-def _pairs(options: Sequence[str]) -> dict[str, str]:
+def _pairs(name: str, options: Sequence[str]) -> dict[str, str]:
     """Return ``NAME=VALUE`` options as a mapping."""
     for option in options:
         if "=" not in option:
-            raise WrongSettings(f"kafka-option: expected NAME=VALUE, got {option!r}")
+            raise WrongSettings(f"{name}: expected NAME=VALUE, got {option!r}")
     return dict(option.split("=", 1) for option in options)
 
 

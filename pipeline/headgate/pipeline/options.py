@@ -12,18 +12,32 @@ from headgate.pipeline.settings import JOBS
 BATCH_JOBS = ("recommend", "bill")
 """Jobs that are computed from the tables, not on the stream."""
 
-OUT = Path("usage-tables")
-"""Where tables are put unless it is said otherwise."""
+OUT = "usage-tables"
+"""Where tables are put unless told otherwise."""
 
 Jobs: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(help=f"{' '.join((*JOBS, *BATCH_JOBS))}; the stream's by default."),
 ]
 Out: TypeAlias = Annotated[
-    Path, typer.Option("--out", help="Folder of tables, state and checkpoint.")
+    str,
+    typer.Option(
+        "--out", help="Folder or URI (s3a://…) of tables, state and checkpoint."
+    ),
 ]
-Store: TypeAlias = Annotated[
-    str, typer.Option(help="Kind of the tables: parquet or delta.")
+KeepDays: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="TABLE=DAYS: retire older rows of a table; repeat."),
+]
+ReportKeys: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of keys, from `headgate bus keys`: take signed reports only."
+    ),
+]
+SparkOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="NAME=VALUE for Spark, such as spark.hadoop.fs.s3a.…; repeat."),
 ]
 Cores: TypeAlias = Annotated[
     int, typer.Option(min=1, help="Threads of a Spark of our own.")
@@ -45,7 +59,10 @@ Token: TypeAlias = Annotated[
 Recorded: TypeAlias = Annotated[
     Path | None, typer.Option(help="Recorded snapshots, one a line, instead.")
 ]
-Cluster: TypeAlias = Annotated[str, typer.Option(help="Take reports of this one only.")]
+Cluster: TypeAlias = Annotated[
+    str,
+    typer.Option(help="Take reports of this one only; needed if there are several."),
+]
 Trigger: TypeAlias = Annotated[float, typer.Option(help="Seconds between batches.")]
 MaxMessages: TypeAlias = Annotated[int, typer.Option(help="Messages of a batch.")]
 Lateness: TypeAlias = Annotated[float, typer.Option(help="Wait for what is late.")]

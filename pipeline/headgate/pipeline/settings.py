@@ -9,10 +9,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-Store = Literal["parquet", "delta"]
-
 JOBS: tuple[str, ...] = ("usage", "violations", "unfairness", "starved", "noisy")
 """What runs on the stream; ``recommend`` and ``bill`` are computed from its tables."""
+
+KEPT_TABLES: tuple[str, ...] = (
+    "usage_10s", "usage_1m", "usage_1h", "violations", "unfairness", "starved", "noisy",
+    "dead_letters", "losses", "bill",
+)  # fmt: skip
+"""Tables whose rows may be retired.  ``counters`` stays: it refuses the reports of
+lives that ended.  ``gaps`` go with ``usage_10s``: bills need both."""
 
 WINDOW_S = 10
 """Length of the shortest window: ten heartbeats at T = 1 s, so that the edges of
@@ -25,13 +30,17 @@ class WrongSettings(ValueError):
     """A setting can't be accepted; says which and what was expected."""
 
 
+class OutputIncomplete(RuntimeError):
+    """Something of the output is missing, so that going on would bill wrongly."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class PipelineSettings:
     """Options of a run.
 
     Attributes:
-        out: Folder of tables, state and checkpoint; on a cluster one that all
-            machines share.
+        out: URI of tables, state and checkpoint, such as ``file:///data/usage`` or
+            ``s3a://bucket/usage``; on a cluster one that all machines reach.
         bootstrap: Kafka's servers; empty reads `files` instead.
         topic: The usage topic.
         files: Folder of recorded messages (Parquet, columns of Spark's Kafka
@@ -39,11 +48,13 @@ class Settings:
         kafka_options: Further options of Spark's Kafka source and sink, such as
             ``kafka.security.protocol``.
         starting: ``earliest`` or ``latest``; counts in the first run only.
-        cluster: Reports of another cluster are dead letters; empty takes all.
+        cluster: Reports of another cluster are dead letters; empty takes the
+            cluster of the first reports, which must be one.
+        report_keys: Keys that verify the signatures of reports, as JSON; see
+            `counters.evidence.signing_of`.  Empty verifies nothing.
         keyed: Messages carry the agent's id as their key: saves a decoding.
         jobs: What to compute.
-        store: Kind of the tables.
-        history: File of recorded snapshots, a line each.
+        history: File of recorded snapshots, a line each, read instead of the API.
         api: Address of the API to ask for newer revisions, or empty.
         token: Bearer token for it.
         trigger_s: Seconds between two batches.
@@ -56,18 +67,20 @@ class Settings:
         alert_topic: Kafka topic for alerts, or empty.
         webhook: URL that alerts are posted to, or empty.
         partitions: Tasks of the step; 0 means twice the cores.
+        keep_days: Days that the rows of a table are kept, by its name; a table that
+            is not named keeps them for ever.
     """
 
-    out: Path
+    out: str
     bootstrap: str = ""
     topic: str = "headgate-usage"
     files: str = ""
     kafka_options: Mapping[str, str] = field(default_factory=dict[str, str])
     starting: Literal["earliest", "latest"] = "earliest"
     cluster: str = ""
+    report_keys: str = field(default="", repr=False)
     keyed: bool = False
     jobs: tuple[str, ...] = JOBS
-    store: Store = "parquet"
     history: Path | None = None
     api: str = ""
     token: str = field(default="", repr=False)
@@ -81,6 +94,7 @@ class Settings:
     alert_topic: str = NO_TOPIC
     webhook: str = ""
     partitions: int = 0
+    keep_days: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         if bool(self.bootstrap) == bool(self.files):
@@ -93,15 +107,26 @@ class Settings:
         for name in ("max_messages", "max_files", "lateness_s", "silence_s", "keep_s"):
             if not getattr(self, name) > 0:
                 raise WrongSettings(f"{name}: expected > 0, got {getattr(self, name)}")
+        for name, days in self.keep_days.items():
+            if name not in KEPT_TABLES or days < 1:
+                raise WrongSettings(
+                    f"keep_days: expected TABLE=DAYS, ≥ 1, got {name}={days}; tables "
+                    f"are {', '.join(KEPT_TABLES)}"
+                )
         if self.trigger_s < 0:
             raise WrongSettings(f"trigger_s: expected ≥ 0, got {self.trigger_s}")
 
     @property
-    def tables(self) -> Path:
-        """The folder of the tables."""
-        return self.out / "tables"
+    def tables(self) -> str:
+        """The URI of the tables."""
+        return f"{self.out}/tables"
 
     @property
-    def recorded(self) -> Path:
-        """The file of snapshots that this pipeline has seen."""
-        return self.history or self.out / "configurations.jsonl"
+    def checkpoint(self) -> str:
+        """The URI of Spark's checkpoint."""
+        return f"{self.out}/checkpoint"
+
+    @property
+    def steps(self) -> str:
+        """The URI of the newest step."""
+        return f"{self.out}/steps"

@@ -1,1 +1,1 @@
-"""What operators had decided, revision by revision, as tables to join."""
+"""What operators had decided, revision by revision, as frames to join."""

@@ -1,42 +1,64 @@
-"""The file of configurations that this pipeline has seen, one snapshot a line.
+"""The configurations that this pipeline has seen, one snapshot for each revision.
 
-Lines are only ever appended, so a reader that keeps running reads each once.  A line
-that a crash cut off is no line.
+They are kept in a table of the output, and grow with each look at the API; a recorded
+file of snapshots, one a line, is read instead where there is no API.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.agent.errors import MalformedSnapshot
 from headgate.agent.follow.snapshot import configuration_from_json
 from headgate.pipeline.settings import WrongSettings
+from headgate.pipeline.tables.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     from headgate.coordinator.config.configuration import Configuration
+    from headgate.pipeline.tables.store import TableStore
+
+_NAME = "configurations"
 
 
-class History:
-    """The configurations of a file, oldest first."""
+class ConfigurationHistory(Protocol):
+    """Configurations, oldest first."""
+
+    def read(self) -> list[Configuration]:
+        """Return all configurations, each revision once."""
+        ...
+
+    @property
+    def newest(self) -> int:
+        """Highest revision, or −1."""
+        ...
+
+
+class ConfigurationFile:
+    """A file of snapshots, one a line; a last line that is cut off is none.
+
+    Read anew from where the last look ended.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Go by the file at `path`, which need not be there yet."""
+        """Read the file at `path`, which need not be there yet."""
         self._path = path
         self._end = self._lines = 0
         self._found: dict[int, Configuration] = {}
 
     @property
     def newest(self) -> int:
-        """Highest revision in the file, or −1."""
+        """See `ConfigurationHistory.newest`."""
         return max((c.revision for c in self.read()), default=-1)
 
     def read(self) -> list[Configuration]:
-        """Return all configurations; a revision that occurs again is passed over.
+        """See `ConfigurationHistory.read`.
 
         Raises:
             WrongSettings: A line is no snapshot; says which.
@@ -47,24 +69,6 @@ class History:
                 for line in stream:
                     self._take(line)
         return [self._found[revision] for revision in sorted(self._found)]
-
-    def append(self, documents: Iterable[object]) -> None:
-        """Put snapshots at the end, after what is whole of the file."""
-        self.read()
-        text = "".join(json.dumps(d, separators=(",", ":")) + "\n" for d in documents)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("ab") as stream:
-            stream.truncate(self._end)
-            if self._end and not self._ends_with_newline():
-                text = "\n" + text
-            stream.write(text.encode())
-            stream.flush()
-            os.fsync(stream.fileno())
-
-    def _ends_with_newline(self) -> bool:
-        with self._path.open("rb") as stream:
-            stream.seek(self._end - 1)
-            return stream.read(1) == b"\n"
 
     def _take(self, line: bytes) -> None:
         """Read one line, if it is whole."""
@@ -79,3 +83,49 @@ class History:
             self._found.setdefault(configuration.revision, configuration)
         self._end += len(line)
         self._lines += 1
+
+
+class ConfigurationTable:
+    """The table of snapshots in an output; read once, then known."""
+
+    def __init__(self, session: SparkSession, store: TableStore) -> None:
+        """Read and write the table ``configurations`` of `store`."""
+        self._session = session
+        self._store = store
+        self._found: dict[int, Configuration] | None = None
+
+    @property
+    def newest(self) -> int:
+        """See `ConfigurationHistory.newest`."""
+        return max((c.revision for c in self.read()), default=-1)
+
+    def read(self) -> list[Configuration]:
+        """See `ConfigurationHistory.read`."""
+        if self._found is None:
+            rows = self._store.read(_NAME).select("document").collect()
+            known = (configuration_from_json(json.loads(r["document"])) for r in rows)
+            self._found = {each.revision: each for each in known}
+        return [self._found[revision] for revision in sorted(self._found)]
+
+    def append(self, documents: Sequence[object]) -> None:
+        """Add snapshots with revisions that are not known yet, in one commit.
+
+        Args:
+            documents: At least one, the newest last.
+
+        Raises:
+            MalformedSnapshot: One of them is no snapshot; none is added.
+        """
+        found = {c.revision: c for c in self.read()}
+        now, rows = datetime.now(UTC), list[tuple[datetime, int, str]]()
+        for document in documents:
+            configuration = configuration_from_json(document)
+            if configuration.revision not in found:
+                text = json.dumps(document, separators=(",", ":"))
+                rows.append((now, configuration.revision, text))
+                found[configuration.revision] = configuration
+        if rows:
+            frame = self._session.createDataFrame(rows, TABLES[_NAME])
+            # The revision as the transaction's number: said again it changes nothing.
+            self._store.append(_NAME, frame, max(row[1] for row in rows))
+        self._found = found

@@ -1,9 +1,9 @@
 """Keeps what the API says of the configuration, revision by revision.
 
 Asked before each batch; between two looks several revisions may pass, so all states
-since the last one known are fetched, each with the revision that made it.  An API
-that is down costs nothing but newer names: what is on disk is gone by, and reports
-carry the revision that their sender went by.
+after the newest known one are fetched, each with the revision that made it.  An API
+that is down costs nothing but newer names: the revisions known so far are used, and
+reports carry the revision that their sender went by.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import httpx
 
 from headgate.agent.errors import MalformedSnapshot
 from headgate.agent.follow.snapshot import configuration_from_json
-from headgate.pipeline.configured.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
+
+    from headgate.pipeline.configured.history import ConfigurationTable
 
 log = logging.getLogger("headgate.pipeline")
 
@@ -31,13 +31,15 @@ MOST_STATES = 1_000
 older is judged by the oldest of them."""
 
 
-class Recorder:
-    """Appends each state of the configuration to a file, one snapshot a line."""
+class SnapshotRecorder:
+    """Appends each state of the configuration to the table of snapshots."""
 
-    def __init__(self, url: str, path: Path, *, token: str = "") -> None:
-        """Ask the API at `url`, if it is not empty, and keep answers at `path`."""
+    def __init__(
+        self, url: str, history: ConfigurationTable, *, token: str = ""
+    ) -> None:
+        """Ask the API at `url`, if it is not empty, and keep answers in `history`."""
         self._url = url.rstrip("/")
-        self._history = History(path)
+        self._history = history
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._down = False
         self._seen = -1
@@ -67,7 +69,7 @@ class Recorder:
             return known
         revision = configuration_from_json(newest).revision
         states = self._states(client, revision, newest)
-        self._history.append(reversed(states))
+        self._history.append(states[::-1])
         self._seen = revision
         return revision
 

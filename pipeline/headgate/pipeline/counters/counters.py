@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 FINEST = 1000.0
 """Steps per unit of a counter that is not whole: what the codec keeps."""
 
+EXACT = float(1 << 43)
+"""Units up to which a double holds thousandths: 2⁴³ · 1000 < 2⁵³."""
+
 LONGEST_GAP_US = 3_600_000_000
 """Longest interval that is spread over windows, one hour; what a longer one
 held is *displaced*: counted in the newest window and marked.  Bounds the number
@@ -49,6 +52,7 @@ class Part:
         group_ids: ``int64[N]``.
         refused: ``float64[N]`` units.
         admitted: ``float64[N]`` units.
+        weight: Of the agent at its last report in the window, > 0.
         subjects: ``int64[N]`` most limiters (topics, producers) in use.
     """
 
@@ -56,6 +60,7 @@ class Part:
     displaced: bool
     revision_first: int
     revision_last: int
+    weight: float
     group_ids: Ints
     refused: Floats
     admitted: Floats
@@ -63,18 +68,20 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class ReportInterval:
     """When and how a report's difference came about.
 
     Attributes:
         at_us: Event time of the report.
         revision: Of the configuration that the sender went by.
+        weight: Of the sender.
         floor_us: Start of the oldest window that is still open.
         window_us: Length of a window.
     """
 
     at_us: int
     revision: int
+    weight: float
     floor_us: int
     window_us: int
 
@@ -87,6 +94,7 @@ class _Sum:
     admitted: Floats
     revision_first: int
     revision_last: int
+    weight: float
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +128,7 @@ class Counters:
         none, zero = np.zeros(0, np.int64), np.zeros(0)
         return cls(none, zero, zero, none, zero, none)
 
-    def absorb(self, rows: Rows, span: Span, *, since_us: int) -> int:
+    def absorb(self, rows: Rows, span: ReportInterval, *, since_us: int) -> int:
         """Take one report's rows in; the caller skips reports that are not newer.
 
         Args:
@@ -162,9 +170,10 @@ class Counters:
                         displaced,
                         total.revision_first,
                         total.revision_last,
+                        total.weight,
                         self.group_ids[used],
-                        total.refused[used],
-                        total.admitted[used],
+                        fixed(total.refused[used]),
+                        fixed(total.admitted[used]),
                         self.subjects[used],
                     )
                 )
@@ -222,7 +231,7 @@ class Counters:
         refused: Floats,
         admitted: Floats,
         start_us: Ints,
-        span: Span,
+        span: ReportInterval,
     ) -> None:
         """Add differences to the windows that their intervals touch."""
         at_us = max(span.at_us, span.floor_us)
@@ -231,21 +240,21 @@ class Counters:
         if at_us - oldest_us > LONGEST_GAP_US:
             far = start_us < at_us - LONGEST_GAP_US
             if far.all():
-                self._add((last_us, True), index, refused, admitted, span.revision)
+                self._add((last_us, True), index, refused, admitted, span)
                 return
             self._add(
                 (last_us, True),
                 index,
                 np.where(far, refused, 0.0),
                 np.where(far, admitted, 0.0),
-                span.revision,
+                span,
             )
             refused = np.where(far, 0.0, refused)
             admitted = np.where(far, 0.0, admitted)
             start_us = np.where(far, at_us, start_us)
             oldest_us = int(start_us.min())
         if oldest_us >= last_us:
-            self._add((last_us, False), index, refused, admitted, span.revision)
+            self._add((last_us, False), index, refused, admitted, span)
             return
         self._split(index, refused, admitted, start_us, span, oldest_us)
 
@@ -255,7 +264,7 @@ class Counters:
         refused: Floats,
         admitted: Floats,
         start_us: Ints,
-        span: Span,
+        span: ReportInterval,
         oldest_us: int,
     ) -> None:
         """Spread evenly over several windows; whole units, exact in total."""
@@ -271,7 +280,7 @@ class Counters:
                 index,
                 upto_refused - gone_refused,
                 upto_admitted - gone_admitted,
-                span.revision,
+                span,
             )
             gone_refused, gone_admitted = upto_refused, upto_admitted
 
@@ -281,18 +290,33 @@ class Counters:
         index: Ints | slice,
         refused: Floats,
         admitted: Floats,
-        revision: int,
+        span: ReportInterval,
     ) -> None:
         """Add to one window's sum."""
-        total = self._sums.get(key)
+        total, revision = self._sums.get(key), span.revision
         if total is None:
             size = len(self.group_ids)
-            total = _Sum(np.zeros(size), np.zeros(size), revision, revision)
+            zeros = np.zeros(size), np.zeros(size)
+            total = _Sum(*zeros, revision, revision, span.weight)
             self._sums[key] = total
+        total.weight = span.weight
         total.refused[index] += refused
         total.admitted[index] += admitted
         total.revision_first = min(total.revision_first, revision)
         total.revision_last = max(total.revision_last, revision)
+
+
+def fixed(units: Floats) -> Floats:
+    """Return amounts as the doubles nearest to whole thousandths.
+
+    Differences of counters carry the rounding of the counters; without it the last
+    bit of a sum would depend on the order of its terms.
+
+    >>> fixed(np.array([0.3 - 0.1, 4.35 - 4.0]))
+    array([0.2 , 0.35])
+    """
+    exact: Floats = np.where(units < EXACT, np.rint(units * FINEST) / FINEST, units)
+    return exact
 
 
 def merge(parts: list[Part]) -> Part:
@@ -311,6 +335,7 @@ def merge(parts: list[Part]) -> Part:
         first.displaced,
         min(p.revision_first for p in parts),
         max(p.revision_last for p in parts),
+        parts[-1].weight,
         group_ids,
         _added(place, size, [p.refused for p in parts]),
         _added(place, size, [p.admitted for p in parts]),
@@ -322,11 +347,11 @@ def _added(place: Ints, size: int, columns: list[Floats]) -> Floats:
     """Return the sums of what stands at the same place."""
     total = np.zeros(size)
     np.add.at(total, place, np.concatenate(columns))
-    return total
+    return fixed(total)
 
 
 def _cuts(
-    oldest_us: int, at_us: int, span: Span
+    oldest_us: int, at_us: int, span: ReportInterval
 ) -> Iterable[tuple[tuple[int, bool], int]]:
     """Yield the windows of an interval and where each ends; closed ones are one."""
     length = span.window_us

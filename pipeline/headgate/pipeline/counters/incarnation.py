@@ -6,11 +6,11 @@ after a crash writes the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headgate.pipeline.counters.clock import UNKNOWN_US, Stamp, event_time_us
-from headgate.pipeline.counters.counters import Counters, Part, Span, merge
+from headgate.pipeline.counters.counters import Counters, Part, ReportInterval, merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,8 +23,17 @@ last keyframe interval.  One that is first heard later has a past of unknown
 length; what it used then is counted and marked *displaced*, also of groups that are
 first heard of within as many reports more: rows come in turns."""
 
+SEQUENCE_GRACE = 1_000
+SEQUENCES_PER_S = 40.0
+"""A sequence may jump by the grace and so many a second since the life was last heard:
+docs/reference/reports.md.  Agents refuse the same."""
+
 WHOLE = -1
 """Stands for the partition of a report that was not cut."""
+
+
+class ImpossibleReport(ValueError):
+    """A well-formed report that no agent can have written; says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +73,9 @@ class Incarnation:
         before_us: Event time of the one before, all parts of the last aside.
         least_delay_us: See `clock.event_time_us`.
         revision: Of the configuration at the last report.
+        weight: Of the agent at the last report.
         left: The agent said goodbye.
         listed: Its end is already in the list of gaps.
-        ended: Its counters were given up; later reports are refused.
         heard_now: A report was taken in within this batch.
         returned: It was heard again after its end had been listed.
         counters: By dimension.
@@ -82,9 +91,9 @@ class Incarnation:
     before_us: int = 0
     least_delay_us: int = UNKNOWN_US
     revision: int = 0
+    weight: float = 1.0
     left: bool = False
     listed: bool = False
-    ended: bool = False
     heard_now: bool = False
     returned: bool = False
     counters: dict[str, Counters] = field(default_factory=dict[str, Counters])
@@ -94,19 +103,26 @@ class Incarnation:
 
         Returns:
             Number of rows whose counters fell.
+
+        Raises:
+            ImpossibleReport: The sequence jumps further than any agent's can.
         """
+        at_us, least_delay_us = event_time_us(stamp, self.least_delay_us)
+        at_us = max(at_us, self.heard_us)
+        self._check_jump(report.sequence, at_us)
         if not self._is_new(report):
             return 0
-        at_us, self.least_delay_us = event_time_us(stamp, self.least_delay_us)
-        at_us = max(at_us, self.heard_us)
+        self.least_delay_us = least_delay_us
         if not self.first:
             self.first, self.began_us, self.heard_us = report.sequence, at_us, at_us
         if report.sequence > self.sequence:
             self.before_us, self.heard_us = self.heard_us, at_us
             self.sequence, self.revision = report.sequence, report.revision
-        span = Span(
+            self.weight = report.weight
+        span = ReportInterval(
             at_us=at_us,
             revision=report.revision,
+            weight=report.weight,
             floor_us=times.floor_us,
             window_us=times.window_us,
         )
@@ -121,6 +137,18 @@ class Incarnation:
         self.listed = False
         self.heard_now = True
         return fallen
+
+    def _check_jump(self, sequence: int, at_us: int) -> None:
+        """Refuse a number that would make all later reports look old."""
+        if not self.first:
+            return
+        elapsed_s = (at_us - self.heard_us) / 1e6
+        most = SEQUENCE_GRACE + SEQUENCES_PER_S * elapsed_s
+        if sequence - self.sequence > most:
+            raise ImpossibleReport(
+                f"sequence: {sequence} follows {self.sequence}, a jump of at most "
+                f"{most:.0f} was possible"
+            )
 
     def _is_new(self, report: Report) -> bool:
         """Whether it says more than what was told of its groups; notes that it did."""
@@ -143,7 +171,7 @@ class Incarnation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gap:
+class UsageGap:
     """A life that ended without goodbye; what it used at last is not known.
 
     Attributes:
@@ -158,7 +186,7 @@ class Gap:
 
 
 @dataclass(slots=True, eq=False)
-class Outcome:
+class LifeOutcome:
     """What one batch makes of one agent.
 
     Attributes:
@@ -168,13 +196,13 @@ class Outcome:
     """
 
     closed: dict[str, list[Part]] = field(default_factory=dict[str, list[Part]])
-    gaps: list[Gap] = field(default_factory=list[Gap])
+    gaps: list[UsageGap] = field(default_factory=list[UsageGap])
     ended: list[Incarnation] = field(default_factory=list[Incarnation])
 
 
-def conclude(lives: dict[int, Incarnation], times: Times) -> Outcome:
+def conclude(lives: dict[int, Incarnation], times: Times) -> LifeOutcome:
     """Close windows, list gaps, give up what ended long ago; changes `lives`."""
-    outcome = Outcome()
+    outcome = LifeOutcome()
     parts: dict[str, list[Part]] = {}
     for life in lives.values():
         for dimension, counters in life.counters.items():
@@ -184,16 +212,18 @@ def conclude(lives: dict[int, Incarnation], times: Times) -> Outcome:
     for life in list(lives.values()):
         if life.returned:
             life.returned = False
-            outcome.gaps.append(Gap(life, 0, healed=True))
-        if life.ended or not life.over(times):
+            outcome.gaps.append(UsageGap(life, 0, healed=True))
+        if not life.over(times):
             continue
         if not life.left and not life.listed:
             life.listed = True
-            outcome.gaps.append(Gap(life, _successor_us(lives, life)))
+            outcome.gaps.append(UsageGap(life, _successor_us(lives, life)))
         if life.heard_us + times.keep_us <= times.watermark_us:
             for dimension, counters in life.counters.items():
                 parts[dimension].extend(counters.parts)
-            outcome.ended.append(_give_up(lives, life))
+            # Whoever is given up costs nothing from here on.  That a later report of
+            # this life is refused is known from the table of final counters.
+            outcome.ended.append(lives.pop(life.number))
     for dimension, pieces in parts.items():
         outcome.closed[dimension] = list(_merged(pieces))
     return outcome
@@ -212,13 +242,3 @@ def _successor_us(lives: dict[int, Incarnation], life: Incarnation) -> int:
     """Return when the agent's next life began, or 0."""
     later = [(o.number, o.began_us) for o in lives.values() if o.number > life.number]
     return min(later)[1] if later else 0
-
-
-def _give_up(lives: dict[int, Incarnation], life: Incarnation) -> Incarnation:
-    """Drop a life's counters and return them; keep a mark that refuses reports."""
-    final = replace(life, counters=life.counters)
-    life.counters = {}
-    life.ended = True
-    for number in sorted(n for n, o in lives.items() if o.ended)[:-1]:
-        del lives[number]
-    return final

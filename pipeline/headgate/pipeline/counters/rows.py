@@ -10,12 +10,16 @@ null, which costs a bit each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
+
+from headgate.pipeline.counters.counters import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -25,9 +29,9 @@ if TYPE_CHECKING:
     from headgate.pipeline.counters.counters import Counters, Part
     from headgate.pipeline.counters.incarnation import Incarnation
 
-KINDS = ("life", "usage", "gap", "healed", "ended", "dead", "offset", "decoded")
-"""State; usage; gaps and those that healed; final counters; dead letters; what was
-read of each partition; how many rows the reports held."""
+KINDS = ("life", "usage", "gap", "healed", "ended", "dead", "tally")
+"""State; usage; gaps and those that healed; final counters; dead letters; what a task
+read and wrote."""
 
 READY_ROWS = 65_536
 """Rows after which a batch is handed on; bounds the memory of a task."""
@@ -40,7 +44,6 @@ _COLUMNS: dict[str, pa.DataType] = {
     "dimension": pa.string(),
     "heard_us": pa.int64(),
     "until_us": pa.int64(),
-    "fresh": pa.bool_(),
     "window_us": pa.int64(),
     "displaced": pa.bool_(),
     "group_id": pa.int64(),
@@ -50,12 +53,11 @@ _COLUMNS: dict[str, pa.DataType] = {
     "subjects": pa.int64(),
     "revision_first": pa.int64(),
     "revision_last": pa.int64(),
+    "weight": pa.float64(),
     "topic": pa.string(),
     "partition": pa.int32(),
     "offset": pa.int64(),
-    "last_offset": pa.int64(),
     "broker_us": pa.int64(),
-    "messages": pa.int64(),
     "reason": pa.string(),
     "payload": pa.binary(),
 }
@@ -79,44 +81,70 @@ ONCE = (
     "displaced",
     "revision_first",
     "revision_last",
+    "weight",
 )
 """Columns that hold for all groups of such a row."""
 
-_USED = {name: _COLUMNS[name] for name in (*_PACKED, *ONCE)}
+_USED = {
+    **{name: _COLUMNS[name] for name in (*_PACKED, *ONCE)},
+    "attempted": pa.float64(),
+}
 
 USED_SCHEMA: StructType = from_arrow_schema(pa.schema(_USED))
 """Of `used_rows`."""
 
 
 @dataclass(slots=True)
-class _Seen:
-    """The offsets of one partition that a task saw."""
-
-    first: int
-    last: int
-    messages: int = 0
-
-
-@dataclass(slots=True)
 class Tally:
-    """What a task read.
+    """What a task read and wrote; tallies of several tasks add up.
 
     Attributes:
-        seen: Offsets by topic and partition.
+        messages: Messages read.
         rows: Rows (group × dimension) of the reports that could be read.
+        offsets: First and last offset read, by ``topic/partition``.
+        heard_us: Event time of the last report of each agent that was heard.
+        kinds: Rows written of each kind.
     """
 
+    messages: int = 0
     rows: int = 0
-    seen: dict[tuple[str, int], _Seen] = field(
-        default_factory=dict[tuple[str, int], _Seen]
+    offsets: dict[str, tuple[int, int]] = field(
+        default_factory=dict[str, tuple[int, int]]
     )
+    heard_us: dict[str, int] = field(default_factory=dict[str, int])
+    kinds: dict[str, int] = field(default_factory=dict[str, int])
 
     def saw(self, topic: str, partition: int, offset: int) -> None:
         """Count one message."""
-        seen = self.seen.setdefault((topic, partition), _Seen(offset, offset))
-        seen.first = min(seen.first, offset)
-        seen.last = max(seen.last, offset)
-        seen.messages += 1
+        self.messages += 1
+        self._range(f"{topic}/{partition}", offset, offset)
+
+    def add(self, other: Tally) -> None:
+        """Add what another task counted."""
+        self.messages += other.messages
+        self.rows += other.rows
+        for name, (first, last) in other.offsets.items():
+            self._range(name, first, last)
+        self.heard_us |= other.heard_us
+        for kind, rows in other.kinds.items():
+            self.kinds[kind] = self.kinds.get(kind, 0) + rows
+
+    def _range(self, name: str, first: int, last: int) -> None:
+        known = self.offsets.get(name, (first, last))
+        self.offsets[name] = min(known[0], first), max(known[1], last)
+
+    def to_json(self) -> str:
+        """Return text that `from_json` reads."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Tally:
+        """Return the tally that a task wrote."""
+        found = json.loads(text)
+        ranges = {
+            name: (first, last) for name, (first, last) in found["offsets"].items()
+        }
+        return cls(**found | {"offsets": ranges})
 
 
 class RowBuilder:
@@ -125,6 +153,7 @@ class RowBuilder:
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
         self._rows = 0
+        self._kinds: Counter[str] = Counter()
 
     def ready(self) -> Iterator[pa.RecordBatch]:
         """Yield what there is once it is worth a batch."""
@@ -154,6 +183,7 @@ class RowBuilder:
             "displaced": part.displaced,
             "revision_first": part.revision_first,
             "revision_last": part.revision_last,
+            "weight": part.weight,
             "payload": packed_groups(part),
         }
         self._one(row, weight=size)
@@ -190,7 +220,7 @@ class RowBuilder:
                 "revision_last": pa.repeat(life.revision, size),
             }
         )
-        self._keep(table, size)
+        self._keep(table, size, kind)
 
     def life(self, life: Incarnation, payload: bytes) -> None:
         """Add the state of one life."""
@@ -201,7 +231,6 @@ class RowBuilder:
                 "incarnation": life.number,
                 "sequence": life.sequence,
                 "heard_us": life.heard_us,
-                "fresh": life.heard_now,
                 "payload": payload,
             }
         )
@@ -230,30 +259,21 @@ class RowBuilder:
         )
 
     def tally(self, tally: Tally) -> None:
-        """Add what was read of each partition."""
-        for (topic, partition), seen in sorted(tally.seen.items()):
-            self._one(
-                {
-                    "kind": "offset",
-                    "topic": topic,
-                    "partition": partition,
-                    "offset": seen.first,
-                    "last_offset": seen.last,
-                    "messages": seen.messages,
-                }
-            )
-        if tally.rows:
-            self._one({"kind": "decoded", "messages": tally.rows})
+        """Add what this task read, with the rows that it wrote."""
+        tally.kinds = dict(self._kinds)
+        self._one({"kind": "tally", "payload": tally.to_json().encode()})
 
     def _one(self, row: Mapping[str, object], *, weight: int = 1) -> None:
         """Add one row, which stands for `weight` of them."""
         schema = pa.schema({name: _COLUMNS[name] for name in row})
-        self._keep(pa.Table.from_pylist([dict(row)], schema=schema), weight)
+        table = pa.Table.from_pylist([dict(row)], schema=schema)
+        self._keep(table, weight, str(row["kind"]))
 
-    def _keep(self, table: pa.Table, weight: int) -> None:
+    def _keep(self, table: pa.Table, weight: int, kind: str) -> None:
         """Add rows that have some of the columns."""
         self._tables.append(table)
         self._rows += weight
+        self._kinds[kind] += table.num_rows
 
 
 def packed_groups(part: Part) -> bytes:
@@ -282,4 +302,6 @@ def _used(once: pa.RecordBatch, packed: pa.Buffer) -> pa.RecordBatch:
         for n, name in enumerate(_PACKED)
     ]
     same = once.take(np.zeros(size, np.int64))
-    return pa.RecordBatch.from_arrays([*columns, *same.columns], list(_USED))
+    refused, admitted = (columns[_PACKED.index(n)] for n in ("refused", "admitted"))
+    attempted = pa.array(fixed(refused.to_numpy() + admitted.to_numpy()))
+    return pa.RecordBatch.from_arrays([*columns, *same.columns, attempted], list(_USED))

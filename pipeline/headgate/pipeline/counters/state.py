@@ -19,7 +19,7 @@ from headgate.pipeline.counters.incarnation import Incarnation
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FORMAT = 2
+FORMAT = 3
 """Of these bytes; a state of another format is refused."""
 
 
@@ -32,6 +32,7 @@ class _PartHead(NamedTuple):
     displaced: bool
     revision_first: int
     revision_last: int
+    weight: float
     size: int
 
 
@@ -50,6 +51,7 @@ def pack(life: Incarnation) -> bytes:
                     p.displaced,
                     p.revision_first,
                     p.revision_last,
+                    p.weight,
                     len(p.group_ids),
                 )
             )
@@ -66,9 +68,9 @@ def pack(life: Incarnation) -> bytes:
         "before_us": life.before_us,
         "least_delay_us": life.least_delay_us,
         "revision": life.revision,
+        "weight": life.weight,
         "left": life.left,
         "listed": life.listed,
-        "ended": life.ended,
         "dimensions": dimensions,
     }
     return b"".join(
@@ -101,7 +103,7 @@ def unpack(payload: bytes) -> Incarnation:
         for head in (_PartHead(*h) for h in heads):
             ids, subjects = reader.ints(head.size), reader.ints(head.size)
             refused, admitted = reader.floats(head.size), reader.floats(head.size)
-            part = Part(*head[:4], ids, refused, admitted, subjects)
+            part = Part(*head[:5], ids, refused, admitted, subjects)
             counters.parts.append(part)
         life.counters[dimension] = counters
     return life

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from headgate.pipeline.tables.schema import BILL
+from headgate.pipeline.jobs.usage import exact_sum
+from headgate.pipeline.tables.schema import BILL, RETIRED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,9 +39,9 @@ def bill(usage: DataFrame, gaps: DataFrame) -> DataFrame:
         .groupBy(*keys)
         .agg(
             f.count_distinct("group_id").alias("groups"),
-            f.sum("attempted").alias("attempted"),
-            f.sum("admitted").alias("admitted"),
-            f.sum("refused").alias("refused"),
+            exact_sum("attempted"),
+            exact_sum("admitted"),
+            exact_sum("refused"),
         )
     )
     bounds = (
@@ -65,6 +66,21 @@ def bill(usage: DataFrame, gaps: DataFrame) -> DataFrame:
     )
 
 
+def retired_sums(usage: DataFrame, until_us: int) -> DataFrame:
+    """Return the sums of usage that is about to be removed, rows of `schema.RETIRED`.
+
+    Args:
+        usage: Rows of `schema.USAGE`, all before `until_us`.
+        until_us: Start of the oldest day that stays, microseconds.
+    """
+    return (
+        usage.groupBy("group_id", "dimension", "agent")
+        .agg(exact_sum("refused"), exact_sum("admitted"))
+        .withColumn("retired_until", f.timestamp_micros(f.lit(until_us)))
+        .select(*RETIRED.names)
+    )
+
+
 def unhealed(gaps: DataFrame) -> DataFrame:
     """Return the gaps of lives that were not heard of again."""
     life = ["agent", "incarnation", "group_id", "dimension"]
@@ -81,17 +97,19 @@ def differences(usage: DataFrame, counters: DataFrame) -> DataFrame:
     """Return where usage and the agents' own counters differ: no rows if all is well.
 
     Args:
-        usage: Rows of `schema.USAGE`, each window once, open ones included.
+        usage: Rows with ``agent``, ``group_id``, ``dimension``, ``admitted`` and
+            ``refused``: each window once, open and retired ones included.
         counters: Rows of `schema.COUNTERS`: the last counters of every life.
     """
     keys = ["agent", "group_id", "dimension"]
-    counted = counters.groupBy(*keys).agg(
-        f.sum("admitted").alias("counted_admitted"),
-        f.sum("refused").alias("counted_refused"),
+    counted = (
+        counters.groupBy(*keys)
+        .agg(exact_sum("admitted"), exact_sum("refused"))
+        .withColumnsRenamed(
+            {"admitted": "counted_admitted", "refused": "counted_refused"}
+        )
     )
-    used = usage.groupBy(*keys).agg(
-        f.sum("admitted").alias("admitted"), f.sum("refused").alias("refused")
-    )
+    used = usage.groupBy(*keys).agg(exact_sum("admitted"), exact_sum("refused"))
     both = counted.join(used, keys, "full").fillna(0.0)
     return both.where(
         (f.abs(f.col("counted_admitted") - f.col("admitted")) > TOLERANCE)

@@ -31,7 +31,7 @@ from headgate.pipeline.jobs.usage import WINDOW
 from headgate.pipeline.tables.schema import STARVED, UNFAIRNESS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
@@ -72,21 +72,18 @@ class Division:
     level: Floats
 
 
-def judged(
-    usage: DataFrame, window_s: float, weights: Mapping[str, float] | None = None
-) -> DataFrame:
+def judged(usage: DataFrame, window_s: float) -> DataFrame:
     """Return rows of `JUDGED`: contended groups, starved agents, totals of groups.
 
     Args:
         usage: Rows of `schema.USAGE` of windows of one length.
         window_s: Length of the windows.
-        weights: Of agents; one that it lacks has 1.
     """
 
     def judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = sorted_rows(batches)
         if rows is not None:
-            for table in _judged(rows, weights or {}, float(window_s)):
+            for table in _judged(rows, float(window_s)):
                 yield from table.to_batches()
 
     return (
@@ -132,21 +129,16 @@ def totals(rows: DataFrame) -> DataFrame:
     )
 
 
-def division(rows: Sorted, weight: Floats) -> Division:
-    """Divide anew what was admitted to each contended group.
-
-    Args:
-        rows: Of all groups.
-        weight: ``float64[R]`` of each row's agent.
-    """
+def division(rows: Sorted) -> Division:
+    """Divide anew what was admitted to each contended group, by weight."""
     contended = (np.add.reduceat(rows.refused, rows.start) > 0) & (rows.size > 1)
     size = rows.size[contended]
     start = np.cumsum(size) - size
     group = np.repeat(np.arange(len(size)), size)
     row = np.flatnonzero(np.repeat(contended, rows.size))
     # Rows are in order of agents, and the sort is stable: ties go by name.
-    row = row[np.lexsort((rows.attempted[row] / weight[row], group))]
-    attempted, heavy = rows.attempted[row], weight[row]
+    row = row[np.lexsort((rows.attempted[row] / rows.weight[row], group))]
+    attempted, heavy = rows.attempted[row], rows.weight[row]
     total = _sum(rows.admitted[row], start)
     smaller = _before(attempted, start, size)
     rest = np.repeat(_sum(heavy, start), size) - _before(heavy, start, size)
@@ -157,13 +149,10 @@ def division(rows: Sorted, weight: Floats) -> Division:
     )
 
 
-def _judged(
-    rows: Sorted, weights: Mapping[str, float], window_s: float
-) -> Iterator[pa.Table]:
+def _judged(rows: Sorted, window_s: float) -> Iterator[pa.Table]:
     """Yield the rows of all kinds of one task."""
     yield _totals(rows)
-    weight = np.array([weights.get(name, 1.0) for name in rows.agents])[rows.agent]
-    found = division(rows, weight)
+    found = division(rows)
     if not len(found.start):
         return
     attempted, admitted = rows.attempted[found.row], rows.admitted[found.row]
@@ -198,6 +187,7 @@ def _judged(
         "starved",
         window_s=window_s,
         agent=rows.agents[rows.agent[row]],
+        weight=rows.weight[row],
         attempted=attempted[poor],
         admitted=admitted[poor],
         fair=found.fair[poor],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from headgate.pipeline.jobs.usage import KEYS
+from headgate.pipeline.jobs.usage import KEYS, exact_sum
 from headgate.pipeline.tables.schema import NOISY
 
 if TYPE_CHECKING:
@@ -20,21 +20,26 @@ TOP = 5
 def noisy(
     usage: DataFrame, past: DataFrame, *, window_s: float, past_windows: int
 ) -> DataFrame:
-    """Return the top talkers of each group and window.
+    """Return the top talkers of each group and window, by attempts per weight.
 
     Args:
         usage: Rows of `schema.USAGE`.
         past: The same, from `past_windows` windows before the first on: the mean of
-            the windows before is what an agent usually attempts; a window without
-            a row counts as 0.
+            the windows before is what an agent usually attempts.  A window without
+            a row counts as 0 from the agent's first row on; an agent without any
+            has no usual amount.
         window_s: Length of the windows.
         past_windows: How many windows before count.
     """
     group = Window.partitionBy("window_start", *KEYS)
-    ranked = group.orderBy(f.col("attempted").desc(), "agent")
+    ranked = group.orderBy((f.col("attempted") / f.col("weight")).desc(), "agent")
     talkers = (
         usage.groupBy("window_start", *KEYS, "agent")
-        .agg(f.sum("attempted").alias("attempted"), f.sum("admitted").alias("admitted"))
+        .agg(
+            f.max_by("weight", "revision_last").alias("weight"),
+            exact_sum("attempted"),
+            exact_sum("admitted"),
+        )
         .withColumn("part", f.col("attempted") / f.sum("attempted").over(group))
         .withColumn("rank", f.row_number().over(ranked).cast("long"))
         .where(f.col("rank") <= TOP)
@@ -54,11 +59,25 @@ def noisy(
         & (age_s > 0)
         & (age_s <= window_s * past_windows)
     )
+    # An agent that was started a minute ago has not been silent in the four before.
+    born = earlier.groupBy(f.col("_agent").alias("agent")).agg(
+        f.min("_then").alias("_born")
+    )
+    lived_s = f.unix_seconds("window_start") - f.col("_born")
+    lived = f.least(lived_s / window_s, f.lit(float(past_windows)))
     return (
-        talkers.join(earlier, own, "left")
-        .groupBy(*talkers.columns)
-        .agg((f.sum("_attempted") / past_windows).alias("usual"))
-        .withColumn("change", f.col("attempted") / f.col("usual"))
+        talkers.join(born, "agent", "left")
+        .withColumn("_lived", f.when(lived > 0, lived))
+        .join(earlier, own, "left")
+        .groupBy(*talkers.columns, "_lived")
+        .agg(
+            (f.coalesce(f.sum("_attempted"), f.lit(0.0)) / f.col("_lived")).alias(
+                "usual"
+            )
+        )
+        .withColumn(
+            "change", f.when(f.col("usual") > 0, f.col("attempted") / f.col("usual"))
+        )
         .withColumn("window_s", f.lit(float(window_s)))
         .select(*NOISY.names)
     )

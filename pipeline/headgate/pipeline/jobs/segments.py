@@ -33,7 +33,7 @@ _AMOUNTS = ("attempted", "admitted", "refused")
 
 _REVISIONS = ("revision_first", "revision_last")
 
-NEEDED = ("window_start", *KEYS, "agent", *_AMOUNTS, *_REVISIONS)
+NEEDED = ("window_start", *KEYS, "agent", "weight", *_AMOUNTS, *_REVISIONS)
 """Columns of usage that `sorted_rows` reads."""
 
 _NO_REVISION = np.iinfo(np.int64)
@@ -47,6 +47,7 @@ class Sorted:
     Attributes:
         agents: ``object[A]`` names of the agents that occur, ascending.
         agent: ``int64[R]`` index into `agents`, ascending within a group.
+        weight: ``float64[R]`` of the agent, as of its newest revision.
         attempted: ``float64[R]`` units.
         admitted: ``float64[R]``.
         refused: ``float64[R]``.
@@ -61,6 +62,7 @@ class Sorted:
 
     agents: Names
     agent: Ints
+    weight: Floats
     attempted: Floats
     admitted: Floats
     refused: Floats
@@ -99,6 +101,7 @@ def sorted_rows(batches: Iterable[pa.RecordBatch]) -> Sorted | None:
     return Sorted(
         agents=agents,
         agent=keys[0][first],
+        weight=table.column("weight").to_numpy()[order[last]],
         attempted=columns["attempted"],
         admitted=columns["admitted"],
         refused=columns["refused"],

@@ -11,7 +11,7 @@ from headgate.pipeline.counters.rows import ONCE, USED_SCHEMA, used_rows
 from headgate.pipeline.tables.schema import USAGE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 KEYS = ("group_id", "group", "tenant", "dimension")
 """What names a group in one dimension, in every table."""
@@ -34,11 +34,12 @@ def usage_of(step: DataFrame, limits: DataFrame) -> DataFrame:
         "group_id",
         "dimension",
         "agent",
-        (f.col("admitted") + f.col("refused")).alias("attempted"),
+        "attempted",
         "admitted",
         "refused",
         "displaced",
         "subjects",
+        "weight",
         "revision_first",
         "revision_last",
     )
@@ -51,13 +52,14 @@ def rolled_up(usage: DataFrame, seconds: int) -> DataFrame:
     start = f.timestamp_seconds(
         f.floor(f.unix_seconds("window_start") / length) * length
     )
-    sums = (f.sum(name).alias(name) for name in ("attempted", "admitted", "refused"))
+    sums = (exact_sum(name) for name in ("attempted", "admitted", "refused"))
     return (
         usage.withColumn("window_start", start)
         .groupBy("window_start", *KEYS, "agent", "displaced")
         .agg(
             *sums,
             f.max("subjects").alias("subjects"),
+            f.max_by("weight", "revision_last").alias("weight"),
             f.min("revision_first").alias("revision_first"),
             f.max("revision_last").alias("revision_last"),
         )
@@ -65,9 +67,18 @@ def rolled_up(usage: DataFrame, seconds: int) -> DataFrame:
     )
 
 
-def between(usage: DataFrame, begin_us: int, end_us: int) -> DataFrame:
-    """Return the rows whose window starts in [begin, end), microseconds."""
-    return usage.where(
-        (f.col("window_start") >= f.timestamp_micros(f.lit(begin_us)))
-        & (f.col("window_start") < f.timestamp_micros(f.lit(end_us)))
+def exact_sum(name: str) -> Column:
+    """Return the sum of a column of amounts, equal to the last bit in any order.
+
+    Amounts are whole thousandths (`schema`), but as doubles their sum depends on the
+    order of its terms.  Whole units and thousandths are added up as whole numbers.
+    """
+    units = f.col(name)
+    whole = f.floor(units)
+    thousandths = f.sum(f.round((units - whole) * 1000).cast("long"))
+    total = f.sum(whole.cast("long")) + f.floor(thousandths / 1000)
+    rest = thousandths % 1000
+    exact = f.when(rest == 0, total.cast("double")).otherwise(
+        (total * 1000 + rest).cast("double") / 1000
     )
+    return exact.alias(name)

@@ -61,7 +61,7 @@ RESULT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayTotals:
     """Totals of each agent under the other limit, ``float64[A]`` units."""
 
     admitted: Floats
@@ -95,7 +95,9 @@ def what_if(usage: DataFrame, group: Group, window_s: float) -> DataFrame:
     )
 
 
-def replay(demand: Floats, group: Group, dimension: str, window_s: float) -> Outcome:
+def replay(
+    demand: Floats, group: Group, dimension: str, window_s: float
+) -> ReplayTotals:
     """Let recorded demand through real coordinators and buckets.
 
     Args:
@@ -138,9 +140,9 @@ class _Cluster:
                 agent.serve(self._now, per_s * TICK_S)
                 self._underway += agent.reports()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ReplayTotals:
         """Return the totals so far."""
-        return Outcome(
+        return ReplayTotals(
             np.array([agent.bucket.admitted for agent in self._agents]),
             np.array([agent.bucket.refused for agent in self._agents]),
         )

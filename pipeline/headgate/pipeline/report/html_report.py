@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
     from rich.console import Console
 
-    from headgate.pipeline.report.summary import Curve, Summary
+    from headgate.pipeline.report.summary import Curve, UsageSummary
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
@@ -50,7 +50,7 @@ th { color: #55607a; font-weight: 600; }
 """
 
 
-def write_page(summary: Summary, folder: Path) -> Path:
+def write_page(summary: UsageSummary, folder: Path) -> Path:
     """Write ``index.html`` and a PNG for each curve; return the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     figures: list[str] = []
@@ -78,21 +78,29 @@ def write_page(summary: Summary, folder: Path) -> Path:
     return page
 
 
-def headline(summary: Summary) -> str:
-    """Return the summary in a sentence."""
+def headline(summary: UsageSummary) -> str:
+    """Return the summary in a few sentences; units of each dimension apart."""
     if not summary.end_s:
         return "No closed window yet: is anything written to the topic?"
-    part = summary.admitted / summary.attempted if summary.attempted else 1.0
+    units = "; ".join(
+        f"{dimension}: {attempted:,.10g} units attempted, "
+        f"{admitted / attempted if attempted else 1.0:.1%} admitted"
+        for dimension, (attempted, admitted) in summary.units.items()
+    )
+    signed = (
+        "All reports were signed with a known key."
+        if summary.verified
+        else "Signatures of reports were not verified."
+    )
     return (
         f"{_moment(summary.begin_s)} to {_moment(summary.end_s)} UTC: "
-        f"{summary.groups:,} groups used by {summary.agents:,} agents, "
-        f"{summary.attempted:,.0f} units attempted, {part:.1%} admitted; "
-        f"{summary.counts.get('violations', 0):,} "
-        f"violations, {summary.counts.get('starved', 0):,} starved agent windows."
+        f"{summary.groups:,} groups used by {summary.agents:,} agents; {units}; "
+        f"{summary.counts.get('violations', 0):,} violations, "
+        f"{summary.counts.get('starved', 0):,} starved agent windows. {signed}"
     )
 
 
-def print_summary(summary: Summary, console: Console) -> None:
+def print_summary(summary: UsageSummary, console: Console) -> None:
     """Print the headline and the lists that hold something."""
     from rich.markup import escape as escaped
     from rich.table import Table

@@ -12,6 +12,7 @@ TITLES = {
     "unfairness": "Least fair divisions of contended groups",
     "starved": "Agents with demand that got less than their share",
     "noisy": "Top talkers",
+    "bill": "Totals of tenants and days",
     "recommendations": "Limits and what the demand says of them",
     "gaps": "Lives that ended without goodbye",
     "losses": "Messages gone before they were read",
@@ -31,6 +32,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "recommendations": (
         *_WHO, "rate_per_s", "peak_per_s", "refusing_1", "refused_part", "verdict",
     ),
+    "bill": ("day", "tenant", "dimension", "admitted", "refused", "gap_bound"),
     "gaps": ("heard", *_WHO, "agent", "bound", "healed"),
     "losses": ("noticed", "topic", "partition", "expected_offset", "messages"),
     "dead_letters": ("received", "topic", "partition", "offset", "reason"),
@@ -40,8 +42,9 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 FURTHER: dict[str, tuple[str, ...]] = {
     "violations": ("agents", "rate_per_s", "burst", "tenant"),
     "unfairness": ("level", "tenant"),
-    "starved": ("lacking", "tenant"),
-    "noisy": ("admitted", "usual", "tenant"),
+    "starved": ("weight", "lacking", "tenant"),
+    "noisy": ("weight", "admitted", "usual", "tenant"),
+    "bill": ("groups", "attempted"),
     "recommendations": (
         "refusing_0_1", "refusing_5", "mean_per_s", "near_part", "peak_hour",
         "seasonality", "tenant",

@@ -14,18 +14,21 @@ from pyspark.sql.types import TimestampType
 
 from headgate.pipeline.configured.limits_frame import limited
 from headgate.pipeline.jobs.recommend import recommend
+from headgate.pipeline.jobs.usage import exact_sum
 from headgate.pipeline.settings import WINDOW_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
-    from headgate.pipeline.tables.parquet import Tables
+    from headgate.pipeline.tables.store import TableStore
 
 LISTED = 20
 """Rows of each list: what fits on a page."""
 
 DRAWN = 12
 """Groups that are drawn: those with violations first, then the busiest."""
+
+_DAY_S = 86_400.0
 
 POINTS = 2_000
 """Windows drawn at most for a group: twice the pixels of a plot."""
@@ -53,7 +56,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class UsageSummary:
     """What the report says.
 
     Attributes:
@@ -61,22 +64,22 @@ class Summary:
         end_s: End of the last one.
         agents: Agents that used something.
         groups: Groups that were used.
-        attempted: Units of all dimensions.
-        admitted: The same.
+        units: Units attempted and admitted, by dimension.
         curves: The most interesting groups.
         lists: Tables by title: violations, starved, noisy, gaps …
         counts: Rows of each in all.
+        verified: The signatures of all reports were verified.
     """
 
     begin_s: float
     end_s: float
     agents: int
     groups: int
-    attempted: float
-    admitted: float
+    units: dict[str, tuple[float, float]]
     curves: list[Curve]
     lists: dict[str, list[Row]]
     counts: dict[str, int]
+    verified: bool = False
 
 
 _ORDER = {
@@ -91,7 +94,9 @@ _ORDER = {
 """By what a list is ordered, largest first, and its column of time."""
 
 
-def summarise(tables: Tables, limits: DataFrame, since_s: float | None) -> Summary:
+def summarise(
+    tables: TableStore, limits: DataFrame, since_s: float | None
+) -> UsageSummary:
     """Return the summary of the last `since_s` seconds before the newest window.
 
     Args:
@@ -99,10 +104,11 @@ def summarise(tables: Tables, limits: DataFrame, since_s: float | None) -> Summa
         limits: From `configured.limits_frame`.
         since_s: How far to look back; None for everything.
     """
-    usage = tables.read("usage_10s")
+    # What windows that are still open hold is told by runs that end with the topic.
+    usage = tables.read("usage_10s").unionByName(tables.read("usage_open"))
     newest = usage.agg(f.max(f.unix_seconds("window_start")).alias("end")).first()
     if newest is None or newest["end"] is None:
-        return Summary(0.0, 0.0, 0, 0, 0.0, 0.0, [], {}, {})
+        return UsageSummary(0.0, 0.0, 0, 0, {}, [], {}, {})
     end_s = float(newest["end"]) + WINDOW_S
     begin_s = end_s - since_s if since_s is not None else 0.0
     usage = _since(usage, "window_start", begin_s).persist()
@@ -113,17 +119,24 @@ def summarise(tables: Tables, limits: DataFrame, since_s: float | None) -> Summa
 
 
 def _summary(
-    tables: Tables, limits: DataFrame, usage: DataFrame, span: tuple[float, float]
-) -> Summary:
+    tables: TableStore, limits: DataFrame, usage: DataFrame, span: tuple[float, float]
+) -> UsageSummary:
     totals = usage.agg(
         f.min(f.unix_seconds("window_start")).alias("begin"),
         f.count_distinct("agent").alias("agents"),
         f.count_distinct("group_id").alias("groups"),
-        f.sum("attempted").alias("attempted"),
-        f.sum("admitted").alias("admitted"),
     ).collect()[0]
+    sums = usage.groupBy("dimension").agg(exact_sum("attempted"), exact_sum("admitted"))
+    units = {
+        row["dimension"]: (row["attempted"], row["admitted"])
+        for row in sums.orderBy("dimension").collect()
+    }
     lists: dict[str, list[Row]] = {}
     counts: dict[str, int] = {}
+    if tables.version("bill") >= 0:
+        bill = _since(tables.read("bill"), "day", span[0] - _DAY_S)
+        counts["bill"] = bill.count()
+        lists["bill"] = _readable(bill.orderBy(f.col("day").desc(), "tenant"))
     for name, (order, time) in _ORDER.items():
         rows = _since(tables.read(name), time, span[0])
         counts[name] = rows.count()
@@ -134,13 +147,12 @@ def _summary(
         advice.orderBy(f.col("near_part").desc(), f.col("peak_per_s").desc())
     )
     advice.unpersist()
-    return Summary(
+    return UsageSummary(
         float(totals["begin"]),
         span[1],
         totals["agents"],
         totals["groups"],
-        totals["attempted"],
-        totals["admitted"],
+        units,
         _curves(usage, limits, lists["violations"]),
         lists,
         counts,

@@ -1,37 +1,59 @@
-"""The steps of the stream: each batch's rows and summary, kept until the next.
+"""The step of the newest batch, as a Delta table that each batch replaces.
 
-``steps/<batch>/`` holds the rows of one step; ``steps/<batch>.json`` what the next
-batch needs of it.  A step is a function of the one before and of the batch's
-messages, which Spark's checkpoint fixes before the batch runs: running it again
-gives the same, and a step that stands complete need not run again.
+One commit holds all rows of a step, among them the state of every life, and the
+*head*: what was known before the step.  A step is a function of the state before and
+of the batch's messages, which Spark's checkpoint fixes before the batch runs; the
+commit carries the batch's number as its transaction.  So after a crash the table says
+which batch it holds, and a batch whose step stands here is only published again.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headgate.pipeline.counters.rows import STEP_SCHEMA
-from headgate.pipeline.tables.parquet import write_whole
+from headgate.pipeline.counters.clock import reference_us
+from headgate.pipeline.counters.rows import KINDS, STEP_SCHEMA, Tally
+from headgate.pipeline.settings import OutputIncomplete, WrongSettings
+from headgate.pipeline.tables.jvm import execute
+from headgate.pipeline.tables.store import newest_commit, transaction
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
-KEPT = 2
-"""Steps that are kept: the newest, and the one that it was made from."""
+FORMAT = 4
+"""Of the steps; those of another are not gone on with."""
 
+HEAD = "head"
+"""The kind of the one row that says what was known before the step."""
 
-class JournalBroken(RuntimeError):
-    """The output folder and the checkpoint don't belong together."""
+ANOTHER = (
+    "give another --out, which reads anew what the topic still holds: bills of both "
+    "overlap there"
+)
+"""What to do about an output that can't be gone on with."""
+
+_PROPERTIES = {
+    # State is replaced by each batch: what it replaces is kept for those who are
+    # reading it, not for a week.
+    "delta.deletedFileRetentionDuration": "interval 15 minutes",
+    # Its columns are binary or read whole: statistics would be paid for nothing.
+    "delta.dataSkippingNumIndexedCols": "0",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Messages of one partition that were gone before they were read."""
+    """Messages of one partition that were gone before they were read.
+
+    Attributes:
+        topic: Name of the topic.
+        partition: Number of its partition.
+        expected: Offset that was to be read next.
+        found: Offset that was there.  Less than `expected` in a topic that was
+            deleted and made anew.
+    """
 
     topic: str
     partition: int
@@ -44,23 +66,17 @@ class Loss:
         return self.found - self.expected
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets that one task read of one partition, first and last."""
-
-    topic: str
-    partition: int
-    first: int
-    last: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class BatchSummary:
     """What is known after a batch.
 
     Attributes:
         batch: Its number.
         window_us: Length of a window; must not change between runs.
+        format: Of the steps.
+        cluster: Whose reports these are; empty before the first was read.
+        topic_id: Kafka's id of the topic; empty where it has none.
+        verified: The signatures of all reports were verified.
         reference_us: Event time up to which all live agents had reported.
         watermark_us: Windows that end until here are closed.
         offsets: Next offset by ``topic/partition``.
@@ -69,10 +85,16 @@ class Summary:
         messages: Messages read.
         losses: Messages that were gone.
         revision: Highest revision of the configuration known when it ran.
+        versions: Number of the newest commit of each table, by name, before the
+            tables of this batch were written.
     """
 
-    batch: int
+    batch: int = -1
     window_us: int
+    format: int = FORMAT
+    cluster: str = ""
+    topic_id: str = ""
+    verified: bool = True
     reference_us: int = 0
     watermark_us: int = 0
     offsets: dict[str, int] = field(default_factory=dict[str, int])
@@ -81,86 +103,146 @@ class Summary:
     messages: int = 0
     losses: list[Loss] = field(default_factory=list[Loss])
     revision: int = 0
+    versions: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def floor_us(self) -> int:
         """Start of the oldest window that is still open."""
         return self.watermark_us // self.window_us * self.window_us
 
+    def after(self, tally: Tally, *, ordered: bool) -> BatchSummary:
+        """Return what is known once a step has run.
 
-class Journal:
-    """The steps on disk."""
-
-    def __init__(self, session: SparkSession, out: Path) -> None:
-        self._session = session
-        self._folder = out / "steps"
-        self._folder.mkdir(parents=True, exist_ok=True)
-
-    def newest(self) -> int:
-        """Return the number of the newest step, or −1."""
-        return max((int(p.stem) for p in self._folder.glob("*.json")), default=-1)
-
-    def summary(self, batch: int) -> Summary | None:
-        """Return what is known after `batch`; None if it has not been run."""
-        path = self._folder / f"{batch}.json"
-        if not path.exists():
-            return None
-        found = json.loads(path.read_text())
-        losses = [Loss(**loss) for loss in found.pop("losses")]
-        return Summary(**found, losses=losses)
-
-    def write(self, batch: int, rows: DataFrame) -> None:
-        """Keep the rows of a step, replacing what a crash left of it."""
-        path = self._folder / str(batch)
-        shutil.rmtree(path, ignore_errors=True)
-        rows.write.mode("overwrite").partitionBy("kind").parquet(str(path))
-
-    def seal(self, summary: Summary) -> None:
-        """Keep the summary: from now on the step is complete."""
-        path = self._folder / f"{summary.batch}.json"
-        write_whole(path, json.dumps(asdict(summary)))
-
-    def read(self, batch: int, *kinds: str) -> DataFrame:
-        """Return the rows of some kinds of a step; none for batch −1."""
-        folder = self._folder / str(batch)
-        # Only folders that exist are read: a listing per kind is what costs.
-        there = [k for k in kinds if (folder / f"kind={k}").exists()]
-        if not there:
-            return self._session.createDataFrame([], STEP_SCHEMA)
-        return (
-            self._session.read.schema(STEP_SCHEMA)
-            .option("basePath", str(folder))
-            .parquet(*(str(folder / f"kind={k}") for k in there))
-            .select(*STEP_SCHEMA.names)
+        Args:
+            tally: Of all its tasks.
+            ordered: Offsets come without holes; recorded files come by their age.
+        """
+        offsets, losses = follow(self.offsets, tally.offsets)
+        return replace(
+            self,
+            reference_us=reference_us(self.reference_us, [*tally.heard_us.values()]),
+            offsets=offsets,
+            kinds=tally.kinds,
+            rows=tally.rows,
+            messages=tally.messages,
+            losses=losses if ordered else [],
         )
 
-    def purge(self, newest: int) -> None:
-        """Remove the steps that are not needed any more."""
-        for path in self._folder.glob("*.json"):
-            if int(path.stem) <= newest - KEPT:
-                shutil.rmtree(self._folder / path.stem, ignore_errors=True)
-                path.unlink()
+    def to_json(self) -> str:
+        """Return text that `from_json` reads."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> BatchSummary:
+        """Return what `to_json` wrote.
+
+        Raises:
+            WrongSettings: Another version wrote it.
+        """
+        found = json.loads(text)
+        if found.get("format") != FORMAT:
+            raise WrongSettings(
+                f"made with format = {found.get('format')}, not {FORMAT}; {ANOTHER}"
+            )
+        losses = [Loss(**loss) for loss in found.pop("losses")]
+        return cls(**found, losses=losses)
+
+
+class BatchLog:
+    """The table of the newest step."""
+
+    def __init__(self, session: SparkSession, uri: str) -> None:
+        """Keep it at `uri`."""
+        self._session = session
+        self._pinned: int | None = None
+        self.uri = uri
+
+    def pin(self) -> None:
+        """Read the newest step of now from here on."""
+        newest = newest_commit(self._session, self.uri)
+        self._pinned = newest if newest >= 0 else None
+
+    def head(self) -> BatchSummary | None:
+        """Return what was known before the newest step, with that step's number.
+
+        None before the first step.
+
+        Raises:
+            OutputIncomplete: The table has no head.
+            WrongSettings: Another version wrote it.
+        """
+        rows = self._load()
+        if rows is None:
+            return None
+        found = rows.where(f"kind = '{HEAD}'").select("payload").collect()
+        if len(found) != 1:
+            raise OutputIncomplete(
+                f"{self.uri}: the newest step has no head; {ANOTHER}"
+            )
+        return BatchSummary.from_json(bytes(found[0]["payload"]))
+
+    def tally(self) -> Tally:
+        """Return what the newest step read and wrote."""
+        whole = Tally()
+        for row in self.read("tally").select("payload").collect():
+            whole.add(Tally.from_json(bytes(row["payload"])))
+        return whole
+
+    def write(self, head: BatchSummary, rows: DataFrame) -> None:
+        """Replace the newest step, in one commit.
+
+        Args:
+            head: What is known before it; its `batch` is that of the step.
+            rows: Of the step.
+        """
+        first = self._session.createDataFrame(
+            [(HEAD, bytearray(head.to_json().encode()))], "kind string, payload binary"
+        )
+        rows.unionByName(first, allowMissingColumns=True).write.format("delta").mode(
+            "overwrite"
+        ).partitionBy("kind").options(
+            **transaction(head.batch), **(_PROPERTIES if head.batch == 0 else {})
+        ).save(self.uri)
+
+    def read(self, *kinds: str) -> DataFrame:
+        """Return the rows of some kinds of the newest step; none before the first."""
+        assert set(kinds) <= set(KINDS)
+        rows = self._load()
+        if rows is None:
+            return self._session.createDataFrame([], STEP_SCHEMA)
+        named = ", ".join(f"'{kind}'" for kind in kinds)
+        return rows.where(f"kind in ({named})").select(*STEP_SCHEMA.names)
+
+    def vacuum(self) -> None:
+        """Remove the files of steps that were replaced 15 minutes ago or earlier."""
+        execute(self._session, f"VACUUM delta.`{self.uri}`")
+
+    def _load(self) -> DataFrame | None:
+        if newest_commit(self._session, self.uri) < 0:
+            return None
+        reader = self._session.read.format("delta")
+        if self._pinned is not None:
+            reader = reader.option("versionAsOf", self._pinned)
+        return reader.load(self.uri)
 
 
 def follow(
-    before: dict[str, int], ranges: list[Range]
+    before: dict[str, int], ranges: dict[str, tuple[int, int]]
 ) -> tuple[dict[str, int], list[Loss]]:
     """Return the next offset of each partition, and what is missing before it.
 
     Args:
         before: Next offset by ``topic/partition`` after the batch before.
-        ranges: What this batch read.
+        ranges: First and last offset that this batch read.
     """
-    first: dict[tuple[str, int], int] = {}
-    after = dict(before)
-    for r in ranges:
-        key = (r.topic, r.partition)
-        first[key] = min(first.get(key, r.first), r.first)
-        name = f"{r.topic}/{r.partition}"
-        after[name] = max(after.get(name, 0), r.last + 1)
-    losses = [
-        Loss(topic=topic, partition=partition, expected=expected, found=found)
-        for (topic, partition), found in sorted(first.items())
-        if (expected := before.get(f"{topic}/{partition}", found)) < found
-    ]
+    after, losses = dict(before), list[Loss]()
+    for name, (first, last) in sorted(ranges.items()):
+        topic, _, partition = name.rpartition("/")
+        expected = before.get(name, first)
+        if first != expected:
+            loss = Loss(
+                topic=topic, partition=int(partition), expected=expected, found=first
+            )
+            losses.append(loss)
+        after[name] = last + 1
     return after, losses

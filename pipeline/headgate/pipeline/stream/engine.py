@@ -1,61 +1,38 @@
 """The engine: a batch of messages in, one step, all tables written once.
 
-Order within a batch, each part safe to run again: step → summary → tables →
-alerts.  Spark's checkpoint says which messages a batch holds, the journal what
-state it starts from; so a batch that was cut off anywhere is run again on the same
-input and replaces what it had written.
+Order within a batch, each part safe to run again: step → tables → alerts.  Spark's
+checkpoint says which messages a batch holds, the newest step what state it starts
+from; a batch that was cut off anywhere is run again on the same input, and every table
+passes over what it has taken already.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as f
-
-from headgate.pipeline.configured.history import History
 from headgate.pipeline.configured.limits_frame import limits_frame
-from headgate.pipeline.counters.clock import reference_us
+from headgate.pipeline.counters.evidence import ClosedLives
 from headgate.pipeline.counters.incarnation import Times
-from headgate.pipeline.counters.rows import KINDS
-from headgate.pipeline.jobs.alerts import alerts, to_kafka, to_webhook
-from headgate.pipeline.jobs.fairness import judged, starved, totals, unfairness
-from headgate.pipeline.jobs.gaps import final_counters, gaps
-from headgate.pipeline.jobs.noisy import noisy
-from headgate.pipeline.jobs.usage import between, rolled_up, usage_of
-from headgate.pipeline.jobs.violations import violations
-from headgate.pipeline.settings import WINDOW_S, Settings
-from headgate.pipeline.stream.batch_log import (
-    Journal,
-    JournalBroken,
-    Loss,
-    Range,
-    Summary,
-    follow,
-)
-from headgate.pipeline.stream.step import Rules, counters_of, routed, step
-from headgate.pipeline.tables.parquet import OPEN_BATCH, Tables
-from headgate.pipeline.tables.schema import DEAD_LETTERS, LOSSES
+from headgate.pipeline.jobs.gaps import final_counters
+from headgate.pipeline.jobs.usage import usage_of
+from headgate.pipeline.settings import WINDOW_S, OutputIncomplete, PipelineSettings
+from headgate.pipeline.stream.batch_log import ANOTHER, BatchLog, BatchSummary, Loss
+from headgate.pipeline.stream.maintenance import Maintenance
+from headgate.pipeline.stream.publish import Publisher
+from headgate.pipeline.stream.source import MESSAGES
+from headgate.pipeline.stream.step import Rules, clusters_of, counters_of, routed, step
+from headgate.pipeline.tables.schema import STREAMED
+from headgate.pipeline.tables.store import TableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from headgate.pipeline.configured.history import ConfigurationHistory
 
 WINDOW_US = WINDOW_S * 1_000_000
-
-ROLLED = (("usage_1m", "usage_10s", 60), ("usage_1h", "usage_1m", 3600))
-"""Longer windows: table, what it is made of, length in seconds."""
-
-COMPARING = frozenset({"violations", "unfairness", "starved"})
-"""Jobs that need the agents of a group's window side by side."""
-
-PAST_WINDOWS = 5
-"""Minutes before that an agent's attempts are compared with (`noisy`)."""
-
-COMPACT_EVERY = 24
-"""Batches between two looks for small files."""
 
 FOREVER_US = 1 << 61
 """A watermark that closes every window."""
@@ -65,111 +42,151 @@ class LostMessages(RuntimeError):
     """The topic gave up messages before they were read."""
 
 
-class Engine:
-    """Turns batches of messages into tables."""
+class MixedClusters(RuntimeError):
+    """The topic carries several clusters, and none was chosen."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the driver remembers from batch to batch; read anew after a start."""
+
+    head: BatchSummary | None = None
+    summary: BatchSummary | None = None
+    closed: ClosedLives | None = None
+    limits: tuple[int, DataFrame] | None = None
+    may_have_open: bool = True
+
+
+class StreamEngine:
+    """Turns batches of messages into tables.
+
+    Attributes:
+        tables: The store.
+        out: URI of tables, state and checkpoint.
+    """
 
     def __init__(
         self,
         session: SparkSession,
-        settings: Settings,
-        tables: Tables,
+        settings: PipelineSettings,
+        history: ConfigurationHistory,
         *,
-        after: Callable[[Summary], None] = lambda summary: None,
+        topic_id: str = "",
+        after: Callable[[BatchSummary], None] = lambda summary: None,
     ) -> None:
-        """Write to `tables`; `after` hears of each batch that is complete.
+        """Write to the output that `settings` name.
 
-        Attributes:
-            tables: The store.
-            out: Folder of tables, state and checkpoint.
+        Args:
+            session: With Delta's extension; see `stream.session`.
+            settings: Of the run.
+            history: Names and limits, revision by revision.
+            topic_id: Kafka's id of the topic, kept with the state.
+            after: Hears of each batch that is complete.
         """
         self.out = settings.out
+        self.tables = TableStore(session, settings.tables)
         self._session = session
         self._settings = settings
-        self.tables = tables
-        self._journal = Journal(session, settings.out)
-        self._history = History(settings.recorded)
-        self._known: tuple[int, DataFrame] | None = None
+        self._history = history
+        self._topic_id = topic_id
         self._after = after
+        self._steps = BatchLog(session, settings.steps)
+        self._publisher = Publisher(session, settings, self.tables, self._steps)
+        self._maintenance = Maintenance(settings, self.tables, self._steps)
+        self._known = _Known()
 
     def batch(self, messages: DataFrame, number: int) -> None:
         """Handle one batch; the function for ``foreachBatch``.
 
         Raises:
             LostMessages: Messages are gone and that is to be fatal.
-            JournalBroken: The checkpoint and the folder don't belong together.
+            MixedClusters: Reports of several clusters, and none was chosen.
+            OutputIncomplete: The checkpoint and the state don't belong together.
         """
-        before = self._before(number)
-        summary = self._journal.summary(number)
-        if summary is None:
-            summary = self._step(messages, before, number)
-        if summary.losses and self._settings.lost_is_fatal:
-            raise LostMessages(_lost(summary.losses))
-        self.tables.discard_open()
-        self._publish(before, summary, number)
-        self._journal.purge(number)
-        self._after(summary)
-        if number % COMPACT_EVERY == COMPACT_EVERY - 1:
-            self.compact(number)
+        head = self._head_of(messages, number)
+        now = self._summary(head)
+        if now.losses and (self._settings.lost_is_fatal or _is_anew(now.losses)):
+            raise LostMessages(_lost(now.losses))
+        self._drop_open(now)
+        self._publisher.publish(head, now, self._limits(now))
+        self._remember_closed(now)
+        self._known.summary = now
+        self._after(now)
+        self._maintenance.after_batch(now)
 
-    def close_windows(self) -> Summary | None:
-        """Write what open windows hold so far, as rows that the next batch replaces.
+    def pin(self) -> BatchSummary | None:
+        """Read the state as it is now, whatever a run that goes on adds to it.
+
+        Returns:
+            What was known before the newest step; None before the first.
+        """
+        self._steps.pin()
+        return self._steps.head()
+
+    def is_published(self) -> bool:
+        """Whether the usage of the newest step is in its table."""
+        head = self._steps.head()
+        if head is None or not self._steps.tally().kinds.get("usage"):
+            return True
+        return self.tables.version("usage_10s") > head.versions["usage_10s"]
+
+    def newest(self) -> BatchSummary | None:
+        """Return what is known after the newest step; None before the first."""
+        head = self._steps.head()
+        return None if head is None else self._summary(head)
+
+    def close_windows(self) -> BatchSummary | None:
+        """Write what open windows hold so far to the table ``usage_open``.
 
         For runs that end with the topic: the last windows would else wait for
-        newer reports.  The state is not touched.
+        newer reports.  The state is not touched; the next batch empties the table.
         """
-        number = self._journal.newest()
-        summary = self._journal.summary(number)
-        if summary is None:
-            return None
-        nothing = self._session.createDataFrame([], _MESSAGES)
+        summary = self.newest()
+        if summary is not None:
+            self._known.may_have_open = True
+            self.tables.replace("usage_open", self.open_usage(summary), summary.batch)
+        return summary
+
+    def open_usage(self, summary: BatchSummary) -> DataFrame:
+        """Return what the windows that are still open hold so far."""
+        nothing = self._session.createDataFrame([], MESSAGES)
         times = replace(
             self._times(summary), watermark_us=FOREVER_US, silence_us=2 * FOREVER_US
         )
         rules = Rules(times=times, partitions=self._partitions)
-        state = self._journal.read(number, "life")
-        rows = step(routed(nothing, keyed=True), state, rules).persist()
-        try:
-            limits = self._limits(summary)
-            usage = usage_of(rows.where("kind = 'usage'"), limits)
-            self.tables.discard_open()
-            self._windows(usage, limits, OPEN_BATCH)
-            for name, source, seconds in ROLLED:
-                begin_us = summary.watermark_us // (seconds * 10**6) * seconds * 10**6
-                part = between(self.tables.read(source), begin_us, FOREVER_US)
-                self.tables.write(name, rolled_up(part, seconds), OPEN_BATCH)
-        finally:
-            rows.unpersist()
-        return summary
+        rows = step(routed(nothing, keyed=True), self._steps.read("life"), rules)
+        return usage_of(rows.where("kind = 'usage'"), self._limits(summary))
 
-    def counters(self) -> DataFrame:
+    def counters(self, upto_batch: int | None = None) -> DataFrame:
         """Return the agents' own counters, of lives that ended and that go on."""
-        state = self._journal.read(self._journal.newest(), "life")
-        ended = self.tables.read("counters")
-        return ended.unionByName(final_counters(counters_of(state)))
-
-    def compact(self, before: int) -> None:
-        """Merge small files of batches before `before`."""
-        for name in ("usage_10s", "usage_1m", "unfairness", "noisy"):
-            self.tables.compact(name, before)
+        ended = self.tables.read("counters", upto_batch=upto_batch)
+        alive = counters_of(self._steps.read("life"))
+        return ended.unionByName(final_counters(alive))
 
     @property
     def _partitions(self) -> int:
         cores = self._session.sparkContext.defaultParallelism
         return self._settings.partitions or 2 * cores
 
-    def _before(self, number: int) -> Summary:
-        """Return what is known before batch `number`."""
-        if number == 0:
-            return Summary(batch=-1, window_us=WINDOW_US)
-        before = self._journal.summary(number - 1)
-        if before is None:
-            raise JournalBroken(
-                f"{self._settings.out}: the checkpoint is at batch {number}, but step "
-                f"{number - 1} is missing; were folders removed? Start a new --out."
+    def _head_of(self, messages: DataFrame, number: int) -> BatchSummary:
+        """Return what was known before batch `number`, whose step stands then."""
+        head = self._known.head or self._steps.head()
+        if head is None and number == 0:
+            before = BatchSummary(window_us=WINDOW_US)
+        elif head is not None and head.batch == number:
+            return head  # from before a crash, or a failure: only to be published
+        elif head is not None and head.batch == number - 1:
+            before = self._known.summary or self._summary(head)
+        else:
+            there = "missing" if head is None else f"at batch {head.batch}"
+            raise OutputIncomplete(
+                f"{self.out}: the checkpoint is at batch {number}, but the state is "
+                f"{there}; restore both from one backup, or {ANOTHER}"
             )
-        return before
+        self._known.head = self._step(messages, before, number)
+        return self._known.head
 
-    def _times(self, before: Summary) -> Times:
+    def _times(self, before: BatchSummary) -> Times:
         """Return the times that the batch after `before` goes by."""
         lateness_us = int(self._settings.lateness_s * 1e6)
         watermark_us = max(before.watermark_us, before.reference_us - lateness_us)
@@ -181,188 +198,104 @@ class Engine:
             keep_us=int(self._settings.keep_s * 1e6),
         )
 
-    def _step(self, messages: DataFrame, before: Summary, number: int) -> Summary:
-        """Run the step of one batch and keep it."""
-        settings, times = self._settings, self._times(before)
-        rules = Rules(
-            times=times, cluster=settings.cluster, partitions=self._partitions
-        )
-        state = self._journal.read(number - 1, "life")
-        named = routed(messages, keyed=settings.keyed)
-        self._journal.write(number, step(named, state, rules))
-        summary = self._summarise(before, number, times.watermark_us)
-        self._journal.seal(summary)
-        return summary
-
-    def _summarise(self, before: Summary, number: int, watermark_us: int) -> Summary:
-        """Return what is known after a step."""
-        rows = self._journal.read(number, *KINDS)
-        counts = rows.groupBy("kind").agg(f.count("*").alias("rows")).collect()
-        heard = (
-            self._journal.read(number, "life")
-            .where("fresh")
-            .groupBy("agent")
-            .agg(f.max("heard_us").alias("heard_us"))
-            .collect()
-        )
-        read = self._journal.read(number, "offset", "decoded").collect()
-        ranges = [
-            Range(r["topic"], r["partition"], r["offset"], r["last_offset"])
-            for r in read
-            if r["kind"] == "offset"
-        ]
-        offsets, losses = follow(before.offsets, ranges)
-        return Summary(
-            batch=number,
-            window_us=WINDOW_US,
-            reference_us=reference_us(
-                before.reference_us, [row["heard_us"] for row in heard]
-            ),
-            watermark_us=watermark_us,
-            offsets=offsets,
-            kinds={row["kind"]: row["rows"] for row in counts},
-            revision=max(self._history.newest, 0),
-            rows=sum(r["messages"] for r in read if r["kind"] == "decoded"),
-            messages=sum(r["messages"] for r in read if r["kind"] == "offset"),
-            # Files come in the order of their age, which need not be that of offsets.
-            losses=losses if self._settings.bootstrap else [],
-        )
-
-    def _limits(self, summary: Summary) -> DataFrame:
-        """Return the limits of all revisions that were known when the step ran."""
-        if self._known is None or self._known[0] != summary.revision:
-            history = self._history.read()
-            known = [c for c in history if c.revision <= summary.revision]
-            self._known = summary.revision, limits_frame(self._session, known)
-        return self._known[1]
-
-    def _publish(self, before: Summary, summary: Summary, number: int) -> None:
-        """Write all tables of one batch."""
-        self._side_tables(summary, number)
-        if summary.kinds.get("usage"):
-            limits = self._limits(summary)
-            usage = usage_of(self._journal.read(number, "usage"), limits)
-            self._windows(usage, limits, number)
-        for name, source, seconds in ROLLED:
-            self._roll_up(name, source, seconds, before, summary)
-
-    def _side_tables(self, summary: Summary, number: int) -> None:
-        """Write what is rare: dead letters, losses, gaps, ended lives."""
-        if summary.kinds.get("dead"):
-            dead = self._journal.read(number, "dead")
-            self.tables.write("dead_letters", _dead_letters(dead), number)
-        if summary.losses:
-            self.tables.write("losses", self._losses(summary), number)
-        if summary.kinds.get("gap") or summary.kinds.get("healed"):
-            ends = self._journal.read(number, "gap", "healed")
-            found = gaps(ends, self._limits(summary), self._settings.silence_s)
-            self.tables.write("gaps", found, number)
-        if summary.kinds.get("ended"):
-            ended = self._journal.read(number, "ended")
-            self.tables.write("counters", final_counters(ended), number)
-
-    def _windows(self, usage: DataFrame, limits: DataFrame, number: int) -> None:
-        """Write the tables of closed windows."""
-        self.tables.write("usage_10s", usage, number)
-        # Read back: a few columns of a table cost less than decoding and joining anew.
-        usage = self.tables.read("usage_10s", batch=number)
-        self._compare(usage, limits, number)
-        if number != OPEN_BATCH:
-            self._alert(number)
-
-    def _compare(self, usage: DataFrame, limits: DataFrame, number: int) -> None:
-        """Write what comes of bringing together the agents of each group."""
-        jobs = COMPARING.intersection(self._settings.jobs)
-        if not jobs:
-            return
-        found = judged(usage, WINDOW_S).persist()
-        if "violations" in jobs:
-            over = violations(usage, totals(found), limits, WINDOW_S)
-            self.tables.write("violations", over, number)
-        if "unfairness" in jobs:
-            self.tables.write("unfairness", unfairness(found), number)
-        if "starved" in jobs:
-            self.tables.write("starved", starved(found), number)
-        found.unpersist()
-
-    def _alert(self, number: int) -> None:
-        """Tell of this batch's violations and starved agents."""
+    def _step(
+        self, messages: DataFrame, before: BatchSummary, number: int
+    ) -> BatchSummary:
+        """Run the step of one batch and keep it; return its head."""
         settings = self._settings
-        if not (settings.alert_topic or settings.webhook):
-            return
-        found = alerts(
-            self.tables.read("violations", batch=number),
-            self.tables.read("starved", batch=number),
-        ).persist()
-        try:
-            if settings.alert_topic and not found.isEmpty():
-                options = {"kafka.bootstrap.servers": settings.bootstrap}
-                options |= settings.kafka_options
-                to_kafka(found, settings.alert_topic, options)
-            if settings.webhook:
-                to_webhook(found, settings.webhook)
-        finally:
-            found.unpersist()
+        named = routed(messages, keyed=settings.keyed)
+        cluster = settings.cluster or before.cluster or _only_cluster(named)
+        rules = Rules(
+            times=self._times(before),
+            cluster=cluster,
+            report_keys=settings.report_keys,
+            closed=self._closed(),
+            partitions=self._partitions,
+        )
+        head = replace(
+            before,
+            batch=number,
+            cluster=cluster,
+            topic_id=self._topic_id or before.topic_id,
+            verified=before.verified and bool(settings.report_keys),
+            revision=max(self._history.newest, 0),
+            versions={name: self.tables.version(name) for name in STREAMED},
+        )
+        self._steps.write(head, step(named, self._steps.read("life"), rules))
+        return head
 
-    def _roll_up(
-        self, name: str, source: str, seconds: int, before: Summary, now: Summary
-    ) -> None:
-        """Write the longer windows that this batch completed."""
-        length_us = seconds * 1_000_000
-        begin_us = before.watermark_us // length_us * length_us
-        end_us = now.watermark_us // length_us * length_us
-        if end_us <= begin_us:
-            return
-        shorter = self.tables.read(source)
-        longer = rolled_up(between(shorter, begin_us, end_us), seconds)
-        self.tables.write(name, longer, now.batch)
-        if name == "usage_1m" and "noisy" in self._settings.jobs:
-            minutes = self.tables.read(name)
-            found = noisy(
-                between(minutes, begin_us, end_us),
-                between(minutes, begin_us - PAST_WINDOWS * length_us, end_us),
-                window_s=seconds,
-                past_windows=PAST_WINDOWS,
-            )
-            self.tables.write("noisy", found, now.batch)
+    def _summary(self, head: BatchSummary) -> BatchSummary:
+        """Return what is known after the newest step."""
+        after = head.after(self._steps.tally(), ordered=bool(self._settings.bootstrap))
+        return replace(after, watermark_us=self._times(head).watermark_us)
 
-    def _losses(self, summary: Summary) -> DataFrame:
-        rows = [
-            (o.topic, o.partition, o.expected, o.found, o.messages)
-            for o in summary.losses
-        ]
-        schema = "topic string, partition int, expected_offset long, "
-        schema += "found_offset long, messages long"
-        noticed = f.timestamp_micros(f.lit(summary.reference_us)).alias("noticed")
-        frame = self._session.createDataFrame(rows, schema)
-        return frame.select(noticed, "*").select(*LOSSES.names)
+    def _closed(self) -> ClosedLives:
+        """Return the lives whose counters are final."""
+        if self._known.closed is None:
+            lives = self.tables.read("counters").select("agent", "incarnation")
+            found = [(row[0], row[1]) for row in lives.distinct().collect()]
+            self._known.closed = ClosedLives.of(found)
+        return self._known.closed
 
+    def _remember_closed(self, now: BatchSummary) -> None:
+        """Add the lives that ended in this batch."""
+        if now.kinds.get("ended") and self._known.closed is not None:
+            lives = self._steps.read("ended").select("agent", "incarnation")
+            found = [(row[0], row[1]) for row in lives.distinct().collect()]
+            self._known.closed = self._known.closed.joined(ClosedLives.of(found))
 
-_MESSAGES = (
-    "key binary, value binary, topic string, partition int, offset long, "
-    "timestamp timestamp, timestampType int"
-)
-"""The columns of Spark's Kafka source."""
+    def _drop_open(self, now: BatchSummary) -> None:
+        """Empty the table of provisional rows: from here on they would count twice."""
+        if self._known.may_have_open and self.tables.version("usage_open") >= 0:
+            empty = self.tables.read("usage_open").limit(0)
+            self.tables.replace("usage_open", empty, now.batch)
+        self._known.may_have_open = False
+
+    def _limits(self, summary: BatchSummary) -> DataFrame:
+        """Return the limits of all revisions that were known when the step ran."""
+        known = self._known.limits
+        if known is None or known[0] != summary.revision:
+            history = self._history.read()
+            seen = [c for c in history if c.revision <= summary.revision]
+            known = summary.revision, limits_frame(self._session, seen)
+            self._known.limits = known
+        return known[1]
 
 
-def _dead_letters(step_rows: DataFrame) -> DataFrame:
-    return step_rows.select(
-        f.timestamp_micros("broker_us").alias("received"),
-        "topic",
-        "partition",
-        "offset",
-        "reason",
-        "payload",
-    ).select(*DEAD_LETTERS.names)
+def _only_cluster(messages: DataFrame) -> str:
+    """Return the cluster whose reports these are; empty if none can be read.
+
+    Raises:
+        MixedClusters: They are of several.
+    """
+    found = clusters_of(messages)
+    if len(found) > 1:
+        names = ", ".join(map(repr, found))
+        raise MixedClusters(
+            f"the topic carries reports of the clusters {names}: choose one with "
+            "--cluster, and give each an --out of its own"
+        )
+    return found[0] if found else ""
+
+
+def _is_anew(losses: list[Loss]) -> bool:
+    """Whether offsets went back, which only another topic's can."""
+    return any(loss.messages < 0 for loss in losses)
 
 
 def _lost(losses: list[Loss]) -> str:
     """Return a sentence on lost messages."""
+    first = next((loss for loss in losses if loss.messages < 0), losses[0])
+    place = f"{first.topic}/{first.partition}"
+    if first.messages < 0:
+        return (
+            f"the topic {first.topic} was deleted and made anew: offset {first.found} "
+            f"of {place} came after {first.expected}; {ANOTHER}"
+        )
     total = sum(loss.messages for loss in losses)
-    first = losses[0]
     return (
         f"{total} messages were gone before they were read, the first at offset "
-        f"{first.expected} of {first.topic}/{first.partition}: the topic's retention "
-        "is shorter than the pipeline's lag. Totals stay right as far as later "
-        "reports carry them. Go on with --lost-is continue."
+        f"{first.expected} of {place}: the topic's retention is shorter than the "
+        "pipeline's lag. Totals stay right as far as later reports carry them. Go on "
+        "with --lost-is continue."
     )

@@ -1,7 +1,7 @@
 """Java and the jars that Spark needs beside what pip installs.
 
-The Kafka connector is fetched once by Maven, pinned to the Spark series, and kept
-in the user's cache (or in ``.headgate/`` of the working directory, where that
+Delta's connector and Kafka's are fetched once by Maven, pinned to the Spark series, and
+kept in the user's cache (or in ``.headgate/`` of the working directory, where that
 exists already): after the first run nothing is fetched.
 """
 
@@ -18,15 +18,24 @@ OLDEST_JAVA = 17
 """What Spark 4 asks for."""
 
 SERIES = "4.2"
-"""The Spark series that `CONNECTOR` works with: a connector of 4.0 fails on 4.2."""
+"""The Spark series that the jars work with: connectors of 4.0 fail on 4.2."""
 
-CONNECTOR = (
+DELTA = (
+    "delta-spark_4.2_2.13-4.4.0.jar",
+    "delta-storage-4.4.0.jar",
+)
+"""The table format, 10 MB."""
+
+KAFKA = (
     "spark-sql-kafka-0-10_2.13-4.2.0.jar",
     "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
     "kafka-clients-3.9.2.jar",
     "commons-pool2-2.13.1.jar",
 )
-"""What ``connector.xml`` fetches, 10 MB."""
+"""Spark's Kafka source and sink, 10 MB."""
+
+CONNECTORS = DELTA + KAFKA
+"""What ``connectors.xml`` fetches."""
 
 FETCH_TIMEOUT_S = 300.0
 """Bound of the one download: it takes 5 s; a slow line gets five minutes."""
@@ -70,7 +79,7 @@ _HINT = (
 
 
 def jar_folder() -> Path:
-    """Return where the connector is, or will be kept.
+    """Return where the jars are, or will be kept.
 
     ``HEADGATE_JARS`` names it outright; else ``.headgate/`` of the working
     directory if it is there already, else the user's cache.
@@ -85,14 +94,17 @@ def jar_folder() -> Path:
     return Path(cache, "headgate", "jars", f"spark-{SERIES}")
 
 
-def connector_jars() -> list[Path]:
-    """Return the connector's jars; fetches them on the first call of all.
+def connector_jars(*, kafka: bool = True) -> list[Path]:
+    """Return the jars of the connectors; fetches all on the first call of all.
+
+    Args:
+        kafka: Those of Kafka too.
 
     Raises:
         SetUpMissing: They are not there and can't be fetched.
     """
     folder = jar_folder()
-    jars = [folder / name for name in CONNECTOR]
+    jars = [folder / name for name in (CONNECTORS if kafka else DELTA)]
     if not all(jar.exists() for jar in jars):
         _fetch(folder)
     return jars
@@ -103,16 +115,16 @@ def _fetch(folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise SetUpMissing(
-            f"The Kafka connector of Spark is not in {folder} and Maven, which "
-            "fetches it once, is not on the path. Install it (Debian, Ubuntu: sudo "
+            f"Spark's connectors are not in {folder} and Maven, which fetches them "
+            "once, is not on the path. Install it (Debian, Ubuntu: sudo "
             "apt-get install maven), or copy there from another machine: "
-            + ", ".join(CONNECTOR)
+            + ", ".join(CONNECTORS)
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         # Maven reads the project file from a folder that it may write to.
         project = Path(scratch, "pom.xml")
-        project.write_bytes(Path(__file__).with_name("connector.xml").read_bytes())
+        project.write_bytes(Path(__file__).with_name("connectors.xml").read_bytes())
         command = [maven, "-B", "-ntp", "-q", "-f", str(project), "generate-resources"]
         command.append(f"-Dout={scratch}/jars")
         done = subprocess.run(
@@ -121,9 +133,9 @@ def _fetch(folder: Path) -> None:
         if done.returncode:
             last = (done.stdout + done.stderr).strip().splitlines()[:1]
             raise SetUpMissing(
-                f"Maven could not fetch Spark's Kafka connector: {''.join(last)}. Is "
+                f"Maven could not fetch Spark's connectors: {''.join(last)}. Is "
                 f"this machine online? Later runs find it in {folder}."
             )
         folder.mkdir(exist_ok=True)
-        for name in CONNECTOR:
+        for name in CONNECTORS:
             os.replace(Path(scratch, "jars", name), folder / name)

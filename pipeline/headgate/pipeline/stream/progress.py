@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from headgate.pipeline.stream.batch_log import Summary
-    from headgate.pipeline.stream.run import Run
+    from headgate.pipeline.stream.batch_log import BatchSummary
+    from headgate.pipeline.stream.run import StreamRun
 
 HEADER_EVERY = 20
 """Lines between two headings."""
@@ -21,15 +21,15 @@ class Progress:
     def __init__(self, stream: TextIO) -> None:
         """Write to `stream`."""
         self._stream = stream
-        self._run: Run | None = None
+        self._run: StreamRun | None = None
         self._lines = 0
         self._last_s = time.monotonic()
 
-    def watch(self, run: Run) -> None:
+    def watch(self, run: StreamRun) -> None:
         """Take the lag from this run."""
         self._run = run
 
-    def show(self, summary: Summary) -> None:
+    def show(self, summary: BatchSummary) -> None:
         """Write the line of a batch that is complete."""
         now_s = time.monotonic()
         took_s, self._last_s = now_s - self._last_s, now_s
@@ -55,7 +55,7 @@ class Progress:
             self._stream.write(f"  {summary.kinds['dead']:,} dead letters\n")
         self._stream.flush()
 
-    def _lag(self, summary: Summary) -> str:
+    def _lag(self, summary: BatchSummary) -> str:
         """Return how many messages of the topic wait, or how old the newest is."""
         behind = _behind(self._run) if self._run else None
         if behind is not None:
@@ -63,7 +63,7 @@ class Progress:
         return f"{max(time.time() - summary.reference_us / 1e6, 0.0):,.0f} s"
 
 
-def _behind(run: Run) -> int | None:
+def _behind(run: StreamRun) -> int | None:
     """Return Kafka's count of messages that were not read before this batch."""
     query = run.query
     progress = query.lastProgress if query is not None else None

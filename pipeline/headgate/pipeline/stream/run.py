@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import logging
-import re
 import threading
 import time
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
 
-from headgate.pipeline.settings import WINDOW_S, Settings, WrongSettings
-from headgate.pipeline.stream.engine import Engine
+from headgate.pipeline.stream.batch_log import BatchLog
+from headgate.pipeline.stream.engine import StreamEngine
+from headgate.pipeline.stream.kafka_topic import topic_id
+from headgate.pipeline.stream.output_check import (
+    check_checkpoint,
+    check_tables,
+    check_topic,
+    written_by,
+)
 from headgate.pipeline.stream.source import messages
-from headgate.pipeline.tables.parquet import ParquetTables, Tables, write_whole
+from headgate.pipeline.stream.spark_errors import cause_of, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from headgate.pipeline.stream.batch_log import Summary
+    from headgate.pipeline.configured.history import ConfigurationHistory
+    from headgate.pipeline.settings import PipelineSettings
+    from headgate.pipeline.stream.batch_log import BatchSummary
 
 log = logging.getLogger("headgate.pipeline")
 
@@ -38,15 +43,6 @@ PAUSE_S = 2.0
 POLL_S = 1
 """How often the driver looks whether the stream still runs."""
 
-FORMAT = 2
-"""Of the steps in the output folder; those of another are not gone on with."""
-
-_ANOTHER = (
-    "give another --out, which reads anew what the topic still holds: bills of both "
-    "folders overlap there"
-)
-"""What to do about a folder that can't be gone on with."""
-
 STOP_S = 60.0
 """How long `stop` waits for the end of the running batch.  One that takes longer is
 broken off, which costs nothing but its time: the next run does it again."""
@@ -56,34 +52,28 @@ class StreamFailed(RuntimeError):
     """The stream can't go on; says why in one sentence."""
 
 
-def open_tables(session: SparkSession, settings: Settings) -> Tables:
-    """Return the store that `settings` name, in its folder."""
-    if settings.store == "delta":
-        from headgate.pipeline.tables.delta import DeltaTables
+class StreamRun:
+    """One run of the stream over the topic.
 
-        return DeltaTables(session, settings.tables)
-    return ParquetTables(session, settings.tables)
-
-
-class Run:
-    """One run of the stream over the topic."""
+    Two runs on one output do no harm: both do the same batch, each table takes it
+    once, and Spark ends the one that is second to write its batch down.
+    """
 
     def __init__(
         self,
         session: SparkSession,
-        settings: Settings,
+        settings: PipelineSettings,
+        history: ConfigurationHistory,
         *,
-        after: Callable[[Summary], None] = lambda summary: None,
+        after: Callable[[BatchSummary], None] = lambda summary: None,
         before: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare a run; `before` and `after` are called around each batch.
 
         Raises:
-            WrongSettings: The folder was made with other settings, or another run
-                works on it.
+            OutputIncomplete: Parts of the output are missing, or not of one time.
+            WrongSettings: Another version made it.
         """
-        _check_folder(settings)
-        self._lock = _locked(settings.out)
         self._session = session
         self._settings = settings
         self._before = before
@@ -92,10 +82,23 @@ class Run:
         self._working = threading.Lock()
         self._stopped = False
         self.query: StreamingQuery | None = None
-        tables = open_tables(session, settings)
-        self.engine = Engine(session, settings, tables, after=self._done)
+        topic = ""
+        if settings.bootstrap:
+            topic = topic_id(
+                session, settings.bootstrap, settings.topic, settings.kafka_options
+            )
+        self.engine = StreamEngine(
+            session, settings, history, topic_id=topic, after=self._done
+        )
+        steps = BatchLog(session, settings.steps)
+        head = steps.head()
+        kinds = steps.tally().kinds if head is not None else {}
+        written = written_by(session, settings, head, kinds)
+        check_tables(head, self.engine.tables, written)
+        check_checkpoint(session, settings, head)
+        check_topic(settings, head, topic)
 
-    def until_caught_up(self) -> Summary | None:
+    def until_caught_up(self) -> BatchSummary | None:
         """Read all that is there now, close the last windows, and return.
 
         Raises:
@@ -116,7 +119,7 @@ class Run:
         self._keep_going(once=False)
 
     def stop(self) -> None:
-        """End the stream after the running batch, and let others into the folder."""
+        """End the stream after the running batch."""
         free = self._working.acquire(timeout=STOP_S)
         self._stopped = True
         try:
@@ -125,7 +128,6 @@ class Run:
         finally:
             if free:
                 self._working.release()
-        self._lock.close()
 
     def _keep_going(self, *, once: bool) -> None:
         """Start the stream again after failures of Kafka, a bounded number of times."""
@@ -139,16 +141,17 @@ class Run:
                 self._failures += 1
                 fatal = _fatal(error)
                 if fatal or self._failures > RETRIES:
-                    raise StreamFailed(fatal or _first_line(error)) from error
+                    cause = fatal or cause_of(error) or first_line(error)
+                    raise StreamFailed(cause) from error
                 pause_s = PAUSE_S * 2 ** (self._failures - 1)
-                log.warning("%s; again in %g s", _first_line(error), pause_s)
+                log.warning("%s; again in %g s", first_line(error), pause_s)
                 time.sleep(pause_s)
 
     def _start(self, *, once: bool) -> StreamingQuery:
         writer = (
             messages(self._session, self._settings)
             .writeStream.foreachBatch(self._batch)
-            .option("checkpointLocation", str(self._settings.out / "checkpoint"))
+            .option("checkpointLocation", self._settings.checkpoint)
             .queryName("headgate")
         )
         if once:
@@ -163,62 +166,19 @@ class Run:
             self._before()
             self.engine.batch(frame, number)
 
-    def _done(self, summary: Summary) -> None:
+    def _done(self, summary: BatchSummary) -> None:
         self._failures = 0
         self._after(summary)
-
-
-def _locked(out: Path) -> TextIO:
-    """Keep other runs out of the folder for as long as the result is open."""
-    lock = (out / "lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
-        raise WrongSettings(f"{out}: another run works on it") from None
-    return lock
-
-
-def _check_folder(settings: Settings) -> None:
-    """Refuse to go on in a folder that was made with other settings."""
-    mark = settings.out / "pipeline.json"
-    mine = {"format": FORMAT, "store": settings.store, "window_s": WINDOW_S}
-    if not mark.exists():
-        settings.out.mkdir(parents=True, exist_ok=True)
-        write_whole(mark, json.dumps(mine))
-        return
-    found = json.loads(mark.read_text())
-    for name, value in mine.items():
-        if found.get(name) != value:
-            raise WrongSettings(
-                f"{settings.out}: made with {name} = {found.get(name)}, not {value}; "
-                + _ANOTHER
-            )
-    if not (settings.out / "checkpoint").exists() and _has_steps(settings.out):
-        raise WrongSettings(
-            f"{settings.out}: its checkpoint is gone, so what was read is not known; "
-            + _ANOTHER
-        )
-
-
-def _has_steps(out: Path) -> bool:
-    return any((out / "steps").glob("*.json"))
 
 
 def _fatal(error: StreamingQueryException) -> str:
     """Return what to tell of an error that a restart can't mend, else nothing."""
     text = str(error)
-    said = re.search(r"(?:LostMessages|JournalBroken|StateUnreadable): ([^\n]+)", text)
-    if said:
-        return said[1]
-    if "UnknownTopicOrPartition" in text:
-        return "the topic does not exist"
+    if "TimeoutException" in text and "Python" not in text:
+        return ""
+    cause = cause_of(error)
+    if cause:
+        return cause
     if "PythonException" in text or "Py4JException" in text:
-        return _first_line(error)
+        return first_line(error)
     return ""
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first line of an error that says something."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

@@ -28,6 +28,9 @@ OPEN_WRITERS = 16
 """Files that a task keeps open: one per kind of row, so that rows need not be
 sorted by kind before they are written."""
 
+COMPACT_BYTES = 128 << 20
+"""Of a compacted file: a few seconds to read, and a few hundred of them in a year."""
+
 LOCAL: dict[str, str] = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -41,9 +44,25 @@ NEEDED: dict[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES),
     "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_WRITERS),
     "spark.sql.optimizer.plannedWrite.enabled": "false",
-    "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
     "spark.sql.parquet.compression.codec": "zstd",
+    # Microseconds with statistics: Spark's default, INT96, has none to skip files by.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": (
+        "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    ),
+    # A table's log is short here; the defaults are for millions of files.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+    # A commit a batch: its log is folded often enough to be read at once, and kept
+    # for a day, so that listing it costs the same after a year.
+    "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
+    "spark.databricks.delta.properties.defaults.logRetentionDuration": (
+        "interval 1 days"
+    ),
+    # Files that are large enough are not compacted again.
+    "spark.databricks.delta.optimize.minFileSize": str(COMPACT_BYTES),
+    "spark.databricks.delta.optimize.maxFileSize": str(COMPACT_BYTES),
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
 """What the jobs rely on; set on a session that was handed over as well."""
@@ -63,16 +82,16 @@ def local_session(
     Args:
         cores: Threads that Spark may use.
         memory: Heap of the JVM.
-        kafka: Put the Kafka connector on the class path; fetches it once.
+        kafka: Put the Kafka connector on the class path, beside Delta's.
         more: Further settings; they win.
 
     Raises:
-        SetUpMissing: Java or the connector is missing; says what to do.
+        SetUpMissing: Java or a connector is missing; says what to do.
     """
     if SUBMITTED in os.environ:
         return _submitted()
     require_java()
-    jars = connector_jars() if kafka else []
+    jars = connector_jars(kafka=kafka)
     from pyspark.sql import SparkSession
 
     # Workers run the interpreter of this process; the session's own setting for
@@ -84,7 +103,7 @@ def local_session(
         **NEEDED,
         "spark.driver.memory": memory,
         "spark.sql.shuffle.partitions": str(2 * cores),
-        **({"spark.jars": ",".join(map(str, jars))} if jars else {}),
+        "spark.jars": ",".join(map(str, jars)),
         **(more or {}),
     }
     for name, value in settings.items():
@@ -101,4 +120,6 @@ def _submitted() -> SparkSession:
     builder = SparkSession.builder
     for name, value in NEEDED.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -6,7 +6,6 @@ knows which it was.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
@@ -19,10 +18,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headgate.pipeline.tables.filesystem import local_path, uri_of
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headgate.pipeline.settings import Settings
+    from headgate.pipeline.settings import PipelineSettings
 
 MESSAGES = StructType(
     [
@@ -38,14 +39,16 @@ MESSAGES = StructType(
 """The columns of Spark's Kafka source."""
 
 
-def messages(session: SparkSession, settings: Settings) -> DataFrame:
+def messages(session: SparkSession, settings: PipelineSettings) -> DataFrame:
     """Return the stream of messages that `settings` name."""
     if settings.files:
-        Path(settings.files).mkdir(parents=True, exist_ok=True)
+        folder = local_path(uri_of(settings.files))
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
         return (
             session.readStream.schema(MESSAGES)
             .option("maxFilesPerTrigger", settings.max_files)
-            .parquet(settings.files)
+            .parquet(uri_of(settings.files))
         )
     options = {
         "kafka.bootstrap.servers": settings.bootstrap,

@@ -9,7 +9,8 @@ after the sum over the window.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,13 @@ from headgate.agent.bus.partitions import join
 from headgate.agent.errors import MalformedReport
 from headgate.agent.wire.codec import decode
 from headgate.pipeline.counters.clock import Stamp
+from headgate.pipeline.counters.evidence import ClosedLives, checked, signing_of
 from headgate.pipeline.counters.incarnation import (
-    Gap,
+    ImpossibleReport,
     Incarnation,
-    Outcome,
+    LifeOutcome,
     Times,
+    UsageGap,
     conclude,
 )
 from headgate.pipeline.counters.rows import STEP_SCHEMA, RowBuilder, Tally
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from headgate.agent.bus.signed import Signing
     from headgate.coordinator.messages.report import Report
 
 KEPT_BYTES = 1024
@@ -48,11 +52,15 @@ class Rules:
     Attributes:
         times: Windows and watermark of this batch.
         cluster: Reports of another are dead letters; empty takes all.
+        report_keys: See `evidence.signing_of`; empty verifies nothing.
+        closed: Lives whose reports are dead letters.
         partitions: Tasks of the step; agents are spread over them.
     """
 
     times: Times
     cluster: str = ""
+    report_keys: str = ""
+    closed: ClosedLives = field(default_factory=lambda: ClosedLives.of([]))
     partitions: int = 4
 
 
@@ -107,6 +115,12 @@ def step(messages: DataFrame, state: DataFrame, rules: Rules) -> DataFrame:
     )
 
 
+def clusters_of(messages: DataFrame) -> list[str]:
+    """Return the names of the clusters whose reports are among `messages`."""
+    found = messages.select("payload").mapInArrow(_name_clusters, "cluster string")
+    return sorted(row["cluster"] for row in found.distinct().collect())
+
+
 def counters_of(state: DataFrame) -> DataFrame:
     """Return the last counters of all lives, rows of kind ``ended``.
 
@@ -126,6 +140,16 @@ def _open_lives(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 rows.counters("ended", life, dimension, counters)
             yield from rows.ready()
     yield from rows.rest()
+
+
+def _name_clusters(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the cluster of each report that can be read."""
+    for batch in batches:
+        found = set[str]()
+        for row in batch.to_pylist():
+            with suppress(MalformedReport):
+                found.add(checked(row["payload"] or b"", None).cluster)
+        yield pa.RecordBatch.from_pydict({"cluster": pa.array(found, pa.string())})
 
 
 def _name_agents(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -151,6 +175,7 @@ class _Step:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._tally = Tally()
+        self._signing: Signing | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         messages: dict[str, list[_Message]] = {}
@@ -160,6 +185,8 @@ class _Step:
             _sort_out(batch, messages, states, tally)
         rows = RowBuilder()
         self._tally = tally
+        # Made here, not before: a key's verifier does not travel to a worker.
+        self._signing = signing_of(self._rules.report_keys)
         for agent in sorted(messages.keys() | states.keys()):
             self._one(agent, messages.pop(agent, []), states.pop(agent, []), rows)
             yield from rows.ready()
@@ -172,16 +199,26 @@ class _Step:
         """Handle one agent's messages of this batch."""
         lives = {life.number: life for life in map(unpack, states)}
         for report, message in self._readable(agent, messages, out):
-            life = _life_of(report, lives)
+            life = lives.get(report.incarnation)
             if life is None:
-                _bury(out, message, "its incarnation has been closed long ago")
-                continue
+                if (agent, report.incarnation) in self._rules.closed:
+                    _bury(out, message, "its incarnation has been closed long ago")
+                    continue
+                life = Incarnation(agent, report.incarnation)
             stamp = Stamp(
                 round(report.sent_at_s * 1e6), message.broker_us, message.by_broker
             )
-            fallen = life.absorb(report, stamp, self._rules.times)
+            try:
+                fallen = life.absorb(report, stamp, self._rules.times)
+            except ImpossibleReport as error:
+                _bury(out, message, str(error))
+                continue
+            lives[report.incarnation] = life
             if fallen:
                 _bury(out, message, f"counters fell in {fallen} rows, passed over")
+        heard = [life.heard_us for life in lives.values() if life.heard_now]
+        if heard:
+            self._tally.heard_us[agent] = max(heard)
         if lives:
             _write(out, agent, lives, conclude(lives, self._rules.times))
 
@@ -192,7 +229,7 @@ class _Step:
         readable: list[tuple[Report, _Message]] = []
         for message in messages:
             try:
-                report = decode(message.payload)
+                report = checked(message.payload, self._signing)
             except MalformedReport as error:
                 _bury(out, message, str(error))
                 continue
@@ -253,18 +290,6 @@ def _whole(
         yield join(list(parts), whole=whole), messages[-1]
 
 
-def _life_of(report: Report, lives: dict[int, Incarnation]) -> Incarnation | None:
-    """Return the life that a report belongs to; None if it was closed."""
-    life = lives.get(report.incarnation)
-    if life is not None:
-        return None if life.ended else life
-    if any(o.ended and o.number > report.incarnation for o in lives.values()):
-        return None
-    life = Incarnation(report.agent, report.incarnation)
-    lives[report.incarnation] = life
-    return life
-
-
 def _bury(out: RowBuilder, message: _Message, reason: str) -> None:
     """Put a message to the dead letters."""
     out.dead(
@@ -278,7 +303,7 @@ def _bury(out: RowBuilder, message: _Message, reason: str) -> None:
 
 
 def _write(
-    out: RowBuilder, agent: str, lives: dict[int, Incarnation], outcome: Outcome
+    out: RowBuilder, agent: str, lives: dict[int, Incarnation], outcome: LifeOutcome
 ) -> None:
     """Write what one agent came to."""
     for dimension, parts in outcome.closed.items():
@@ -293,7 +318,7 @@ def _write(
         out.life(life, pack(life))
 
 
-def _write_gap(out: RowBuilder, gap: Gap) -> None:
+def _write_gap(out: RowBuilder, gap: UsageGap) -> None:
     """List a gap: one row for each group that the agent used."""
     for dimension, counters in gap.life.counters.items():
         kind = "healed" if gap.healed else "gap"

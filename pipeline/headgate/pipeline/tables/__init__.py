@@ -1,1 +1,1 @@
-"""Where results are stored, and the contract of each table."""
+"""Where results are stored (Delta tables at a URI), and the contract of each table."""

@@ -1,8 +1,9 @@
 """The contract of each table: its columns, their types and their meaning.
 
 docs/reference/pipeline-tables.md explains each column; a test compares the two.
-All times are UTC, all amounts units of the dimension, as doubles that hold whole
-numbers up to 2⁵³ exactly.
+All times are UTC in microseconds, all amounts units of the dimension, as doubles that
+hold whole numbers up to 2⁵³ exactly, and thousandths up to 2⁴³ units as the nearest
+double there is.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ USAGE = _table(
     refused=_UNITS,
     displaced=_FLAG,
     subjects=_WHOLE,
+    weight=_UNITS,
     revision_first=_WHOLE,
     revision_last=_WHOLE,
 )
@@ -93,6 +95,7 @@ STARVED = _table(
     window_s=_UNITS,
     **_GROUP,
     agent=_TEXT,
+    weight=_UNITS,
     attempted=_UNITS,
     admitted=_UNITS,
     fair=_UNITS,
@@ -106,6 +109,7 @@ NOISY = _table(
     **_GROUP,
     agent=_TEXT,
     rank=_WHOLE,
+    weight=_UNITS,
     attempted=_UNITS,
     admitted=_UNITS,
     part=_UNITS,
@@ -189,8 +193,22 @@ BILL = _table(
 )
 """Totals per tenant and day."""
 
+RETIRED = _table(
+    retired_until=_TIME,
+    group_id=_WHOLE,
+    dimension=_TEXT,
+    agent=_TEXT,
+    refused=_UNITS,
+    admitted=_UNITS,
+)
+"""Sums of the rows of ``usage_10s`` that ``--keep-days`` removed."""
+
+CONFIGURATIONS = _table(recorded=_TIME, revision=_WHOLE, document=_TEXT)
+"""What operators had decided, revision by revision, as snapshots in JSON."""
+
 TABLES: dict[str, StructType] = {
     "usage_10s": USAGE,
+    "usage_open": USAGE,
     "usage_1m": USAGE,
     "usage_1h": USAGE,
     "violations": VIOLATIONS,
@@ -203,6 +221,8 @@ TABLES: dict[str, StructType] = {
     "losses": LOSSES,
     "recommendations": RECOMMENDATIONS,
     "bill": BILL,
+    "retired": RETIRED,
+    "configurations": CONFIGURATIONS,
 }
 """All tables by name."""
 
@@ -213,5 +233,28 @@ TIME_COLUMN: dict[str, str] = {
     "losses": "noticed",
     "recommendations": "made",
     "bill": "day",
+    "retired": "retired_until",
+    "configurations": "recorded",
 }
-"""What a table is partitioned by where it is not the start of a window."""
+"""The time of a table's rows where it is not the start of a window."""
+
+STREAMED: tuple[str, ...] = (
+    "usage_10s",
+    "usage_1m",
+    "usage_1h",
+    "violations",
+    "unfairness",
+    "starved",
+    "noisy",
+    "gaps",
+    "counters",
+    "dead_letters",
+    "losses",
+)
+"""Tables that the stream appends to, batch by batch."""
+
+DATE = "date"
+"""The partition of every table: the day (UTC) of its time."""
+
+BATCH = "batch"
+"""The number of the batch that wrote a row, in every table."""

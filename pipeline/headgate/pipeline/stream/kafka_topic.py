@@ -1,0 +1,90 @@
+"""Kafka's own id of a topic: another one under the same name is another topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, cast
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # has no hints
+
+from headgate.pipeline.tables.jvm import java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+TIMEOUT_S = 20
+"""Of the question; a broker that is down is the stream's to wait for."""
+
+_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The id of a topic that has none: all zero."""
+
+
+class _MakeProperties(Protocol):
+    def __call__(self) -> _Properties: ...
+
+
+class _Properties(Protocol):
+    def setProperty(self, name: str, value: str) -> object: ...
+
+
+class _MakeList(Protocol):
+    def __call__(self, one: str) -> object: ...
+
+
+class _MakeAdmin(Protocol):
+    def __call__(self, settings: _Properties) -> _Admin: ...
+
+
+class _Admin(Protocol):
+    """What is used of Kafka's ``AdminClient`` through Spark's connector."""
+
+    def describeTopics(self, names: object) -> _Described: ...
+
+    def close(self) -> None: ...
+
+
+class _Described(Protocol):
+    def topicNameValues(self) -> Mapping[str, _Future]: ...
+
+
+class _Future(Protocol):
+    def get(self, timeout: int, unit: object) -> _Topic: ...
+
+
+class _Topic(Protocol):
+    def topicId(self) -> object: ...
+
+
+def topic_id(
+    session: SparkSession, bootstrap: str, topic: str, options: Mapping[str, str]
+) -> str:
+    """Return Kafka's id of a topic; empty if it can't be had.
+
+    Args:
+        session: With the Kafka connector.
+        bootstrap: Kafka's servers.
+        topic: Name of the topic.
+        options: Of Spark's Kafka source, such as ``kafka.security.protocol``.
+    """
+    settings = cast("_MakeProperties", java(session, "java.util.Properties"))()
+    settings.setProperty("bootstrap.servers", bootstrap)
+    settings.setProperty("default.api.timeout.ms", str(1000 * TIMEOUT_S))
+    for name, value in options.items():
+        if name.startswith("kafka."):
+            settings.setProperty(name.removeprefix("kafka."), value)
+    clients = "org.apache.kafka.clients.admin.AdminClient"
+    try:
+        admin = cast("_MakeAdmin", java(session, f"{clients}.create"))(settings)
+        try:
+            listed = cast(
+                "_MakeList", java(session, "java.util.Collections.singletonList")
+            )(topic)
+            described = admin.describeTopics(listed).topicNameValues()[topic]
+            seconds = java(session, "java.util.concurrent.TimeUnit.SECONDS")
+            found = str(described.get(TIMEOUT_S, seconds).topicId())
+        finally:
+            admin.close()
+    except Py4JError:
+        return ""
+    return "" if found == _NONE else found

@@ -1,0 +1,142 @@
+"""Is the output whole?  Looked at before a run, so that nothing is billed wrongly.
+
+The parts of an output name one another: the state knows its batch, the commits of all
+tables and the topic; the checkpoint knows its batch.  What is missing or older than the
+rest was removed or restored on its own, and going on would bill too much or too little.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.pipeline.settings import OutputIncomplete
+from headgate.pipeline.stream.batch_log import ANOTHER
+from headgate.pipeline.tables.filesystem import child_names
+from headgate.pipeline.tables.schema import STREAMED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from headgate.pipeline.settings import PipelineSettings
+    from headgate.pipeline.stream.batch_log import BatchSummary
+    from headgate.pipeline.tables.store import TableStore
+
+_RESTORE = f"restore the whole output from one backup, or {ANOTHER}"
+
+
+def check_tables(
+    head: BatchSummary | None,
+    store: TableStore,
+    written: Collection[str] = (),
+) -> None:
+    """Refuse tables that are missing or older than the state.
+
+    Args:
+        head: Of the newest step; None before the first.
+        store: The tables.
+        written: Tables that the newest step's batch has written, see `written_by`.
+
+    Raises:
+        OutputIncomplete: Says which table.
+    """
+    for name in STREAMED:
+        known = head.versions.get(name, -1) if head is not None else -1
+        known += name in written
+        there = store.version(name)
+        if head is None and there >= 0:
+            raise OutputIncomplete(
+                f"{store.uri(name)} is there, but the state (steps/) is missing; "
+                f"{_RESTORE}"
+            )
+        if there < known:
+            found = "is missing" if there < 0 else f"is at commit {there}"
+            raise OutputIncomplete(
+                f"{store.uri(name)} {found}, the state knows its commit {known}; "
+                f"{_RESTORE}"
+            )
+
+
+def written_by(
+    session: SparkSession,
+    settings: PipelineSettings,
+    head: BatchSummary | None,
+    kinds: Mapping[str, int],
+) -> set[str]:
+    """Return tables that the newest batch must have written, if it is complete.
+
+    Args:
+        session: Of the run.
+        settings: Of the run.
+        head: Of the newest step.
+        kinds: Rows of each kind in that step.
+    """
+    done = _newest(session, f"{settings.checkpoint}/commits")
+    if head is None or done < head.batch:
+        return set()
+    return {table for kind, table in _TABLES_OF.items() if kinds.get(kind)}
+
+
+def check_checkpoint(
+    session: SparkSession, settings: PipelineSettings, head: BatchSummary | None
+) -> None:
+    """Refuse a checkpoint that is missing, or that isn't that of the state.
+
+    Raises:
+        OutputIncomplete: Says what is wrong.
+    """
+    planned = _newest(session, f"{settings.checkpoint}/offsets")
+    done = _newest(session, f"{settings.checkpoint}/commits")
+    if head is None:
+        if done >= 0:
+            raise OutputIncomplete(
+                f"{settings.out}: the checkpoint has done batch {done}, but the state "
+                f"(steps/) is missing; {_RESTORE}"
+            )
+    elif planned < 0:
+        raise OutputIncomplete(
+            f"{settings.out}: its checkpoint is gone, so what was read is not known; "
+            f"{_RESTORE}"
+        )
+    elif planned not in (head.batch, head.batch + 1) or done < head.batch - 1:
+        raise OutputIncomplete(
+            f"{settings.out}: the checkpoint is at batch {planned}, the state at batch "
+            f"{head.batch}; {_RESTORE}"
+        )
+
+
+def check_topic(
+    settings: PipelineSettings, head: BatchSummary | None, found: str
+) -> None:
+    """Refuse a topic that was deleted and made anew: its offsets begin again.
+
+    Args:
+        settings: Of the run.
+        head: Of the newest step.
+        found: Kafka's id of the topic now; empty if it has none.
+
+    Raises:
+        OutputIncomplete: It is another topic.
+    """
+    if head is not None and head.topic_id and found and head.topic_id != found:
+        raise OutputIncomplete(
+            f"the topic {settings.topic} was deleted and made anew since batch "
+            f"{head.batch}: what it held is gone, its offsets begin again; {ANOTHER}"
+        )
+
+
+_TABLES_OF = {
+    "usage": "usage_10s",
+    "dead": "dead_letters",
+    "gap": "gaps",
+    "healed": "gaps",
+    "ended": "counters",
+}
+"""The table that takes the rows of a kind as they are."""
+
+
+def _newest(session: SparkSession, uri: str) -> int:
+    """Return the highest batch that a folder of the checkpoint names, or −1."""
+    names = child_names(session, uri)
+    return max((int(name) for name in names if name.isdecimal()), default=-1)

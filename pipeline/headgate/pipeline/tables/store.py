@@ -1,0 +1,146 @@
+"""Delta tables, written by Spark's own connector: the format keeps all promises.
+
+A write carries the number of its batch as Delta's application transaction
+(``txnAppId``, ``txnVersion``): written again after a crash it is passed over, so each
+table takes a batch once.  Readers get the newest commit and change nothing; files that
+compaction or retention replaces stay for a week for those who are still reading.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from headgate.pipeline.tables.filesystem import child_names
+from headgate.pipeline.tables.jvm import execute
+from headgate.pipeline.tables.schema import BATCH, DATE, TABLES, TIME_COLUMN
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyspark.sql import DataFrame, SparkSession
+
+APPLICATION = "headgate"
+"""Under this name the number of the newest batch stands in a table's log."""
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+
+
+class TableStore:
+    """The tables of one output, each under ``<root>/<name>``."""
+
+    def __init__(self, session: SparkSession, root: str) -> None:
+        """Keep tables under the URI `root`; nothing is written yet."""
+        self._session = session
+        self._root = root
+
+    def uri(self, name: str) -> str:
+        """Return where a table is."""
+        return f"{self._root}/{name}"
+
+    def version(self, name: str) -> int:
+        """Return the number of the newest commit of a table; −1 if there is none."""
+        return newest_commit(self._session, self.uri(name))
+
+    def append(self, name: str, frame: DataFrame, batch: int) -> None:
+        """Add the rows of one batch; again after a crash changes nothing.
+
+        Args:
+            name: A key of `schema.TABLES`.
+            frame: Rows with that table's columns.
+            batch: Number of the batch, from 0.
+        """
+        writer = dated(frame, name, batch).write.format("delta").mode("append")
+        writer.partitionBy(DATE).options(**transaction(batch)).save(self.uri(name))
+
+    def replace(self, name: str, frame: DataFrame, batch: int = 0) -> None:
+        """Put rows in place of all that the table held: for what is recomputed."""
+        writer = dated(frame, name, batch).write.format("delta").mode("overwrite")
+        writer.partitionBy(DATE).save(self.uri(name))
+
+    def replace_from(self, name: str, frame: DataFrame, first: date | None) -> None:
+        """Put rows in place of those from the day `first` on; None for all."""
+        rows = dated(frame, name, 0)
+        writer = rows.write.format("delta").mode("overwrite").partitionBy(DATE)
+        if first is not None and self.version(name) >= 0:
+            writer = writer.option("replaceWhere", f"{DATE} >= '{first}'")
+            rows = rows.where(f.col(DATE) >= f.lit(first))
+        writer.save(self.uri(name))
+
+    def read(
+        self,
+        name: str,
+        *,
+        begin_us: int | None = None,
+        end_us: int | None = None,
+        upto_batch: int | None = None,
+    ) -> DataFrame:
+        """Return the rows of a table; none if none came yet.
+
+        Args:
+            name: A key of `schema.TABLES`.
+            begin_us: Only rows whose time is this or later, microseconds.
+            end_us: Only rows whose time is earlier.
+            upto_batch: Only what batches up to this one wrote.
+        """
+        schema = TABLES[name]
+        if self.version(name) < 0:
+            return self._session.createDataFrame([], schema)
+        rows = self._session.read.format("delta").load(self.uri(name))
+        time = f.col(TIME_COLUMN.get(name, "window_start"))
+        if begin_us is not None:
+            begin = f.timestamp_micros(f.lit(begin_us))
+            rows = rows.where((f.col(DATE) >= f.to_date(begin)) & (time >= begin))
+        if end_us is not None:
+            end = f.timestamp_micros(f.lit(end_us))
+            rows = rows.where((f.col(DATE) <= f.to_date(end)) & (time < end))
+        if upto_batch is not None:
+            rows = rows.where(f.col(BATCH) <= upto_batch)
+        return rows.select(*schema.names)
+
+    def compact(self, name: str, since: date) -> None:
+        """Merge the small files of the days from `since` on."""
+        self._sql(f"OPTIMIZE {self._named(name)} WHERE {DATE} >= '{since}'")
+
+    def cluster(self, name: str, day: date, column: str) -> None:
+        """Merge the files of one day, with rows of like `column` side by side."""
+        where = f"WHERE {DATE} = '{day}' ZORDER BY ({column})"
+        self._sql(f"OPTIMIZE {self._named(name)} {where}")
+
+    def vacuum(self, name: str) -> None:
+        """Remove files that no commit needs any more and whose time has passed."""
+        self._sql(f"VACUUM {self._named(name)}")
+
+    def delete_before(self, name: str, day: date) -> None:
+        """Remove the rows of all days before `day`: whole folders, nothing is read."""
+        self._sql(f"DELETE FROM {self._named(name)} WHERE {DATE} < '{day}'")
+
+    def _named(self, name: str) -> str:
+        return f"delta.`{self.uri(name)}`"
+
+    def _sql(self, statement: str) -> None:
+        execute(self._session, statement)
+
+
+def newest_commit(session: SparkSession, uri: str) -> int:
+    """Return the number of the newest commit of a Delta table; −1 if there is none."""
+    names = child_names(session, f"{uri}/_delta_log")
+    found = [int(match[1]) for match in map(_COMMIT.fullmatch, names) if match]
+    return max(found, default=-1)
+
+
+def transaction(batch: int) -> dict[str, str]:
+    """Return the options of a write that is done once for a batch."""
+    return {"txnAppId": APPLICATION, "txnVersion": str(batch)}
+
+
+def dated(frame: DataFrame, name: str, batch: int) -> DataFrame:
+    """Return `frame` with the number of its batch, and the day as partition."""
+    time = TIME_COLUMN.get(name, "window_start")
+    return frame.select(
+        *TABLES[name].names,
+        f.lit(batch).cast("long").alias(BATCH),
+        f.to_date(time).alias(DATE),
+    )
