@@ -79,6 +79,7 @@ class World:
         self.apart: list[set[str]] = []
         self.losing = 0
         self.doubling = False
+        self.lives: dict[str, int] = {}
 
     def group(
         self,
@@ -114,6 +115,7 @@ class World:
         observing: bool = False,
     ) -> None:
         """Start a process that has a bucket for each group."""
+        self.lives[agent or name] = incarnation
         coordinator = Coordinator(
             Settings(),
             agent=agent or name,
@@ -166,7 +168,7 @@ class World:
         """Let the API say to all that a process lives or is gone, or nothing more."""
         for process in self.processes.values():
             if process.name != agent:
-                self.step(process, Vouched(agent, alive))
+                self.step(process, Vouched(agent, self.lives.get(agent, 1), alive))
 
     def run(self, seconds: float) -> None:
         """Let time pass."""

@@ -80,6 +80,9 @@ from headgate.coordinator.messages.events import (
 from headgate.coordinator.messages.events import (
     WakeAt as WakeAt,
 )
-from headgate.coordinator.messages.report import Grants as Grants
+from headgate.coordinator.messages.report import AgentLife as AgentLife
+from headgate.coordinator.messages.report import KnownLife as KnownLife
+from headgate.coordinator.messages.report import PermitRun as PermitRun
+from headgate.coordinator.messages.report import Permits as Permits
 from headgate.coordinator.messages.report import Report as Report
 from headgate.coordinator.messages.report import Rows as Rows

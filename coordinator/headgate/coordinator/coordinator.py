@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from headgate.coordinator.escrow.targets import ask_for_room
-from headgate.coordinator.escrow.transfer import holder_of
 from headgate.coordinator.explain.explain import (
     Stand,
     explained,
@@ -33,6 +32,7 @@ from headgate.coordinator.messages.events import (
     Vouched,
     WakeAt,
 )
+from headgate.coordinator.messages.report import AgentLife
 from headgate.coordinator.recompute import Calculation
 from headgate.coordinator.state import Core
 
@@ -138,7 +138,7 @@ class Coordinator:
                 self._tracking.configure(now, event)
             case Vouched():
                 self._core.attendance.vouch(event, now)
-                self._core.strict.vouch(event.agent, now, alive=event.alive)
+                self._core.strict.vouch(event)
             case Restored():
                 self._tracking.restore(now, event)
             case Stopping():
@@ -162,9 +162,11 @@ class Coordinator:
             wait=wait,
         )
         self._take_in(heard, effects)
+        if report.cluster == self._core.settings.cluster:
+            self._core.strict.note(AgentLife(report.agent, report.incarnation), now)
         if heard.believed and self._core.strict:
-            self._hear_grants(report, now, effects)
-        if heard.doubled:
+            self._hear_permits(report, now, effects)
+        if heard.doubled or self._core.strict.superseded:
             self._rename(effects)
         self._note_questions(heard, now)
         if heard.behind and not self._asked_again and not self._goes_on:
@@ -197,19 +199,10 @@ class Coordinator:
             wait_s = 2.0 * members.answer_gap_s() + members.answer_s()
             reporting.wonder(now, wait_s)
 
-    def _hear_grants(self, report: Report, now: float, effects: list[Effect]) -> None:
-        holder = holder_of(report.agent, report.incarnation)
-        if not self._core.strict.hear(
-            report.grants, holder, now, whole=report.keyframe, last=report.leave
-        ):
-            effects.append(
-                Noticed(
-                    "malformed_grant",
-                    f"agent {report.agent!r} names a transfer that can't be read",
-                    report.agent,
-                )
-            )
-        elif (report.grants or report.rows) and not self._core.observing:
+    def _hear_permits(self, report: Report, now: float, effects: list[Effect]) -> None:
+        if self._core.strict.hear(report, now):
+            self._core.reporting.owe(now, self._core.members.answer_gap_s())
+        if (report.permits or report.rows) and not self._core.observing:
             # Others wait for what is given on: look at once.
             effects.append(WakeAt(now))
 
@@ -249,7 +242,7 @@ class Coordinator:
         # ceilings are lowered before anyone can take what they leave.
         if self._core.strict and not self._core.observing:
             heard_own = self._core.members.echoed
-            if self._core.strict.step(now, self._core.agent, own, heard_own=heard_own):
+            if self._core.strict.step(now, own, heard_own=heard_own):
                 self._core.reporting.urgent = True
             self._core.reporting.hello |= self._core.strict.asks()
         if self._core.reporting.wonders(now) and not self._core.members.all_whole():

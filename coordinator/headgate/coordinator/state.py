@@ -64,7 +64,7 @@ class Core:
         )
         self.members = self.listening.members
         self.attendance = self.listening.attendance
-        self.strict = Strict(settings, self.table, self.members, self.attendance)
+        self.strict = Strict(settings, self.table, self.members)
         self.strict.begin(agent, incarnation, now)
 
     @property

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Report(_message.Message):
-    __slots__ = ("format", "cluster", "agent", "incarnation", "sequence", "sent_at_us", "revision", "hello", "leave", "keyframe", "group_id_deltas", "rows", "grants", "weight", "interval_ms", "checksum", "signature", "part", "parts")
+    __slots__ = ("format", "cluster", "agent", "incarnation", "sequence", "sent_at_us", "revision", "hello", "leave", "keyframe", "group_id_deltas", "rows", "weight", "interval_ms", "checksum", "signature", "part", "parts", "permits")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
@@ -20,13 +20,13 @@ class Report(_message.Message):
     KEYFRAME_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_DELTAS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
-    GRANTS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
     format: int
     cluster: str
     agent: str
@@ -39,14 +39,14 @@ class Report(_message.Message):
     keyframe: bool
     group_id_deltas: _containers.RepeatedScalarFieldContainer[int]
     rows: _containers.RepeatedCompositeFieldContainer[Rows]
-    grants: _containers.RepeatedCompositeFieldContainer[Grants]
     weight: float
     interval_ms: int
     checksum: int
     signature: bytes
     part: int
     parts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, format: _Optional[int] = ..., cluster: _Optional[str] = ..., agent: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sent_at_us: _Optional[int] = ..., revision: _Optional[int] = ..., hello: _Optional[bool] = ..., leave: _Optional[bool] = ..., keyframe: _Optional[bool] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., grants: _Optional[_Iterable[_Union[Grants, _Mapping]]] = ..., weight: _Optional[float] = ..., interval_ms: _Optional[int] = ..., checksum: _Optional[int] = ..., signature: _Optional[bytes] = ..., part: _Optional[int] = ..., parts: _Optional[_Iterable[int]] = ...) -> None: ...
+    permits: _containers.RepeatedCompositeFieldContainer[Permits]
+    def __init__(self, format: _Optional[int] = ..., cluster: _Optional[str] = ..., agent: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sent_at_us: _Optional[int] = ..., revision: _Optional[int] = ..., hello: _Optional[bool] = ..., leave: _Optional[bool] = ..., keyframe: _Optional[bool] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., rows: _Optional[_Iterable[_Union[Rows, _Mapping]]] = ..., weight: _Optional[float] = ..., interval_ms: _Optional[int] = ..., checksum: _Optional[int] = ..., signature: _Optional[bytes] = ..., part: _Optional[int] = ..., parts: _Optional[_Iterable[int]] = ..., permits: _Optional[_Iterable[_Union[Permits, _Mapping]]] = ...) -> None: ...
 
 class Rows(_message.Message):
     __slots__ = ("dimension", "counter_scale", "held_scale", "level_scale", "group_id_deltas", "refused", "admitted", "demand", "held", "level", "subjects")
@@ -74,18 +74,38 @@ class Rows(_message.Message):
     subjects: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, dimension: _Optional[str] = ..., counter_scale: _Optional[int] = ..., held_scale: _Optional[int] = ..., level_scale: _Optional[int] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., refused: _Optional[_Iterable[int]] = ..., admitted: _Optional[_Iterable[int]] = ..., demand: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[int]] = ..., level: _Optional[_Iterable[int]] = ..., subjects: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class Grants(_message.Message):
-    __slots__ = ("dimension", "group_id_deltas", "receivers", "receiver", "given", "tokens")
+class Permits(_message.Message):
+    __slots__ = ("dimension", "agents", "life_agent", "life_incarnation", "run_group_deltas", "run_first", "run_count", "run_epoch", "run_owner", "run_giver", "run_tokens", "known_group_deltas", "known_life", "known_state", "known_heard_ms", "run_missed")
     DIMENSION_FIELD_NUMBER: _ClassVar[int]
-    GROUP_ID_DELTAS_FIELD_NUMBER: _ClassVar[int]
-    RECEIVERS_FIELD_NUMBER: _ClassVar[int]
-    RECEIVER_FIELD_NUMBER: _ClassVar[int]
-    GIVEN_FIELD_NUMBER: _ClassVar[int]
-    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    AGENTS_FIELD_NUMBER: _ClassVar[int]
+    LIFE_AGENT_FIELD_NUMBER: _ClassVar[int]
+    LIFE_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    RUN_GROUP_DELTAS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIRST_FIELD_NUMBER: _ClassVar[int]
+    RUN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RUN_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RUN_OWNER_FIELD_NUMBER: _ClassVar[int]
+    RUN_GIVER_FIELD_NUMBER: _ClassVar[int]
+    RUN_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_GROUP_DELTAS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_LIFE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_STATE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_HEARD_MS_FIELD_NUMBER: _ClassVar[int]
+    RUN_MISSED_FIELD_NUMBER: _ClassVar[int]
     dimension: str
-    group_id_deltas: _containers.RepeatedScalarFieldContainer[int]
-    receivers: _containers.RepeatedScalarFieldContainer[str]
-    receiver: _containers.RepeatedScalarFieldContainer[int]
-    given: _containers.RepeatedScalarFieldContainer[float]
-    tokens: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, dimension: _Optional[str] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., receivers: _Optional[_Iterable[str]] = ..., receiver: _Optional[_Iterable[int]] = ..., given: _Optional[_Iterable[float]] = ..., tokens: _Optional[_Iterable[float]] = ...) -> None: ...
+    agents: _containers.RepeatedScalarFieldContainer[str]
+    life_agent: _containers.RepeatedScalarFieldContainer[int]
+    life_incarnation: _containers.RepeatedScalarFieldContainer[int]
+    run_group_deltas: _containers.RepeatedScalarFieldContainer[int]
+    run_first: _containers.RepeatedScalarFieldContainer[int]
+    run_count: _containers.RepeatedScalarFieldContainer[int]
+    run_epoch: _containers.RepeatedScalarFieldContainer[int]
+    run_owner: _containers.RepeatedScalarFieldContainer[int]
+    run_giver: _containers.RepeatedScalarFieldContainer[int]
+    run_tokens: _containers.RepeatedScalarFieldContainer[int]
+    known_group_deltas: _containers.RepeatedScalarFieldContainer[int]
+    known_life: _containers.RepeatedScalarFieldContainer[int]
+    known_state: _containers.RepeatedScalarFieldContainer[int]
+    known_heard_ms: _containers.RepeatedScalarFieldContainer[int]
+    run_missed: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, dimension: _Optional[str] = ..., agents: _Optional[_Iterable[str]] = ..., life_agent: _Optional[_Iterable[int]] = ..., life_incarnation: _Optional[_Iterable[int]] = ..., run_group_deltas: _Optional[_Iterable[int]] = ..., run_first: _Optional[_Iterable[int]] = ..., run_count: _Optional[_Iterable[int]] = ..., run_epoch: _Optional[_Iterable[int]] = ..., run_owner: _Optional[_Iterable[int]] = ..., run_giver: _Optional[_Iterable[int]] = ..., run_tokens: _Optional[_Iterable[int]] = ..., known_group_deltas: _Optional[_Iterable[int]] = ..., known_life: _Optional[_Iterable[int]] = ..., known_state: _Optional[_Iterable[int]] = ..., known_heard_ms: _Optional[_Iterable[int]] = ..., run_missed: _Optional[_Iterable[bool]] = ...) -> None: ...

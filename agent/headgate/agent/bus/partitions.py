@@ -3,35 +3,36 @@
 Without this, every agent reads every row of the cluster.  With it, an agent reads only
 the partitions of the groups that it uses, and the lobby::
 
-    partition 0      the lobby: one part, without rows, of every report
+    partition 0      the lobby: one part of every report, with its permits and no rows
     1 … n-1          the rows of the groups whose id modulo n - 1 selects it
 
 Through the lobby all agents know the same members and hear themselves; it costs one
-header per report.  All parts of a report have the same sequence number and list the
-partitions of all parts, so a reader knows which parts are still to come, joins them,
-and passes on one report.  A part that doesn't arrive within `PATIENCE_S` counts as
-lost: its rows say nothing, and come again with a later report.
+header per report.  The permits of strict limits are there because agents that no
+longer use a limit, and no longer read its partition, still have to agree.  All parts
+of a report have the same sequence number and list the partitions of all parts, so a
+reader knows which parts are still to come, joins them, and passes on one report.  A
+part that doesn't arrive within `PATIENCE_S` counts as lost: its rows say nothing, and
+come again with a later report.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headgate.agent.errors import BusUnavailable
-from headgate.coordinator.messages.report import Grants, Report, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    Numbers = NDArray[np.int64]
+    from headgate.coordinator.messages.report import Report, Rows
 
-Columns = TypeVar("Columns", Rows, Grants)
+    Numbers = NDArray[np.int64]
 
 LOBBY = 0
 """Carries a part of every report, and is read by all."""
@@ -110,10 +111,8 @@ def cut(
         yield None, report
         return
     touched = {LOBBY}
-    for ids in [r.group_ids for r in report.rows] + [
-        g.group_ids for g in report.grants
-    ]:
-        touched.update(np.unique(plan.places(ids)).tolist())
+    for rows in report.rows:
+        touched.update(np.unique(plan.places(rows.group_ids)).tolist())
     if report.hello or report.leave or report.keyframe:
         touched |= written
     parts = tuple(sorted(touched))
@@ -124,8 +123,8 @@ def cut(
                 report,
                 part=partition,
                 parts=parts,
-                rows=_picked(report.rows, plan, partition, _rows_at),
-                grants=_picked(report.grants, plan, partition, _grants_at),
+                rows=_picked(report.rows, plan, partition),
+                permits=report.permits if partition == LOBBY else (),
             ),
         )
 
@@ -207,25 +206,22 @@ def join(parts: list[Report], *, whole: bool) -> Report:
     return replace(
         first,
         keyframe=first.keyframe and whole,
-        rows=_merged([rows for part in parts for rows in part.rows], _rows_joined),
-        grants=_merged([g for part in parts for g in part.grants], _grants_joined),
+        rows=_merged([rows for part in parts for rows in part.rows]),
+        permits=tuple(each for part in parts for each in part.permits),
         part=0,
         parts=(),
     )
 
 
 def _picked(
-    columns: tuple[Columns, ...],
-    plan: PartitionPlan,
-    partition: int,
-    at: Callable[[Columns, Numbers], Columns],
-) -> tuple[Columns, ...]:
+    columns: tuple[Rows, ...], plan: PartitionPlan, partition: int
+) -> tuple[Rows, ...]:
     """Return the part of each dimension that belongs to a partition."""
-    picked: list[Columns] = []
+    picked: list[Rows] = []
     for one in columns:
         where = np.flatnonzero(plan.places(one.group_ids) == partition)
         if len(where):
-            picked.append(at(one, where))
+            picked.append(_rows_at(one, where))
     return tuple(picked)
 
 
@@ -243,34 +239,14 @@ def _rows_at(rows: Rows, where: Numbers) -> Rows:
     )
 
 
-def _grants_at(grants: Grants, where: Numbers) -> Grants:
-    """Return the grants at these positions."""
-    return replace(
-        grants,
-        group_ids=grants.group_ids[where],
-        receivers=_chosen(grants.receivers, where),
-        given=grants.given[where],
-        tokens=None if grants.tokens is None else grants.tokens[where],
-    )
-
-
-def _chosen(names: Sequence[str], where: Numbers) -> tuple[str, ...]:
-    """Return the names at these positions."""
-    places: list[int] = where.tolist()
-    return tuple(names[place] for place in places)
-
-
-def _merged(
-    columns: list[Columns], join: Callable[[list[Columns]], Columns]
-) -> tuple[Columns, ...]:
+def _merged(columns: list[Rows]) -> tuple[Rows, ...]:
     """Return one entry for each dimension."""
-    of: dict[str, list[Columns]] = {}
+    of: dict[str, list[Rows]] = {}
     for one in columns:
         of.setdefault(one.dimension, []).append(one)
-    merged: list[Columns] = []
-    for many in of.values():
-        merged.append(join(many) if len(many) > 1 else many[0])
-    return tuple(merged)
+    return tuple(
+        _rows_joined(many) if len(many) > 1 else many[0] for many in of.values()
+    )
 
 
 def _rows_joined(many: list[Rows]) -> Rows:
@@ -289,24 +265,5 @@ def _rows_joined(many: list[Rows]) -> Rows:
         level=np.concatenate(levels)[order] if len(levels) == len(many) else None,
         subjects=(
             np.concatenate(subjects)[order] if len(subjects) == len(many) else None
-        ),
-    )
-
-
-def _grants_joined(many: list[Grants]) -> Grants:
-    """Return the grants of several parts, by group id."""
-    ids = np.concatenate([grants.group_ids for grants in many])
-    order = np.argsort(ids, kind="stable")
-    receivers = [name for grants in many for name in grants.receivers]
-    tokens = [np.zeros(len(g.given)) if g.tokens is None else g.tokens for g in many]
-    return replace(
-        many[0],
-        group_ids=ids[order],
-        receivers=_chosen(receivers, order),
-        given=np.concatenate([grants.given for grants in many])[order],
-        tokens=(
-            None
-            if all(grants.tokens is None for grants in many)
-            else np.concatenate(tokens)[order]
         ),
     )

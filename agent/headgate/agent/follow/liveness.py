@@ -8,6 +8,7 @@ be reached, all its statements are withdrawn.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.agent.json_place import JsonPlace
@@ -23,7 +24,7 @@ MAX_AGENTS = 10_000
 
 
 class LivenessFeed:
-    """What the API last said about each agent; passes on what has changed.
+    """What the API last said about each agent's newest life; passes on what changed.
 
     Args:
         identity: Returns id and incarnation of this agent, which may change.
@@ -38,7 +39,7 @@ class LivenessFeed:
         self._identity = identity
         self._deliver = deliver
         self._version = 0
-        self._words: dict[str, bool] = {}
+        self._words: dict[str, Vouched] = {}
 
     def query(self) -> dict[str, str]:
         """Return what a request to the API says about this agent."""
@@ -64,7 +65,9 @@ class LivenessFeed:
             return False
         version = told["version"].integer(least=0)
         words = {
-            place["agent"].text(): alive
+            (agent := place["agent"].text()): Vouched(
+                agent, place["incarnation"].integer(least=0), alive
+            )
             for name, alive in (("present", True), ("gone", False))
             for place in told.items(name)[:MAX_AGENTS]
         }
@@ -77,12 +80,12 @@ class LivenessFeed:
         self._version = 0
         self._go_over_to({})
 
-    def _go_over_to(self, words: dict[str, bool]) -> None:
+    def _go_over_to(self, words: dict[str, Vouched]) -> None:
         before, self._words = self._words, words
         own, _ = self._identity()
         for agent in before.keys() | words.keys():
             if agent != own and before.get(agent) != words.get(agent):
-                self._deliver(Vouched(agent, words.get(agent)))
+                self._deliver(words.get(agent) or replace(before[agent], alive=None))
 
 
 class LastWords:

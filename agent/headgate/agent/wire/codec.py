@@ -1,4 +1,4 @@
-"""Report ↔ bytes; the only module of the agent that knows protobuf.
+"""Report ↔ bytes; only this module and `codec_permits` know protobuf.
 
 The wire is described in proto/headgate/proto/report.proto and, for people, in
 docs/reference/reports.md: packed columns per dimension, group ids once per report
@@ -34,7 +34,8 @@ from headgate.agent.wire.codec_columns import (
     subjects_of,
     units_of,
 )
-from headgate.coordinator.messages.report import Grants, Report, Rows
+from headgate.agent.wire.codec_permits import decode_permits, encode_permits
+from headgate.coordinator.messages.report import Report, Rows
 from headgate.proto import report_pb2 as wire
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def encode(report: Report) -> bytes:
         leave=report.leave,
         keyframe=report.keyframe,
         rows=[_encode_rows(rows, shared) for rows in report.rows],
-        grants=[_encode_grants(grants) for grants in report.grants],
+        permits=[encode_permits(permits) for permits in report.permits],
         weight=report.weight if report.weight != 1.0 else 0.0,
         interval_ms=round(report.interval_s * 1e3),
         part=report.part,
@@ -147,9 +148,9 @@ def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
     _check_header(message)
     shared = Places(group_ids_of(message.group_id_deltas, "report", least=1), used)
     rows = tuple(_decode_rows(rows, shared) for rows in message.rows)
-    grants = tuple(_decode_grants(grants) for grants in message.grants)
+    permits = tuple(decode_permits(permits) for permits in message.permits)
     _check_unique([r.dimension for r in rows], "rows")
-    _check_unique([g.dimension for g in grants], "grants")
+    _check_unique([p.dimension for p in permits], "permits")
     return Report(
         cluster=message.cluster,
         agent=message.agent,
@@ -161,7 +162,7 @@ def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
         leave=message.leave,
         keyframe=message.keyframe,
         rows=rows,
-        grants=grants,
+        permits=permits,
         weight=message.weight or 1.0,
         interval_s=(message.interval_ms or 1_000) / 1e3,
         part=message.part,
@@ -192,20 +193,6 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
     if shared is None or not np.array_equal(rows.group_ids, shared):
         message.group_id_deltas.extend(_deltas(rows.group_ids, least=1))
     return message
-
-
-def _encode_grants(grants: Grants) -> wire.Grants:
-    """Return the rights given away in one dimension."""
-    names = sorted(set(grants.receivers))
-    place = {name: index for index, name in enumerate(names)}
-    return wire.Grants(
-        dimension=grants.dimension,
-        group_id_deltas=_deltas(grants.group_ids, least=0),
-        receivers=names,
-        receiver=[place[name] for name in grants.receivers],
-        given=grants.given.tolist(),
-        tokens=[] if grants.tokens is None else grants.tokens.tolist(),
-    )
 
 
 def _deltas(group_ids: NDArray[np.int64], *, least: int) -> list[int]:
@@ -273,7 +260,7 @@ def _check_header(message: wire.Report) -> None:
         message.parts and message.part not in message.parts
     ):
         raise MalformedReport(f"parts: expected at most {MAX_PARTS}, `part` among them")
-    if max(len(message.rows), len(message.grants)) > MAX_DIMENSIONS:
+    if max(len(message.rows), len(message.permits)) > MAX_DIMENSIONS:
         raise MalformedReport(f"rows: expected at most {MAX_DIMENSIONS} dimensions")
 
 
@@ -332,42 +319,3 @@ _COLUMNS = ("refused", "admitted", "demand", "held", "level", "subjects")
 
 _OPTIONAL = ("level", "subjects")
 """Those of `_COLUMNS` that may be absent."""
-
-
-def _decode_grants(message: wire.Grants) -> Grants:
-    """Return the rights given away in one dimension."""
-    name = f"grants.{message.dimension[:40]}"
-    ids = group_ids_of(message.group_id_deltas, name, least=0)
-    given = np.asarray(message.given).astype(np.float64)
-    receivers = list(message.receivers)
-    if not len(ids) == len(given) == len(message.receiver):
-        raise MalformedReport(
-            f"{name}: {len(ids)} group ids, {len(given)} given, "
-            f"{len(message.receiver)} receivers"
-        )
-    tokens = _decode_tokens(message, name, size=len(ids))
-    if len(given) and not (np.isfinite(given).all() and given.min() >= 0):
-        raise MalformedReport(f"{name}.given: expected finite numbers ≥ 0")
-    if any(index >= len(receivers) for index in message.receiver):
-        raise MalformedReport(f"{name}.receiver: expected < {len(receivers)}")
-    return Grants(
-        dimension=message.dimension,
-        group_ids=ids,
-        receivers=tuple(receivers[index] for index in message.receiver),
-        given=given,
-        tokens=tokens,
-    )
-
-
-def _decode_tokens(
-    message: wire.Grants, name: str, *, size: int
-) -> NDArray[np.float64] | None:
-    """Return the tokens that went with the rights; None if there were none."""
-    if not len(message.tokens):
-        return None
-    tokens = np.asarray(message.tokens).astype(np.float64)
-    if len(tokens) != size:
-        raise MalformedReport(f"{name}: {size} group ids, {len(tokens)} tokens")
-    if not (np.isfinite(tokens).all() and tokens.min() >= 0):
-        raise MalformedReport(f"{name}.tokens: expected finite numbers ≥ 0")
-    return tokens

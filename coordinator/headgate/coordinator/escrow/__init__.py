@@ -1,4 +1,4 @@
-"""Strict groups: rights to a quota that are owned, given away and reclaimed.
+"""Strict limits: permits that agents own, give to each other, and reclaim.
 
 Nothing here is used by groups that are not strict.
 """

@@ -1,399 +1,499 @@
-"""Strict ledgers at work: what is told of them, and what is given when.
+"""The strict limits of one agent at work: what it tells of them, gives, and may use.
 
-See `headgate.coordinator.escrow.transfer` for the claim and its proof,
-`headgate.coordinator.escrow.reclaim` for what becomes of the parts of ended lives, and
-`headgate.coordinator.escrow.targets` for who should own what, and
-`headgate.coordinator.escrow.handover` for how tokens go with rights.
+Who owns what is decided in `headgate.coordinator.escrow.permits`, where the claim and
+its proof stand; how much each should own in `headgate.coordinator.escrow.targets`.
+
+**Tokens travel inside the register of a permit.**  A permit without tokens would be an
+empty bucket that fills at a rate which is used up anyway, so a giver's tokens go along.
+Requests go on while a gift is decided, and nobody can say beforehand what a bucket will
+give up.  So permits are *set aside* first: in this step the part in use is lowered,
+which clips the bucket, and the bucket counts what that took out.  The next step, which
+follows at once, knows the figure, writes the gift, and spreads it over the permits.
+
+*Claim:* tokens in buckets and in registers on their way sum to at most B − 2·n·cost,
+and each agent may owe one cost, hence admitted(W) ≤ Q·W + B.  *Proof:* a bucket holds
+at most p·(B − 2·n·cost) where p is its part in use.  A gift lowers p one step before it
+is told, and takes along at most what was clipped since, and at most its part of B −
+2·n·cost. Until the receiver has taken the register those tokens are nowhere else; when
+it has, p grows in the step that credits them, once, for an epoch is learnt once, and
+the bucket clips what its capacity can't hold.  What is taken from ended lives comes
+without tokens.  ∎
+
+Rejected: to give the permit at once and tell the tokens later (the receiver's bucket
+has refilled meanwhile: both were spent); to tell what the bucket held when it was
+looked at (requests spend it before it is clipped); burst and rate as separate permits
+(twice the rows, and tokens then travel with one and are needed with the other).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.escrow.gifts import decide, give_all, in_use
-from headgate.coordinator.escrow.handover import Handover, burst_of, ledger_of
-from headgate.coordinator.escrow.reclaim import Lives, take
-from headgate.coordinator.escrow.targets import tokens_of
-from headgate.coordinator.escrow.transfer import (
-    NOBODY,
-    Row,
-    Transfers,
-    Untold,
-    agent_of,
-    holder_of,
-    parse_transfer,
-)
-from headgate.coordinator.escrow.wire import grants_of, rows_in
+from headgate.coordinator.escrow.lives import Sightings
+from headgate.coordinator.escrow.permits import Escrow, Section
+from headgate.coordinator.escrow.registers import shortest_first
+from headgate.coordinator.escrow.targets import gifts, targets, tokens_of
+from headgate.coordinator.messages.report import PERMITS, AgentLife, Permits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import Own
-    from headgate.coordinator.membership.failure_detector import Attendance
     from headgate.coordinator.membership.members import Members
-    from headgate.coordinator.messages.report import Grants
+    from headgate.coordinator.messages.events import Vouched
+    from headgate.coordinator.messages.report import Report
     from headgate.coordinator.table.arrays import Shelf
     from headgate.coordinator.table.index import Key, Table
 
-MINT_INTERVALS = 1.5
-"""Heartbeats that a newcomer listens before it mints: everyone has spoken once."""
+    Ints = NDArray[np.int64]
+
+LEAST_GIFT = 4
+"""Permits: fewer are not worth a report; noise moves targets by more."""
+
+FOUND_INTERVALS = 1.5
+"""Heartbeats that a newcomer listens before it founds a limit: all have spoken once."""
 
 REPEAT_INTERVALS = 3.0
-"""Heartbeats for which a report repeats what was given last."""
+"""Heartbeats for which each report repeats what changed."""
 
-LOOK_INTERVALS = 0.25
-"""Heartbeats between two looks at what ended lives left."""
+LOOK_INTERVALS = 0.05
+"""Heartbeats between two looks at whether all agree."""
+
+ASK_INTERVALS = 0.2
+"""Heartbeats from one question to the next while something waits for agreement."""
+
+ASK_GROWTH = 1.5
+"""By which that grows with each question, up to `ASK_MOST_INTERVALS`."""
+
+ASK_MOST_INTERVALS = 5.0
+"""Of one that waits for somebody who is not there."""
+
+GONE_PART = 0.5
+"""Of the lease: the API's word that a life is gone counts once it was silent for so
+long, so that a connection to the API that breaks alone ends nobody."""
+
+NOTICE_INTERVALS = 10.0
+"""Heartbeats of waiting for somebody until that is noticed: a keyframe came due."""
+
+
+@dataclass(slots=True)
+class Aside:
+    """Permits that are not used any more, and given in the next step.
+
+    Attributes:
+        permits: ``int64[K]`` for each receiver.
+        clipped: What the bucket's capacities had taken out when they were set aside.
+    """
+
+    permits: dict[AgentLife, Ints]
+    clipped: float
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return sum(map(len, self.permits.values()))
+
+
+class Held:
+    """One strict limit, and what this agent does with it.
+
+    Attributes:
+        escrow: Its permits.
+        opened_at: When it was opened here.
+        silent: Nothing is told of it: it is not configured as strict any more.
+        aside: What is given in the next step, if anything.
+        due: Tokens that came and were not put into the bucket yet.
+        look_at: When to look at agreement again.
+        ask_at: When to ask again.
+        ask_gap: Heartbeats to the question after that.
+        waits_since: Since when something waits for agreement.
+    """
+
+    def __init__(self, escrow: Escrow) -> None:
+        self.escrow = escrow
+        self.silent = False
+        self.opened_at = 0.0
+        self.aside: Aside | None = None
+        self.due = 0.0
+        self.look_at = self.ask_at = -inf
+        self.ask_gap = ASK_INTERVALS
+        self.waits_since = inf
+
+    def ask_soon(self) -> None:
+        """Somebody came or ended: ask as if for the first time."""
+        self.ask_at, self.ask_gap, self.look_at = -inf, ASK_INTERVALS, -inf
 
 
 class Strict:
-    """The strict ledgers of one agent.
+    """The strict limits of one agent.
 
-    Rights to the rate and to the burst are two tables: the rate follows demand, the
-    burst is held evenly by all, so that whoever starts can spend something until
-    the rate has come.
+    Attributes:
+        waits: Permits are set aside: the next step, which gives them, is due at once.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        table: Table,
-        members: Members,
-        attendance: Attendance,
-    ) -> None:
+    def __init__(self, settings: Settings, table: Table, members: Members) -> None:
         self._settings = settings
         self._table = table
         self._members = members
-        self._lives = Lives(members, attendance)
-        self._transfers: dict[Key, Transfers] = {}
-        self._closed: dict[Key, Transfers] = {}
-        self._retired_at: dict[Key, float] = {}
-        self._handover = Handover()
-        self._opened_at: dict[Key, float] = {}
-        self._mine: list[str] = []
-        self._estates: dict[Key, frozenset[str]] = {}
-        self._look_at: dict[Key, float] = {}
-        self._news_at: dict[Key, float] = {}
-        self._untold = Untold()
-        self._asks = False
+        self._me = AgentLife("", 0)
+        # A life remembers each limit that it ever opened: with its registers it would
+        # forget what it gave away, and take old news of it for a gift.
+        self._held: dict[Key, Held] = {}
+        self._sightings = Sightings()
+        self._words: dict[str, Vouched] = {}
+        self._gone: dict[str, AgentLife] = {}
+        self._whole: set[str] = set()
+        self._gone_look_at = -inf
+        self._asks = self._news = False
+        self.waits = False
 
     def __bool__(self) -> bool:
-        return bool(self._transfers or self._closed)
+        return bool(self._held)
+
+    @property
+    def superseded(self) -> bool:
+        """Others say that this life is over: it must begin a new one."""
+        return any(held.escrow.superseded for held in self._held.values())
 
     def begin(self, agent: str, incarnation: int, now: float) -> None:
-        """Own parts under this name from now on, and hand over those of before."""
-        name = holder_of(agent, incarnation)
-        for transfers in (*self._transfers.values(), *self._closed.values()):
-            for holder in self._mine:
-                transfers.give(holder, name, transfers.balance(holder), now)
-        self._mine.append(name)
-        self._lives.begin(name)
+        """Go on as this life; what an earlier one owned is not used any more."""
+        self._me = AgentLife(agent, incarnation)
+        self._whole.clear()
+        for held in self._held.values():
+            held.escrow.begin(self._me, now)
+            held.aside, held.due, held.opened_at = None, 0.0, now
+            held.ask_soon()
 
     def open(self, key: Key, now: float) -> None:
-        """Track a strict ledger."""
-        if key not in self._transfers:
-            for each in (key, burst_of(key)):
-                before = self._closed.pop(each, None)
-                self._transfers[each] = Transfers() if before is None else before
-                self._retired_at.pop(each, None)
-            self._opened_at[key] = now
+        """Use a strict limit."""
+        held = self._held.get(key)
+        if held is None:
+            escrow = Escrow(
+                self._me,
+                now,
+                interval_s=self._settings.interval_s,
+                sightings=self._sightings,
+            )
+            held = self._held[key] = Held(escrow)
+            held.opened_at = now
+        held.silent = False
+        if not held.escrow.uses:
+            held.escrow.uses, held.escrow.told_at = True, now
+            held.ask_soon()
 
     def retire(self, key: Key, now: float) -> bool:
-        """Give all away before a ledger is closed whose bucket is gone.
+        """Stop using a limit that others go on with; return whether to tell at once.
 
-        The last one shares with those who closed it before: any of them may be the
-        first to come back.  It is told with the next reports, as any gift is.
-
-        Args:
-            key: Of a ledger that others go on using under the same rules.
-            now: Monotonic seconds.
-
-        Returns:
-            Whether there is something to tell.
+        All is given to those who use it.  Where nobody does, it is kept for the first
+        one that is heard to.
         """
-        if key not in self._opened_at or not self._give_all(key, now, stays=True):
+        held = self._held.get(key)
+        if held is None or not held.escrow.uses:
             return False
-        self._retired_at[key] = self._retired_at[burst_of(key)] = now
+        held.escrow.uses, held.escrow.told_at = False, now
+        held.aside, held.due = None, 0.0
+        self._give_all(held.escrow, now)
         return True
 
     def close(self, key: Key) -> None:
-        """Stop tracking: what was owned is not used any more.
+        """Stop tracking: what is owned is not used, and told of no more.
 
-        What this life gave away is remembered: should the ledger be opened again,
-        its counters must go on, or it would own what it gave, and be credited twice.
+        After `retire` it goes on being told, for others need this life's agreement.
         """
-        for each in (key, burst_of(key)):
-            transfers = self._transfers.pop(each, None)
-            if transfers:
-                self._closed[each] = transfers
-            self._handover.forget(each)
-            self._untold.forget(each)
-            for known in (self._estates, self._look_at, self._news_at):
-                known.pop(each, None)
-        self._opened_at.pop(key, None)
+        held = self._held.get(key)
+        if held is not None:
+            held.silent |= held.escrow.uses
+            held.escrow.uses, held.aside, held.due = False, None, 0.0
 
-    def owned(self, key: Key) -> dict[str, float]:
-        """Return the parts of the rate by holder, as known; empty if not strict."""
-        transfers = self._transfers.get(key)
-        if transfers is None:
+    def owned(self, key: Key) -> dict[AgentLife, float]:
+        """Return the parts by owner, as known; empty if not strict."""
+        held = self._held.get(key)
+        if held is None or held.silent:
             return {}
-        return {holder: transfers.owned(holder) for holder in transfers.holders()}
+        registers = held.escrow.registers
+        return {life: registers.count(life) / PERMITS for life in registers.owners()}
 
-    def hear(
-        self,
-        grants: tuple[Grants, ...],
-        sender: str,
-        now: float,
-        *,
-        whole: bool,
-        last: bool,
-    ) -> bool:
-        """Merge what a report says; return whether it was all well-formed.
+    # What is heard.
 
-        Args:
-            grants: Its rows.
-            sender: The holder that sent it.
-            now: Monotonic seconds.
-            whole: It tells all that the sender gave and received.
-            last: The sender leaves with it.
+    def note(self, life: AgentLife, now: float) -> None:
+        """Note that a report of this life came, whatever it says: it may be fenced."""
+        if self._sightings.note(life, now):
+            for held in self._held.values():
+                held.escrow.view.end_before(life, now)
+                held.ask_soon()
+
+    def hear(self, report: Report, now: float) -> bool:
+        """Merge what another agent's report says.
+
+        Returns:
+            Whether the sender was thought to be over: it must read that in a keyframe.
         """
-        self._lives.hear(sender, now, whole=whole, last=last)
-        sound = True
-        for key, name, given, tokens in rows_in(grants):
-            # What comes while a ledger is closed is there when it is opened again.
-            transfers = self._transfers.get(key, self._closed.get(key))
-            pair = parse_transfer(name, sender)
-            if pair is None or not 0.0 <= given < 1e9:
-                sound = False
-            elif transfers is not None and pair[0] not in self._mine:
-                gift = transfers.learn(*pair, given, tokens)
-                if gift and pair[1] in self._mine and key in self._transfers:
-                    self._handover.came(key, gift)
-                if gift and sender not in pair and pair[0] != NOBODY:
-                    self._news_at[key] = now
-        return sound
+        sender = AgentLife(report.agent, report.incarnation)
+        fenced = any(held.escrow.view.is_over(sender) for held in self._held.values())
+        sections = _sections(report.permits)
+        for key, told in sections.items():
+            held = self._held.get(key)
+            if held is None:
+                continue
+            escrow = held.escrow
+            held.due += escrow.hear(sender, told, now, whole=report.keyframe)
+            held.look_at = -inf
+            if not escrow.uses and escrow.may_be_given(sender):
+                escrow.registers.write(escrow.owned(), sender, self._me, now)
+                self._news = True
+        if report.keyframe:
+            self._whole.add(report.agent)
+        if report.leave:
+            self._end(sender, now)
+        return fenced
 
-    def vouch(self, agent: str, now: float, *, alive: bool | None) -> None:
-        """Note that the API says a process is gone, or lives, or can't be asked."""
-        self._lives.vouch(agent, now, alive=alive)
+    def vouch(self, word: Vouched) -> None:
+        """Take the API's word on a life.
 
-    @property
-    def waits(self) -> bool:
-        """Gifts are set aside: the next step, which makes them, is due at once."""
-        return bool(self._handover)
+        That one is gone ends it once it is silent on the bus as well; that one lives
+        keeps this agent from founding limits before it has heard of it.
+        """
+        self._words.pop(word.agent, None)
+        self._gone.pop(word.agent, None)
+        if word.alive:
+            self._words[word.agent] = word
+        elif word.alive is not None:
+            self._gone[word.agent] = AgentLife(word.agent, word.incarnation)
 
-    def step(self, now: float, agent: str, own: Own, *, heard_own: bool) -> bool:
-        """Mint, inherit and give; return whether anything was given.
+    def _end_gone(self, now: float) -> None:
+        if now < self._gone_look_at:
+            return
+        self._gone_look_at = now + LOOK_INTERVALS * self._settings.interval_s
+        silent_s = GONE_PART * self._members.lease_of(None)
+        for life in self._gone.values():
+            if now - self._sightings.heard_at(life) >= silent_s:
+                self._end(life, now)
+
+    def _end(self, life: AgentLife, now: float) -> None:
+        for held in self._held.values():
+            view = held.escrow.view
+            if view.knows(life.agent) and view.learn(life, over=True, now=now):
+                held.ask_soon()
+
+    # The tick.
+
+    def step(self, now: float, own: Own, *, heard_own: bool) -> bool:
+        """Settle, take and give; return whether something is to be told at once.
 
         Args:
             now: Monotonic seconds.
-            agent: Own id.
             own: The own buckets, with counters that were read after all effects of
                 the step before were performed; changed: `credit`.
             heard_own: This agent has heard a report of its own.
         """
-        moved = False
-        for key in list(self._opened_at):
-            if key not in self._table:
+        self._end_gone(now)
+        moved, self._news, self.waits = self._news, False, False
+        for key, held in self._held.items():
+            if held.silent:
+                continue
+            moved |= self._agree(key, held, now, heard_own=heard_own)
+            if not held.escrow.uses or key not in self._table:
                 continue
             shelf, slot = self._table.at(key)
-            units = tokens_of(shelf, slot)
-            for each, column in (
-                (key, shelf.right),
-                (burst_of(key), shelf.burst_right),
-            ):
-                transfers = self._transfers[each]
-                if not transfers:
-                    moved |= self._mint(key, transfers, now, agent, heard_own=heard_own)
-                else:
-                    giver, tokens = self._mine[-1], units if each != key else 0.0
-                    moved |= self._handover.give(
-                        each, transfers, giver, own, now, tokens=tokens
-                    )
-                    moved |= self._inherit(each, transfers, now, agent)
-                    self._set_aside(key, shelf, slot, own, burst=each != key)
-                owned = sum(transfers.owned(holder) for holder in self._mine)
-                owned -= self._handover.part(each) / transfers.minted
-                credited = self._handover.credit(each, transfers, own, tokens=units)
-                if credited or owned != column[slot]:
-                    column[slot] = owned
-                    shelf.dirty[slot] = True
+            if held.aside is not None:
+                self._give(held, clipped_of(own, key), tokens_of(shelf, slot), now)
+                moved = True
+            self._set_aside(key, held, shelf, slot, own)
+            self._use(key, held, shelf, slot, own)
         return moved
 
     def asks(self) -> bool:
-        """Say, once, that all are to be asked for all that they gave and received."""
+        """Say, once, that all are to be asked for keyframes."""
         asks, self._asks = self._asks, False
         return asks
 
-    def grants(
-        self, now: float, agent: str, *, all_own: bool, everything: bool
-    ) -> tuple[Grants, ...]:
-        """Return what a report is to say.
+    def waited_for(self, now: float) -> list[AgentLife]:
+        """Return who has kept this agent from agreeing for long, by id."""
+        since = now - NOTICE_INTERVALS * self._settings.interval_s
+        waiting = [
+            held.escrow
+            for held in self._held.values()
+            if held.waits_since <= since and not held.silent
+        ]
+        lives = {life for escrow in waiting for life in escrow.waited_for(now)}
+        if any(not escrow.registers for escrow in waiting):
+            lives.update(self._unheard())
+        return sorted(lives)
 
-        Args:
-            now: Monotonic seconds.
-            agent: Own id.
-            all_own: All that this agent ever gave or received, not just lately.
-            everything: Also what those gave who can't say it themselves.
-        """
+    def _unheard(self) -> list[AgentLife]:
+        """Return the lives that the API sees, and that told no keyframe."""
+        return [
+            AgentLife(word.agent, word.incarnation)
+            for word in self._words.values()
+            if word.agent not in self._whole and word.agent != self._me.agent
+        ]
+
+    def permits(self, now: float, *, whole: bool) -> tuple[Permits, ...]:
+        """Return what a report is to say; `whole` of a keyframe."""
         since = now - REPEAT_INTERVALS * self._settings.interval_s
-        if all_own:
-            since = -np.inf
-        told: list[tuple[Key, list[Row]]] = []
-        for key, transfers in sorted(self._transfers.items()):
-            if everything:
-                self._untold.begin(key, self._for_others(key, now, agent))
-            rows = transfers.rows({NOBODY, *self._mine}, self._mine, since=since)
-            told.append((key, rows + self._some_untold(key)))
-        for key in self._retired(now):
-            since = self._retired_at[key]
-            told.append((key, self._closed[key].rows(self._mine, since=since)))
-        return grants_of(told, self._mine[-1])
+        told: dict[str, list[Section]] = {}
+        for (dimension, group_id), held in sorted(self._held.items()):
+            if not held.silent:
+                section = held.escrow.tell(group_id, now, whole=whole, since=since)
+                told.setdefault(dimension, []).append(section)
+        return tuple(
+            Permits(
+                dimension=dimension,
+                runs=tuple(run for section in sections for run in section.runs),
+                lives=tuple(life for section in sections for life in section.lives),
+            )
+            for dimension, sections in told.items()
+            if any(section.runs or section.lives for section in sections)
+        )
 
-    def leave(self, agent: str, now: float) -> None:
+    def leave(self, now: float) -> None:
         """Give all away: to be called before the last report."""
-        for key in self._opened_at:
-            self._give_all(key, now)
+        for held in self._held.values():
+            held.aside = None
+            self._give_all(held.escrow, now)
 
-    def _give_all(self, key: Key, now: float, *, stays: bool = False) -> bool:
-        """Give away what is owned, in even parts; return whether there was any.
-
-        Where nobody else is left that uses it, those who stay have a part as well.
-        """
-        shelf, slot = self._table.at(key)
-        users = self._names(shelf, slot, self._in_use(key, shelf, slot))
-        names = [name for name in users if name not in self._mine]
-        if not names:
-            names = self._names(shelf, slot, np.flatnonzero(shelf.weight[:, slot] > 0))
-            names = [name for name in names if stays or name not in self._mine]
-        gave = False
-        for each in (key, burst_of(key)):
-            self._handover.forget(each)
-            gave |= give_all(self._transfers[each], self._mine, names, now)
-        return gave
-
-    def _retired(self, now: float) -> list[Key]:
-        """Return the closed tables of which gifts are still told."""
-        since = now - REPEAT_INTERVALS * self._settings.interval_s
-        for key in [key for key, at in self._retired_at.items() if at < since]:
-            del self._retired_at[key]
-        return sorted(self._retired_at)
-
-    def _for_others(self, key: Key, now: float, agent: str) -> list[Row]:
-        """Return what those can't say that are not heard.
-
-        What they gave to someone who is heard is told by that one, or by the heir.
-        """
-        transfers, mine = self._transfers[key], self._mine
-        began = self._began(key)
-        rows: list[Row] = []
-        if self._lives.speaks(agent, now, began, mine):
-            heard = self._lives.heard(mine)
-            rows = [
-                row
-                for row in transfers.rows(transfers.givers() - heard - {NOBODY})
-                if row[1] not in heard
-            ]
-        return rows + self._of_estates(key)
-
-    def _of_estates(self, key: Key) -> list[Row]:
-        """Return what ended lives gave to others that are heard: as heir."""
-        others = self._lives.heard([])
-        rows = self._transfers[key].rows(self._estates.get(key, ()))
-        return [row for row in rows if row[1] in others]
-
-    def _some_untold(self, key: Key) -> list[Row]:
-        rows = self._untold.some(key, 1 + len(self._members.by_agent))
-        if not rows:
-            return rows
-        heard, estates = self._lives.heard(self._mine), self._estates.get(key, ())
-        return [row for row in rows if row[0] in estates or row[1] not in heard]
-
-    def _began(self, key: Key) -> float:
-        """Return since when a table is followed."""
-        return self._opened_at[ledger_of(key)]
-
-    def _mint(
-        self,
-        key: Key,
-        transfers: Transfers,
-        now: float,
-        agent: str,
-        *,
-        heard_own: bool,
-    ) -> bool:
-        wait = MINT_INTERVALS * self._settings.interval_s + 4.0 * self._members.lag_s
-        if not heard_own or now - self._opened_at[key] < wait:
+    def _agree(self, key: Key, held: Held, now: float, *, heard_own: bool) -> bool:
+        """Let one limit's escrow settle and take; return whether it did."""
+        if now < held.look_at:
             return False
-        present = [agent_of(holder) for holder in self._present(key, agent)]
-        if not present or agent != min(present):  # nobody was seated yet
+        interval_s = self._settings.interval_s
+        held.look_at = now + LOOK_INTERVALS * interval_s
+        escrow = held.escrow
+        before = escrow.settled, escrow.registers.version
+        may_found = heard_own and self._may_found(key, held, now)
+        if escrow.step(now, may_found=may_found):
+            held.waits_since, held.ask_gap = inf, ASK_INTERVALS
+        else:
+            held.waits_since = min(held.waits_since, now)
+            if now >= held.ask_at:
+                held.ask_at = now + held.ask_gap * interval_s
+                held.ask_gap = min(ASK_GROWTH * held.ask_gap, ASK_MOST_INTERVALS)
+                self._asks = True
+        return before != (escrow.settled, escrow.registers.version)
+
+    def _may_found(self, key: Key, held: Held, now: float) -> bool:
+        """Say whether everyone that is known to live was heard, and long enough."""
+        wait = FOUND_INTERVALS * self._settings.interval_s + 4.0 * self._members.lag_s
+        if held.escrow.settled or now - held.opened_at < wait or key not in self._table:
             return False
-        transfers.give(NOBODY, self._mine[-1], 1.0, now)
-        return True
-
-    def _present(self, key: Key, agent: str) -> list[str]:
-        """Return the holders that use a ledger and are heard, by line."""
-        shelf, slot = self._table.at(key)
-        return self._names(shelf, slot, np.flatnonzero(shelf.weight[:, slot] > 0.0))
-
-    def _names(self, shelf: Shelf, slot: int, lines: NDArray[np.int64]) -> list[str]:
-        return [self._name(number) for number in shelf.member[lines, slot].tolist()]
-
-    def _in_use(self, key: Key, shelf: Shelf, slot: int) -> NDArray[np.int64]:
-        """Return the lines of those that use a ledger, this agent's first."""
-        return in_use(
-            shelf,
-            slot,
-            self._name,
-            self._transfers[burst_of(key)],
+        view = held.escrow.view
+        return not self._unheard() and all(
+            view.knows(life.agent) for life in self._present(key)
         )
 
-    def _name(self, number: int) -> str:
+    def _present(self, key: Key) -> list[AgentLife]:
+        """Return the lives that have a weight in a limit, by line."""
+        shelf, slot = self._table.at(key)
+        lines = np.flatnonzero(shelf.weight[:, slot] > 0.0)
+        return [self._life(number) for number in shelf.member[lines, slot].tolist()]
+
+    def _life(self, number: int) -> AgentLife:
         member = self._members.by_number.get(number)
-        if member is None:
-            return self._mine[-1]
-        return holder_of(member.agent, member.incarnation)
-
-    def _inherit(self, key: Key, transfers: Transfers, now: float, agent: str) -> bool:
-        """Take the parts of lives that are proven to have ended."""
-        if now < self._look_at.get(key, -np.inf):
-            return False
-        self._look_at[key] = now + LOOK_INTERVALS * self._settings.interval_s
-        taken = take(
-            transfers,
-            self._lives,
-            agent=agent,
-            mine=self._mine,
-            now=now,
-            began=self._began(key),
-            quiet_since=self._news_at.get(key, -np.inf),
+        return (
+            self._me if member is None else AgentLife(member.agent, member.incarnation)
         )
-        self._asks |= taken.asks
-        known = self._estates.get(key, frozenset())
-        self._estates[key] = taken.estates
-        if taken.estates - known:
-            self._untold.begin(key, self._of_estates(key))
-        return taken.took
+
+    # Gifts.
 
     def _set_aside(
-        self, key: Key, shelf: Shelf, slot: int, own: Own, *, burst: bool
+        self, key: Key, held: Held, shelf: Shelf, slot: int, own: Own
     ) -> None:
         """Decide what to give: what is owned beyond the target, where some lack it."""
-        if not shelf.weight[0, slot]:
+        escrow = held.escrow
+        owned = escrow.owned()
+        if not shelf.weight[0, slot] or len(owned) <= LEAST_GIFT:
             return
-        transfers = self._transfers[burst_of(key) if burst else key]
-        lines = self._in_use(key, shelf, slot)
-        parts, urgent = decide(
-            shelf,
-            slot,
-            lines,
-            names_of=lambda: self._names(shelf, slot, lines),
-            transfers=transfers,
-            mine=self._mine,
-            rights=self._transfers[key] if burst else None,
+        lines = np.flatnonzero(shelf.weight[:, slot] > 0.0).tolist()
+        able = sorted(
+            (life, line)
+            for line in lines
+            if (life := self._life(shelf.member.item(line, slot))) == self._me
+            or escrow.may_be_given(life)
         )
-        if parts:
-            of = burst_of(key) if burst else key
-            self._handover.set_aside(of, parts, own, urgent=urgent)
+        lives = [life for life, _ in able]
+        owns = np.array([escrow.registers.count(life) for life in lives])
+        mine = lives.index(self._me)
+        owns[mine] = len(owned)
+        rows = np.array([line for _, line in able])
+        lacking = targets(shelf, slot, rows, int(owns.sum())) - owns
+        surplus = int(-lacking[mine])
+        lacking = np.where(2 * lacking > LEAST_GIFT, lacking, 0)
+        if surplus < LEAST_GIFT or lacking.sum() < LEAST_GIFT:
+            return
+        permits: dict[AgentLife, Ints] = {}
+        given = shortest_first(owned, min(surplus, int(lacking.sum())))
+        for life, count in zip(lives, gifts(surplus, lacking).tolist(), strict=True):
+            if count:
+                permits[life], given = np.sort(given[:count]), given[count:]
+        held.aside = Aside(permits, clipped_of(own, key))
+        self.waits = True
+
+    def _give(self, held: Held, clipped: float, tokens: float, now: float) -> None:
+        """Write the gifts that were set aside in the step before.
+
+        Args:
+            held: The limit.
+            clipped: What capacities have taken out of the own bucket by now.
+            tokens: Units that all of the burst is good for.
+            now: Monotonic seconds.
+        """
+        aside, held.aside = held.aside, None
+        assert aside is not None
+        registers = held.escrow.registers
+        taken = max(0.0, clipped - aside.clipped) / max(aside.count, 1)
+        for life, at in aside.permits.items():
+            mine = np.intersect1d(at, held.escrow.owned(), assume_unique=True)
+            registers.write(
+                mine, life, self._me, now, tokens=min(taken, tokens / PERMITS)
+            )
+
+    def _give_all(self, escrow: Escrow, now: float) -> None:
+        """Give away all that is owned, in even parts."""
+        users = escrow.users()
+        if users:
+            for life, at in zip(
+                users, np.array_split(escrow.owned(), len(users)), strict=True
+            ):
+                escrow.registers.write(at, life, self._me, now)
+
+    def _use(self, key: Key, held: Held, shelf: Shelf, slot: int, own: Own) -> None:
+        """Let the bucket go by the permits that are owned and not set aside."""
+        escrow = held.escrow
+        count = 0 if escrow.superseded else len(escrow.owned())
+        if held.aside is not None:
+            count -= held.aside.count
+        part = max(0, count) / PERMITS
+        at = own.at.get(key, own.told_size)
+        if held.due and at < own.told_size:
+            own.credit[at] += held.due
+            held.due = 0.0
+            shelf.dirty[slot] = True
+        if part != shelf.right[slot]:
+            shelf.right[slot] = shelf.burst_right[slot] = part
+            shelf.dirty[slot] = True
+
+
+def clipped_of(own: Own, key: Key) -> float:
+    """Return what lowered capacities took out of an own bucket; 0 of none."""
+    at = own.at.get(key)
+    return 0.0 if at is None else own.clipped.item(at)
+
+
+def _sections(permits: Iterable[Permits]) -> dict[Key, Section]:
+    """Return what a report says, by limit."""
+    sections: dict[Key, Section] = {}
+    for each in permits:
+        for run in each.runs:
+            key = (each.dimension, run.group_id)
+            sections.setdefault(key, Section([], [])).runs.append(run)
+        for known in each.lives:
+            key = (each.dimension, known.group_id)
+            sections.setdefault(key, Section([], [])).lives.append(known)
+    return sections

@@ -1,10 +1,4 @@
-"""Who should own what of a strict ledger.
-
-Targets are the max-min shares of Q itself, not of Q': no level is needed, since
-rights alone keep the bound.  What demand leaves over is spread, first as room for
-each agent's own noise, then evenly.  The burst is held evenly, and goes to those who
-can use it while there is less rate than demand.
-"""
+"""How many permits of a strict limit each agent should own."""
 
 from __future__ import annotations
 
@@ -14,10 +8,9 @@ import numpy as np
 
 from headgate.coordinator.allocation.ceilings import COSTS_HELD_BACK
 from headgate.coordinator.allocation.max_min import shares_at, water_level
+from headgate.coordinator.messages.report import PERMITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from headgate.coordinator.demand.local_buckets import Own
@@ -29,30 +22,10 @@ if TYPE_CHECKING:
 TOKENS_PER_HOLDER = 2.0
 """Costs of burst that a holder needs: with fewer, not everyone can own a part."""
 
-KEPT_PART = 0.1
-"""Of an even part of the burst: kept by who has no demand, to start with."""
-
-KEPT_SIGMAS = 4.0
-"""Of what arrives in a second: kept in a flash by who has enough of the rate."""
-
-KEPT_COSTS = 2.0
-"""Kept beside that: one request that is under way, and one more."""
-
-LEAST_TOKENS = 0.1
-"""Of an even part of the burst: fewer are not worth a report."""
-
 ROOM_PART = 0.1
 """Of its demand: the most room beside it that an agent gets where rate is scarce.  A
 bucket of a few costs would ask for a quarter or half, and leave it unused while
 somebody else is short."""
-
-FLASH_PART = 0.05
-"""Of the rate: what is wanted beyond rights until tokens move for it; rights follow
-demand with a noise of a few percent."""
-
-CALM_LOAD = 0.95
-"""Demand in parts of the rate below which the burst goes back to even parts; between
-this and 1 it stays, since demand is known to a few percent only."""
 
 YOUNG_S = 1.0
 """Age of a demand estimate up to which one sigma is asked for beside it: until the
@@ -85,117 +58,73 @@ def tokens_of(shelf: Shelf, slot: int) -> float:
     return max(0.0, float(shelf.burst[slot]) - held_back)
 
 
-def rate_targets(
-    shelf: Shelf, slot: int, lines: Ints, names_of: Callable[[], list[str]]
-) -> Floats:
-    """Return the parts of the rate, ``float64[K]``, to be owned; they sum to 1.
+def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
+    """Return how many permits each agent should own, ``int64[K]``.
+
+    They are worth the max-min shares of what all of them own together, not of Q', for
+    no level is needed: permits alone keep the bound.
 
     **Room.**  What is held of the burst covers the noise of arrivals: a bucket of C
     tokens at a load of 1 refuses about λ·cost/(2·C), so where rate is scarce nobody
     gets more than λ·cost/C beside its demand, and not more than a tenth of that.  What
     is left over fills that up to √(2·λ·cost), two sigma of what comes in half a second,
-    and the rest is even.
+    and the rest is even: whoever starts has something at once.
 
     Args:
         shelf: Of the ledger.
         slot: Of the ledger.
-        lines: ``int64[K]`` of the agents that take part.
-        names_of: Returns their holders, which is asked only where they matter.
+        lines: ``int64[K]`` of the agents that can be given permits, this one first,
+            the others by id.
+        permits: Owned by all of these together.
     """
-    rate = max(float(shelf.rate[slot]), 1e-12)
+    whole = max(float(shelf.rate[slot]), 1e-12)
+    rate = whole * permits / PERMITS
     cost = float(shelf.cost[slot])
-    demand = _demand(shelf, slot, lines)
-    weight = _weights(shelf, slot, lines, demand, names_of)
+    demand = np.minimum(shelf.demand[lines, slot], shelf.demand_cap[slot])
+    weight = _weights(shelf, slot, lines, demand)
     even = weight / max(float(weight.sum()), 1e-12)
-    most = np.sqrt(2.0 * demand * cost)
-    tokens = tokens_of(shelf, slot)
-    held = _kept(demand, even, cost=cost, tokens=tokens) * tokens
+    held = _shares(demand, weight, rate) / whole * tokens_of(shelf, slot)
     room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
+    most = np.sqrt(2.0 * demand * cost)
     least = np.minimum(most, demand * room)
     share = _shares(demand + least, weight, rate)
     left = max(0.0, rate - float(share.sum()))
     more = np.where(weight > 0.0, most - least, 0.0)
     more *= min(1.0, left / max(float(more.sum()), 1e-12))
     left = max(0.0, left - float(more.sum()))
-    part: Floats = (share + more + left * even) / rate
-    return part
+    wanted = np.rint((share + more + left * even) / whole * PERMITS)
+    # Without a permit an agent admits nothing at all.
+    return np.where(weight > 0.0, np.maximum(wanted, 1.0), 0.0).astype(np.int64)
 
 
-def burst_targets(
-    shelf: Shelf,
-    slot: int,
-    lines: Ints,
-    names_of: Callable[[], list[str]],
-    rights: Floats,
-) -> tuple[Floats, bool]:
-    """Return the parts of the burst, ``float64[K]``, that agents should own.
+def gifts(surplus: int, lacking: Ints) -> Ints:
+    """Return how many permits to give to each, ``int64[K]``: in proportion.
 
-    Even parts at rest, so that whoever starts has something at once.  In a *flash*,
-    where somebody wants more of the rate than it owns, tokens go to those who do, in
-    proportion; each other agent keeps the noise of its own arrivals.  What nobody
-    holds tokens for needs no move, except that an agent must own a part to admit
-    anything at all.
+    Several givers that see the same registers each give their own surplus; surpluses
+    sum to at most what is lacking, so nobody gets more than it lacks.
 
     Args:
-        shelf: Of the ledger.
-        slot: Of the ledger.
-        lines: ``int64[K]`` of the agents that take part, this one first.
-        names_of: Returns their holders, which is asked only where they matter.
-        rights: ``float64[K]`` their parts of the rate.
+        surplus: What this agent owns above its own target.
+        lacking: ``int64[K]`` what each lacks; below 0 of one that has too many.
 
-    Returns:
-        The parts, which sum to at most 1, and whether gifts are urgent.
+    >>> gifts(10, np.array([30, -5, 10]))
+    array([7, 0, 2])
     """
-    rate = max(float(shelf.rate[slot]), 1e-12)
-    demand = _demand(shelf, slot, lines)
-    weight = _weights(shelf, slot, lines, demand, names_of)
-    even: Floats = weight / max(float(weight.sum()), 1e-12)
-    if not weight.all():
-        return even, True
-    unmet = np.maximum(demand - rights * rate, 0.0)
-    wanted = float(unmet.sum())
-    if wanted < FLASH_PART * rate and float(demand.sum()) < CALM_LOAD * rate:
-        return even, False
-    tokens = tokens_of(shelf, slot)
-    kept = _kept(demand, even, cost=float(shelf.cost[slot]), tokens=tokens)
-    spare = float(shelf.held[0, slot] - kept[0] * tokens)
-    if wanted < FLASH_PART * rate or spare < LEAST_TOKENS * even[0] * tokens:
-        return kept, True
-    part: Floats = kept + max(0.0, 1.0 - float(kept.sum())) * unmet / wanted
-    return part, True
+    lacking = np.maximum(lacking, 0)
+    whole = int(lacking.sum())
+    return lacking * min(surplus, whole) // max(whole, 1)
 
 
-def _demand(shelf: Shelf, slot: int, lines: Ints) -> Floats:
-    """Return the demand that counts, ``float64[K]`` units/s."""
-    demand: Floats = np.minimum(shelf.demand[lines, slot], shelf.demand_cap[slot])
-    return demand
-
-
-def _weights(
-    shelf: Shelf,
-    slot: int,
-    lines: Ints,
-    demand: Floats,
-    names_of: Callable[[], list[str]],
-) -> Floats:
+def _weights(shelf: Shelf, slot: int, lines: Ints, demand: Floats) -> Floats:
     """Return the weights, ``float64[K]``; 0 of those for whom tokens are too few."""
     weight: Floats = shelf.weight[lines, slot]
     most = max(1, int(shelf.burst[slot] / (TOKENS_PER_HOLDER * shelf.cost[slot])))
+    most = min(most, PERMITS)
     if len(lines) > most:
-        # Those with most demand own parts, ties by name.
-        names = names_of()
-        order = sorted(range(len(names)), key=lambda i: (-demand[i], names[i]))
+        # Those with most demand own permits; ties keep the order of the lines.
         weight = weight.copy()
-        weight[order[most:]] = 0.0
+        weight[np.argsort(-demand, kind="stable")[most:]] = 0.0
     return weight
-
-
-def _kept(demand: Floats, even: Floats, *, cost: float, tokens: float) -> Floats:
-    """Return the parts of the burst, ``float64[K]``, that agents keep in a flash."""
-    noise = KEPT_COSTS * cost + KEPT_SIGMAS * np.sqrt(demand * cost)
-    least = np.maximum(KEPT_PART * even, noise / max(tokens, 1e-12))
-    kept: Floats = np.minimum(even, least)
-    return kept
 
 
 def _shares(demand: Floats, weight: Floats, rate: float) -> Floats:

@@ -296,7 +296,7 @@ class Reporting:
             leave=like.leave,
             keyframe=self.hello or self.answer,
             rows=tuple(parts),
-            grants=like.grants,
+            permits=like.permits,
             weight=like.weight,
             interval_s=like.interval_s,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.messages.events import Effect, Publish
-from headgate.coordinator.messages.report import Grants, Report
+from headgate.coordinator.messages.report import Permits, Report
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,27 +108,19 @@ class Speaking:
             now=now,
             level=level if joined else None,
             demand=demand,
-            like=self._blank(wall_s, grants=self._grants(now)),
+            like=self._blank(wall_s, permits=self._permits(now)),
         )
         if self._core.joining:
             self._core.joining.asked(report.sequence, own.numbers[rows])
         self._core.members.published(report.sequence, now)
         return report
 
-    def _grants(self, now: float) -> tuple[Grants, ...]:
-        if not self._core.strict:
-            return ()
+    def _permits(self, now: float) -> tuple[Permits, ...]:
         reporting = self._core.reporting
-        all_own = reporting.answer or reporting.hello
-        return self._core.strict.grants(
-            now,
-            self._core.agent,
-            all_own=all_own,
-            everything=all_own and reporting.answering,
-        )
+        return self._core.strict.permits(now, whole=reporting.answer or reporting.hello)
 
     def _blank(
-        self, wall_s: float, *, leave: bool = False, grants: tuple[Grants, ...] = ()
+        self, wall_s: float, *, leave: bool = False, permits: tuple[Permits, ...] = ()
     ) -> Report:
         return Report(
             cluster=self._core.settings.cluster,
@@ -138,7 +130,7 @@ class Speaking:
             sent_at_s=wall_s,
             revision=self._core.limits.revision,
             leave=leave,
-            grants=grants,
+            permits=permits,
             weight=self._core.settings.weight,
             interval_s=self._core.settings.interval_s,
         )
@@ -148,7 +140,7 @@ class Speaking:
         own = self._core.own
         rows = None if own is None else own.numbers >= 0
         self._core.reporting.hello = False
-        self._core.strict.leave(self._core.agent, now)
+        self._core.strict.leave(now)
         effects.append(
             Publish(
                 self._core.reporting.publish(
@@ -159,9 +151,7 @@ class Speaking:
                     like=self._blank(
                         wall_s,
                         leave=True,
-                        grants=self._core.strict.grants(
-                            now, self._core.agent, all_own=True, everything=False
-                        ),
+                        permits=self._core.strict.permits(now, whole=True),
                     ),
                 )
             )

@@ -101,14 +101,16 @@ class HeardTogether:
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """The API says of another agent that its process lives, or is gone.
+    """The API says of a life of another agent that it goes on, or is over.
 
     Attributes:
         agent: Id of the other agent.
+        incarnation: Its life.
         alive: None takes an earlier word back: the API can't be asked any more.
     """
 
     agent: str
+    incarnation: int
     alive: bool | None
 
 

@@ -8,7 +8,8 @@ incarnation, so a lost, doubled or reordered report loses nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,31 +42,86 @@ class Rows:
     subjects: NDArray[np.int64] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Grants:
-    """Rights to strict groups that changed hands: grow-only counters of parts.
+PERMITS = 1024
+"""Permits that the rate and the burst of one strict limit are cut into.  One is a
+thousandth of the limit, so 256 agents can share it in steps of a quarter of an even
+part; of more than 1,024 the rest would own nothing."""
 
-    See `headgate.coordinator.escrow.transfer`.  A report carries the sender's own
-    gifts, and those of givers that can't tell them any more.
+
+class AgentLife(NamedTuple):
+    """One run of an agent: lives of one id are ordered by their incarnation.
 
     Attributes:
-        dimension: What is counted; with ``__burst`` behind it these are parts of
-            the burst, without it parts of the rate.
-        group_ids: ``int64[N]``; one group may stand in several rows.
-        receivers: N transfers by name: ``agent@life`` is the life of an agent that
-            the sender gave to, ``giver>receiver`` names the giver too; nobody
-            (``>receiver``) gives what is minted.
-        given: ``float64[N]`` handed over in all, ≥ 0, as parts of what was minted
-            first, which is 1.
-        tokens: ``float64[N]`` units of the burst handed over with them in all, ≥ 0,
-            or None where there were none; see `headgate.coordinator.escrow.handover`.
+        agent: Id of the agent; empty of nobody, who gives what is minted.
+        incarnation: Grows with each start.
+    """
+
+    agent: str
+    incarnation: int
+
+
+class PermitRun(NamedTuple):
+    """Neighbouring permits of one limit whose registers are alike.
+
+    Attributes:
+        group_id: Of the limit.
+        first: Number of the first permit.
+        size: How many there are, ≥ 1; `first + size` ≤ `PERMITS`.
+        epoch: Grows with each change of owner, > 0.
+        owner: The life that owns them.
+        giver: The life that wrote this epoch.
+        tokens: Units of the burst that came with each.
+        missed: The owner is the sender, which knows of the gift and never got it.
+    """
+
+    group_id: int
+    first: int
+    size: int
+    epoch: int
+    owner: AgentLife
+    giver: AgentLife
+    tokens: float
+    missed: bool = False
+
+
+class KnownLife(NamedTuple):
+    """What a sender knows of one agent that takes part in a strict limit.
+
+    Attributes:
+        group_id: Of the limit.
+        life: The newest that it knows.
+        over: That one has ended, too.
+        settled: Of the sender's own life: it may own permits.
+        uses: Of the sender's own life: it has a bucket of the limit.
+        heard_s: Seconds since the sender heard an earlier life of this id, infinite
+            where it was long ago.
+    """
+
+    group_id: int
+    life: AgentLife
+    over: bool = False
+    settled: bool = False
+    uses: bool = False
+    heard_s: float = inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permits:
+    """What a report says of strict limits in one dimension.
+
+    A keyframe tells all registers that the sender knows and everyone that it knows to
+    take part; another report tells what the sender changed lately, and its own life.
+    See `headgate.coordinator.escrow.permits`.
+
+    Attributes:
+        dimension: What is counted.
+        runs: Registers, by group and permit.
+        lives: Who takes part, by group.
     """
 
     dimension: str
-    group_ids: NDArray[np.int64]
-    receivers: tuple[str, ...]
-    given: NDArray[np.float64]
-    tokens: NDArray[np.float64] | None = None
+    runs: tuple[PermitRun, ...] = ()
+    lives: tuple[KnownLife, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,7 +131,7 @@ class Report:
     Attributes:
         cluster: Name of the cluster.
         agent: Id of the sender.
-        incarnation: Life of the sender; grows with each start.
+        incarnation: AgentLife of the sender; grows with each start.
         sequence: Number of this report within the incarnation, from 1.
         sent_at_s: Sender's wall clock, seconds since the epoch.  Only its
             differences are used: a wall clock may be wrong.
@@ -84,7 +140,7 @@ class Report:
         leave: The sender stops; its share is free at once.
         keyframe: All rows of the sender are here; what is missing is at rest.
         rows: At most one per dimension.
-        grants: At most one per dimension.
+        permits: At most one per dimension.
         weight: Of the sender among all agents, > 0.
         interval_s: The sender's heartbeat T, from which its lease follows.
         part: Which of `parts` this is, on the wire only: what is heard is whole.
@@ -101,7 +157,7 @@ class Report:
     leave: bool = False
     keyframe: bool = False
     rows: tuple[Rows, ...] = ()
-    grants: tuple[Grants, ...] = ()
+    permits: tuple[Permits, ...] = ()
     weight: float = 1.0
     interval_s: float = 1.0
     part: int = 0

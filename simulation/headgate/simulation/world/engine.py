@@ -274,7 +274,8 @@ class SimulationEngine:
             node.step(now, wall_s, Stopping())
             self._flush(now, index, node)
         else:
-            self._push(now + GONE_S, "gone", index, node.life.agent)
+            birth = (node.life.renamed or [node.life.birth])[-1]
+            self._push(now + GONE_S, "gone", index, (birth.agent, birth.incarnation))
         node.end(now, killed=killed)
         for kind, count in node.noticed.items():
             noticed = self.record.noticed
@@ -353,8 +354,10 @@ class SimulationEngine:
 
     def _vouch(self, now: float, index: int, payload: object) -> None:
         node = self._up(now, "vouch", index, payload)
-        if node is not None and isinstance(payload, str):
-            node.step(now, self._wall(now, index), Vouched(payload, alive=False))
+        if node is not None:
+            agent, incarnation = cast("tuple[str, int]", payload)
+            word = Vouched(agent, incarnation, alive=False)
+            node.step(now, self._wall(now, index), word)
             self._after(now, index, node)
 
     def _after(self, now: float, index: int, node: Node) -> None:

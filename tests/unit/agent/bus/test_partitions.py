@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from headgate.agent.bus.partitions import PATIENCE_S, Joiner, PartitionPlan, cut
 from headgate.agent.wire.codec import decode, encode
-from headgate.coordinator.messages.report import Grants, Report, Rows
+from headgate.coordinator.messages.report import (
+    AgentLife,
+    KnownLife,
+    PermitRun,
+    Permits,
+    Report,
+    Rows,
+)
 
 if TYPE_CHECKING:
     from random import Random
@@ -20,7 +27,7 @@ groups = st.lists(st.integers(1, 60), unique=True, max_size=30).map(sorted)
 
 
 def report(first: list[int], second: list[int], *, keyframe: bool = True) -> Report:
-    """Return a report with rows of two dimensions, and grants."""
+    """Return a report with rows of two dimensions, and permits."""
 
     def rows(dimension: str, ids: list[int]) -> Rows:
         column = np.array(ids, float)
@@ -35,12 +42,11 @@ def report(first: list[int], second: list[int], *, keyframe: bool = True) -> Rep
             subjects=np.array(ids, np.int64),
         )
 
-    grants = Grants(
+    life = AgentLife("a", 1)
+    permits = Permits(
         dimension="requests",
-        group_ids=np.array(first, np.int64),
-        receivers=tuple(f"to-{group}" for group in first),
-        given=np.array(first, float),
-        tokens=100.0 * np.array(first, float),
+        runs=tuple(PermitRun(g, g, 2, 1, life, life, 0.5 * g) for g in first),
+        lives=tuple(KnownLife(g, life, settled=True) for g in first),
     )
     return Report(
         cluster="c",
@@ -52,7 +58,7 @@ def report(first: list[int], second: list[int], *, keyframe: bool = True) -> Rep
         rows=tuple(
             rows(d, ids) for d, ids in (("x", first), ("y", second)) if len(ids)
         ),
-        grants=(grants,) if first else (),
+        permits=(permits,) if first else (),
     )
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def test_of_each_agent_the_last_word_is_kept_until_it_is_taken_back() -> None:
     words = LastWords()
     for agent, alive in (("a", True), ("b", True), ("a", False), ("b", None)):
-        words.keep(Vouched(agent, alive))
-    assert list(words) == [Vouched("a", False)]
+        words.keep(Vouched(agent, 1, alive))
+    assert list(words) == [Vouched("a", 1, False)]
 
 
 def test_they_hold_for_the_coordinator_of_another_interval(
@@ -45,13 +45,13 @@ def test_they_hold_for_the_coordinator_of_another_interval(
     runtime.follow(first)
     runtime.start()
     try:
-        runtime.vouch(Vouched("gone", False))
-        runtime.vouch(Vouched("back", False))
-        runtime.vouch(Vouched("back", None))
+        runtime.vouch(Vouched("gone", 1, False))
+        runtime.vouch(Vouched("back", 1, False))
+        runtime.vouch(Vouched("back", 1, None))
         until(lambda: len(told) == 3, "the words")
         runtime.follow(replace(first, report_interval_s=2.0))
         until(lambda: len(told) == 4, "the word that holds, once more")
     finally:
         runtime.close()
-    assert told[3][1] == Vouched("gone", False)
+    assert told[3][1] == Vouched("gone", 1, False)
     assert told[3][0] is not told[2][0]

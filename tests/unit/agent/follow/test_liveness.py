@@ -34,10 +34,10 @@ def test_only_what_changed_is_passed_on(
     vouching: LivenessFeed, heard: list[Vouched]
 ) -> None:
     assert vouching.take(told(1, present=("me", "a", "b")))
-    assert sorted(heard, key=str) == [Vouched("a", True), Vouched("b", True)]
+    assert sorted(heard, key=str) == [Vouched("a", 1, True), Vouched("b", 1, True)]
     heard.clear()
     assert vouching.take(told(2, present=("me", "a"), gone=("b",)))
-    assert heard == [Vouched("b", False)]
+    assert heard == [Vouched("b", 1, False)]
     assert vouching.query() == {"agent": "me", "incarnation": "7", "alive": "2"}
 
 
@@ -46,7 +46,7 @@ def test_what_the_api_no_longer_says_is_taken_back(
 ) -> None:
     vouching.take(told(1, present=("a",)))
     vouching.take(told(2))
-    assert heard[-1] == Vouched("a", None)
+    assert heard[-1] == Vouched("a", 1, None)
 
 
 def test_when_the_api_is_away_its_words_are_taken_back(
@@ -54,7 +54,7 @@ def test_when_the_api_is_away_its_words_are_taken_back(
 ) -> None:
     vouching.take(told(3, gone=("a",)))
     vouching.withdraw()
-    assert heard == [Vouched("a", False), Vouched("a", None)]
+    assert heard == [Vouched("a", 1, False), Vouched("a", 1, None)]
     assert vouching.query()["alive"] == "0"
 
 
@@ -62,7 +62,7 @@ def test_a_snapshot_beside_the_word_is_still_a_snapshot(
     vouching: LivenessFeed, heard: list[Vouched]
 ) -> None:
     assert not vouching.take({"revision": 4, **told(1, gone=("a",))})
-    assert heard == [Vouched("a", False)]
+    assert heard == [Vouched("a", 1, False)]
     assert not vouching.take({"revision": 5})
 
 

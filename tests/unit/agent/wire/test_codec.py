@@ -17,7 +17,14 @@ from headgate.agent.wire.codec import (
     decode,
     encode,
 )
-from headgate.coordinator.messages.report import Grants, Report, Rows
+from headgate.coordinator.messages.report import (
+    AgentLife,
+    KnownLife,
+    PermitRun,
+    Permits,
+    Report,
+    Rows,
+)
 from headgate.proto import report_pb2 as wire
 
 if TYPE_CHECKING:
@@ -56,7 +63,7 @@ def all_rows(draw: st.DrawFn, counter: st.SearchStrategy[float] = whole) -> Rows
     )
 
 
-def report(*rows: Rows, grants: tuple[Grants, ...] = ()) -> Report:
+def report(*rows: Rows, permits: tuple[Permits, ...] = ()) -> Report:
     return Report(
         cluster="default",
         agent="agent-1",
@@ -65,7 +72,7 @@ def report(*rows: Rows, grants: tuple[Grants, ...] = ()) -> Report:
         sent_at_s=1_790_000_000.25,
         revision=5,
         rows=rows,
-        grants=grants,
+        permits=permits,
     )
 
 
@@ -222,22 +229,39 @@ def test_a_row_of_a_day_takes_thirteen_bytes() -> None:
     assert len(encode(report(rows))) / size < 13.2
 
 
-def test_rights_that_were_given_away_survive_the_wire_exactly() -> None:
-    sent = Grants(
+def test_permits_survive_the_wire_and_tokens_are_rounded_down() -> None:
+    old, new = AgentLife("a", 1_700_000_000_000_001), AgentLife("a", 2**62)
+    other, nobody = AgentLife("b", 7), AgentLife("", 0)
+    sent = Permits(
         dimension="requests",
-        group_ids=ids(3, 3, 8),
-        receivers=("b", "a", "b"),
-        given=floats(0.1, 7, 1e9 / 3),
+        runs=(
+            PermitRun(3, 0, 1000, 1, old, nobody, 0.0),
+            PermitRun(3, 1000, 24, 5, other, old, 450.25),
+            PermitRun(8, 0, 1024, 2**40, new, new, 1e9),
+        ),
+        lives=(
+            KnownLife(3, new, over=True, heard_s=1.5),
+            KnownLife(3, other, settled=True, uses=True),
+            KnownLife(8, other, settled=True),
+        ),
     )
-    got = decode(encode(report(ROW, grants=(sent,)))).grants[0]
-    assert (got.dimension, got.receivers) == ("requests", ("b", "a", "b"))
-    np.testing.assert_array_equal(got.group_ids, sent.group_ids)
-    np.testing.assert_array_equal(got.given, sent.given)
-    assert got.tokens is None
-    with_tokens = replace(sent, tokens=floats(0.0, *[450.25] * (len(sent.given) - 1)))
-    got = decode(encode(report(ROW, grants=(with_tokens,)))).grants[0]
-    assert got.tokens is not None
-    np.testing.assert_array_equal(got.tokens, with_tokens.tokens)
+    assert decode(encode(report(ROW, permits=(sent,)))).permits == (sent,)
+    odd = replace(sent, runs=(sent.runs[0]._replace(tokens=0.9999),))
+    (got,) = decode(encode(report(ROW, permits=(odd,)))).permits
+    assert got.runs[0].tokens == 0.999
+
+
+def test_a_keyframe_of_twelve_agents_takes_less_than_a_kilobyte() -> None:
+    lives = [AgentLife(f"agent-{i:02}", 1_700_000_000_000_000 + i) for i in range(12)]
+    permits = Permits(
+        dimension="requests",
+        runs=tuple(
+            PermitRun(1, 20 * i, 20, i + 1, lives[i % 12], lives[(i + 5) % 12], 3.5)
+            for i in range(50)
+        ),
+        lives=tuple(KnownLife(1, life) for life in lives),
+    )
+    assert len(encode(report(permits=(permits,)))) < 1000
 
 
 def test_what_a_newer_version_adds_is_ignored() -> None:

@@ -155,41 +155,78 @@ def _many_dimensions(message: wire.Report) -> None:
         message.rows.add()
 
 
-def _nan_grant(message: wire.Report) -> None:
-    message.grants.add(
+def _permits(message: wire.Report) -> wire.Permits:
+    """Add one register and one life, both sound."""
+    return message.permits.add(
         dimension="a",
-        group_id_deltas=[1],
-        receivers=["b"],
-        receiver=[0],
-        given=[float("nan")],
+        agents=["b"],
+        life_agent=[0],
+        life_incarnation=[1],
+        run_group_deltas=[1],
+        run_first=[1000],
+        run_count=[24],
+        run_epoch=[1],
+        run_owner=[0],
+        run_giver=[1],
+        run_tokens=[0],
+        known_group_deltas=[1],
+        known_life=[0],
+        known_state=[0],
+        known_heard_ms=[0],
     )
 
 
-def _grant_to_nobody(message: wire.Report) -> None:
-    message.grants.add(dimension="a", group_id_deltas=[1], receiver=[0], given=[1])
+def _permits_beyond_the_last(message: wire.Report) -> None:
+    _permits(message).run_count[:] = [25]
 
 
-def _short_grant(message: wire.Report) -> None:
-    message.grants.add(dimension="a", group_id_deltas=[1], given=[1])
+def _no_permits(message: wire.Report) -> None:
+    _permits(message).run_count[:] = [0]
 
 
-def _spoil_tokens(message: wire.Report, tokens: list[float]) -> None:
-    message.grants.add(
-        dimension="a",
-        group_id_deltas=[1],
-        receivers=["b@1"],
-        receiver=[0],
-        given=[1],
-        tokens=tokens,
-    )
+def _no_epoch(message: wire.Report) -> None:
+    _permits(message).run_epoch[:] = [0]
 
 
-def _negative_tokens(message: wire.Report) -> None:
-    _spoil_tokens(message, [-1.0])
+def _unknown_owner(message: wire.Report) -> None:
+    _permits(message).run_owner[:] = [1]
 
 
-def _many_tokens(message: wire.Report) -> None:
-    _spoil_tokens(message, [1.0, 2.0])
+def _unknown_giver(message: wire.Report) -> None:
+    _permits(message).run_giver[:] = [2]
+
+
+def _unknown_life(message: wire.Report) -> None:
+    _permits(message).known_life[:] = [1]
+
+
+def _life_of_no_agent(message: wire.Report) -> None:
+    _permits(message).life_agent[:] = [1]
+
+
+def _life_without_a_number(message: wire.Report) -> None:
+    _permits(message).life_incarnation[:] = []
+
+
+def _nameless_life(message: wire.Report) -> None:
+    _permits(message).agents[:] = [""]
+
+
+def _huge_life(message: wire.Report) -> None:
+    _permits(message).life_incarnation[:] = [1 << 63]
+
+
+def _short_run(message: wire.Report) -> None:
+    _permits(message).run_tokens[:] = []
+
+
+def _short_known(message: wire.Report) -> None:
+    _permits(message).known_state[:] = []
+
+
+def _permits_twice(message: wire.Report) -> None:
+    _permits(message)
+    _permits(message)
 
 
 @pytest.mark.parametrize(
@@ -215,11 +252,19 @@ def _many_tokens(message: wire.Report) -> None:
         (_no_identifier, "rows: expected an identifier, got 'a b'"),
         (_many_rows, "report: 262145 rows, at most 262144"),
         (_many_dimensions, "rows: expected at most 64 dimensions"),
-        (_nan_grant, "grants.a.given: expected finite numbers"),
-        (_grant_to_nobody, "grants.a.receiver: expected < 0"),
-        (_short_grant, "grants.a: 1 group ids, 1 given, 0 receivers"),
-        (_negative_tokens, "grants.a.tokens: expected finite numbers ≥ 0"),
-        (_many_tokens, "grants.a: 1 group ids, 2 tokens"),
+        (_permits_beyond_the_last, "permits.a.run_count: expected 1 to 1024 permits"),
+        (_no_permits, "permits.a.run_count: expected 1 to 1024 permits"),
+        (_no_epoch, "permits.a.run_epoch: expected 1 to 2⁶²"),
+        (_unknown_owner, "permits.a.run_owner: expected < 1"),
+        (_unknown_giver, "permits.a.run_giver: expected < 2"),
+        (_unknown_life, "permits.a.known_life: expected < 1"),
+        (_life_of_no_agent, "permits.a.life_agent: expected < 1"),
+        (_life_without_a_number, "permits.a: 1 life_agent, 0 life_incarnation"),
+        (_nameless_life, "permits.a.agents: expected 1 to 256 characters"),
+        (_huge_life, "permits.a.life_incarnation: expected < 2⁶³"),
+        (_short_run, "permits.a.run: 1 group ids, 0 entries"),
+        (_short_known, "permits.a.known: 1 group ids, 0 entries"),
+        (_permits_twice, "permits: expected each dimension at most once"),
     ],
 )
 def test_what_no_agent_writes_is_refused_by_name(

@@ -95,7 +95,7 @@ def one_leaves_and_a_newcomer_is_the_smallest(world: Strict) -> None:
     world.vouch("a", alive=False)
     world.watch(2.0)
     world.begin("A")
-    world.step(world.processes["A"], Vouched("a", alive=False))
+    world.step(world.processes["A"], Vouched("a", 1, alive=False))
     world.watch(8.0)
 
 
@@ -104,7 +104,7 @@ def one_is_killed_and_a_newcomer_is_the_smallest(world: Strict) -> None:
     world.vouch("a", alive=False)
     world.watch(5.0)
     world.begin("A")
-    world.step(world.processes["A"], Vouched("a", alive=False))
+    world.step(world.processes["A"], Vouched("a", 1, alive=False))
     world.watch(8.0)
 
 

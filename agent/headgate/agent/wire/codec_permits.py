@@ -1,0 +1,198 @@
+"""What a report says of strict limits, as columns: runs of registers, and lives.
+
+A life is named once in a dimension and pointed to by its index; a keyframe of twelve
+agents takes about half a kilobyte.  Rejected: a column entry for each permit (15 kB).
+"""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.agent.errors import MalformedReport
+from headgate.agent.wire.codec_columns import group_ids_of
+from headgate.coordinator.messages.report import (
+    PERMITS,
+    AgentLife,
+    KnownLife,
+    PermitRun,
+    Permits,
+)
+from headgate.proto import report_pb2 as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+NOBODY = AgentLife("", 0)
+"""Gave what was minted."""
+
+TOKEN_STEPS = 1000
+"""Steps per unit of tokens; rounded down, for what a giver took out may not grow."""
+
+MAX_TOKENS = float(1 << 53)
+"""Units of the burst that a permit can carry, and still be counted exactly."""
+
+MAX_MILLISECONDS = (1 << 32) - 2
+"""Age that its column can hold; an older one is told as none."""
+
+OVER, SETTLED, USES = 1, 2, 4
+"""Bits of a life's state."""
+
+MAX_ID_CHARACTERS = 256
+"""Of an agent's id."""
+
+
+def encode_permits(permits: Permits) -> wire.Permits:
+    """Return one dimension's columns.
+
+    Raises:
+        MalformedReport: A number is out of its range: a fault of the caller.
+    """
+    named = {known.life for known in permits.lives}
+    for run in permits.runs:
+        named |= {run.owner, run.giver}
+    lives = sorted(named - {NOBODY})
+    agents = sorted({life.agent for life in lives})
+    at = {life: index for index, life in enumerate(lives)}
+    place = {agent: index for index, agent in enumerate(agents)}
+    for run in permits.runs:
+        if not (isfinite(run.tokens) and 0.0 <= run.tokens <= MAX_TOKENS):
+            raise MalformedReport(f"tokens: expected 0 to 2⁵³, got {run.tokens}")
+    any_missed = any(run.missed for run in permits.runs)
+    return wire.Permits(
+        dimension=permits.dimension,
+        agents=agents,
+        life_agent=[place[life.agent] for life in lives],
+        life_incarnation=[life.incarnation for life in lives],
+        run_group_deltas=_deltas([run.group_id for run in permits.runs]),
+        run_first=[run.first for run in permits.runs],
+        run_count=[run.size for run in permits.runs],
+        run_epoch=[run.epoch for run in permits.runs],
+        run_owner=[at[run.owner] for run in permits.runs],
+        run_giver=[1 + at.get(run.giver, -1) for run in permits.runs],
+        run_tokens=[int(run.tokens * TOKEN_STEPS) for run in permits.runs],
+        run_missed=[run.missed for run in permits.runs if any_missed],
+        known_group_deltas=_deltas([known.group_id for known in permits.lives]),
+        known_life=[at[known.life] for known in permits.lives],
+        known_state=[
+            OVER * known.over + SETTLED * known.settled + USES * known.uses
+            for known in permits.lives
+        ],
+        known_heard_ms=[_age_code(known.heard_s) for known in permits.lives],
+    )
+
+
+def decode_permits(message: wire.Permits) -> Permits:
+    """Return what one dimension's columns stand for.
+
+    Raises:
+        MalformedReport: They are not as the schema says.
+    """
+    name = f"permits.{message.dimension[:40]}"
+    lives = _lives_of(message, name)
+    columns = [
+        list(each)
+        for each in (
+            message.run_first,
+            message.run_count,
+            message.run_epoch,
+            message.run_owner,
+            message.run_giver,
+            message.run_tokens,
+        )
+    ]
+    groups = _group_ids(message.run_group_deltas, columns, f"{name}.run")
+    first, count, epoch, owner, giver, tokens = columns
+    missed = list(message.run_missed) or [False] * len(groups)
+    if len(missed) != len(groups):
+        raise MalformedReport(
+            f"{name}.run: {len(groups)} group ids, {len(missed)} missed"
+        )
+    if any(c < 1 or f + c > PERMITS for f, c in zip(first, count, strict=True)):
+        raise MalformedReport(f"{name}.run_count: expected 1 to {PERMITS} permits")
+    if any(not 0 < e < 1 << 62 for e in epoch):
+        raise MalformedReport(f"{name}.run_epoch: expected 1 to 2⁶²")
+    _check_below(owner, len(lives), f"{name}.run_owner")
+    _check_below(giver, len(lives) + 1, f"{name}.run_giver")
+    states, ages = list(message.known_state), list(message.known_heard_ms)
+    known = list(message.known_life)
+    known_groups = _group_ids(
+        message.known_group_deltas, [known, states, ages], f"{name}.known"
+    )
+    _check_below(known, len(lives), f"{name}.known_life")
+    givers = [NOBODY, *lives]
+    return Permits(
+        dimension=message.dimension,
+        runs=tuple(
+            PermitRun(g, f, c, e, lives[o], givers[v], t / TOKEN_STEPS, m)
+            for g, f, c, e, o, v, t, m in zip(
+                groups, first, count, epoch, owner, giver, tokens, missed, strict=True
+            )
+        ),
+        lives=tuple(
+            KnownLife(
+                group,
+                lives[life],
+                bool(state & OVER),
+                bool(state & SETTLED),
+                bool(state & USES),
+                (age - 1) / 1e3 if age else inf,
+            )
+            for group, life, state, age in zip(
+                known_groups, known, states, ages, strict=True
+            )
+        ),
+    )
+
+
+def _lives_of(message: wire.Permits, name: str) -> list[AgentLife]:
+    agents, incarnations = list(message.agents), list(message.life_incarnation)
+    if any(not 0 < len(agent) <= MAX_ID_CHARACTERS for agent in agents):
+        raise MalformedReport(
+            f"{name}.agents: expected 1 to {MAX_ID_CHARACTERS} characters"
+        )
+    if len(message.life_agent) != len(incarnations):
+        raise MalformedReport(
+            f"{name}: {len(message.life_agent)} life_agent, "
+            f"{len(incarnations)} life_incarnation"
+        )
+    _check_below(message.life_agent, len(agents), f"{name}.life_agent")
+    if any(incarnation >= 1 << 63 for incarnation in incarnations):
+        raise MalformedReport(f"{name}.life_incarnation: expected < 2⁶³")
+    return [
+        AgentLife(agents[index], incarnation)
+        for index, incarnation in zip(message.life_agent, incarnations, strict=True)
+    ]
+
+
+def _group_ids(
+    deltas: Sequence[int], columns: Sequence[Collection[int]], name: str
+) -> list[int]:
+    """Return the ids that columns of equal length belong to."""
+    ids: list[int] = group_ids_of(deltas, name, least=0).tolist()
+    for column in columns:
+        if len(column) != len(ids):
+            raise MalformedReport(
+                f"{name}: {len(ids)} group ids, {len(column)} entries"
+            )
+    return ids
+
+
+def _check_below(column: Sequence[int], most: int, name: str) -> None:
+    if any(index >= most for index in column):
+        raise MalformedReport(f"{name}: expected < {most}")
+
+
+def _deltas(group_ids: list[int]) -> list[int]:
+    """Return the first id and then the differences, as varints want them."""
+    deltas: list[int] = np.diff(np.array(group_ids, dtype=np.int64), prepend=0).tolist()
+    if deltas and min(deltas) < 0:
+        raise MalformedReport("permits: expected groups in ascending order")
+    return deltas
+
+
+def _age_code(seconds: float) -> int:
+    milliseconds = seconds * 1e3
+    return 0 if milliseconds > MAX_MILLISECONDS else 1 + int(max(milliseconds, 0.0))

@@ -1,0 +1,172 @@
+"""Who takes part in a strict limit: each id's newest life, and whether it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from headgate.coordinator.messages.report import AgentLife
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+NOBODY = AgentLife("", 0)
+"""Gives what is minted."""
+
+Newest = tuple[int, bool]
+"""An incarnation, and whether it is over: pairs grow as more becomes known."""
+
+NEVER: Newest = (-1, False)
+"""Of an id that was not heard of."""
+
+END_TOLD_S = 7200.0
+"""How long the end of a life is told.  Ids are often new with each start, so ends pile
+up.  After two hours nothing that such a life sent can still be on its way, and nobody
+has to be warned of it; while a permit names it, its end is told all the same."""
+
+END_NEEDED_S = 3600.0
+"""How long others must have heard of an end before they count as agreeing: less than
+it is told, so that clocks need not be alike."""
+
+ENDS_MAX = 4096
+"""Ends that are remembered; beyond them the oldest are forgotten."""
+
+SIGHTINGS_MAX = 10_000
+"""Ids that are remembered with the time when they were heard, the latest ones."""
+
+
+class View:
+    """The newest life of each id that takes part; it only ever grows.
+
+    Attributes:
+        version: Grows whenever the view does.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._newest: dict[str, Newest] = {}
+        self._ended_at: dict[str, float] = {}
+        self._living: list[AgentLife] | None = None
+
+    def learn(self, life: AgentLife, *, over: bool, now: float) -> bool:
+        """Take in that a life takes part, or is over; return whether that is news."""
+        newest = (life.incarnation, over)
+        if newest <= self._newest.get(life.agent, NEVER):
+            return False
+        self._newest[life.agent] = newest
+        self._ended_at.pop(life.agent, None)
+        if over:
+            self._ended_at[life.agent] = now
+            if len(self._ended_at) > ENDS_MAX:
+                oldest = next(iter(self._ended_at))
+                del self._ended_at[oldest], self._newest[oldest]
+        self.version += 1
+        self._living = None
+        return True
+
+    def end_before(self, life: AgentLife, now: float) -> None:
+        """Take in that a newer life of an id was seen, which may not take part."""
+        incarnation, _ = self._newest.get(life.agent, NEVER)
+        if 0 <= incarnation < life.incarnation:
+            self.learn(AgentLife(life.agent, incarnation), over=True, now=now)
+
+    def is_over(self, life: AgentLife) -> bool:
+        """Say whether a life is known to have ended."""
+        return (life.incarnation, False) < self._newest.get(life.agent, NEVER)
+
+    def is_gone(self, agent: str) -> bool:
+        """Say whether the newest life of an id has ended, and no other is known."""
+        return self._newest.get(agent, NEVER)[1]
+
+    def knows(self, agent: str) -> bool:
+        """Say whether an id was heard of."""
+        return agent in self._newest
+
+    def living(self) -> list[AgentLife]:
+        """Return the lives that may go on, by id; not to be changed."""
+        if self._living is None:
+            self._living = sorted(
+                AgentLife(agent, incarnation)
+                for agent, (incarnation, over) in self._newest.items()
+                if not over
+            )
+        return self._living
+
+    def told(
+        self, now: float, is_named: Callable[[str], bool]
+    ) -> Iterator[tuple[AgentLife, bool]]:
+        """Yield what a keyframe tells: each life, and whether it is over."""
+        for agent, (incarnation, over) in self._newest.items():
+            if not over or self._matters(agent, now, END_TOLD_S) or is_named(agent):
+                yield AgentLife(agent, incarnation), over
+
+    def needed(self, now: float) -> Iterator[tuple[str, Newest]]:
+        """Yield what another must know to agree."""
+        for agent, newest in self._newest.items():
+            if not newest[1] or self._matters(agent, now, END_NEEDED_S):
+                yield agent, newest
+
+    def _matters(self, agent: str, now: float, for_s: float) -> bool:
+        return now - self._ended_at.get(agent, -inf) <= for_s
+
+
+@dataclass(slots=True)
+class Word:
+    """What the newest life of one id told last.
+
+    Attributes:
+        incarnation: Of that life.
+        covers: The version of the own view that its view was no smaller than; −1
+            where it was smaller, or no keyframe came.
+        settled: It may own permits.
+        uses: It has a bucket of the limit.
+        twin_at: When an earlier life of *this* agent's id was heard, as it told.
+    """
+
+    incarnation: int
+    covers: int = -1
+    settled: bool = False
+    uses: bool = False
+    twin_at: float = -inf
+
+
+class Sightings:
+    """When ids were heard, and when an earlier life than their newest one was.
+
+    Ids are those of all agents, whatever limits they use.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, tuple[int, float]] = {}
+        self._earlier_at: dict[str, float] = {}
+
+    def note(self, life: AgentLife, now: float) -> bool:
+        """Note a report; return whether it is the first of a newer life."""
+        incarnation, heard_at = self._newest.get(life.agent, NEVER)
+        if life.incarnation < incarnation:
+            self._earlier_at[life.agent] = now
+            return False
+        if life.incarnation > incarnation >= 0:
+            self._earlier_at[life.agent] = heard_at
+        self._newest.pop(life.agent, None)  # the newest last
+        self._newest[life.agent] = life.incarnation, now
+        if len(self._newest) > SIGHTINGS_MAX:
+            oldest = next(iter(self._newest))
+            del self._newest[oldest]
+            self._earlier_at.pop(oldest, None)
+        return life.incarnation > incarnation
+
+    def heard_at(self, life: AgentLife) -> float:
+        """Return when a life was heard last, −∞ of one that is not the newest."""
+        incarnation, heard_at = self._newest.get(life.agent, NEVER)
+        return heard_at if incarnation == life.incarnation else -inf
+
+    def earlier_at(self, agent: str) -> float:
+        """Return when an earlier life of an id was heard last."""
+        return self._earlier_at.get(agent, -inf)
+
+
+def covered(needed: Iterator[tuple[str, Newest]], by: Mapping[str, Newest]) -> bool:
+    """Say whether a view that was told is no smaller than what is needed."""
+    return all(by.get(agent, NEVER) >= newest for agent, newest in needed)

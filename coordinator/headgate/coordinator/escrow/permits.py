@@ -1,0 +1,427 @@
+"""Strict limits: permits in escrow, and how those of ended lives are reclaimed.
+
+A strict group must admit at most Q·W + B in any window, whatever the network does.  No
+replayed ledger can promise that, since it is only as good as its news.  So the rate and
+the burst are cut into `PERMITS` equal permits, and an agent spends what its own permits
+are worth: p permits refill at p/P of Q and hold at most p/P of the burst.
+
+**The rule.**
+
+life
+    One run of an agent: `id @ incarnation`.  A newer life of an id ends the earlier
+    ones.
+permit
+    A register (epoch, owner, giver, tokens).  Copies merge by the larger (epoch,
+    owner).
+view
+    The newest life known of each id that takes part, and whether that one is over too:
+    it left, or the API saw its process end.  A view only grows.
+keyframe
+    Tells all registers that the sender knows, first-hand or not, its view, and whether
+    it is settled.  All of it is merged.  Other reports tell what the sender itself
+    wrote.
+fence
+    A report of a life that is over in the receiver's view is dropped.
+gift
+    The owner stops using a permit, and one step later writes epoch + 1, the receiver's
+    life and itself as the giver.
+accept
+    A life takes a register that names it as the owner only from the giver itself, and
+    only once it is settled.  What others say is hearsay: good for knowing, not for
+    owning.  A keyframe tells such a register too, as one that the sender missed.
+agreed
+    Each life that may go on by my view has told me a keyframe whose view is at least
+    mine everywhere: so it knows my life, and every end that I know of.  Unless I am
+    settled, one of them is.  And nobody heard an earlier life of my id for 1.5
+    heartbeats.
+settled
+    I agreed once, or I founded the limit.
+take
+    Once agreed, I write epoch + 2 over a permit whose owner is over, or whose giver is
+    over while the owner's own keyframe shows that the gift never came.  It is mine to
+    take where the life that is over is an earlier one of my id; or its id is gone, and
+    mine is the smallest id that may go on.
+found
+    Where nobody is settled, all that may go on have told as above, and a heartbeat and
+    a half has passed, the smallest of them counts as settled and mints what has no
+    epoch.
+
+**Claim.**  At most one life uses a permit at a time.  Hence parts in use sum to at most
+1.
+
+*Proof.*  A gift has one receiver and the giver has stopped, so gifts alone never double
+a permit; what is to be shown is that a taker T finds nobody using it.  Let V be T's
+view when it takes permit i, and e the largest epoch of i that it knows, written for a
+life d that is over in V (or given by one, and never received).
+
+1. *T's knowledge of what ended lives wrote is complete.*  Suppose some life that goes
+   on learns after its word to T of an epoch that a life over in V has written.  The
+   first to do so hears it from its writer, but its word covered V, so the fence drops
+   that; or from a life Z that is not in V.  Z's news comes with a keyframe, whose view
+   has Z in it; hence everyone whom this news reaches knows Z, and can't agree before T
+   knows Z.
+2. *Nobody got i behind T's back.*  If a life X uses i at an epoch above e, there is a
+   chain of gifts d → X₁ → … → X.  Take its first member X_k that may go on by V.  If it
+   had i when it told T its word, the keyframe told an epoch above e, and T would know
+   it. If it gets it later, it gets it from a giver that is over in V, so in its own
+   view too, and its fence drops the gift.  If no member of the chain is in V, X is a
+   life that T does not know.  It was settled before it accepted, so it agreed with a
+   settled life S that T agreed with as well (assumption c).  If S knew X in its word to
+   T, V has X.  If not, S told X its word later than T its own, so X's view has T and
+   the end of d: X agreed with T, which knew X by then, or X's fence dropped the gift.
+3. *Two don't take the same permit.*  T and T′ both agreed.  If T′ told its word after
+   it took, T knows the larger epoch, and the other way round.  If both told before,
+   each one's word covers the other's view, so both views are equal.  By 1 both know the
+   same registers that ended lives wrote.  Whose it is to take follows from these alone.
+   ∎
+
+No clock, no quarantine and no majority occur in it: a clock says only how often to ask.
+Tokens: see `headgate.coordinator.escrow.holder`.
+
+**Assumed**, and what is done where it can be checked:
+
+a. *One process per id at a time.*  An older process that hears a younger one goes on
+   under a new id, and owns nothing under it.  The younger one takes nothing before 1.5
+   heartbeats passed in which neither it nor anybody who told it heard the older one.
+b. *A life that is called over has ended.*  The API names the life (`Vouched`), and its
+   word counts only once that life was silent on the bus as well.  A life that reads in
+   a view that it is over, or that its id has a larger incarnation, stops at once and
+   goes on under a new id (`superseded`).
+c. *At each time some settled life goes on that all settled lives agreed with.*
+d. Bytes that are read are the bytes that were sent (checksums), and nobody lies
+   (signatures); a report is not heard two hours after it was sent.
+
+**Not covered.**  *Founding*: two that start at once and can't hear each other both
+found a limit, and it is admitted twice until they hear each other; then the larger
+(epoch, owner) wins.  Where the API says that others live, none founds before those were
+heard.  *Waiting*: a process that is silent, never returns, and whose end nobody states,
+blocks agreement: its permits stay unused, those of lives that end meanwhile do, too,
+and newcomers get none. Never over comes first; who is waited for is noticed as
+``strict_waits``.
+
+Rejected: counters of what was given, from each to each (sums over tables that are known
+in parts; an heir has to wait out quarantines); leases that a majority takes back (needs
+a member list that all agree on, and stops every minority); counting as settled after
+some time without agreement (unsafe when a small part of a partition loses its other
+members).
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from headgate.coordinator.escrow.lives import (
+    NEVER,
+    NOBODY,
+    Newest,
+    Sightings,
+    View,
+    Word,
+    covered,
+)
+from headgate.coordinator.escrow.registers import Registers
+from headgate.coordinator.messages.report import (
+    PERMITS,
+    AgentLife,
+    KnownLife,
+    PermitRun,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+TWIN_INTERVALS = 1.5
+"""Heartbeats for which nobody must have heard an earlier life of the own id: one that
+runs is heard once a heartbeat."""
+
+
+class Section(NamedTuple):
+    """What one report says of one limit.
+
+    Attributes:
+        runs: Registers.
+        lives: Who takes part.
+    """
+
+    runs: list[PermitRun]
+    lives: list[KnownLife]
+
+
+class Escrow:
+    """The permits of one strict limit, as one life knows them.
+
+    Attributes:
+        me: This life.
+        registers: As known.
+        view: Who takes part, as known.
+        settled: This life may own permits.
+        uses: This agent has a bucket of the limit.
+        began_at: When this life began to take part.
+        told_at: When `settled` or `uses` changed last.
+    """
+
+    def __init__(
+        self,
+        me: AgentLife,
+        now: float,
+        *,
+        interval_s: float,
+        sightings: Sightings,
+        permits: int = PERMITS,
+    ) -> None:
+        """Take part.
+
+        Args:
+            me: This life.
+            now: Monotonic seconds.
+            interval_s: The heartbeat.
+            sightings: When ids were heard, for all limits.
+            permits: How many there are; the same for everyone.
+        """
+        self._twin_s = TWIN_INTERVALS * interval_s
+        self._sightings = sightings
+        self.registers = Registers(permits)
+        self.view = View()
+        self._words: dict[str, Word] = {}
+        self.settled = self.uses = False
+        self.told_at = -inf
+        self._left_of = -1, -1
+        self._left_then = self.registers.of(me)
+        self.begin(me, now)
+
+    def begin(self, me: AgentLife, now: float) -> None:
+        """Go on as a new life, which owns nothing."""
+        self.me = me
+        self.settled = False
+        self.began_at = now
+        self._left_of = -1, -1
+        self._words.clear()
+        self.view.learn(me, over=False, now=now)
+
+    @property
+    def superseded(self) -> bool:
+        """Others say that this life is over: it must stop, and begin a new one."""
+        return self.view.is_over(self.me)
+
+    def owned(self) -> Ints:
+        """Return the permits of this life, ``int64[K]``."""
+        return self.registers.of(self.me)
+
+    def may_be_given(self, life: AgentLife) -> bool:
+        """Say whether a life would accept a gift, and can use it."""
+        word = self._words.get(life.agent)
+        return (
+            word is not None
+            and word.incarnation == life.incarnation
+            and word.settled
+            and word.uses
+            and not self.view.is_over(life)
+        )
+
+    def users(self) -> list[AgentLife]:
+        """Return the other lives that may be given permits, by id."""
+        return [life for life in self.view.living() if self.may_be_given(life)]
+
+    def waited_for(self, now: float) -> list[AgentLife]:
+        """Return the lives that keep this one from agreeing, by id."""
+        return [life for life in self._others() if not self._agrees(life, now)]
+
+    # What is heard and told.
+
+    def hear(
+        self, sender: AgentLife, told: Section, now: float, *, whole: bool
+    ) -> float:
+        """Merge what another agent's report says of the limit.
+
+        Args:
+            sender: Who told it.
+            told: What it told.
+            now: Monotonic seconds.
+            whole: It was a keyframe.
+
+        Returns:
+            Units of the burst that came with permits given to this life.
+        """
+        if self._is_fenced(sender):
+            return 0.0
+        self.view.learn(sender, over=False, now=now)
+        by: dict[str, Newest] = {sender.agent: (sender.incarnation, False)}
+        twin_at = -inf
+        for known in told.lives:
+            self.view.learn(known.life, over=known.over, now=now)
+            by[known.life.agent] = known.life.incarnation, known.over
+            if known.life.agent == self.me.agent:
+                twin_at = now - known.heard_s
+        credit = sum(self._merge(run, sender, now) for run in told.runs)
+        self._note_word(sender, told, by, twin_at, now, whole=whole)
+        return credit
+
+    def tell(
+        self, group_id: int, now: float, *, whole: bool, since: float = -inf
+    ) -> Section:
+        """Return what a report is to say.
+
+        Args:
+            group_id: Of the limit.
+            now: Monotonic seconds.
+            whole: Everything; else what this agent changed since a time.
+            since: That time.
+        """
+        registers = self.registers
+        chosen = registers.changed_at >= (-inf if whole else since)
+        runs = list(registers.runs(group_id, chosen, self.me))
+        own = KnownLife(group_id, self.me, settled=self.settled, uses=self.uses)
+        if not whole:
+            return Section(runs, [own] if runs or self.told_at >= since else [])
+        lives = [own]
+        named = registers.named()
+        for life, over in self.view.told(now, named.__contains__):
+            if life != self.me:
+                heard_s = now - self._sightings.earlier_at(life.agent)
+                if heard_s > 2.0 * self._twin_s:
+                    heard_s = inf
+                lives.append(KnownLife(group_id, life, over, heard_s=heard_s))
+        return Section(runs, lives)
+
+    def _is_fenced(self, sender: AgentLife) -> bool:
+        """Say whether what a life says is worth nothing any more."""
+        return self.view.is_over(sender)
+
+    def _merge(self, run: PermitRun, sender: AgentLife, now: float) -> float:
+        """Merge one run; return the units that came with it."""
+        if run.first + run.size > len(self.registers):
+            return 0.0
+        # An owner takes part, be it never heard: it must be waited for.
+        self.view.learn(run.owner, over=False, now=now)
+        mine = run.owner == self.me
+        self.registers.learn(run, missed=mine)
+        if not mine or not self._accepts(run, sender):
+            return 0.0
+        return run.tokens * len(self.registers.get(run))
+
+    def _accepts(self, run: PermitRun, sender: AgentLife) -> bool:
+        """Say whether a register that names this life makes it the owner."""
+        return run.giver == sender and self.settled
+
+    def _note_word(
+        self,
+        sender: AgentLife,
+        told: Section,
+        by: dict[str, Newest],
+        twin_at: float,
+        now: float,
+        *,
+        whole: bool,
+    ) -> None:
+        """Note whether a sender agrees; to be called when all of it is merged."""
+        word = self._words.get(sender.agent)
+        if word is None or word.incarnation != sender.incarnation:
+            word = self._words[sender.agent] = Word(sender.incarnation)
+        for known in told.lives:
+            if known.life == sender:
+                word.settled, word.uses = known.settled, known.uses
+        if not whole:
+            return
+        word.covers = self.view.version if self._covers(by, now) else -1
+        word.twin_at = twin_at
+        epochs = np.zeros_like(self.registers.epoch)
+        for run in told.runs:
+            epochs[run.first : run.first + run.size] = 0 if run.missed else run.epoch
+        self.registers.note_missed(sender, epochs)
+
+    def _covers(self, by: dict[str, Newest], now: float) -> bool:
+        """Say whether a view that was told is at least the own one."""
+        return covered(self.view.needed(now), by)
+
+    # Agreement, and what follows from it.
+
+    def agreed(self, now: float) -> bool:
+        """Say whether this life may take what ended lives left."""
+        return self._all_told(now) and (self.settled or self._hears_settled())
+
+    def step(self, now: float, *, may_found: bool) -> bool:
+        """Settle, and take what is this life's to take; return whether all is done.
+
+        Args:
+            now: Monotonic seconds.
+            may_found: Long enough has passed, and nobody is known to live unheard.
+
+        Returns:
+            False while something waits for agreement.
+        """
+        if not self.settled:
+            founds = may_found and self._founds(now)
+            if not (founds or self.agreed(now)):
+                return False
+            self.settled, self.told_at = True, now
+            if founds and not self.registers:
+                everything = np.arange(len(self.registers))
+                self.registers.write(everything, self.me, NOBODY, now)
+        left = self._left()
+        if not len(left):
+            return True
+        if not self.agreed(now):
+            return False
+        self.registers.write(left, self.me, self.me, now, by=2)
+        return True
+
+    def _others(self) -> list[AgentLife]:
+        return [life for life in self.view.living() if life != self.me]
+
+    def _all_told(self, now: float) -> bool:
+        """Say whether all that may go on have told a view that is at least mine."""
+        earlier_at = self._sightings.earlier_at(self.me.agent)
+        if self.superseded or earlier_at > now - self._twin_s:
+            return False
+        return all(self._agrees(life, now) for life in self._others())
+
+    def _agrees(self, life: AgentLife, now: float) -> bool:
+        word = self._words.get(life.agent, Word(NEVER[0]))
+        return (
+            word.incarnation == life.incarnation
+            and word.covers == self.view.version
+            and word.twin_at <= now - self._twin_s
+        )
+
+    def _hears_settled(self) -> bool:
+        return any(
+            word.settled and not self.view.is_over(AgentLife(agent, word.incarnation))
+            for agent, word in self._words.items()
+        )
+
+    def _founds(self, now: float) -> bool:
+        return self._is_first() and self._all_told(now) and not self._hears_settled()
+
+    def _is_first(self) -> bool:
+        """Say whether this is the smallest id that may go on."""
+        return self.view.living()[:1] == [self.me]
+
+    def _left(self) -> Ints:
+        """Return the permits that are this life's to take, ``int64[K]``."""
+        registers, view = self.registers, self.view
+        versions = view.version, registers.version
+        if versions != self._left_of:
+            self._left_of, self._left_then = versions, self._look_for_left()
+        return self._left_then
+
+    def _look_for_left(self) -> Ints:
+        registers, view = self.registers, self.view
+        over = registers.where(view.is_over)
+        if not over.any():
+            return np.flatnonzero(over)
+        mine = over & registers.where(lambda life: self._falls_to_me(life.agent))
+        never_came = registers.missed & ~over[registers.owner]
+        return np.flatnonzero(
+            mine[registers.owner] | (never_came & mine[registers.giver])
+        )
+
+    def _falls_to_me(self, agent: str) -> bool:
+        """Say whether this life takes what an ended life of an id left."""
+        if agent == self.me.agent:
+            return True
+        return self.view.is_gone(agent) and self._is_first()

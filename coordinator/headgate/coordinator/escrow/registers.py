@@ -1,0 +1,231 @@
+"""The registers of one strict limit, in columns: who owns each permit.
+
+Copies of a register merge by the larger (epoch, owner), so a report that is lost,
+doubled or overtaken does no harm.  Letters: P permits, K of them.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.escrow.lives import NOBODY
+from headgate.coordinator.messages.report import PERMITS, AgentLife, PermitRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    Bools = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+
+NAMES_MAX = 4096
+"""Lives that columns may name before those that nothing points to are dropped."""
+
+
+class Registers:
+    """One copy of all registers.
+
+    Attributes:
+        version: Grows with each change.
+        names: Lives that `owner` and `giver` point into; `NOBODY` first.
+        epoch: ``int64[P]``; 0 of a permit that was never minted.
+        owner: ``int64[P]`` index into `names`.
+        giver: ``int64[P]`` index into `names`: who wrote the epoch.
+        tokens: ``float64[P]`` units of the burst that came with the permit.
+        changed_at: ``float64[P]`` when *this* agent wrote the epoch, or −∞.
+        missed: ``bool[P]`` the owner did not get it: of this agent's own life that is
+            known exactly, of another one as its newest keyframe shows it.
+    """
+
+    def __init__(self, permits: int = PERMITS) -> None:
+        self.version = 0
+        self.names: list[AgentLife] = [NOBODY]
+        self._index = {NOBODY: 0}
+        self.epoch, self.owner, self.giver = np.zeros((3, permits), dtype=np.int64)
+        self.tokens = np.zeros(permits)
+        self.changed_at = np.full(permits, -np.inf)
+        self.missed = np.zeros(permits, dtype=np.bool_)
+
+    def __bool__(self) -> bool:
+        return bool(self.epoch.any())
+
+    def __len__(self) -> int:
+        return len(self.epoch)
+
+    def of(self, life: AgentLife) -> Ints:
+        """Return the permits that a life owns and got, ``int64[K]``."""
+        return np.flatnonzero((self.owner == self._index.get(life, -1)) & ~self.missed)
+
+    def count(self, life: AgentLife) -> int:
+        """Return how many permits a life owns."""
+        return int(np.count_nonzero(self.owner == self._index.get(life, -1)))
+
+    def owners(self) -> set[AgentLife]:
+        """Return all lives that own a permit."""
+        return {self.names[i] for i in np.unique(self.owner).tolist() if i}
+
+    def named(self) -> set[str]:
+        """Return the ids of all that own or gave a permit."""
+        both: Ints = np.unique(np.concatenate([self.owner, self.giver]))
+        return {self.names[i].agent for i in both.tolist() if i}
+
+    def where(self, holds: Callable[[AgentLife], bool]) -> Bools:
+        """Return of which of `names` something holds, ``bool[len(names)]``."""
+        return np.array([i > 0 and holds(life) for i, life in enumerate(self.names)])
+
+    def write(
+        self,
+        at: Ints,
+        owner: AgentLife,
+        giver: AgentLife,
+        now: float,
+        *,
+        by: int = 1,
+        tokens: float = 0.0,
+    ) -> None:
+        """Write a new epoch, as their owner or as the one who takes them.
+
+        All get the same epoch, so that they are told as one run.
+
+        Args:
+            at: ``int64[K]`` permits.
+            owner: Their new owner.
+            giver: This agent's life.
+            now: Monotonic seconds.
+            by: The epoch grows by at least this.
+            tokens: Units of the burst that go with each.
+        """
+        if not len(at):
+            return
+        self._make_room()
+        self.version += 1
+        self.epoch[at] = self.epoch[at].max() + by
+        self.owner[at], self.giver[at] = self._number(owner), self._number(giver)
+        self.tokens[at] = tokens
+        self.changed_at[at] = now
+        self.missed[at] = False
+
+    def learn(self, run: PermitRun, *, missed: bool = False) -> None:
+        """Merge registers that were heard.
+
+        Args:
+            run: What was heard.
+            missed: Its owner did not get them.
+        """
+        here = slice(run.first, run.first + run.size)
+        epoch, owner = self.epoch[here], self.owner[here]
+        newer = epoch < run.epoch
+        tied = (epoch == run.epoch) & (owner != self._index.get(run.owner, -1))
+        for i in np.flatnonzero(tied).tolist():
+            # Two wrote the same epoch: assumed away, and decided alike by all.
+            newer[i] = self.names[owner[i]] < run.owner
+        at = run.first + np.flatnonzero(newer)
+        if len(at):
+            self._make_room()
+            self.version += 1
+            self.epoch[at] = run.epoch
+            self.owner[at] = self._number(run.owner)
+            self.giver[at] = self._number(run.giver)
+            self.tokens[at] = run.tokens
+            self.changed_at[at] = -np.inf
+            self.missed[at] = missed
+
+    def get(self, run: PermitRun) -> Ints:
+        """Take what the own life is given; return what is new of it, ``int64[K]``."""
+        here = slice(run.first, run.first + run.size)
+        same = self.owner[here] == self._index.get(run.owner, -1)
+        due = same & (self.epoch[here] == run.epoch) & self.missed[here]
+        at = run.first + np.flatnonzero(due)
+        if len(at):
+            self.missed[at] = False
+            self.version += 1
+        return at
+
+    def note_missed(self, owner: AgentLife, told: Ints) -> None:
+        """Note what a keyframe of an owner shows.
+
+        Args:
+            owner: The sender.
+            told: ``int64[P]`` the epochs that it knows.
+        """
+        its = self.owner == self._index.get(owner, -1)
+        missed = np.where(its, told < self.epoch, self.missed)
+        if (missed != self.missed).any():
+            self.version += 1
+        self.missed = missed
+
+    def runs(
+        self, group_id: int, chosen: Bools, teller: AgentLife = NOBODY
+    ) -> Iterator[PermitRun]:
+        """Yield registers as they are told, alike neighbours together.
+
+        Args:
+            group_id: Of the limit.
+            chosen: ``bool[P]`` which.
+            teller: Who knows exactly what it missed.
+        """
+        missed = self.missed & (self.owner == self._index.get(teller, -1))
+        columns = self.epoch, self.owner, self.giver, self.tokens, missed, chosen
+        cuts = np.zeros(len(self) - 1, dtype=np.bool_)
+        for column in columns:
+            cuts |= column[1:] != column[:-1]
+        for first, end in pairwise(
+            [0, *(np.flatnonzero(cuts) + 1).tolist(), len(self)]
+        ):
+            if chosen[first] and self.epoch[first]:
+                yield PermitRun(
+                    group_id,
+                    first,
+                    end - first,
+                    int(self.epoch[first]),
+                    self.names[self.owner[first]],
+                    self.names[self.giver[first]],
+                    float(self.tokens[first]),
+                    bool(missed[first]),
+                )
+
+    def _number(self, life: AgentLife) -> int:
+        """Return where a life stands in `names`, entering it where it does not yet."""
+        if life not in self._index:
+            self._index[life] = len(self.names)
+            self.names.append(life)
+        return self._index[life]
+
+    def _make_room(self) -> None:
+        """Drop the names that nothing points to, where there are many."""
+        if len(self.names) < NAMES_MAX:
+            return
+        used = np.unique(np.concatenate([[0], self.owner, self.giver]))
+        self.owner, self.giver = (
+            np.searchsorted(used, column) for column in (self.owner, self.giver)
+        )
+        self.names = [self.names[i] for i in used.tolist()]
+        self._index = {life: i for i, life in enumerate(self.names)}
+
+
+def shortest_first(owned: Ints, count: int) -> Ints:
+    """Return some of one's permits, ``int64[count]``, whole stretches before parts.
+
+    Short stretches go first and the last one is cut at its end, so that what is kept
+    stays in few pieces, and so does what is told.
+
+    Args:
+        owned: ``int64[K]`` ascending, K ≥ `count`.
+        count: How many.
+
+    >>> shortest_first(np.array([1, 2, 3, 7, 8, 20]), 4)
+    array([20,  7,  8,  3])
+    """
+    stretches = np.split(owned, np.flatnonzero(np.diff(owned) != 1) + 1)
+    stretches.sort(key=len)
+    chosen: list[Ints] = []
+    for stretch in stretches:
+        if count <= 0:
+            break
+        chosen.append(stretch[-count:])
+        count -= len(chosen[-1])
+    return np.concatenate(chosen) if chosen else owned[:0]
