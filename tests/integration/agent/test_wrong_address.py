@@ -18,7 +18,7 @@ from headgate.agent.follow.snapshot import Snapshot, snapshot_to_json
 from headgate.coordinator.config.configuration import Configuration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
 SNAPSHOT = Snapshot(configuration=Configuration(revision=3))
@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 @contextmanager
 def answering(
     status: int, body: bytes, *, location: str = "", after_s: float = 0.0
-) -> Iterator[str]:
+) -> Generator[str]:
     """Serve one answer to every request, from some time on; yield the address."""
 
     class Handler(BaseHTTPRequestHandler):

@@ -205,3 +205,10 @@ def test_two_costs_within_a_millisecond_are_told_two_delays() -> None:
     limiter.try_acquire(requests=100)
     delays = [limiter.try_acquire(requests=cost).delay_s for cost in (1, 40, 2)]
     assert delays == pytest.approx([1.0, 40.0, 2.0])
+
+
+def test_gate_is_the_older_name_of_handle() -> None:
+    enforcer, _ = make(group(), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    with pytest.warns(DeprecationWarning, match=r"Limiter\.handle"):
+        assert limiter.gate() is limiter.handle()
