@@ -2,7 +2,7 @@
 
 import tomllib
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import pytest
 
@@ -23,6 +23,7 @@ class Kept(TypedDict):
 
     seed: int
     broke: str
+    narrow: NotRequired[bool]
 
 
 def cases() -> list[tuple[str, int]]:
@@ -58,7 +59,8 @@ def regressions() -> list[Kept]:
 @pytest.mark.parametrize("kept", regressions(), ids=lambda kept: str(kept["seed"]))
 def test_a_seed_that_once_failed_does_so_no_more(kept: Kept) -> None:
     seed = kept["seed"]
-    result, _ = simulate(random_scenario(seed), seed=seed)
+    scenario = random_scenario(seed, narrow=kept.get("narrow", False))
+    result, _ = simulate(scenario, seed=seed)
     assert told(result) == [], f"python -m headgate.simulation.soak --seed {seed}"
 
 
@@ -91,3 +93,20 @@ def test_every_kind_of_fault_is_in_the_library() -> None:
 def test_soak_scenarios_are_a_function_of_the_seed() -> None:
     assert random_scenario(5) == random_scenario(5)
     assert random_scenario(5) != random_scenario(6)
+
+
+def test_the_soak_draws_over_all_regimes() -> None:
+    drawn = [random_scenario(seed) for seed in range(300)]
+    groups = [scenario.groups[0] for scenario in drawn]
+    assert {1, 2, 12} <= {scenario.agents for scenario in drawn}
+    assert {group.may_owe for group in groups} == {True, False}
+    periods = [(group.burst or 0.0) / group.rate for group in groups]
+    assert min(periods) < 0.2
+    assert max(periods) > 1_000
+    costs = [{piece.cost for piece in scenario.demands} for scenario in drawn]
+    assert any(len(one) > 1 for one in costs)
+    above = zip(costs, groups, strict=True)
+    assert any(max(one) > (group.burst or 0.0) for one, group in above)
+    late = (fault for scenario in drawn for fault in scenario.faults)
+    assert any(fault.kind == "leave" and fault.start_s == 0.0 for fault in late)
+    assert {scenario.measure_from for scenario in drawn} == {0.0}

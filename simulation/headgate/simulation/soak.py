@@ -1,6 +1,8 @@
 """Random scenarios until time is up: `python -m headgate.simulation.soak --minutes N`.
 
-Demand, faults, limits and parameters are drawn from the seed.  A run that breaks an
+Demand, faults, limits and parameters are drawn from the seed: one to a dozen agents,
+rates from a request in two minutes to a thousand in a second, bursts from a single
+request to an hour's worth, costs from a unit to above the burst.  A run that breaks an
 invariant is kept: its seed and the command that replays it are printed, and a line
 for tests/simulation/regressions.toml.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from math import ceil, exp, log
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -52,8 +55,65 @@ KINDS: tuple[FaultKind, ...] = (
 )
 
 
-def random_scenario(seed: int) -> Scenario:
-    """Return the scenario that a seed stands for."""
+PER_DELAY = (0.01, 30.0)
+"""Least and most of Q·δ/cost, δ being the delay of 25 ms, drawn by its logarithm."""
+
+PERIODS_S = (0.1, 1.0, 1.0, 10.0, 60.0, 3600.0)
+"""B/Q: a quota of so much a period may be used at once."""
+
+DELAY_S = 0.025
+"""δ, as in the grid of regimes."""
+
+
+def random_scenario(seed: int, *, narrow: bool = False) -> Scenario:
+    """Return the scenario that a seed stands for.
+
+    Args:
+        seed: Where all of it comes from.
+        narrow: Draw as the soak did before it drew over all regimes: many small
+            requests of one cost.  Old regressions are replayed so.
+    """
+    return _narrow(seed) if narrow else _wide(seed)
+
+
+def _wide(seed: int) -> Scenario:
+    random = Random(f"soak/wide/{seed}")
+    agents = random.choice((1, 2, 2, 3, 4, 6, 8, MOST_AGENTS))
+    cost = random.choice((1.0, 1.0, round(_log_uniform(random, 1.0, 5_000.0))))
+    rate = _log_uniform(random, *PER_DELAY) / DELAY_S * cost
+    # Never below a single request: what may not owe would admit nothing.
+    burst = max(cost, rate * random.choice(PERIODS_S))
+    if random.random() < 0.2:
+        burst = cost * random.choice((1.0, 2.0, 6.0))
+    strict = random.random() < 0.2
+    group = GroupSpec(
+        rate=rate,
+        burst=burst,
+        mode="strict" if strict else "balanced",
+        may_owe=random.random() < 0.6,
+        isolation=random.choice(("fair", "fair", "hold", "closed", "open")),
+    )
+    weights = (1.0,) * agents
+    if random.random() < 0.3:
+        weights = tuple(random.choice((0.5, 1.0, 2.0, 4.0)) for _ in range(agents))
+    costs = _costs(random, cost, burst)
+    faults = (*_late_starts(random, agents), *_faults(random, agents))
+    return Scenario(
+        name=f"soak-{seed}",
+        seconds=SECONDS,
+        seed=seed,
+        groups=(group,),
+        agents=agents,
+        weights=weights,
+        interval_s=random.choice((0.5, 1.0, 1.0, 1.0, 2.0)),
+        network=_network(random),
+        demands=_demands(random, agents, rate, costs),
+        faults=faults if agents > 1 or random.random() < 0.3 else (),
+        changes=_changes(random, rate),
+    )
+
+
+def _narrow(seed: int) -> Scenario:
     random = Random(f"soak/{seed}")
     agents = random.randint(2, MOST_AGENTS)
     rate = float(random.choice((50, 200, 1000, 1000, 1000)))
@@ -78,7 +138,7 @@ def random_scenario(seed: int) -> Scenario:
         weights=weights,
         interval_s=random.choice((0.5, 1.0, 1.0, 1.0, 2.0)),
         network=_network(random),
-        demands=_demands(random, agents, rate),
+        demands=_demands(random, agents, rate, (1.0, 1.0, 1.0, 5.0), mixed=False),
         faults=_faults(random, agents),
         changes=_changes(random, rate),
     )
@@ -89,36 +149,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m headgate.simulation.soak")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument(
+        "--narrow", action="store_true", help="many small requests of one cost only"
+    )
     parser.add_argument("--first", type=int, help="first seed; by the clock if absent")
     options = parser.parse_args(arguments)
     if options.seed is not None:
-        return 1 if _one(options.seed) else 0
+        return 1 if _one(options.seed, narrow=options.narrow) else 0
     # A soak uses new seeds each time; any of them can be replayed.
     first = options.first if options.first is not None else int(time.time()) % 10**7
     end_s = time.monotonic() + 60 * options.minutes
     broken = runs = 0
     while time.monotonic() < end_s:
-        broken += _one(first + runs)
+        broken += _one(first + runs, narrow=options.narrow)
         runs += 1
     last = first + runs - 1
     sys.stdout.write(f"{runs} scenarios (seeds {first} to {last}), {broken} broken\n")
     return 1 if broken else 0
 
 
-def _one(seed: int) -> bool:
+def _one(seed: int, *, narrow: bool) -> bool:
     """Run one seed and print its violations; return whether there were any."""
-    result, _ = simulate(random_scenario(seed), seed=seed)
+    result, _ = simulate(random_scenario(seed, narrow=narrow), seed=seed)
     if not result.violations:
         return False
-    sys.stdout.write(_told(seed, result))
+    sys.stdout.write(_told(seed, result, narrow=narrow))
     sys.stdout.flush()
     return True
 
 
-def _told(seed: int, result: Result) -> str:
+def _told(seed: int, result: Result, *, narrow: bool) -> str:
     lines = [f"seed {seed} broke an invariant:"]
     lines += [f"  {v.name} at {v.time:.3f} s: {v.detail}" for v in result.violations]
-    lines.append(f"  replay: python -m headgate.simulation.soak --seed {seed}")
+    option = " --narrow" if narrow else ""
+    lines.append(f"  replay: python -m headgate.simulation.soak --seed {seed}{option}")
     names = ", ".join(sorted({v.name for v in result.violations}))
     lines.append(f'  keep it: [[soak]]  seed = {seed}  broke = "{names}"')
     return "\n".join(lines) + "\n"
@@ -134,10 +198,42 @@ def _network(random: Random) -> Network:
     )
 
 
-def _demands(random: Random, agents: int, rate: float) -> tuple[DemandPiece, ...]:
+def _log_uniform(random: Random, least: float, most: float) -> float:
+    return least * exp(random.random() * log(most / least))
+
+
+def _costs(random: Random, cost: float, burst: float) -> tuple[float, ...]:
+    """Return the costs that pieces of demand choose from."""
+    if random.random() < 0.4:
+        return (cost,)
+    large = max(cost, burst * random.choice((0.1, 0.5, 1.0, 1.5)))
+    return cost, cost, float(ceil(cost * random.uniform(2, 10))), large
+
+
+def _late_starts(random: Random, agents: int) -> tuple[Fault, ...]:
+    """Return the agents that join while the others are running already."""
+    if agents == 1 or random.random() < 0.7:
+        return ()
+    late = random.sample(range(agents), random.randint(1, agents - 1))
+    return tuple(
+        Fault(
+            kind="leave", agents=(agent,), start_s=0.0, until_s=random.uniform(0.2, 8)
+        )
+        for agent in late
+    )
+
+
+def _demands(
+    random: Random,
+    agents: int,
+    rate: float,
+    costs: tuple[float, ...],
+    *,
+    mixed: bool = True,
+) -> tuple[DemandPiece, ...]:
     """Return a base load and a few pieces: steps, walks, waves, storms."""
     everyone = tuple(range(agents))
-    cost = random.choice((1.0, 1.0, 1.0, 5.0))
+    cost = random.choice(costs)
     base = rate / agents * random.choice((0.1, 0.5, 0.9, 2.0, 3.0))
     pieces = [
         DemandPiece(agents=everyone, start_s=0.0, until_s=SECONDS, rate=base, cost=cost)
@@ -148,6 +244,8 @@ def _demands(random: Random, agents: int, rate: float) -> tuple[DemandPiece, ...
         wanted = rate * random.uniform(0.1, 1.5)
         walks = random.random() < 0.3
         wave = not walks and random.random() < 0.3
+        if mixed:
+            cost = random.choice(costs)
         pieces.append(
             DemandPiece(
                 agents=(random.randrange(agents),) if not wave else everyone,
@@ -171,6 +269,8 @@ def _faults(random: Random, agents: int) -> tuple[Fault, ...]:
     faults: list[Fault] = []
     for _ in range(random.choice((0, 1, 1, 2, 3))):
         kind = random.choice(KINDS)
+        if kind == "duplicate-id" and agents == 1:
+            continue
         start = random.uniform(3, SECONDS - 15)
         until = start + random.uniform(0.5, 14)
         most = max(1, agents // 2)
