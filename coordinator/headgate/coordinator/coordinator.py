@@ -245,6 +245,9 @@ class Coordinator:
             if self._core.strict.step(now, own, heard_own=heard_own):
                 self._core.reporting.urgent = True
             self._core.reporting.hello |= self._core.strict.asks()
+            for life in self._core.strict.waited_for(now):
+                detail = f"strict groups wait for agent {life.agent!r} to agree"
+                effects.append(Noticed("strict_waits", detail, life.agent))
         if self._core.reporting.wonders(now) and not self._core.members.all_whole():
             self._core.reporting.hello = True
         told = [] if self._core.observing else self._speaking.report(own, now, wall_s)

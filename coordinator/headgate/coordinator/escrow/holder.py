@@ -150,6 +150,7 @@ class Strict:
         self._words: dict[str, Vouched] = {}
         self._gone: dict[str, AgentLife] = {}
         self._whole: set[str] = set()
+        self._noticed: set[AgentLife] = set()
         self._gone_look_at = -inf
         self._asks = self._news = False
         self.waits = False
@@ -315,7 +316,7 @@ class Strict:
         return asks
 
     def waited_for(self, now: float) -> list[AgentLife]:
-        """Return who has kept this agent from agreeing for long, by id."""
+        """Return who has begun to keep this agent from agreeing for long, by id."""
         since = now - NOTICE_INTERVALS * self._settings.interval_s
         waiting = [
             held.escrow
@@ -325,7 +326,8 @@ class Strict:
         lives = {life for escrow in waiting for life in escrow.waited_for(now)}
         if any(not escrow.registers for escrow in waiting):
             lives.update(self._unheard())
-        return sorted(lives)
+        news, self._noticed = lives - self._noticed, lives
+        return sorted(news)
 
     def _unheard(self) -> list[AgentLife]:
         """Return the lives that the API sees, and that told no keyframe."""

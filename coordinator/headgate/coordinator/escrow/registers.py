@@ -71,7 +71,8 @@ class Registers:
     def named(self) -> set[str]:
         """Return the ids of all that own or gave a permit."""
         both: Ints = np.unique(np.concatenate([self.owner, self.giver]))
-        return {self.names[i].agent for i in both.tolist() if i}
+        numbers: list[int] = both.tolist()
+        return {self.names[i].agent for i in numbers if i}
 
     def where(self, holds: Callable[[AgentLife], bool]) -> Bools:
         """Return of which of `names` something holds, ``bool[len(names)]``."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.messages.report import AgentLife, PermitRun
 
 SEEDS = range(60)
+MORE_SEEDS = range(100)
 
 
 class WithoutFence(Escrow):
@@ -90,9 +91,9 @@ def test_no_permit_is_used_twice_and_in_the_end_all_are_used() -> None:
     [WithoutFence, Credulous, Unsettled, Blind, Unknown, Impatient, Forgetful],
 )
 def test_the_adversary_finds_what_is_left_out_of_the_rule(broken: type[Escrow]) -> None:
-    for seed in SEEDS:
+    for seed in MORE_SEEDS:
         run = Adversary(broken, seed)
         run.run()
         if run.doubled:
             return
-    pytest.fail(f"{len(SEEDS)} runs found nothing wrong with {broken.__name__}")
+    pytest.fail(f"{len(MORE_SEEDS)} runs found nothing wrong with {broken.__name__}")

@@ -142,8 +142,9 @@ def test_one_that_starts_where_few_hear_it_owns_nothing_until_all_agree() -> Non
     watch(world, 3.0)
     world.start("b", incarnation=2)
     world.load("b", 1, 200, 200)
-    watch(world, 10.0)
+    watch(world, 14.0)
     assert owned(world)["b"] == 0.0
+    assert world.processes["b"].noticed.count("strict_waits c") == 1
     world.apart.clear()
     watch(world, 6.0)
     assert owned(world)["b"] > 200.0
