@@ -89,13 +89,16 @@ def test_every_file_that_the_image_and_its_services_name_exists(
     assert "/examples/worker.py" in cast("list[str]", services["agent-1"]["command"])
 
 
-def test_the_image_serves_other_machines_without_a_word_on_the_command_line() -> None:
+def test_the_image_asks_for_tokens_and_does_not_run_as_root() -> None:
     dockerfile = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")
     found = re.search(r"^CMD (\[.*\])$", dockerfile, re.MULTILINE)
     assert found is not None
     command: list[str] = json.loads(found[1])
     assert command[:4] == ["headgate", "up", "--host", "0.0.0.0"]
-    assert {"--trust-network", "--rights"} & set(command)
+    assert "--rights" in command
+    assert "--trust-network" not in command
+    final = dockerfile[dockerfile.rindex("\nFROM ") :]
+    assert re.findall(r"^USER (\S+)$", final, re.MULTILINE)[-1:] == ["headgate"]
 
 
 def test_the_script_that_configures_is_understood_by_a_shell() -> None:

@@ -221,3 +221,15 @@ def test_a_bus_on_all_addresses_is_told_by_the_name_that_the_agent_used(
             assert bus["publish"].startswith(f"tcp://{host}:")
         bus = httpx.get(url, headers={"Host": 'x"y'}, timeout=TIMEOUT_S).json()["bus"]
         assert bus["publish"].startswith("tcp://127.0.0.1:")
+
+
+def test_only_its_owner_reads_a_new_database(tmp_path: Path) -> None:
+    settings = ServerSettings(database=str(tmp_path / "x.db"), port=0, bus_ports=(0, 0))
+    with running(settings) as addresses:
+        httpx.put(f"{addresses.api}/api/v1/groups/gold", json={}).raise_for_status()
+        modes = {
+            path.name: stat.S_IMODE(path.stat().st_mode)
+            for path in tmp_path.glob("x.db*")
+        }
+    assert {"x.db", "x.db-wal", "x.db.lock"} <= set(modes)
+    assert set(modes.values()) == {0o600}

@@ -1,8 +1,9 @@
 """Open the store that a server is told of, or say in one line why not."""
 
+import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import make_url
@@ -31,12 +32,25 @@ def opened_store(settings: ServerSettings) -> Store:
     try:
         if settings.cluster is not None:  # it travels in each report
             checked_name(settings.cluster, "cluster")
+        _make_private(settings)
         return Store(settings.database_url, cluster=settings.cluster)
     except Invalid as error:
         raise CannotStart(str(error)) from error
     except Exception as error:  # SQLAlchemy's, the driver's, the file system's
         message = f"database {_without_password(settings.database)}: {error}"
         raise CannotStart(message.splitlines()[0]) from error
+
+
+def _make_private(settings: ServerSettings) -> None:
+    """Make the file of a new SQLite database readable by its owner only.
+
+    It holds hashes of tokens and everybody's limits.  SQLite gives its journals the
+    file's own mode.  Who made the file before has decided who reads it.
+    """
+    file = _sqlite_file(settings)
+    if file is not None:
+        with suppress(FileExistsError):
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _without_password(database: str) -> str:
@@ -78,7 +92,10 @@ def _locked_file(settings: ServerSettings, file: Path) -> Generator[None]:
     import fcntl
 
     # Beside the database, for closing the database's own file would drop its locks.
-    with open(f"{file.resolve()}.lock", "ab") as lock:
+    def private(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600)
+
+    with open(f"{file.resolve()}.lock", "ab", opener=private) as lock:
         kind = fcntl.LOCK_EX if settings.bus is None else fcntl.LOCK_SH
         try:
             fcntl.flock(lock, kind | fcntl.LOCK_NB)
