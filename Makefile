@@ -23,7 +23,7 @@ READY = $(VENV)/.installed
 DEMO_EXTRAS = server$(if $(filter kafka,$(BUS)),-kafka)
 DEMO_READY = $(or $(wildcard $(READY)),$(VENV)/.installed-$(DEMO_EXTRAS))
 
-.PHONY: help demo test check format lint types layers unit simulated real compiled accuracy regimes soak bench clean
+.PHONY: help demo test check format lint types layers unit simulated real compiled accuracy regimes soak bench peers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -89,6 +89,9 @@ soak: $(READY) ## random scenarios for MINUTES=10
 bench: $(READY) ## the tables of docs/benchmarks.md; hours, on an idle machine
 	@for script in $$(grep -rl "^if __name__" bench --include="*.py" | sort); do \
 	  echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
+
+peers: $(READY) ## four LiteLLM proxies under one limit, and LiteLLM's own with Redis
+	@PYTHONPATH=. $(BIN)/python tools/peers.py
 
 clean: ## delete everything that make created
 	rm -rf $(VENV) .headgate .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -1,0 +1,75 @@
+"""LangChain: a rate limiter whose quota is that of the whole cluster.
+
+::
+
+    limiter = HeadgateRateLimiter(agent.limiter(tenant="acme"))
+    model = init_chat_model("gpt-4o-mini", rate_limiter=limiter)
+
+LangChain asks before each request and tells nothing afterwards: this is for requests a
+minute.  For tokens, reserve and settle (`Limiter.reserve`), or limit at the gateway.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from langchain_core.rate_limiters import BaseRateLimiter
+
+from headgate.agent.errors import Throttled
+from headgate.agent.integrations.web.answers import ONE_REQUEST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headgate.agent.limiter.limiter import Limiter
+
+
+class HeadgateRateLimiter(BaseRateLimiter):
+    """Waits in the limiter's fair queue, or says at once whether it would have to."""
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        *,
+        timeout_s: float = inf,
+        costs: Mapping[str, float] = ONE_REQUEST,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            limiter: Whose quota.
+            timeout_s: Longest wait of a blocking request.
+            costs: Of each request, units by dimension.
+        """
+        self._limiter = limiter
+        self._timeout_s = timeout_s
+        self._costs = dict(costs)
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Charge a request; wait for it if `blocking`.
+
+        Raises:
+            Throttled: It was waited for in vain; LangChain does not look at what a
+                blocking call returns.
+        """
+        if not blocking:
+            return bool(self._limiter.try_acquire(**self._costs))
+        decision = self._limiter.wait(timeout_s=self._timeout_s, **self._costs)
+        if not decision:
+            raise Throttled(decision)
+        return True
+
+    async def aacquire(self, *, blocking: bool = True) -> bool:
+        """Do what `acquire` does without blocking the event loop.
+
+        Raises:
+            Throttled: It was waited for in vain.
+        """
+        if not blocking:
+            return bool(self._limiter.try_acquire(**self._costs))
+        wait = self._limiter.wait_async(timeout_s=self._timeout_s, **self._costs)
+        decision = await wait
+        if not decision:
+            raise Throttled(decision)
+        return True
