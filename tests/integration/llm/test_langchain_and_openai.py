@@ -27,14 +27,16 @@ from headgate.openai import AsyncPacedTransport, PacedTransport, Pacing
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from openai.types.chat import ChatCompletionMessageParam
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
-MESSAGES = [{"role": "user", "content": "hello"}]
+MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hello"}]
 
 
 def _provider() -> FastAPI:
-    """A service that speaks OpenAI's protocol under a real limit of 10/s, burst 4."""
-    limiter = make(node_limit("requests", 10.0, 4.0)).limiter(tenant="acme")
+    """A service that speaks OpenAI's protocol under a real limit of 2/s."""
+    limiter = make(node_limit("requests", 2.0, 1.0)).limiter(tenant="acme")
     app = FastAPI()
 
     @app.post("/v1/chat/completions")
@@ -79,8 +81,8 @@ def test_openai_s_client_is_held_before_it_is_refused(provider: str) -> None:
         client = OpenAI(
             base_url=provider, api_key="none", http_client=http, max_retries=0
         )
-        for _ in range(12):
-            answer = client.chat.completions.create(model="canal", messages=MESSAGES)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType,reportCallIssue]
+        for _ in range(5):
+            answer = client.chat.completions.create(model="canal", messages=MESSAGES)
             assert answer.choices[0].message.content == "hi"
     assert transport.pacing.held > 0
     assert transport.pacing.retried <= 1  # alone it knows what is left
@@ -94,7 +96,7 @@ def test_many_at_once_are_retried_until_they_are_served(provider: str) -> None:
                 base_url=provider, api_key="none", http_client=http, max_retries=0
             )
             create = client.chat.completions.create
-            calls = [create(model="canal", messages=MESSAGES) for _ in range(12)]  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType,reportCallIssue]
+            calls = [create(model="canal", messages=MESSAGES) for _ in range(6)]
             await asyncio.gather(*calls)
         return transport.pacing
 
