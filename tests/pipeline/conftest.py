@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.small import SMALL
+from tests.pipeline.rigs.small import SMALL
 
 from headgate.pipeline.stream.session import local_session
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline import recording as rec
-from tests.pipeline.runs import engine_of, run_of
+from tests.pipeline.rigs import recording as rec
+from tests.pipeline.rigs.runs import engine_of, run_of
 
 from headgate.agent.wire.codec import decode, encode
 from headgate.pipeline.batch_jobs import run_bill

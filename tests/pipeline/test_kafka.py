@@ -17,9 +17,9 @@ import httpx
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.structs import TopicPartition
-from tests.pipeline import recording as rec
-from tests.pipeline.brokers import Stamped, bus, produce, produce_recorded
-from tests.pipeline.runs import known_usage, run_of
+from tests.pipeline.rigs import recording as rec
+from tests.pipeline.rigs.brokers import Stamped, bus, produce, produce_recorded
+from tests.pipeline.rigs.runs import known_usage, run_of
 from tools.kafka_broker import Broker
 
 from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
@@ -97,7 +97,11 @@ def callers(folder: Path, url: str) -> Generator[dict[str, subprocess.Popen[byte
     """Three processes that call until their standard input is closed."""
     running: dict[str, subprocess.Popen[bytes]] = {}
     for name in ("a", "b", "c"):
-        command = [sys.executable, str(Path(__file__).with_name("caller.py")), url]
+        command = [
+            sys.executable,
+            str(Path(__file__).parent / "rigs" / "caller.py"),
+            url,
+        ]
         command += [name, str(folder / f"{name}.json"), str(folder / f"{name}.log")]
         running[name] = subprocess.Popen(command, stdin=subprocess.PIPE)
     try:

@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pipeline.brokers import produce_recorded
-from tests.pipeline.driver import settings_of
-from tests.pipeline.reader import GROWING
-from tests.pipeline.runs import run_of
+from tests.pipeline.rigs.brokers import produce_recorded
+from tests.pipeline.rigs.driver import settings_of
+from tests.pipeline.rigs.reader import GROWING
+from tests.pipeline.rigs.runs import run_of
 from tools.kafka_broker import Broker
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Driver:
         # Who is killed leaves its scratch files behind.
         own = {"SPARK_LOCAL_DIRS": str(scratch), "TMPDIR": str(scratch)}
         own["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={scratch}"
-        command = [sys.executable, "-m", "tests.pipeline.driver", str(out)]
+        command = [sys.executable, "-m", "tests.pipeline.rigs.driver", str(out)]
         self.process = subprocess.Popen(
             [*command, broker.bootstrap, TOPIC],
             cwd=ROOT,
@@ -141,7 +141,7 @@ def reading(tables: Path) -> Generator[Callable[[], tuple[int, int]]]:
     It returns how often they were read, and how many rows were there at last.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.pipeline.reader", str(tables)],
+        [sys.executable, "-m", "tests.pipeline.rigs.reader", str(tables)],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from pyspark.sql import functions as f
 from rich.console import Console
-from tests.pipeline import recording as rec
-from tests.pipeline.runs import engine_of, folder_of, known_usage, run_of
-from tests.pipeline.small import SMALL
+from tests.pipeline.rigs import recording as rec
+from tests.pipeline.rigs.runs import engine_of, folder_of, known_usage, run_of
+from tests.pipeline.rigs.small import SMALL
 
 from headgate.agent.wire.checksum import sealed, stripped
 from headgate.coordinator import Limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka import KafkaProducer
-from tests.pipeline import recording as rec
+from tests.pipeline.rigs import recording as rec
 
 from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
 from headgate.agent.bus.port import BusSettings

@@ -1,8 +1,8 @@
 """A reader in a process of its own: all tables again and again, by another library.
 
-``python -m tests.pipeline.reader TABLES``: reads with delta-rs until its standard input
-is closed, then says how many times.  A table that can't be read, or that has lost rows,
-ends it with an error.
+``python -m tests.pipeline.rigs.reader TABLES``: reads with delta-rs until its standard
+input is closed, then says how many times.  A table that can't be read, or that has
+lost rows, ends it with an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A driver to be killed: it starts Spark, waits for a word, then runs the stream.
 
-``python -m tests.pipeline.driver OUT BOOTSTRAP TOPIC``: says ``ready``, reads a line
-from stdin, reads all that is in the topic, says ``done``.  The next driver can start
-while this one works, so that ten kills don't cost ten starts one after the other.
+``python -m tests.pipeline.rigs.driver OUT BOOTSTRAP TOPIC``: says ``ready``, reads a
+line from stdin, reads all that is in the topic, says ``done``.  The next driver can
+start while this one works, so that ten kills don't cost ten starts one after the other.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.pipeline.runs import run_of
-from tests.pipeline.small import SMALL
+from tests.pipeline.rigs.runs import run_of
+from tests.pipeline.rigs.small import SMALL
 
 from headgate.pipeline.settings import PipelineSettings
 from headgate.pipeline.stream.session import local_session
