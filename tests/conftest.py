@@ -1,24 +1,9 @@
-"""What holds for all tests: who runs where, and what a skipped test means.
-
-With several workers (``--dist loadgroup``) a file's tests stay together, so that its
-fixtures are made once, and all tests on Spark share one session.  Most of these tests
-wait for something, which is why more workers than cores pay.  Tests whose promise is
-about time on all cores are marked ``alone`` and run by themselves afterwards.
-"""
+"""A test that is skipped because a tool is absent counts as a failure in CI."""
 
 import os
 
 import pytest
 from _pytest.terminal import TerminalReporter
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        group = "spark" if file.startswith("tests/pipeline/") else file
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.hookimpl(trylast=True)

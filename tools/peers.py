@@ -23,7 +23,7 @@ import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import httpx
 
@@ -32,6 +32,7 @@ from headgate.cli.process.children import Children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 PROXIES = 4
 LIMIT_PER_MIN = 60_000.0
@@ -145,7 +146,7 @@ def _run(limited_by: str, python: Path, seconds: float, overload: float) -> str:
             LITELLM_LOG="ERROR",
             HOME=str(home),
         )
-        urls = []
+        urls: list[str] = []
         for number in range(PROXIES):
             port = _free_port()
             command = [str(python.parent / "litellm"), "--config"]
@@ -167,7 +168,7 @@ def _configure(api: str) -> None:
         "period_s": 60.0,
         "burst": LIMIT_PER_MIN * BURST_S / 60.0,
     }
-    body = {
+    body: dict[str, object] = {
         "tenants": {"acme": {}},
         "groups": {"acme": {"limits": [limit]}},
         "attachments": [{"subject": {"tenant": "acme"}, "group": "acme"}],
@@ -224,7 +225,7 @@ async def _measure(
         answer = await http.post(f"{url}/v1/chat/completions", json=body)
         code = answer.status_code
         statuses[code] = statuses.get(code, 0) + 1
-        if code == httpx.codes.OK:
+        if code == 200:
             tokens = answer.json()["usage"]["total_tokens"]
             settled.append((time.monotonic() - began, tokens))
 
@@ -275,6 +276,11 @@ def _windows(settled: list[tuple[float, float]], width_s: float) -> Iterator[flo
         yield sum(tokens for at_s, tokens in inside if at_s - began_s < width_s)
 
 
+def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+    """End as a shell reports it: 128 and the signal's number."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _stop)
     main()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
+from headgate.coordinator.demand.local_buckets import enter_few
 from headgate.coordinator.escrow.targets import ask_for_room
 from headgate.coordinator.explain.explain import (
     Stand,
@@ -14,9 +15,7 @@ from headgate.coordinator.explain.explain import (
     member_views,
 )
 from headgate.coordinator.gossip.schedule import CONFIRM_S
-from headgate.coordinator.gossip.sender import Speaking
 from headgate.coordinator.ledger.replay import charge_own, wake
-from headgate.coordinator.ledger.scalar import enter_few
 from headgate.coordinator.lifecycle import Tracking
 from headgate.coordinator.messages.events import (
     Configured,
@@ -34,6 +33,7 @@ from headgate.coordinator.messages.events import (
 )
 from headgate.coordinator.messages.report import AgentLife
 from headgate.coordinator.recompute import Calculation
+from headgate.coordinator.sender import Speaking
 from headgate.coordinator.state import Core
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 
 from headgate.coordinator.allocation.ceilings import margin_of
 from headgate.coordinator.allocation.hierarchy import Tree
-from headgate.coordinator.config.limits import Limits, apply
 from headgate.coordinator.demand.local_buckets import Own
+from headgate.coordinator.ledger.limits import Limits, apply
 
 if TYPE_CHECKING:
     from headgate.coordinator.messages.events import Configured, Keys, Restored

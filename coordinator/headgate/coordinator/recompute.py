@@ -12,7 +12,8 @@ from headgate.coordinator.allocation.ceilings import (
     own_ceilings,
     share_out,
 )
-from headgate.coordinator.allocation.reserves import HOLD, keep_shares, seat
+from headgate.coordinator.allocation.reserves import keep_shares, seat
+from headgate.coordinator.config.configuration import HOLD
 from headgate.coordinator.ledger.arithmetic import ops_of
 from headgate.coordinator.ledger.replay import EXTRAPOLATE_SMALL_S, settle
 from headgate.coordinator.table.arrays import Shelf, compact

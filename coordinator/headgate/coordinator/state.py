@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.coordinator.allocation.hierarchy import Tree
-from headgate.coordinator.config.limits import Limits
 from headgate.coordinator.escrow.holder import Strict
 from headgate.coordinator.gossip.receiver import Listening
 from headgate.coordinator.gossip.schedule import Reporting
+from headgate.coordinator.ledger.limits import Limits
 from headgate.coordinator.membership.bootstrap import Joining
 from headgate.coordinator.table.index import Table
 

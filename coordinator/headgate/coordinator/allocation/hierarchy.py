@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from headgate.coordinator.config.limits import Limits
+    from headgate.coordinator.ledger.limits import Limits
     from headgate.coordinator.table.arrays import Shelf
     from headgate.coordinator.table.index import Key, Table
 

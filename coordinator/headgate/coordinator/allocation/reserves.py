@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.config.configuration import CLOSED, HOLD, OPEN
 from headgate.coordinator.ledger.arithmetic import Ops, many
 
 if TYPE_CHECKING:
@@ -45,11 +46,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.arrays import Index, Shelf
 
     Floats = NDArray[np.float64]
-
-ISOLATIONS = ("fair", "hold", "closed", "open")
-"""Order of `Shelf.isolation`."""
-
-FAIR, HOLD, CLOSED, OPEN = range(4)
 
 KEPT_S = 1.0
 """Length of the average of a share that `hold` keeps."""

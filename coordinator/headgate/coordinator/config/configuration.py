@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 Scope = Literal["cluster", "node"]
 Mode = Literal["balanced", "strict"]
 Isolation = Literal["fair", "hold", "closed", "open"]
+ISOLATIONS: tuple[Isolation, ...] = ("fair", "hold", "closed", "open")
+"""Their order, wherever one is kept as a number."""
+
+FAIR, HOLD, CLOSED, OPEN = range(4)
+
 Refusal = Literal["reject", "delay", "wait", "suppress", "shadow"]
 
 UNLIMITED = inf

@@ -19,6 +19,7 @@ from headgate.coordinator.demand.blocking import Blocking
 from headgate.coordinator.demand.estimator import Demand
 from headgate.coordinator.demand.parents import Families
 from headgate.coordinator.ledger.counter_resets import restarted
+from headgate.coordinator.ledger.scalar import charge_one, wake_one
 from headgate.coordinator.messages.events import SetCeilings
 from headgate.coordinator.table.index import FEW
 
@@ -377,3 +378,40 @@ _INHERITED = (
     "usable",
     "confirm_at",
 )
+
+
+def enter_few(
+    own: Own,
+    place: Place,
+    now: float,
+    *,
+    moved: bool,
+    reset: NDArray[np.bool_],
+    refresh_s: float,
+) -> None:
+    """Enter what this agent's own buckets of a place counted, and what they want.
+
+    Args:
+        own: The buckets, just looked at.
+        place: Where some of them stand.
+        now: Monotonic seconds.
+        moved: Whether anything was used.
+        reset: ``bool[N]`` estimates that began anew.
+        refresh_s: How old the allocation of a busy ledger may become.
+    """
+    shelf = place.shelf
+    for row, _, slot in place.few:
+        if moved:
+            wake_one(shelf, slot, now)
+        charge_one(shelf, slot, own.admitted.item(row), own.held.item(row))
+        shelf.demand[0, slot] = own.usable.item(row)
+        shelf.room[slot] = own.room.item(row)
+        shelf.cost[slot] = own.cost.item(row)
+        shelf.refused[0, slot] = own.refused.item(row)
+        shelf.subjects[0, slot] = own.subjects.item(row)
+        if moved and own.used.item(row):
+            soon = shelf.at.item(slot) + refresh_s
+            if soon < shelf.due.item(slot):
+                shelf.due[slot] = soon
+        if reset.item(row):
+            shelf.dirty[slot] = True

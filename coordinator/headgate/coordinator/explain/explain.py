@@ -13,7 +13,7 @@ from headgate.coordinator.allocation.ceilings import (
     ceilings_of,
     own_ceilings,
 )
-from headgate.coordinator.allocation.reserves import CLOSED, ISOLATIONS, OPEN
+from headgate.coordinator.config.configuration import CLOSED, ISOLATIONS, OPEN
 from headgate.coordinator.explain.views import (
     AgentRow,
     Explanation,

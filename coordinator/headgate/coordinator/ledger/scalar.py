@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from headgate.coordinator.demand.local_buckets import Own
     from headgate.coordinator.messages.report import Rows
     from headgate.coordinator.table.arrays import Index, Shelf
     from headgate.coordinator.table.index import Place
@@ -94,43 +91,6 @@ def charge_one(shelf: Shelf, slot: int, admitted: float, held: float) -> None:
     shelf.level[slot] -= admitted - shelf.admitted.item(0, slot)
     shelf.admitted[0, slot] = admitted
     shelf.held[0, slot] = held
-
-
-def enter_few(
-    own: Own,
-    place: Place,
-    now: float,
-    *,
-    moved: bool,
-    reset: NDArray[np.bool_],
-    refresh_s: float,
-) -> None:
-    """Enter what this agent's own buckets of a place counted, and what they want.
-
-    Args:
-        own: The buckets, just looked at.
-        place: Where some of them stand.
-        now: Monotonic seconds.
-        moved: Whether anything was used.
-        reset: ``bool[N]`` estimates that began anew.
-        refresh_s: How old the allocation of a busy ledger may become.
-    """
-    shelf = place.shelf
-    for row, _, slot in place.few:
-        if moved:
-            wake_one(shelf, slot, now)
-        charge_one(shelf, slot, own.admitted.item(row), own.held.item(row))
-        shelf.demand[0, slot] = own.usable.item(row)
-        shelf.room[slot] = own.room.item(row)
-        shelf.cost[slot] = own.cost.item(row)
-        shelf.refused[0, slot] = own.refused.item(row)
-        shelf.subjects[0, slot] = own.subjects.item(row)
-        if moved and own.used.item(row):
-            soon = shelf.at.item(slot) + refresh_s
-            if soon < shelf.due.item(slot):
-                shelf.due[slot] = soon
-        if reset.item(row):
-            shelf.dirty[slot] = True
 
 
 def hear_few(place: Place, rows: Rows, told_at: float) -> int:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from math import inf, isinf, nan
 from typing import TYPE_CHECKING
 
-from headgate.coordinator.allocation.reserves import ISOLATIONS
-from headgate.coordinator.config.configuration import ancestry_of, limits_in_force
+from headgate.coordinator.config.configuration import (
+    ISOLATIONS,
+    ancestry_of,
+    limits_in_force,
+)
 
 if TYPE_CHECKING:
     from headgate.coordinator.config.configuration import Configuration, Group, Limit
