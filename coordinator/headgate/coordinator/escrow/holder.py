@@ -420,7 +420,7 @@ class Strict:
             or escrow.may_be_given(life)
         )
         lives = [life for life, _ in able]
-        owns = np.array([escrow.registers.count(life) for life in lives])
+        owns = escrow.registers.counts(lives)
         mine = lives.index(self._me)
         owns[mine] = len(owned)
         rows = np.array([line for _, line in able])

@@ -64,6 +64,13 @@ class Registers:
         """Return how many permits a life owns."""
         return int(np.count_nonzero(self.owner == self._index.get(life, -1)))
 
+    def counts(self, lives: list[AgentLife]) -> Ints:
+        """Return how many permits each of these lives owns, ``int64[len(lives)]``."""
+        owned = np.bincount(self.owner, minlength=len(self.names))
+        return owned[[self._index.get(life, 0) for life in lives]] * np.array(
+            [life in self._index for life in lives]
+        )
+
     def owners(self) -> set[AgentLife]:
         """Return all lives that own a permit."""
         return {self.names[i] for i in np.unique(self.owner).tolist() if i}
