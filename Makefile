@@ -15,8 +15,7 @@ SOURCES = coordinator agent api cli pipeline simulation proto tests tools bench 
 # Quick tests: no process, no socket, no clock.  Slow ones run real parts.
 QUICK = tests/unit tests/scenarios coordinator agent cli
 SIMULATED = tests/simulation
-REAL = tests/web tests/e2e tests/integration tests/api
-REAL_WORKERS = 4
+REAL = tests/api tests/web tests/integration tests/e2e
 
 # The demo needs the server alone; the checks and tests need all tools.
 READY = $(VENV)/.installed
@@ -71,8 +70,7 @@ real: $(READY) ## Kafka, ZeroMQ, HTTP, processes
 	@sh tools/require_browser.sh
 	@sh tools/require_go.sh
 	@sh tools/fetch_parts.sh $(BIN)
-	@$(BIN)/pytest -q -n $(REAL_WORKERS) --dist loadfile -m "not alone" $(REAL)
-	@$(BIN)/pytest -q -m alone $(REAL)
+	@$(BIN)/pytest -q $(REAL)
 	@$(BIN)/pytest -q tests/pipeline
 
 compiled: $(READY) ## the limiter's tests on a wheel compiled by mypyc
