@@ -369,3 +369,10 @@ def test_a_topic_that_was_made_anew_is_refused(
     produce(broker, topic, messages[:60])
     with pytest.raises(OutputIncomplete, match="anew was deleted and made anew"):
         run_of(spark, settings)
+
+
+def test_a_topic_whose_id_cannot_be_looked_up_is_refused(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    with pytest.raises(StreamFailed, match="nowhere: the topic does not exist"):
+        run_of(spark, settings_for(broker, "nowhere", tmp_path))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # has no hints
-
 from headgate.pipeline.tables.jvm import java
 
 if TYPE_CHECKING:
@@ -13,8 +11,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-TIMEOUT_S = 20
-"""Of the question; a broker that is down is the stream's to wait for."""
+TIMEOUT_S = 60
+"""For the answer, with the client's own retries: a broker may be restarting."""
+
+REQUEST_S = 20
+"""For one request; Kafka's client refuses one that is longer than the whole."""
 
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id of a topic that has none: all zero."""
@@ -59,32 +60,35 @@ class _Topic(Protocol):
 def topic_id(
     session: SparkSession, bootstrap: str, topic: str, options: Mapping[str, str]
 ) -> str:
-    """Return Kafka's id of a topic; empty if it can't be had.
+    """Return Kafka's id of a topic; empty if the topic has none (before Kafka 2.8).
 
     Args:
         session: With the Kafka connector.
         bootstrap: Kafka's servers.
         topic: Name of the topic.
         options: Of Spark's Kafka source, such as ``kafka.security.protocol``.
+            Its timeouts are not used.
+
+    Raises:
+        Py4JError: Kafka can't be reached, or has no such topic.
+        PySparkException: The same, for errors that Spark has a name for.
     """
     settings = cast("_MakeProperties", java(session, "java.util.Properties"))()
     settings.setProperty("bootstrap.servers", bootstrap)
-    settings.setProperty("default.api.timeout.ms", str(1000 * TIMEOUT_S))
     for name, value in options.items():
         if name.startswith("kafka."):
             settings.setProperty(name.removeprefix("kafka."), value)
+    settings.setProperty("default.api.timeout.ms", str(1000 * TIMEOUT_S))
+    settings.setProperty("request.timeout.ms", str(1000 * REQUEST_S))
     clients = "org.apache.kafka.clients.admin.AdminClient"
+    admin = cast("_MakeAdmin", java(session, f"{clients}.create"))(settings)
     try:
-        admin = cast("_MakeAdmin", java(session, f"{clients}.create"))(settings)
-        try:
-            listed = cast(
-                "_MakeList", java(session, "java.util.Collections.singletonList")
-            )(topic)
-            described = admin.describeTopics(listed).topicNameValues()[topic]
-            seconds = java(session, "java.util.concurrent.TimeUnit.SECONDS")
-            found = str(described.get(TIMEOUT_S, seconds).topicId())
-        finally:
-            admin.close()
-    except Py4JError:
-        return ""
+        listed = cast(
+            "_MakeList", java(session, "java.util.Collections.singletonList")
+        )(topic)
+        described = admin.describeTopics(listed).topicNameValues()[topic]
+        seconds = java(session, "java.util.concurrent.TimeUnit.SECONDS")
+        found = str(described.get(TIMEOUT_S, seconds).topicId())
+    finally:
+        admin.close()
     return "" if found == _NONE else found

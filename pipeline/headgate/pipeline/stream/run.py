@@ -7,7 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # has no hints
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from headgate.pipeline.stream.batch_log import BatchLog
 from headgate.pipeline.stream.engine import StreamEngine
@@ -19,7 +20,7 @@ from headgate.pipeline.stream.output_check import (
     written_by,
 )
 from headgate.pipeline.stream.source import messages
-from headgate.pipeline.stream.spark_errors import cause_of, first_line
+from headgate.pipeline.stream.spark_errors import cause_of, first_line, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +73,7 @@ class StreamRun:
 
         Raises:
             OutputIncomplete: Parts of the output are missing, or not of one time.
+            StreamFailed: Kafka can't be reached, or has no such topic.
             WrongSettings: Another version made it.
         """
         self._session = session
@@ -84,9 +86,7 @@ class StreamRun:
         self.query: StreamingQuery | None = None
         topic = ""
         if settings.bootstrap:
-            topic = topic_id(
-                session, settings.bootstrap, settings.topic, settings.kafka_options
-            )
+            topic = _id_of_topic(session, settings)
         self.engine = StreamEngine(
             session, settings, history, topic_id=topic, after=self._done
         )
@@ -169,6 +169,23 @@ class StreamRun:
     def _done(self, summary: BatchSummary) -> None:
         self._failures = 0
         self._after(summary)
+
+
+def _id_of_topic(session: SparkSession, settings: PipelineSettings) -> str:
+    """Return the id of the run's topic: without it a topic made anew goes unnoticed."""
+    try:
+        found = topic_id(
+            session, settings.bootstrap, settings.topic, settings.kafka_options
+        )
+    except (Py4JError, PySparkException) as error:
+        raise StreamFailed(f"the topic {settings.topic}: {said(error)}") from error
+    if not found:
+        log.warning(
+            "Kafka gives the topic %s no id: if it is deleted and made anew, "
+            "that is not noticed",
+            settings.topic,
+        )
+    return found
 
 
 def _fatal(error: StreamingQueryException) -> str:
