@@ -66,10 +66,9 @@ class Registers:
 
     def counts(self, lives: list[AgentLife]) -> Ints:
         """Return how many permits each of these lives owns, ``int64[len(lives)]``."""
-        owned = np.bincount(self.owner, minlength=len(self.names))
-        return owned[[self._index.get(life, 0) for life in lives]] * np.array(
-            [life in self._index for life in lives]
-        )
+        owned: list[int] = np.bincount(self.owner, minlength=len(self.names)).tolist()
+        known = self._index
+        return np.array([owned[known[life]] if life in known else 0 for life in lives])
 
     def owners(self) -> set[AgentLife]:
         """Return all lives that own a permit."""
