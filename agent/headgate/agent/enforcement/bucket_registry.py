@@ -139,6 +139,14 @@ def unconfigured(*, admit: bool) -> LocalBucket:
     return LocalBucket(group, limit, bucket, limit.rate)
 
 
+def _may_owe(group: Group, limit: Limit) -> bool:
+    """Return whether a bucket may owe; a part of a strict group always may.
+
+    Such a part can be smaller than one cost, and its capacity has room for one.
+    """
+    return group.may_owe or (group.mode == "strict" and limit.scope == "cluster")
+
+
 def first_rate(limit: Limit) -> float:
     """Return the units/s of a cluster-scoped bucket that has not heard its share."""
     return limit.rate_per_s if limit.rate == inf else limit.rate_per_s * FIRST_FLOOR
@@ -179,6 +187,7 @@ def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBuc
         rate=rate if node else first_rate(limit),
         capacity=limit.burst if node else limit.burst * FIRST_FLOOR,
         level=inf if node else 0.0,
+        # One request passes before the coordinator has spoken.
         may_owe=group.may_owe or not node,
         maximum_cost=inf if node else largest_cost(group, limit),
         seed=seed,
@@ -194,7 +203,7 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     bucket = local.bucket
     node = limit.scope == "node"
     bucket.set_policy(
-        may_owe=group.may_owe or not node,
+        may_owe=_may_owe(group, limit),
         maximum_cost=inf if node else largest_cost(group, limit),
     )
     bucket.most_counted = _most_counted(limit)
@@ -203,24 +212,17 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     if limit.rate <= 0.0:
         bucket.close_at(now)
     elif node or limit.rate == inf:
-        bucket.set_ceiling_at(now, ceiling=limit.rate_per_s, capacity=limit.burst)
+        bucket.set_rate_at(now, rate=limit.rate_per_s, capacity=limit.burst)
         local.share = limit.rate_per_s
     elif old.rate <= 0.0 or old.rate == inf:
         floor = first_rate(limit)
-        bucket.set_ceiling_at(now, ceiling=floor, capacity=limit.burst * FIRST_FLOOR)
+        bucket.set_rate_at(now, rate=floor, capacity=limit.burst * FIRST_FLOOR)
         local.share = floor
     elif limit.rate_per_s < old.rate_per_s or limit.burst < old.burst:
         # A lowered limit holds at once; the coordinator deals the parts anew
         # within a tick.  A raised one waits for it.
         part = min(1.0, limit.rate_per_s / old.rate_per_s)
-        bucket.set_ceiling_at(
-            now,
-            ceiling=bucket.rate * part,
-            capacity=min(bucket.capacity * part, limit.burst),
-            probability=bucket.probability,
-            deadline_s=bucket.deadline_s,
-            reserve=bucket.reserve * part,
-        )
+        bucket.lower_at(now, part, limit.burst)
 
 
 def _forgettable(local: LocalBucket, now: float) -> bool:

@@ -61,7 +61,7 @@ def tightest(links: Sequence[Link], now: float) -> Link | None:
     for link in links:
         if _tells(link):
             bucket = link.bucket
-            level = bucket.level_at(now)
+            level = bucket.available_at(now)
             part = level / bucket.capacity if bucket.capacity > 0.0 else 0.0
             if part < least:
                 found, least = link, part
@@ -70,8 +70,8 @@ def tightest(links: Sequence[Link], now: float) -> Link | None:
 
 def _tell(link: Link, now: float) -> list[Header]:
     bucket = link.bucket
-    level = bucket.level_at(now) if link.local.limit.rate > 0.0 else 0.0
-    rate = bucket.rate
+    level = bucket.available_at(now) if link.local.limit.rate > 0.0 else 0.0
+    rate = bucket.quota
     full_in_s = (bucket.capacity - level) / rate if rate > 0.0 else 0.0
     remaining = int(max(0.0, min(level, MOST_WHOLE)))
     reset_s = ceil(max(0.0, min(full_in_s, MOST_WHOLE)))
@@ -89,8 +89,7 @@ def _tell(link: Link, now: float) -> list[Header]:
 
 
 def _tells(link: Link) -> bool:
-    rate = link.local.limit.rate
-    return rate != inf and (rate <= 0.0 or not link.bucket.tokenless)
+    return link.local.limit.rate != inf
 
 
 def _policy(limit: Limit) -> bytes:

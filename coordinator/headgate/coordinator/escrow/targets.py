@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.demand.local_buckets import Own
-    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.table.arrays import LedgerBlock
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -47,18 +47,18 @@ def ask_for_room(own: Own) -> None:
     room = np.where(young, own.demand.sigma(own.cost), 0.0)
     usable = own.usable.copy()
     for place in own.places:
-        strict = place.shelf.strict[place.slots]
+        strict = place.block.strict[place.slots]
         usable[place.rows] += np.where(strict, room[place.rows], 0.0)
     own.usable = usable
 
 
-def tokens_of(shelf: Shelf, slot: int) -> float:
+def tokens_of(block: LedgerBlock, slot: int) -> float:
     """Return the units that all buckets of a strict ledger may hold together."""
-    held_back = COSTS_HELD_BACK * float(shelf.agents[slot] * shelf.cost[slot])
-    return max(0.0, float(shelf.burst[slot]) - held_back)
+    held_back = COSTS_HELD_BACK * float(block.agents[slot] * block.own_cost[slot])
+    return max(0.0, float(block.burst[slot]) - held_back)
 
 
-def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
+def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
     """Return how many permits each agent should own, ``int64[K]``.
 
     They are worth the max-min shares of what all of them own together, not of Q', for
@@ -71,19 +71,19 @@ def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
     and the rest is even: whoever starts has something at once.
 
     Args:
-        shelf: Of the ledger.
+        block: Of the ledger.
         slot: Of the ledger.
         lines: ``int64[K]`` of the agents that can be given permits, this one first,
             the others by id.
         permits: Owned by all of these together.
     """
-    whole = max(float(shelf.rate[slot]), 1e-12)
+    whole = max(float(block.rate[slot]), 1e-12)
     rate = whole * permits / PERMITS
-    cost = float(shelf.cost[slot])
-    demand = np.minimum(shelf.demand[lines, slot], shelf.demand_cap[slot])
-    weight = _weights(shelf, slot, lines, demand)
+    cost = float(block.own_cost[slot])
+    demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
+    weight = _weights(block, slot, lines, demand)
     even = weight / max(float(weight.sum()), 1e-12)
-    held = _shares(demand, weight, rate) / whole * tokens_of(shelf, slot)
+    held = _shares(demand, weight, rate) / whole * tokens_of(block, slot)
     room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
     most = np.sqrt(2.0 * demand * cost)
     least = np.minimum(most, demand * room)
@@ -115,10 +115,10 @@ def gifts(surplus: int, lacking: Ints) -> Ints:
     return lacking * min(surplus, whole) // max(whole, 1)
 
 
-def _weights(shelf: Shelf, slot: int, lines: Ints, demand: Floats) -> Floats:
+def _weights(block: LedgerBlock, slot: int, lines: Ints, demand: Floats) -> Floats:
     """Return the weights, ``float64[K]``; 0 of those for whom tokens are too few."""
-    weight: Floats = shelf.weight[lines, slot]
-    most = max(1, int(shelf.burst[slot] / (TOKENS_PER_HOLDER * shelf.cost[slot])))
+    weight: Floats = block.weight[lines, slot]
+    most = max(1, int(block.burst[slot] / (TOKENS_PER_HOLDER * block.own_cost[slot])))
     most = min(most, PERMITS)
     if len(lines) > most:
         # Those with most demand own permits; ties keep the order of the lines.

@@ -14,6 +14,9 @@ def test_agents_that_hear_nobody_hold_back_their_own_costs_all_the_same() -> Non
     world.run(6.0)
     world.apart = [{name} for name in names]
     world.run(8.0)  # longer than a lease: each takes itself for the only one
-    capacity = [p.ceilings[1].capacity.item(0) for p in world.processes.values()]
+    capacity = [
+        p.ceilings[1].ceilings.ceilings.capacity.item(0)
+        for p in world.processes.values()
+    ]
     assert sum(capacity) > 10.0
     assert sum(capacity) + len(names) <= 40.0  # each may owe one cost of 1
