@@ -427,10 +427,15 @@ class Strict:
         lacking = targets(shelf, slot, rows, int(owns.sum())) - owns
         surplus = int(-lacking[mine])
         lacking = np.where(2 * lacking > LEAST_GIFT, lacking, 0)
-        if surplus < LEAST_GIFT or lacking.sum() < LEAST_GIFT:
+        # Where somebody lacks many, all give what they have too many of: each of ten
+        # that keep three back would leave it thirty short.
+        least = 1 if lacking.max() >= 2 * LEAST_GIFT else LEAST_GIFT
+        if surplus < least or lacking.sum() < LEAST_GIFT:
             return
         permits: dict[AgentLife, Ints] = {}
         given = shortest_first(owned, min(surplus, int(lacking.sum())))
+        # Each begins behind itself, so that not all give their rests to the same one.
+        lives, lacking = lives[mine:] + lives[:mine], np.roll(lacking, -mine)
         for life, count in zip(lives, gifts(surplus, lacking).tolist(), strict=True):
             if count:
                 permits[life], given = np.sort(given[:count]), given[count:]

@@ -100,19 +100,20 @@ def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
 def gifts(surplus: int, lacking: Ints) -> Ints:
     """Return how many permits to give to each, ``int64[K]``: in proportion.
 
-    Several givers that see the same registers each give their own surplus; surpluses
-    sum to at most what is lacking, so nobody gets more than it lacks.
+    All of the surplus is given, as far as anything is lacking: what is left of each
+    proportion goes on to the next one.  Rounded down one by one, a small surplus among
+    many would never be given.
 
     Args:
         surplus: What this agent owns above its own target.
         lacking: ``int64[K]`` what each lacks; below 0 of one that has too many.
 
     >>> gifts(10, np.array([30, -5, 10]))
-    array([7, 0, 2])
+    array([7, 0, 3])
     """
-    lacking = np.maximum(lacking, 0)
-    whole = int(lacking.sum())
-    return lacking * min(surplus, whole) // max(whole, 1)
+    upto = np.maximum(lacking, 0).cumsum()
+    whole = int(upto[-1]) if len(upto) else 0
+    return np.diff(upto * min(surplus, whole) // max(whole, 1), prepend=0)
 
 
 def _weights(shelf: Shelf, slot: int, lines: Ints, demand: Floats) -> Floats:
