@@ -33,10 +33,11 @@ from headgate.agent.errors import InvalidSetting as InvalidSetting
 from headgate.agent.errors import InvalidSubject as InvalidSubject
 from headgate.agent.errors import MalformedReport as MalformedReport
 from headgate.agent.errors import MalformedSnapshot as MalformedSnapshot
+from headgate.agent.errors import NoLimitApplies as NoLimitApplies
 from headgate.agent.errors import Throttled as Throttled
 from headgate.agent.integrations.calls import limited as limited
 from headgate.agent.limiter.dispatch import Dispatcher as Dispatcher
-from headgate.agent.limiter.dispatch import MessagesPerEntry as MessagesPerEntry
+from headgate.agent.limiter.dispatch import EntryAverages as EntryAverages
 from headgate.agent.limiter.dispatch import SubscribeThrottle as SubscribeThrottle
 from headgate.agent.limiter.handle import DimensionHandle as DimensionHandle
 from headgate.agent.limiter.keyed import KeyedLimiter as KeyedLimiter

@@ -59,6 +59,7 @@ class Options:
         weight: Of this agent among all, > 0.
         bus_options: Secrets and other options of the bus for this process.
         wait_s: Longest wait for the first configuration; None for the default.
+        strict: Raise for attempts that no limit counts.
     """
 
     url: str
@@ -70,6 +71,7 @@ class Options:
     weight: float = 1.0
     bus_options: Mapping[str, Json] | None = None
     wait_s: float | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ class Agent:
             clock=monotonic,
             seed=int.from_bytes(os.urandom(7)),
             without_configuration=options.without_configuration,
+            strict=options.strict,
         )
         self._start()
 

@@ -44,6 +44,7 @@ def connect(
     weight: float = 1.0,
     bus_options: Mapping[str, Json] | None = None,
     wait_s: float | None = None,
+    strict: bool = False,
 ) -> Agent:
     """Join the cluster whose API is at `url`; doesn't fail because the API is down.
 
@@ -65,6 +66,9 @@ def connect(
         wait_s: Longest wait for the first configuration, even while the API is down.
             By default up to 3 s, but only until the API has failed once.  Then the
             agent is returned without a configuration, and adopts one when it comes.
+        strict: Raise `NoLimitApplies` for an attempt that no limit counts (a subject
+            that no group knows, a dimension without a limit, no cost at all), which is
+            usually a typo.  By default it is admitted, counted and logged once.
 
     Raises:
         InvalidSetting: An argument is wrong; says which one, and what was expected.
@@ -80,6 +84,7 @@ def connect(
         weight=weight,
         bus_options=bus_options,
         wait_s=wait_s,
+        strict=strict,
     )
     path = checked_path(snapshot_path or snapshot_file.default_path(url))
     joined = Agent(
@@ -93,6 +98,7 @@ def connect(
             weight=weight,
             bus_options=bus_options,
             wait_s=wait_s,
+            strict=strict,
         ),
         on_bus=_last_at_exit,
     )

@@ -16,6 +16,8 @@
     │   ├── InvalidCost         negative, not a number, above 2**53
     │   ├── InvalidDimension    not an identifier, or too many different ones
     │   ├── InvalidSubject      a name that can't be resolved
+    │   ├── NoLimitApplies      with strict=True: a subject, a dimension or an
+    │   │                       attempt that no limit counts, probably a typo
     │   └── AlreadySettled      a reservation was settled or returned before
     └── Throttled           a quota refused: nobody's fault; try again later
 
@@ -69,6 +71,10 @@ class InvalidDimension(CallerError):
 
 class InvalidSubject(CallerError):
     """The name of a tenant, namespace, topic or entity can't be resolved."""
+
+
+class NoLimitApplies(CallerError):
+    """With ``connect(strict=True)``: an attempt that no limit counts."""
 
 
 class AlreadySettled(CallerError):

@@ -134,6 +134,9 @@ class ChainResolver(Protocol[LimiterT]):
         """Build a limiter's chain, give it to `ChainHolder.set_chain`, return it."""
         ...
 
+    def note_no_cost(self) -> None:
+        """Note an attempt that named no cost."""
+
     def sibling(self, subject: Subject, refusal: RefusalMode | None) -> LimiterT:
         """Return the limiter of a subject with a mode of its own."""
         ...

@@ -63,6 +63,7 @@ def check_settings(
     weight: object,
     bus_options: object,
     wait_s: object,
+    strict: object,
 ) -> None:
     """Raise for settings that no agent can have; arguments as for `connect`.
 
@@ -85,6 +86,8 @@ def check_settings(
         raise _wrong("weight", f"a number > 0, at most {MAX_WEIGHT:g}", weight)
     if wait_s is not None and not (_is_number(wait_s) and 0.0 <= wait_s <= TIMEOUT_MAX):
         raise _wrong("wait_s", "a finite number of seconds >= 0, or None", wait_s)
+    if not isinstance(strict, bool):
+        raise _wrong("strict", "True or False", strict)
     if bus_options is not None and not isinstance(bus_options, Mapping):
         raise InvalidSetting("bus_options: expected a mapping from name to value")
 

@@ -111,7 +111,8 @@ def test_dispatch_policies_stand_in_the_snapshot(
         f"{TOPIC}/subscribeRate", json={"subscribeThrottlingRatePerConsumer": 3}
     )
     configure(pulsar, "dispatchThrottlingRateInByte", "5000")
-    configure(pulsar, "dispatchThrottlingOnNonBacklogConsumerEnabled", "true")
+    assert policies(rest)["options"]["on_non_backlog_consumer"]
+    configure(pulsar, "dispatchThrottlingOnNonBacklogConsumerEnabled", "false")
     assert policies(rest) == {
         "broker": {"broker_dispatch": limits(bytes=5000.0)},
         "namespace": {
@@ -130,7 +131,7 @@ def test_dispatch_policies_stand_in_the_snapshot(
         "options": {
             "precise_flow_control": False,
             "on_batch_message": False,
-            "on_non_backlog_consumer": True,
+            "on_non_backlog_consumer": False,
         },
     }
 

@@ -36,6 +36,7 @@ def join(cluster: Cluster, tmp_path: Path) -> Iterator[Join]:
     def join(agent: str, **options: object) -> Agent:
         without = options.pop("without_configuration", "admit")
         assert without in ("admit", "refuse")
+        strict = bool(options.pop("strict", False))
         assert not options
         joined = connect(
             cluster.api.url,
@@ -43,6 +44,7 @@ def join(cluster: Cluster, tmp_path: Path) -> Iterator[Join]:
             snapshot_path=tmp_path / f"{agent}.json",
             wait_s=PATIENCE_S,
             without_configuration=without,
+            strict=strict,
         )
         agents.append(joined)
         return joined

@@ -124,21 +124,37 @@ def test_dispatch_the_brokers_keys_and_flags_reach_a_dispatcher(
         "dispatchThrottlingRatePerTopicInMsg": "30",
         "dispatchThrottlingRatePerSubscriptionInMsg": "20",
         "preciseDispatcherFlowControl": "true",
-        "dispatchThrottlingOnNonBacklogConsumerEnabled": "true",
+        "dispatchThrottlingOnNonBacklogConsumerEnabled": "false",
     }
+    assert reader.options.on_non_backlog_consumer
     assert reader.entries_to_read(100, backlog=False) == 100
     for key, value in keys.items():
         path = f"/brokers/configuration/{key}/{value}"
         pulsar.post(path).raise_for_status()
-    wait_until(lambda: reader.options.on_non_backlog_consumer)
+    wait_until(lambda: not reader.options.on_non_backlog_consumer)
     assert reader.options.precise_flow_control
-    assert reader.entries_to_read(100, backlog=False) == 20
+    assert reader.entries_to_read(100, backlog=False) == 100
+    assert reader.entries_to_read(100) == 1  # nothing is known of entries yet
     reader.entries.note_dispatched(4)
-    assert reader.entries_to_read(100, backlog=False) == 5
+    assert reader.entries_to_read(100) == 5
     for key in keys:
         pulsar.delete(f"/brokers/configuration/{key}").raise_for_status()
-    wait_until(lambda: not reader.options.on_non_backlog_consumer)
+    wait_until(lambda: reader.options.on_non_backlog_consumer)
     assert reader.entries_to_read(100) == 100
+
+
+def test_dispatch_bytes_and_debts_reach_a_dispatcher(
+    pulsar: httpx.Client, agent: Agent
+) -> None:
+    path = f"/persistent/{TOPIC}/dispatchRate"
+    rate = {"dispatchThrottlingRateInByte": 1_000, "ratePeriodInSecond": 3_600}
+    pulsar.post(path, json=rate).raise_for_status()
+    reader = agent.dispatcher(topic=TOPIC)
+    wait_until(lambda: reader.entries_to_read(100) == 1)
+    reader.published(1, messages=4, size=400)
+    assert reader.entries_to_read(100) == 2
+    reader.delivered(1, messages=1, size=30_000)
+    assert reader.delay_s() / 3_600 == pytest.approx(29.0, abs=0.01)
 
 
 def test_dispatch_policies_hold_while_the_api_is_away(tmp_path: Path) -> None:

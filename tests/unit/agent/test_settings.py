@@ -19,6 +19,7 @@ GOOD: dict[str, Any] = {
     "weight": 1.0,
     "bus_options": None,
     "wait_s": 3.0,
+    "strict": False,
 }
 
 

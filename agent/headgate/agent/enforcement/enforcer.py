@@ -23,10 +23,11 @@ from headgate.agent.enforcement.policy_buckets import PolicyBuckets
 from headgate.agent.enforcement.resolution import Buckets, Resolution
 from headgate.agent.enforcement.sampling import KEYS_KEPT, Columns
 from headgate.agent.enforcement.soft_threshold import UseOf, warn_above_soft_thresholds
+from headgate.agent.enforcement.unlimited import UnlimitedUses
 from headgate.agent.errors import InvalidSetting
 from headgate.agent.follow.policies import NO_POLICIES
 from headgate.agent.follow.subject import Subject, SubjectNames, resolve_subject
-from headgate.agent.limiter.dispatch import Dispatcher, MessagesPerEntry
+from headgate.agent.limiter.dispatch import Dispatcher, EntryAverages
 from headgate.agent.limiter.fair_queue import MOST_WAITERS, FairQueue
 from headgate.agent.limiter.reservation import OpenReservations
 from headgate.coordinator.config.configuration import Refusal as RefusalMode
@@ -66,6 +67,7 @@ class Enforcer:
         seed: int = 1,
         without_configuration: WithoutConfiguration = "admit",
         most_waiters: int = MOST_WAITERS,
+        strict: bool = False,
     ) -> None:
         """Make an enforcer that knows no configuration yet.
 
@@ -76,6 +78,8 @@ class Enforcer:
                 configuration.  By default an agent that starts without API and snapshot
                 admits everything rather than stop the service.
             most_waiters: Most callers waiting in the queue.
+            strict: Raise `NoLimitApplies` for attempts that no limit counts, rather
+                than admit them and log a warning.
         """
         self.clock = clock
         self.waiting = FairQueue(clock, most_waiters=most_waiters)
@@ -85,15 +89,14 @@ class Enforcer:
         self._registry = Registry(seed)
         self._policies = PolicyBuckets()
         self._entities = EntityBuckets()
-        self._entries: WeakValueDictionary[str, MessagesPerEntry] = (
-            WeakValueDictionary()
-        )
+        self._entries: WeakValueDictionary[str, EntryAverages] = WeakValueDictionary()
         self._resolution: Resolution | None = None
         self._limiters = LimiterRefs()
         self._reservations = OpenReservations()
         self._columns: list[Columns] = []
         self._stale = True
         self._warning = False
+        self._unlimited = UnlimitedUses(strict=strict)
         self._unconfigured = unconfigured(admit=without_configuration == "admit")
         self._said: set[str] = set()
         self._seed = seed
@@ -131,7 +134,7 @@ class Enforcer:
         with self._lock:
             entries = self._entries.get(topic)
             if entries is None:
-                entries = self._entries[topic] = MessagesPerEntry()
+                entries = self._entries[topic] = EntryAverages()
         return Dispatcher(
             limiter,
             clock=self.clock,
@@ -256,6 +259,9 @@ class Enforcer:
                 "groups_in_use": len(self._limiters.of_group),
                 "revision": known.configuration.revision if known else 0,
                 "attempts_without_configuration": self._unconfigured.bucket.sampled,
+                "subjects_in_no_group": self._unlimited.subjects,
+                "dimensions_without_limit": self._unlimited.dimensions,
+                "attempts_without_cost": self._unlimited.without_cost,
                 "attachments_to_unknown_groups": known.unknown_groups() if known else 0,
                 "reservations_open": len(self._reservations),
                 "reservations_returned": self._reservations.returned,
@@ -277,8 +283,17 @@ class Enforcer:
             else:
                 held = Buckets(self._registry, self._entities, self._policies)
                 chain = known.chain(limiter, dimension, held, self.clock())
+                if not chain.links:
+                    self._unlimited.note(
+                        limiter.subject, dimension, known, self._policies.policies
+                    )
             limiter.set_chain(dimension, chain)
             return chain
+
+    def note_no_cost(self) -> None:
+        """Note an attempt that named no cost; raises as `resolve` does."""
+        with self._lock:
+            self._unlimited.note_no_cost()
 
     def keep_open(self, reservation: Returnable) -> None:
         """Return the reservation if it is not settled in time."""
@@ -325,6 +340,10 @@ class Enforcer:
                 " every attempt is %s until there is one",
                 what,
             )
+        with self._lock:
+            unlimited = self._unlimited.take_unsaid()
+        for sentence in unlimited:
+            logger.warning("%s", sentence)
         unknown = self._resolution.unknown_groups() if self._resolution else 0
         if unknown and "unknown" not in self._said:
             self._said.add("unknown")

@@ -90,6 +90,16 @@ class Resolution:
         """Return the number of attachments to groups that don't exist."""
         return self._unknown
 
+    def attached_names(self, kind: str) -> set[str]:
+        """Return the names of one kind that attachments have by themselves."""
+        return {
+            name
+            for key in self._attachments
+            if len(key) == 1
+            for attached, name in key
+            if attached == kind and name is not None
+        }
+
     def chain(
         self,
         limiter: ChainHolder,

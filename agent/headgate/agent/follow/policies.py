@@ -79,12 +79,12 @@ class DispatchOptions:
         on_batch_message: An entry counts as one message
             (`dispatchThrottlingOnBatchMessageEnabled`).
         on_non_backlog_consumer: Throttle consumers without backlog too
-            (`dispatchThrottlingOnNonBacklogConsumerEnabled`).
+            (`dispatchThrottlingOnNonBacklogConsumerEnabled`, true by default).
     """
 
     precise_flow_control: bool = False
     on_batch_message: bool = False
-    on_non_backlog_consumer: bool = False
+    on_non_backlog_consumer: bool = True
 
     def __post_init__(self) -> None:
         if self.precise_flow_control and self.on_batch_message:
@@ -178,6 +178,11 @@ class Policies:
             if level in given:
                 return level, given[level]
         return None
+
+    def apply_to(self, topic: str | None) -> bool:
+        """Return whether any policy applies to a topic, or to the whole process."""
+        kinds = RULES if topic is not None else self.broker
+        return any(self.winning(kind, topic) is not None for kind in kinds)
 
 
 NO_POLICIES = Policies()

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from headgate.agent.follow.policies import Kind
     from headgate.agent.json_place import Json
 
-OPTIONS = ("precise_flow_control", "on_batch_message", "on_non_backlog_consumer")
-"""Fields of `DispatchOptions`."""
+OPTIONS = {
+    "precise_flow_control": False,
+    "on_batch_message": False,
+    "on_non_backlog_consumer": True,
+}
+"""Fields of `DispatchOptions`, and their defaults."""
 
 
 def policies_to_json(policies: Policies) -> dict[str, Json]:
@@ -139,7 +143,7 @@ def _policy(place: JsonPlace) -> RatePolicy:
 def _options(place: JsonPlace) -> DispatchOptions:
     try:
         return DispatchOptions(
-            **{name: place.flag(name, default=False) for name in OPTIONS}
+            **{name: place.flag(name, default=usual) for name, usual in OPTIONS.items()}
         )
     except InvalidConfiguration as error:
         raise MalformedSnapshot(f"{place.path}.{error}") from None

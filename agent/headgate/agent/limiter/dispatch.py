@@ -3,15 +3,15 @@
 Limits of policies (`headgate.agent.follow.policies`) and of groups count alike: what is
 read is charged to the dispatch dimensions of one limiter.
 
-A reader gets *entries* from storage, batches of messages.  How many messages an entry
-holds is known only once it is read, so the number of entries is estimated, and any
-excess becomes debt: at a limit of 10, after 11 come 9, and after 30 come two periods
-with none.
+A reader gets *entries* from storage, batches of messages.  How many messages and bytes
+an entry holds is known only once it is read, so the number of entries is estimated from
+averages (one entry while nothing is known), and any excess becomes debt, however large:
+at a limit of 10, after 11 come 9, after 30 two periods with none, after 300 29 of them.
 """
 
 from __future__ import annotations
 
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from headgate.agent.limiter.keyed import KeyedLimiter
@@ -28,29 +28,57 @@ ROUNDING = 1e-9
 """Part of a message by which rounding may fall short of a whole one."""
 
 AVERAGE_WEIGHT = 0.1
-"""Weight of the newest entry in the average messages per entry: ten dominate it."""
+"""Weight of the newest entry in the averages of a topic: ten dominate them."""
 
 
-class MessagesPerEntry:
-    """Average messages per entry, of published or else of dispatched entries, or 1."""
+class EntryAverages:
+    """Average messages and bytes of an entry of one topic.
+
+    What producers wrote says best what the next entry will be; failing that, what was
+    dispatched.
+    """
 
     def __init__(self) -> None:
         """Know of no entry yet."""
-        self._published = 0.0
-        self._dispatched = 0.0
+        self._published = _Average()
+        self._dispatched = _Average()
 
     @property
-    def average(self) -> float:
-        """Messages per entry, at least 1."""
-        return max(self._published or self._dispatched, 1.0)
+    def messages(self) -> float | None:
+        """Messages per entry, at least 1; None while no entry is known."""
+        found = self._known().messages
+        return None if found is None else max(found, 1.0)
 
-    def note_published(self, messages: float) -> None:
-        """Include an entry written by a producer in the average."""
-        self._published = _averaged(self._published, messages)
+    @property
+    def size(self) -> float | None:
+        """Bytes per entry, at least 1; None while no entry's size is known."""
+        found = self._published.size or self._dispatched.size
+        return None if found is None else max(found, 1.0)
 
-    def note_dispatched(self, messages: float) -> None:
-        """Include an entry that was read in the average."""
-        self._dispatched = _averaged(self._dispatched, messages)
+    def note_published(self, messages: float, size: float | None = None) -> None:
+        """Include an entry written by a producer, with its bytes if known."""
+        self._published.note(messages, size)
+
+    def note_dispatched(self, messages: float, size: float | None = None) -> None:
+        """Include an entry that was read, with its bytes if known."""
+        self._dispatched.note(messages, size)
+
+    def _known(self) -> _Average:
+        published = self._published
+        return self._dispatched if published.messages is None else published
+
+
+class _Average:
+    """Moving averages of one side's entries; None before the first."""
+
+    def __init__(self) -> None:
+        self.messages: float | None = None
+        self.size: float | None = None
+
+    def note(self, messages: float, size: float | None) -> None:
+        self.messages = _averaged(self.messages, messages)
+        if size is not None:
+            self.size = _averaged(self.size, size)
 
 
 class Dispatcher:
@@ -58,7 +86,7 @@ class Dispatcher:
 
     Attributes:
         limiter: Its dispatch limits apply.
-        entries: Average messages per entry, shared within a topic.
+        entries: Averages of an entry, shared within a topic.
     """
 
     def __init__(
@@ -67,7 +95,7 @@ class Dispatcher:
         *,
         clock: Callable[[], float],
         options: Callable[[], DispatchOptions],
-        entries: MessagesPerEntry,
+        entries: EntryAverages,
     ) -> None:
         """Read under the limits of `limiter`, which follows the configuration.
 
@@ -75,7 +103,7 @@ class Dispatcher:
             limiter: The limiter of a topic, or of a topic and a subscription.
             clock: Seconds, monotonic.
             options: Returns how dispatch is counted at present.
-            entries: Average messages per entry.
+            entries: Averages of the topic's entries.
         """
         self.limiter = limiter
         self.entries = entries
@@ -107,21 +135,36 @@ class Dispatcher:
         """
         if most <= 0 or permits <= 0.0:
             return 0
-        messages = permits
+        messages, size = permits, inf
         if self._applies(backlog):
             now = self._clock()
-            for link in self._bytes():
-                if _free_at(link, now) <= 0.0:
-                    return 0
-            for link in self._messages():
-                free = _free_at(link, now)
-                if free <= 0.0:
-                    return 0
-                messages = min(messages, free)
-        if self.options.precise_flow_control:
-            messages /= self.entries.average
-        # Any excess becomes debt, so part of an entry is read as a whole one.
-        return int(min(most, max(-(-messages // 1), 1.0)))
+            size = min((_free_at(link, now) for link in self._bytes()), default=inf)
+            free = (_free_at(link, now) for link in self._messages())
+            messages = min(permits, *free, inf)
+            if messages <= 0.0 or size <= 0.0:
+                return 0
+        entries = most
+        if messages < inf:
+            average = self.entries.messages if self.options.precise_flow_control else 1
+            # Any excess becomes debt, so part of an entry is read as a whole one.
+            entries = min(entries, 1 if average is None else ceil(messages / average))
+        if size < inf:
+            average = self.entries.size
+            entries = min(entries, 1 if average is None else int(size // average))
+        return max(entries, 1)
+
+    def published(self, entries: int, *, messages: int, size: int) -> None:
+        """Note entries that a producer wrote to the topic, for the averages.
+
+        Charges nothing: the producer has paid in ``publish_messages``.
+
+        Args:
+            entries: Entries written.
+            messages: Messages in them.
+            size: Their bytes.
+        """
+        if entries > 0:
+            self.entries.note_published(messages / entries, size / entries)
 
     def delivered(
         self, entries: int, *, messages: int, size: int, backlog: bool = True
@@ -151,7 +194,7 @@ class Dispatcher:
             if self.delay_s(backlog=backlog) > 0.0:
                 self.limiter.count_refused(**costs)
         if entries > 0:
-            self.entries.note_dispatched(messages / entries)
+            self.entries.note_dispatched(messages / entries, size / entries)
 
     def _messages(self) -> tuple[Link, ...]:
         return self.limiter.chain("dispatch_messages").links
@@ -212,5 +255,5 @@ def _delay_at(link: Link, now: float) -> float:
     return short / bucket.rate if bucket.rate > 0.0 else RECONSIDERED_S
 
 
-def _averaged(before: float, messages: float) -> float:
-    return before + AVERAGE_WEIGHT * (messages - before) if before else messages
+def _averaged(before: float | None, newest: float) -> float:
+    return newest if before is None else before + AVERAGE_WEIGHT * (newest - before)

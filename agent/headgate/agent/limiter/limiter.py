@@ -51,6 +51,11 @@ MOST_DIMENSIONS = 64
 """Different dimensions of one limiter; more is a mistake such as a name per user."""
 
 
+_NOTHING: Number = 0.0
+"""The default of `requests`, by its identity: a caller's own 0 is a cost that happens
+to be nothing, while no cost at all is probably a mistake."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Limiter:
     """Admits or refuses what one subject attempts.
@@ -101,7 +106,7 @@ class Limiter:
         # while it must be resolved, or a lock be held.
         self._requests: Chain | None = None
 
-    def try_acquire(self, *, requests: Number = 0.0, **costs: Number) -> Decision:
+    def try_acquire(self, *, requests: Number = _NOTHING, **costs: Number) -> Decision:
         """Admit and charge the costs by dimension, or refuse; never waits.
 
         Args:
@@ -123,7 +128,7 @@ class Limiter:
         try:
             cost = requests if type(requests) is float else requests + 0.0
             if chain is None or costs or not 0.0 < cost <= MOST_COST:
-                if cost != 0.0:
+                if requests is not _NOTHING:
                     costs["requests"] = requests
                 return self.attempt(now, costs)
             only = chain.only
@@ -332,6 +337,8 @@ class Limiter:
 
     def attempt(self, now: float, costs: Mapping[str, Number]) -> Decision:
         """Admit and charge, or refuse; raises as `try_acquire` does."""
+        if not costs:
+            self._resolver.note_no_cost()
         if self._lock is None:  # a context costs as much as a charge
             decision = self._charge(self._chains, now, costs)
         else:

@@ -29,6 +29,9 @@ OPTIONS: Mapping[str, str] = {
 }
 """Switches → options of dispatch in a snapshot."""
 
+ON_BY_DEFAULT = frozenset({"dispatchThrottlingOnNonBacklogConsumerEnabled"})
+"""Switches that are true unless they are set, as in Pulsar."""
+
 EXCLUSIVE = (
     "preciseDispatcherFlowControl",
     "dispatchThrottlingOnBatchMessageEnabled",
@@ -133,7 +136,10 @@ def broker_policies(settings: Mapping[str, str]) -> dict[str, dict[str, object]]
 
 def dispatch_options(settings: Mapping[str, str]) -> dict[str, bool]:
     """Return the options of dispatch, as a snapshot says them."""
-    return {name: settings.get(key) == "true" for key, name in OPTIONS.items()}
+    return {
+        name: settings.get(key, str(key in ON_BY_DEFAULT).lower()) == "true"
+        for key, name in OPTIONS.items()
+    }
 
 
 def with_reporting(

@@ -10,7 +10,7 @@ from tests.unit.agent.making import Clock
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import InvalidCost
 from headgate.agent.follow.policies import DispatchOptions, Policies, RatePolicy
-from headgate.agent.limiter.dispatch import MessagesPerEntry, SubscribeThrottle
+from headgate.agent.limiter.dispatch import EntryAverages, SubscribeThrottle
 from headgate.coordinator.config.configuration import (
     Attachment,
     Configuration,
@@ -66,6 +66,43 @@ def test_dispatch_over_delivery_of_30_at_10_means_two_empty_periods() -> None:
     assert reader.entries_to_read(100) == 10
 
 
+def test_dispatch_over_delivery_of_300_at_10_means_29_empty_periods() -> None:
+    reader, clock = reading(TEN)
+    reader.delivered(1, messages=300, size=1)
+    for period in range(1, 30):
+        clock.now = float(period)
+        assert reader.entries_to_read(100) == 0
+    clock.now = 30.0
+    assert reader.entries_to_read(100) == 10
+
+
+def test_dispatch_bytes_become_entries_of_the_average_size() -> None:
+    reader, _ = reading(RatePolicy(bytes=1_000))
+    assert reader.entries_to_read(100) == 1  # nothing is known yet
+    reader.published(1, messages=4, size=400)
+    assert reader.entries_to_read(100) == 2
+
+
+def test_dispatch_the_size_of_what_was_published_goes_before_that_of_dispatch() -> None:
+    reader, clock = reading(RatePolicy(bytes=1_000))
+    reader.delivered(2, messages=2, size=1_000)
+    clock.now = 1.0
+    assert reader.entries_to_read(100) == 2  # two of 500 were dispatched
+    reader.published(5, messages=5, size=500)
+    assert reader.entries_to_read(100) == 10
+
+
+def test_dispatch_an_entry_above_the_rate_is_read_alone_and_owed() -> None:
+    reader, clock = reading(RatePolicy(bytes=1_000))
+    reader.published(1, messages=1, size=2_500)
+    assert reader.entries_to_read(100) == 1
+    reader.delivered(1, messages=1, size=2_500)
+    clock.now = 1.0
+    assert reader.entries_to_read(100) == 0
+    clock.now = 2.0
+    assert reader.entries_to_read(100) == 1
+
+
 def test_dispatch_the_period_is_as_long_as_the_policy_says() -> None:
     reader, clock = reading(RatePolicy(messages=10, period_s=5))
     reader.delivered(1, messages=10, size=1)
@@ -81,7 +118,9 @@ def test_dispatch_messages_and_bytes_and_every_level_must_admit() -> None:
     assert reader.entries_to_read(100) == 0
     assert reader.delay_s() == pytest.approx(1.001)
     clock.now = 1.5
-    assert reader.entries_to_read(200) == 100
+    assert reader.entries_to_read(200) == 1  # 500 bytes, and entries of 400
+    clock.now = 2.0
+    assert reader.entries_to_read(200) == 2
 
 
 def test_dispatch_two_partitions_at_10_make_20() -> None:
@@ -126,7 +165,7 @@ def test_dispatch_relative_to_nothing_published_is_not_never() -> None:
 def test_dispatch_precise_flow_control_reads_2_entries_at_an_average_of_6() -> None:
     options = DispatchOptions(precise_flow_control=True)
     reader, _ = reading(TEN, options=options)
-    assert reader.entries_to_read(100) == 10  # at first an entry is one message
+    assert reader.entries_to_read(100) == 1  # nothing is known yet
     reader.entries.note_dispatched(6)
     assert reader.entries_to_read(100) == 2
     reader.entries.note_published(3)
@@ -134,11 +173,13 @@ def test_dispatch_precise_flow_control_reads_2_entries_at_an_average_of_6() -> N
 
 
 def test_dispatch_an_average_follows_what_is_published() -> None:
-    entries = MessagesPerEntry()
-    assert entries.average == 1.0
-    for _ in range(100):
-        entries.note_published(20)
-    assert entries.average == pytest.approx(20.0)
+    entries = EntryAverages()
+    assert entries.messages is None
+    assert entries.size is None
+    for size in [*[100] * 100, *[300] * 100]:
+        entries.note_published(20, size)
+    assert entries.messages == pytest.approx(20.0)
+    assert entries.size == pytest.approx(300.0, rel=0.01)
 
 
 def test_dispatch_a_batch_counts_as_one_by_option() -> None:
@@ -152,12 +193,12 @@ def test_dispatch_precise_and_on_batch_message_are_refused_together() -> None:
         DispatchOptions(precise_flow_control=True, on_batch_message=True)
 
 
-def test_dispatch_without_backlog_there_is_no_throttling_but_by_option() -> None:
-    reader, _ = reading(TEN)
+def test_dispatch_without_backlog_it_is_throttled_too_unless_switched_off() -> None:
+    reader, _ = reading(TEN, options=DispatchOptions(on_non_backlog_consumer=False))
     reader.delivered(50, messages=50, size=1, backlog=False)
     assert reader.entries_to_read(100, backlog=False) == 100
     assert reader.entries_to_read(100) == 10
-    reader, _ = reading(TEN, options=DispatchOptions(on_non_backlog_consumer=True))
+    reader, _ = reading(TEN)
     reader.delivered(50, messages=50, size=1, backlog=False)
     assert reader.entries_to_read(100, backlog=False) == 0
 

@@ -65,6 +65,7 @@ CONNECTING = {
     "WEIGHT": "weight",
     "BUS_OPTIONS": "bus_options",
     "WAIT_S": "wait_s",
+    "STRICT": "strict",
 }
 """Settings that `headgate.connect` takes, and what it calls them."""
 
