@@ -9,25 +9,23 @@ import os
 import time
 from collections import deque
 
-import httpx
-
 import headgate
 
 URL = os.environ.get("HEADGATE_URL", "http://127.0.0.1:8080")
 TOPIC = "acme/orders/new"
 SUBSCRIPTION = "billing"
-RATE = {"dispatchThrottlingRateInMsg": 50, "ratePeriodInSecond": 1}
+RATE = {"messages": 50, "period_s": 1}
 ENTRIES, MESSAGES_PER_ENTRY, BYTES_PER_MESSAGE = 40, 5, 200
 MOST_AT_ONCE = 10
 
 
 def configure() -> None:
-    """What an operator does once; Pulsar's own tools may do it, on these paths."""
-    with httpx.Client(base_url=f"{URL}/admin/v2") as api:
-        api.put("/tenants/acme", json={})
-        api.put("/namespaces/acme/orders", json={})
-        path = f"/persistent/{TOPIC}/subscriptionDispatchRate"
-        api.post(path, json=RATE).raise_for_status()
+    """What an operator does once; `pulsar-admin` can do the same."""
+    target = {"level": "topic", "target": TOPIC, "kind": "subscription_dispatch"}
+    with headgate.Admin(URL) as admin:
+        admin.put_tenant("acme")
+        admin.put_namespace("acme", "orders")
+        admin.apply({"policies": [{**target, "policy": RATE}]})
 
 
 def main() -> None:

@@ -7,8 +7,6 @@ Start it twice: both processes share the one quota.
 import os
 import time
 
-import httpx
-
 import headgate
 
 URL = os.environ.get("HEADGATE_URL", "http://127.0.0.1:8080")
@@ -16,12 +14,11 @@ URL = os.environ.get("HEADGATE_URL", "http://127.0.0.1:8080")
 
 def configure() -> None:
     """What an operator does once; ``headgate group create`` does the same."""
-    with httpx.Client(base_url=URL) as api:
-        limit = {"dimension": "requests", "rate": 20, "burst": 20}
-        api.put("/api/v1/groups/bronze", json={"limits": [limit]}).raise_for_status()
-        api.put("/api/v1/tenants/acme", json={}).raise_for_status()
-        attachment = {"subject": {"tenant": "acme"}, "group": "bronze"}
-        api.put("/api/v1/attachments", json=attachment).raise_for_status()
+    with headgate.Admin(URL) as admin:
+        limit = headgate.LimitSpec("requests", rate=20, burst=20)
+        admin.put_group("bronze", [limit])
+        admin.put_tenant("acme")
+        admin.attach("bronze", tenant="acme")
 
 
 def main() -> None:

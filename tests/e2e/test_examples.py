@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.cli.client.rest import Rest
+from headgate.agent import Admin, LimitSpec
 from headgate.cli.demo.broker import check_bus, start_broker
 from headgate.cli.failure import Failure
 from headgate.cli.process.children import Children
@@ -50,15 +50,11 @@ def test_the_quickstart_gets_what_its_group_allows(
 
 def _limit(server: Addresses, **rates: float) -> None:
     """Give tenant acme a group with these limits and a small burst."""
-    limits = [
-        {"dimension": name, "rate": rate, "burst": rate / 2}
-        for name, rate in rates.items()
-    ]
-    with Rest(server.api) as rest:
-        rest.call("PUT", "/api/v1/groups/examples", body={"limits": limits})
-        rest.call("PUT", "/api/v1/tenants/acme", body={})
-        attachment = {"subject": {"tenant": "acme"}, "group": "examples"}
-        rest.call("PUT", "/api/v1/attachments", body=attachment)
+    limits = [LimitSpec(name, rate, burst=rate / 2) for name, rate in rates.items()]
+    with Admin(server.api) as admin:
+        admin.put_group("examples", limits)
+        admin.put_tenant("acme")
+        admin.attach("examples", tenant="acme")
 
 
 def test_every_way_to_refuse_is_shown_without_a_server(
@@ -141,12 +137,10 @@ def _address_in(log: Path) -> str:
 def test_a_worker_is_held_to_the_quota_and_says_so(
     server: Addresses, tmp_path: Path
 ) -> None:
-    limit = {"dimension": "requests", "rate": 100.0, "burst": 100.0}
-    with Rest(server.api) as rest:
-        rest.call("PUT", "/api/v1/groups/workers", body={"limits": [limit]})
-        rest.call("PUT", "/api/v1/tenants/workers", body={})
-        attachment = {"subject": {"tenant": "workers"}, "group": "workers"}
-        rest.call("PUT", "/api/v1/attachments", body=attachment)
+    with Admin(server.api) as admin:
+        admin.put_group("workers", [LimitSpec("requests", rate=100)])
+        admin.put_tenant("workers")
+        admin.attach("workers", tenant="workers")
     arguments = ("--tenant", "workers", "--rate", "300", "--seconds", "4.2")
     began = time.monotonic()
     said = _run(server, tmp_path, "worker.py", *arguments)

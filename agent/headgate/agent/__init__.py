@@ -11,6 +11,14 @@ defined may change.  Integrations have addresses of their own, such as
 ``headgate.asgi``.
 """
 
+from headgate.agent.admin.client import Admin as Admin
+from headgate.agent.admin.connection import AdminError as AdminError
+from headgate.agent.admin.records import AppliedPlan as AppliedPlan
+from headgate.agent.admin.records import AttachmentRecord as AttachmentRecord
+from headgate.agent.admin.records import AuditRecord as AuditRecord
+from headgate.agent.admin.records import ChangeRecord as ChangeRecord
+from headgate.agent.admin.records import GroupRecord as GroupRecord
+from headgate.agent.admin.records import LimitSpec as LimitSpec
 from headgate.agent.agent import Agent as Agent
 from headgate.agent.agent import AgentStatus as AgentStatus
 from headgate.agent.bucket.local import Usage as Usage

@@ -9,6 +9,8 @@
     │                       or of a file on disk; the last good one stays in force
     ├── BusUnavailable      wrong settings of a bus, or a library that it needs is
     │                       missing: the operator's fault; raised on opening it
+    ├── AdminError          the API refused or did not answer `Admin`: it says whose
+    │                       fault; see the field or the status that it names
     ├── AgentClosed         the agent was used after close(): the caller's fault
     ├── CallerError         the call is wrong: the caller's fault; change the code
     │   ├── InvalidSetting      of connect(): an address where no API of Headgate

@@ -1,0 +1,238 @@
+"""Requests to the REST API, and their failures as one error."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+from headgate.agent.errors import HeadgateError, InvalidSetting, MalformedSnapshot
+from headgate.agent.follow.certificates import trusting
+from headgate.agent.json_place import Json, JsonPlace
+from headgate.agent.names import is_visible_ascii
+from headgate.agent.settings import check_url
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping
+
+    import httpx
+
+Verb = Literal["GET", "PUT", "PATCH", "POST", "DELETE"]
+
+MAX_ANSWER_BYTES = 256 << 20
+"""Largest answer that is read: the plan of an apply of 250,000 things is smaller."""
+
+PAGE = 500
+"""Items per page of a list; the API allows 1,000."""
+
+MAX_PAGES = 2_000
+"""Of one list: a million items.  A server that never ends a list is not believed."""
+
+MAX_SAID = 200
+"""Characters of an answer that is no problem document, in an error."""
+
+
+class AdminError(HeadgateError):
+    """The API refused, failed, or did not answer.
+
+    The message says where (the request, and the field of its body) and what was
+    expected or went wrong.
+
+    Attributes:
+        operation: The request, such as ``PUT /api/v1/groups/gold``.
+        status: HTTP status of the answer; None if there was no answer that could be
+            read.  After a change without an answer, it is not known whether the
+            change was made.
+        problems: Pairs of a field of the request and what was expected there, such as
+            ``("limits[0].rate", "expected ≥ 0")``.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        said: str,
+        *,
+        status: int | None = None,
+        problems: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(f"{operation}: {said}")
+        self.operation = operation
+        self.status = status
+        self.problems = problems
+
+
+class AdminConnection:
+    """A connection to ``/api/v1``; every failure is an `AdminError`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None,
+        ca_file: str | os.PathLike[str] | None,
+        timeout_s: float,
+    ) -> None:
+        # Imported late: an agent that only enforces limits never needs it here.
+        import httpx
+
+        check_url(url)
+        if token is not None and not (token and is_visible_ascii(token)):
+            raise InvalidSetting("token: expected visible ASCII characters")
+        if not timeout_s > 0:
+            raise InvalidSetting(f"timeout_s: expected > 0, got {timeout_s!r}")
+        self._url = url.rstrip("/")
+        self._timeout_s = timeout_s
+        self._client = httpx.Client(
+            base_url=f"{self._url}/api/v1/",
+            headers={} if token is None else {"Authorization": f"Bearer {token}"},
+            timeout=timeout_s,
+            trust_env=False,
+            verify=True if ca_file is None else trusting(ca_file),
+        )
+
+    def close(self) -> None:
+        """Close the connection; it can't be used afterwards."""
+        self._client.close()
+
+    def call(
+        self,
+        verb: Verb,
+        *steps: str,
+        body: Json | bytes = None,
+        query: Mapping[str, str | int] | None = None,
+        timeout_s: float | None = None,
+    ) -> JsonPlace:
+        """Return the answer to one request; an empty object if it has no body.
+
+        Args:
+            verb: Its method.
+            steps: The path below ``/api/v1``, step by step, not yet quoted.
+            body: JSON, or the bytes of a YAML document; None for no body.
+            query: Parameters of the query.
+            timeout_s: In place of the connection's own.
+
+        Raises:
+            AdminError: Whatever went wrong.
+        """
+        import httpx
+
+        path = "/".join(quote(step, safe="") for step in steps)
+        operation = f"{verb} {self._url}/api/v1/{path}"
+        try:
+            request = self._client.build_request(
+                verb,
+                path,
+                params=query,
+                content=_bytes_of(body),
+                headers=_media_type(body),
+                timeout=timeout_s or self._timeout_s,
+            )
+            response = self._client.send(request, stream=True)
+            try:
+                text = _read(response, operation)
+            finally:
+                response.close()
+        except (httpx.HTTPError, httpx.InvalidURL, RuntimeError, ValueError) as error:
+            raise AdminError(operation, _why(error, changes=verb != "GET")) from error
+        return _answer(operation, response.status_code, text)
+
+    def pages(
+        self, *steps: str, query: Mapping[str, str | int] | None = None
+    ) -> Iterator[JsonPlace]:
+        """Yield the items of a list, page by page.
+
+        Raises:
+            AdminError: As `call`; or the list does not end.
+        """
+        asked: dict[str, str | int] = {"limit": PAGE, **(query or {})}
+        # The audit goes backwards, every other list forwards.
+        cursor = "before" if steps == ("audit",) else "after"
+        operation = f"GET {self._url}/api/v1/{'/'.join(steps)}"
+        for _ in range(MAX_PAGES):
+            page = self.call("GET", *steps, query=asked)
+            try:
+                items, following = page.items("items"), page.optional("next")
+            except MalformedSnapshot as error:
+                raise AdminError(operation, f"an answer with {error}") from error
+            yield from items
+            if following is None:
+                return
+            if not items:
+                raise AdminError(operation, "an empty page that is not the last one")
+            asked[cursor] = str(following.value)
+        raise AdminError(operation, f"the list has more than {MAX_PAGES} pages")
+
+
+def _bytes_of(body: Json | bytes) -> bytes | None:
+    if body is None or isinstance(body, bytes):
+        return body
+    return json.dumps(body, allow_nan=False).encode()
+
+
+def _media_type(body: Json | bytes) -> dict[str, str]:
+    if body is None:
+        return {}
+    yaml = isinstance(body, bytes)
+    return {"Content-Type": "application/yaml" if yaml else "application/json"}
+
+
+def _read(response: httpx.Response, operation: str) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    for part in response.iter_bytes():
+        size += len(part)
+        if size > MAX_ANSWER_BYTES:
+            raise AdminError(
+                operation, f"the answer is larger than {MAX_ANSWER_BYTES} bytes"
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _why(error: Exception, *, changes: bool) -> str:
+    """Return why there is no answer."""
+    import httpx
+
+    said = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return f"no API answers there ({said})"
+    if isinstance(error, httpx.HTTPError):
+        unknown = "; it is not known whether the change was made" if changes else ""
+        return f"no complete answer ({said}){unknown}"
+    return said
+
+
+def _answer(operation: str, status: int, text: bytes) -> JsonPlace:
+    """Return the document of an answer, or raise what it says."""
+    if status // 100 == 2 and not text:
+        return JsonPlace.top({})
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if status // 100 == 2 and isinstance(document, dict):
+        return JsonPlace.top(document)
+    if isinstance(document, dict) and status >= 400:
+        raise _refusal(operation, status, JsonPlace.top(document))
+    said = text[:MAX_SAID].decode(errors="replace").strip() or "an empty answer"
+    raise AdminError(
+        operation,
+        f"{status}, which Headgate's API never answers: {said}",
+        status=status,
+    )
+
+
+def _refusal(operation: str, status: int, problem: JsonPlace) -> AdminError:
+    """Return what a problem document (RFC 9457) says."""
+    try:
+        problems = tuple(
+            (one.text_or("field", "body"), one.text_or("reason", "not acceptable"))
+            for one in problem.items("errors")
+        )
+        said = problem.text_or("detail", "") or problem.text_or("title", "")
+    except MalformedSnapshot:
+        problems, said = (), ""
+    return AdminError(
+        operation, said or f"refused with {status}", status=status, problems=problems
+    )
