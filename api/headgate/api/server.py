@@ -51,11 +51,11 @@ BACKLOG = 2048
 """Connections that the kernel keeps while the loop is busy."""
 
 KEEP_ALIVE_S = 75
-"""How long a connection may be idle: longer than clients and proxies keep one (a
+"""Idle time of a connection, seconds: longer than clients and proxies keep one (a
 minute), so that it is they who close it, and no request meets a closing one."""
 
 DRAIN_S = 5
-"""How long requests under way may take when the server stops, seconds."""
+"""Time that requests in progress have to finish when the server stops, seconds."""
 
 START_TIMEOUT_S = 30.0
 """Longest start of a server in a thread: a migration of a large database."""
@@ -227,7 +227,7 @@ def _check_rights(settings: ServerSettings) -> None:
                 "everything: turn them on, listen on 127.0.0.1, or trust the network"
             )
         _log.warning(
-            "rights are off: everybody who reaches %s may change everything",
+            "rights are off: anyone who reaches %s may change everything",
             settings.host,
         )
 
@@ -253,14 +253,16 @@ def _check_tls(settings: ServerSettings) -> None:
         raise CannotStart("TLS: expected a certificate and its key together")
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key, password="")  # nobody is asked
+        context.load_cert_chain(
+            certificate, key, password=""
+        )  # never prompt on a terminal
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise CannotStart(f"TLS: {certificate} and {key}: {reason}") from error
 
 
 def _check_ready_file(settings: ServerSettings) -> None:
-    """Refuse to start where nobody would be told that it has."""
+    """Refuse to start where nothing could report that it has started."""
     if settings.ready_file is None:
         return
     try:
@@ -274,7 +276,7 @@ def _check_ready_file(settings: ServerSettings) -> None:
 def _opened_private(path: Path, mode: Literal["a", "w"]) -> TextIO:
     """Open a file; one that is made now only its owner may read.
 
-    A bus may hold a password.  Who made the file before has said who reads it.
+    The bus URL may hold a password.  Whoever created the file decided who may read it.
     """
 
     def private(name: str, flags: int) -> int:
@@ -291,7 +293,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _check_tokens(settings: ServerSettings, store: Store) -> None:
-    """Refuse to start where nobody could ever do anything."""
+    """Refuse to start where no token could ever be valid."""
     if not settings.rights.required or settings.rights.key_set is not None:
         return
     with store.reading() as session:

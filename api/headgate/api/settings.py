@@ -1,4 +1,4 @@
-"""What a server is told at its start."""
+"""A server's settings."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,7 +73,7 @@ class Addresses:
     Attributes:
         api: URL of the API, such as ``http://127.0.0.1:8080``.
         docs: URL of its documentation.
-        bus: What agents are told about the bus.
+        bus: Bus settings that the server sends to agents.
         pid: Of the server's process.
         rights: Whether tokens are asked for.
     """

@@ -9,11 +9,11 @@ MAX_WATCHERS = 10_000
 """Requests that may wait at once; each costs a task and a socket."""
 
 CATCH_UP_S = 2.0
-"""How long a process may be behind another one of the same database, at most."""
+"""Longest time, seconds, that a process may lag behind another on one database."""
 
 
 class RevisionWatch:
-    """The newest revision, and everyone who waits for a newer one."""
+    """The newest revision, and the watchers waiting for a newer one."""
 
     def __init__(self, revision: int) -> None:
         """Begin at `revision`; `bind` before the first wait."""
@@ -25,7 +25,7 @@ class RevisionWatch:
 
     @property
     def closed(self) -> bool:
-        """Whether the server is about to stop: streams are to end now."""
+        """True if the server is about to stop and streams must end now."""
         return self._closed
 
     def bind(self) -> None:
@@ -74,14 +74,14 @@ class RevisionWatch:
         return self._next
 
     def stir(self) -> None:
-        """Let everyone who waits look for news; call it on the loop."""
+        """Wake all watchers to look for news; call it on the loop."""
         woken, self._next = self._next, asyncio.Event()
         woken.set()
         if self._closed:
             self._next.set()
 
     def close(self) -> None:
-        """Let everyone go and make nobody wait again; call it on the loop."""
+        """Release all watchers and accept no new ones; call it on the loop."""
         self._closed = True
         self._next.set()
 

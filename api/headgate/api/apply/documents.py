@@ -32,7 +32,7 @@ Documents = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How one kind of thing is put into a wanted state.
+    """How objects of one kind are brought into a wanted state.
 
     Attributes:
         write: Make or replace the things of these keys.

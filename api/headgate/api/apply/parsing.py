@@ -101,7 +101,9 @@ class _Builder:
                 self._open[-1].append(_mapping(items, event) if is_mapping else items)
                 continue
             elif isinstance(event, yaml.AliasEvent):
-                raise ValueError("expected no aliases: they can make much of little")
+                raise ValueError(
+                    "expected no aliases: they can expand a small file into a huge one"
+                )
             elif isinstance(event, yaml.DocumentStartEvent) and self._open[0]:
                 raise ValueError("expected one document")
             nodes += 1

@@ -1,4 +1,4 @@
-"""What a file of quotas looks like, and the plan that it leads to."""
+"""Schemas of a quota file and of the resulting plan."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,7 +13,7 @@ MAX_THINGS = 250_000
 
 
 class Quotas(Body):
-    """What shall be; things that a file does not name stay, unless it prunes."""
+    """The wanted state; objects that the file does not name stay, unless it prunes."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -36,7 +36,7 @@ class Quotas(Body):
     attachments: list[AttachmentPut] = Field(default=[], max_length=MAX_THINGS)
     policies: list[PolicyPut] = Field(default=[], max_length=MAX_THINGS)
     settings: dict[str, str | None] = Field(
-        default={}, max_length=100, description="Null lets a key have its default."
+        default={}, max_length=100, description="Null resets a key to its default."
     )
     prune: bool = Field(
         default=False,
@@ -45,7 +45,7 @@ class Quotas(Body):
 
 
 class ApplyPlan(BaseModel):
-    """What an apply changed, or would change."""
+    """The changes that an apply made, or would make."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -68,4 +68,6 @@ class ApplyPlan(BaseModel):
 
     revision: int = Field(description="In force now.")
     dry_run: bool
-    changes: list[ChangeShown] = Field(description="Empty: it is so already.")
+    changes: list[ChangeShown] = Field(
+        description="Empty if the state is already as wanted."
+    )

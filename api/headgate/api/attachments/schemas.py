@@ -1,4 +1,4 @@
-"""What an attachment looks like in a request and in a response."""
+"""Request and response schemas of attachments."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,7 +12,7 @@ _SUBJECT = (
 
 
 class AttachmentPut(Body):
-    """Which group a subject is to belong to."""
+    """The group that a subject is to be attached to."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -1,4 +1,4 @@
-"""What can be done with attachments, inside one transaction."""
+"""Operations on attachments, inside one transaction."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import cast

@@ -29,7 +29,7 @@ def list_entries(
     key: Filter = None,
     author: Filter = None,
     before: Annotated[
-        int, Query(ge=0, le=MAX_ROW_ID, description="`next` of the page before.")
+        int, Query(ge=0, le=MAX_ROW_ID, description="`next` of the previous page.")
     ] = MAX_ROW_ID,
     limit: PageSize = 50,
 ) -> AuditPage:
@@ -52,7 +52,7 @@ def get_entry(
     service: ServiceOf,
     tenants: TenantsOf,
     after: Annotated[
-        int, Query(ge=0, le=MAX_ROW_ID, description="Leave out so many changes.")
+        int, Query(ge=0, le=MAX_ROW_ID, description="Number of changes to skip.")
     ] = 0,
     limit: PageSize = MAX_PAGE,
 ) -> AuditEntry:

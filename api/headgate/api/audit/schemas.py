@@ -1,4 +1,4 @@
-"""What the audit looks like in a response."""
+"""Response schemas of the audit."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -64,7 +64,7 @@ class AuditPage(BaseModel):
 
 
 class RolledBack(BaseModel):
-    """What going back changed, or would change."""
+    """The changes that a rollback made, or would make."""
 
     revision: int = Field(description="In force now.")
     dry_run: bool

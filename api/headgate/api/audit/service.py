@@ -15,7 +15,7 @@ MAX_CHANGES = 100
 """Changes of one revision that a list tells."""
 
 MAX_CHANGES_TOLD = 1000
-"""Changes of one revision that are told at once."""
+"""Changes of one revision that are returned at once."""
 
 OUTSIDE = frozenset({"token"})
 """Kinds that stay as they are: going back makes no deleted token good again."""

@@ -1,7 +1,7 @@
-"""The route of server-sent events: one stream per page that somebody looks at.
+"""The route of server-sent events: one stream per open page.
 
-A stream has no queue: each second it tells the newest, so that a slow reader
-misses pictures rather than falling behind.  A new revision is told at once.
+A stream has no queue: each second it sends the newest state, so that a slow reader
+misses states rather than falling behind.  A new revision is sent at once.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ MAX_STREAMS = 256
 """Streams at once; each costs a task, a socket and some ms of work a second."""
 
 RETRY_MS = 1000
-"""What `EventSource` is told to wait before it connects again."""
+"""Reconnection delay sent to `EventSource`, milliseconds."""
 
 LEAST_GAP_S = 0.1
 """Between two events of one stream, also while a script writes revisions."""
@@ -85,7 +85,9 @@ async def get_events(
         stream = _stream(service, "group", use)
     elif view == "agents":
         if tenants is not None:
-            raise Forbidden("agents serve all tenants; only who sees all may list them")
+            raise Forbidden(
+                "agents serve all tenants; only an unrestricted caller may list them"
+            )
         stream = _stream(service, "agents", agents)
     else:
         stream = _stream(service, "overview", overview)
@@ -130,7 +132,7 @@ async def _stream(
             shown = await run_in_threadpool(show)
             yield f"event: {kind}\ndata: {shown.model_dump_json()}\n\n"
         except OperationalError as error:
-            _log.error("a stream has a gap, the database says: %s", error)
+            _log.error("a stream has a gap, database error: %s", error)
             yield _event("gap", {"detail": "the database does not answer"})
         if await watch.beyond(revision, wait_s=INTERVAL_S):
             revision = watch.revision

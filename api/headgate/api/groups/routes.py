@@ -49,7 +49,7 @@ def list_groups(
 def create_group(
     body: GroupPost, service: ServiceOf, author: AuthorOf, response: Response
 ) -> GroupShown:
-    """Make a group; 409 when there is one of that name."""
+    """Create a group; 409 if the name is taken."""
     with service.store.changing(author) as change:
         group = groups.create_group(change, body.name, body)
     tell(response, change, of=group.revision)

@@ -1,4 +1,4 @@
-"""What a group looks like in a request and in a response of `/api/v1`."""
+"""Request and response schemas of groups on `/api/v1`."""
 
 from typing import Annotated
 
@@ -115,7 +115,7 @@ class GroupBody(Body):
         "limits of scope node whole; those of scope cluster stay shared by all.",
     )
     owner: str | None = Field(
-        default=None, description="The tenant that it belongs to; null for nobody."
+        default=None, description="The tenant that owns the group, or null."
     )
     offered_to: list[str] = Field(
         default=[],

@@ -1,4 +1,4 @@
-"""What can be done with groups, inside one transaction."""
+"""Operations on groups, inside one transaction."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import cast

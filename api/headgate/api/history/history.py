@@ -16,7 +16,7 @@ from headgate.api.history.ring_buffer import Rings
 from headgate.api.live.snapshot import ClusterSnapshot
 
 SPAN_S = 30 * 60
-"""How far back the history goes: an incident is looked at within the half hour."""
+"""Length of the history: incidents are examined within half an hour."""
 
 STEP_S = 5
 """One point: 360 of them draw a line as wide as a screen's half."""
@@ -54,7 +54,7 @@ class AgentLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Course:
-    """What one limit's use was: P points, oldest first, NaN where not seen.
+    """Past use of one limit: P points, oldest first, NaN where nothing was observed.
 
     Attributes:
         at_s: ``float64[P]`` middle of each step, seconds since the epoch.

@@ -46,7 +46,7 @@ class HistoryShown(BaseModel):
     """The last half hour of a group."""
 
     group: str
-    step_s: float = Field(description="A point is the mean of so many seconds.")
+    step_s: float = Field(description="Each point is the mean over this many seconds.")
     dimensions: list[CourseShown]
 
 
@@ -57,13 +57,18 @@ def get_history(
     tenants: TenantsOf,
     request: Request,
     dimension: Annotated[
-        str | None, Query(max_length=64, description="Only this one.")
+        str | None, Query(max_length=64, description="Only this dimension.")
     ] = None,
     agents: Annotated[
-        int, Query(ge=0, le=MAX_LINES, description="Agents told one by one.")
+        int,
+        Query(
+            ge=0,
+            le=MAX_LINES,
+            description="Number of agents listed one by one; the rest are summed.",
+        ),
     ] = 12,
 ) -> HistoryShown:
-    """Return what this process saw; empty for a group that nobody used."""
+    """Return what this process observed; empty for a group that was not used."""
     with service.store.reading() as session:
         require_visible(session, tenants, name)
         group_id = find_group(session, name).id

@@ -1,4 +1,4 @@
-"""What all routes share of HTTP: dependencies, problems, bodies, headers, origins.
+"""HTTP parts shared by all routes: dependencies, problems, bodies, headers, origins.
 
 No domain logic, and no socket: those are in `sockets/`.
 """

@@ -1,4 +1,4 @@
-"""What routes need: the service's parts, the author, paging, preconditions."""
+"""Dependencies of routes: the service's parts, the author, paging, preconditions."""
 
 from dataclasses import dataclass
 from typing import Annotated, cast
@@ -46,7 +46,7 @@ def service_of(request: Request) -> Service:
 
 
 def author_of(request: Request) -> Author:
-    """Return who asks, as the audit shall name them."""
+    """Return the caller's name as the audit records it."""
     address = request.client.host if request.client is not None else "local"
     principal = principal_of(request)
     return Author(
@@ -72,7 +72,7 @@ def precondition_of(
         str | None, Header(description="ETag of what you read; 412 if it changed.")
     ] = None,
     if_none_match: Annotated[
-        str | None, Header(description="* to make it only if it is not there.")
+        str | None, Header(description="* to create it only if it does not exist.")
     ] = None,
 ) -> Precondition:
     """Return what the request's headers say about the thing to be changed."""
@@ -107,9 +107,9 @@ AuthorOf = Annotated[Author, Depends(author_of)]
 TenantsOf = Annotated[frozenset[str] | None, Depends(tenants_of)]
 PreconditionOf = Annotated[Precondition, Depends(precondition_of)]
 AfterName = Annotated[
-    str, Query(max_length=1024, description="`next` of the page before.")
+    str, Query(max_length=1024, description="`next` of the previous page.")
 ]
 AfterId = Annotated[
-    int, Query(ge=0, le=MAX_ROW_ID, description="`next` of the page before.")
+    int, Query(ge=0, le=MAX_ROW_ID, description="`next` of the previous page.")
 ]
 PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Items of a page.")]

@@ -59,7 +59,7 @@ _STATUSES: tuple[tuple[type[Refused], HTTPStatus, HTTPStatus], ...] = (
 
 
 class FieldProblem(BaseModel):
-    """What is wrong with one field."""
+    """An error in one field."""
 
     field: str
     reason: str
@@ -93,10 +93,10 @@ def _responses(media_type: str, schema: str) -> dict[int | str, dict[str, Any]]:
 
 
 RESPONSES = _responses("application/problem+json", "Problem")
-"""What OpenAPI says about refusals on `/api/v1`."""
+"""OpenAPI description of error responses on `/api/v1`."""
 
 PULSAR_RESPONSES = _responses("application/json", "Reason")
-"""What OpenAPI says about refusals on Pulsar's paths."""
+"""OpenAPI description of error responses on Pulsar's paths."""
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def _json(
     media_type: str,
     headers: Mapping[str, str] | None,
 ) -> Response:
-    """Serialise in ASCII: what is told back may hold lone surrogates."""
+    """Serialise in ASCII: echoed input may hold lone surrogates."""
     return Response(json.dumps(content), status, dict(headers or {}), media_type)
 
 

@@ -28,13 +28,13 @@ MAX_LEVELS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredLevel:
-    """What one ledger held, and how long ago.
+    """The level of one ledger, and its age.
 
     Attributes:
-        group_id: Of the group.
-        dimension: What is counted.
-        level: E, units; below zero a debt.
-        age_s: Seconds since it was seen.
+        group_id: Id of the group.
+        dimension: Dimension of the limit.
+        level: E, units; negative for a debt.
+        age_s: Seconds since it was observed.
     """
 
     group_id: int
@@ -108,7 +108,7 @@ def load(store: Store, now_s: float) -> list[StoredLevel]:
 
 
 class LevelBook:
-    """The levels as agents are told them; read from the store once a second."""
+    """The levels sent to agents, read from the store once a second."""
 
     def __init__(self, store: Store) -> None:
         """Read `store`."""

@@ -7,7 +7,7 @@ from headgate.api.store.tables import StoreTable
 
 
 class LevelRow(StoreTable):
-    """What one ledger held when it was last seen."""
+    """The level of one ledger when it was last seen."""
 
     __tablename__ = "levels"
 

@@ -1,15 +1,14 @@
-"""The API's word on which agents live: it sees their watch connections.
+"""Liveness of agents, as the API sees it through their watch connections.
 
-An agent that names itself in its watch is *present* while it asks or is about to
-ask again.  When its connection breaks while it waits and no other comes within
-`GRACE_S`, its process is gone: the kernel closes the sockets of what is killed, so
-the others need not wait for the time after which the silent are presumed dead
-(design, section 8).  A host that loses its power breaks no connection; of it
-nothing is said.  Each process of the API knows only the agents that ask *it*, and
-a process that has just started knows nobody and says nothing of anybody.
+An agent that names itself in its watch is *present* while it waits or is about to
+ask again.  When its connection breaks during a wait and no other follows within
+`GRACE_S`, its process is gone: the kernel closes the sockets of a killed process, so
+the other agents need not wait until they presume a silent one dead.  A host that
+loses power breaks no connection, so nothing is reported about it.  Each process of
+the API knows only the agents that ask *it*; one that has just started reports none.
 
-That one has gone is told at once, that one has come with the next news or within
-`ARRIVALS_S`: the word that it lives matters only once it has been silent for long.
+A departure is reported at once, an arrival with the next news or within
+`ARRIVALS_S`: that an agent is alive matters only after it has been silent for long.
 
 Everything here runs on the one event loop.
 """
@@ -25,14 +24,14 @@ RETURN_S = 5.0
 """An agent that was answered asks again at once; past it nothing is known of it."""
 
 KEPT_GONE_S = 300.0
-"""How long it is told that one is gone: longer than any agent presumes it alive."""
+"""How long a departure is reported: longer than any agent presumes it alive."""
 
 ARRIVALS_S = 5.0
-"""Those who came meanwhile are told together: when a hundred agents start at once, each
-is answered once and not a hundred times."""
+"""Arrivals within this time are reported together: when a hundred agents start at once,
+each watcher is answered once and not a hundred times."""
 
 MAX_AGENTS = 10_000
-"""Agents known; of further ones nothing is said."""
+"""Most agents tracked; the liveness of any further ones is not reported."""
 
 
 @dataclass(slots=True)
@@ -45,15 +44,15 @@ class _Known:
 
 
 class Presence:
-    """Who asks, who has gone; `version` changes when one of it does.
+    """Agents that are present or gone; `version` changes whenever either set does.
 
     Attributes:
-        version: Number of this state; differs from what a caller knows when there
-            is news, also after the server has started anew.
+        version: Number of this state; differs from the caller's whenever there is
+            news, also after a restart of the server.
     """
 
     def __init__(self, stir: Callable[[], None]) -> None:
-        """Know nobody; call `stir` when the version has changed."""
+        """Start without any agent; `stir` is called when the version changes."""
         self.version = 0
         self._stir = stir
         self._known: dict[str, _Known] = {}
@@ -64,7 +63,7 @@ class Presence:
 
         Returns:
             Whether it counts, and its end is to be told: while an agent is known,
-            only the token that told of it first may tell of it again.
+            only the token that first announced it may announce it again.
         """
         known = self._known.get(agent)
         if known is None:
@@ -94,7 +93,7 @@ class Presence:
             self._plan(agent, known, self._lost if broken else self._forget, after_s)
 
     def told(self) -> dict[str, object]:
-        """Return what watchers are told: the version, who is present, who is gone."""
+        """Return what watchers receive: the version, agents present, agents gone."""
         return {
             "version": self.version,
             "present": [

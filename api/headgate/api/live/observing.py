@@ -1,4 +1,4 @@
-"""What the process sees of the cluster, as one object that the routes share."""
+"""This process's view of the cluster, as one object that the routes share."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -22,7 +22,7 @@ class Observing:
         overview: Every limit with its use.
         levels: What limits of a minute or more hold, as stored.
         streams: Event streams that are open now.
-        observer: Who listens on the bus, None while nobody does.
+        observer: The listener on the bus, or None if there is none.
     """
 
     def __init__(self, store: Store) -> None:

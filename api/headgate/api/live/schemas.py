@@ -1,4 +1,4 @@
-"""What the live view looks like in a response: uses, agents, explanations."""
+"""Response schemas of the live view: uses, agents, explanations."""
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -40,7 +40,9 @@ class LimitLiveShown(BaseModel):
 class LiveShown(BaseModel):
     """All limits in use."""
 
-    at_s: float | None = Field(description="When it was seen; null: nothing yet.")
+    at_s: float | None = Field(
+        description="Time of the observation; null before the first one."
+    )
     revision: int
     items: list[LimitLiveShown]
 
@@ -65,7 +67,9 @@ class AgentShown(BaseModel):
 class AgentsShown(BaseModel):
     """The agents of the cluster, by id."""
 
-    at_s: float | None = Field(description="When it was seen; null: nothing yet.")
+    at_s: float | None = Field(
+        description="Time of the observation; null before the first one."
+    )
     revision: int
     total: int = Field(description="Agents that are known, also beyond those told.")
     bus_open: bool

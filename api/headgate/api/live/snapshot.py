@@ -89,17 +89,17 @@ class Use:
 
     @property
     def demand_per_s(self) -> float:
-        """What all agents' callers attempt."""
+        """Demand of all agents' callers, units/s."""
         return sum(row.demand_per_s for row in self.agents)
 
     @property
     def admitted_per_s(self) -> float:
-        """What all agents admit."""
+        """Units/s admitted by all agents."""
         return sum(row.admitted_per_s for row in self.agents)
 
     @property
     def refused_per_s(self) -> float:
-        """What all agents refuse."""
+        """Units/s refused by all agents."""
         return sum(row.refused_per_s for row in self.agents)
 
     @property
@@ -111,7 +111,7 @@ class Use:
 
     @property
     def pressure(self) -> Pressure:
-        """How near the limit is."""
+        """Return how close demand is to the limit, as a state."""
         if self.refused_per_s > OVER_REFUSED * self.demand_per_s:
             return "over"
         near = NEAR if self.soft_threshold is None else self.soft_threshold

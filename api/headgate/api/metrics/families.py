@@ -1,7 +1,7 @@
-"""Metric families of the newest picture; few labels, and a bound on their values.
+"""Metric families of the newest observation, with few and bounded labels.
 
-Groups are chosen by operators and agents come and go, so both are bounded: the
-busiest limits are told one by one, and the rest is counted.
+Operators choose the groups, and agents come and go, so both are bounded: the
+busiest limits are exported one by one, and the rest is only counted.
 """
 
 import time
@@ -49,7 +49,7 @@ class LiveCollector(Collector):
     def __init__(
         self, observing: Observing, watch: RevisionWatch, version: str
     ) -> None:
-        """Read `observing` and `watch`; `version` is told as it is."""
+        """Read from `observing` and `watch`; `version` is exported unchanged."""
         self._observing = observing
         self._watch = watch
         self._version = version

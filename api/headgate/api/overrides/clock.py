@@ -13,7 +13,7 @@ from headgate.api.store import Store
 from headgate.api.watch import RevisionWatch
 
 LOOK_S = 60.0
-"""How long it sleeps at most: the wall clock may be set meanwhile."""
+"""Longest sleep, seconds: the wall clock may be set in the meantime."""
 
 RETRY_S = 1.0
 """Pause after the database did not answer."""
@@ -28,7 +28,7 @@ async def end_in_time(store: Store, watch: RevisionWatch) -> None:
         try:
             wait_s = await run_in_threadpool(_step, store)
         except SQLAlchemyError as error:
-            _log.warning("overrides could not be looked at: %s", error)
+            _log.warning("overrides could not be read: %s", error)
             wait_s = RETRY_S
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):

@@ -55,7 +55,7 @@ def delete_override(
     response: Response,
     group: Annotated[str, Query(max_length=256, examples=["gold"])],
     dimension: Annotated[
-        str | None, Query(max_length=64, description="Of all, when it is left out.")
+        str | None, Query(max_length=64, description="All dimensions if left out.")
     ] = None,
 ) -> None:
     """End an override before its time."""

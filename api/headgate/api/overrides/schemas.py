@@ -1,4 +1,4 @@
-"""What an override looks like in a request and in a response."""
+"""Request and response schemas of overrides."""
 
 from typing import Annotated
 

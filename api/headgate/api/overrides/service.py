@@ -1,4 +1,4 @@
-"""What can be done with overrides, inside one transaction."""
+"""Operations on overrides, inside one transaction."""
 
 import json
 import time
@@ -22,7 +22,7 @@ from headgate.api.values.preconditions import ANYTHING, Precondition
 from headgate.api.values.quantities import restored, shown
 
 ENDED = Author(name="headgate", address="local", action="an override ended")
-"""Who ends overrides when their time has come."""
+"""Author recorded when an override ends because its time has come."""
 
 ALL = ""
 """The store's word for all dimensions of a group."""
@@ -61,7 +61,7 @@ def put_override(
     if wanted.dimension is not None:
         checked_dimension(wanted.dimension, "dimension")
     elif wanted.rate is not None:
-        raise Invalid("rate", "expected only of one dimension")
+        raise Invalid("rate", "expected only together with a dimension")
     ends_at_s = _end(wanted)
     document: dict[str, object] = {
         "factor": wanted.factor,

@@ -11,10 +11,10 @@ from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow
 from headgate.api.values.quantities import restored
 
 Standing = Pressure | Literal["idle"]
-"""``idle`` is what nobody uses now."""
+"""``idle``: no agent uses the limit at the moment."""
 
 RANK: dict[Standing, int] = {"over": 0, "near": 1, "calm": 2, "idle": 3}
-"""Who needs an operator's eye comes first."""
+"""Sort order: limits that need an operator's attention come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +48,14 @@ class LimitEntry:
 
 @dataclass(frozen=True, slots=True)
 class OverviewRow:
-    """A limit and its use now, None where nobody uses it."""
+    """A limit and its present use, or None if no agent uses it."""
 
     entry: LimitEntry
     use: Use | None
 
     @property
     def standing(self) -> Standing:
-        """How near the limit is."""
+        """Return how close demand is to the limit, as a state."""
         return "idle" if self.use is None else self.use.pressure
 
 

@@ -22,26 +22,26 @@ from headgate.api.store.transactions import current_revision
 Sort = Literal["standing", "name", "use", "refused"]
 
 MAX_SORTED = 32
-"""Sorted lists kept: as many different filters are looked at within a second."""
+"""Sorted lists to keep: about as many filters are in use within one second."""
 
 STEP = 0.1
-"""Part of the rate by which use is told apart in an order: rows that changed their
-places each second could not be read, so within a step they stand by name."""
+"""Fraction of the rate below which two rows count as equal and are sorted by name:
+a table whose rows change places each second can't be read."""
 
 MAX_WINDOW = 500
-"""Rows told at once: more than any screen shows."""
+"""Most rows in one response: more than any screen shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What somebody looks at.
+    """A view of the overview: filter, order and window.
 
     Attributes:
         search: Part of a group's name or dimension; empty for all.
-        standing: Only these, or None.
-        sort: In which order.
-        offset: Rows to leave out at the beginning.
-        limit: Rows to tell.
+        standing: Only limits in this state, or None for all.
+        sort: Order of the rows.
+        offset: Number of rows to skip.
+        limit: Number of rows to return.
     """
 
     search: str = ""
@@ -53,15 +53,15 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Some of the rows that a look matches.
+    """A window of the rows that a view matches.
 
     Attributes:
-        revision: Of the configuration.
-        picture: What was seen, or None.
-        total: All rows.
-        matching: Rows that the look matches.
-        standings: How many rows stand how, whatever the look.
-        rows: Those of the window.
+        revision: Revision of the configuration.
+        picture: Latest observation, or None before the first.
+        total: Number of all rows.
+        matching: Number of rows that the view matches.
+        standings: Number of rows in each state, regardless of the view.
+        rows: The rows of the window.
     """
 
     revision: int

@@ -18,7 +18,7 @@ from headgate.api.overview.schemas import (
 from headgate.api.rights.visibility import require_visible
 
 MAX_OFFSET = 10_000_000
-"""Rows that can be skipped; there are never so many."""
+"""Upper bound on `offset`, far above the number of rows there can be."""
 
 router = APIRouter(tags=["live"])
 
@@ -27,14 +27,16 @@ def look_of(
     search: Annotated[
         str, Query(max_length=256, description="Part of a group's name or dimension.")
     ] = "",
-    standing: Annotated[Standing | None, Query(description="Only these.")] = None,
+    standing: Annotated[
+        Standing | None, Query(description="Only limits in this state.")
+    ] = None,
     sort: Annotated[
-        Sort, Query(description="standing: who is over or near first.")
+        Sort, Query(description="standing: limits that are over or near come first.")
     ] = "standing",
     offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_WINDOW, description="Rows.")] = 60,
 ) -> Look:
-    """Return what the query asks to look at."""
+    """Return the window of rows that the query asks for."""
     return Look(search=search, standing=standing, sort=sort, offset=offset, limit=limit)
 
 
@@ -48,7 +50,7 @@ def get_overview(look: LookOf, tenants: TenantsOf, request: Request) -> Overview
     return overview_shown(window, look.offset)
 
 
-@router.get("/groups/{name}/use", summary="Show who uses a group now")
+@router.get("/groups/{name}/use", summary="Show which agents use a group now")
 def get_group_use(
     name: Annotated[str, Path(description="The group's name.", examples=["gold"])],
     service: ServiceOf,

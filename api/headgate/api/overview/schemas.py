@@ -1,4 +1,4 @@
-"""What the overview, and a group's use now, look like in a response."""
+"""Response schemas of the overview and of a group's present use."""
 
 from typing import Literal
 
@@ -20,7 +20,8 @@ class RowShown(BaseModel):
     attachments: int = Field(description="Subjects attached to the group.")
     dimension: str = Field(description="Empty: the group has no limit.")
     scope: str = Field(
-        description="Of scope node agents report nothing: null below, and idle."
+        description="Agents report nothing about limits of scope node: their "
+        "figures are null and they count as idle."
     )
     rate: Rate = Field(description="Units per period.")
     period_s: float
@@ -34,25 +35,27 @@ class RowShown(BaseModel):
 
 
 class StandingsShown(BaseModel):
-    """How many limits stand how."""
+    """Number of limits in each state."""
 
-    over: int = Field(description="They refuse.")
+    over: int = Field(description="Limits that refuse requests.")
     near: int = Field(description="At the soft threshold, or at 80 % of the rate.")
     calm: int
-    idle: int = Field(description="Nobody uses them.")
+    idle: int = Field(description="Limits that no agent uses.")
 
 
 class OverviewShown(BaseModel):
     """A window of the limits that match."""
 
     revision: int
-    at_s: float | None = Field(description="When it was seen; null: nothing yet.")
+    at_s: float | None = Field(
+        description="Time of the observation; null before the first one."
+    )
     total: int
     matching: int
     offset: int
     standings: StandingsShown
     agents: int = Field(description="Agents that are present.")
-    silent: int = Field(description="Agents that were not heard for a lease.")
+    silent: int = Field(description="Agents not heard from for a whole lease.")
     rows: list[RowShown]
 
 
@@ -62,7 +65,7 @@ class AgentUseShown(BaseModel):
     agent: str
     demand: float = Field(description="Attempted units/s.")
     share: float | None = Field(description="Allocated units/s; null: unlimited.")
-    ceiling: float | None = Field(description="What its bucket refills at.")
+    ceiling: float | None = Field(description="Refill rate of its bucket.")
     admitted: float = Field(description="Units/s.")
     refused: float = Field(description="Units/s.")
     held: float = Field(description="Tokens in its bucket.")
@@ -72,7 +75,7 @@ class AgentUseShown(BaseModel):
 
 
 class UseShown(BaseModel):
-    """One limit of a group and who uses it now."""
+    """One limit of a group and the agents that use it."""
 
     dimension: str
     rate: Rate = Field(description="Units per period.")
@@ -83,7 +86,7 @@ class UseShown(BaseModel):
     demand: float
     refused: float
     level: float | None
-    available: float | None = Field(description="Units/s shared out now.")
+    available: float | None = Field(description="Units/s that are allocated now.")
     error: float = Field(description="Units over (+) or under (−) a single bucket.")
     agents: list[AgentUseShown]
 

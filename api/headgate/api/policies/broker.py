@@ -11,7 +11,7 @@ from headgate.api.values.errors import Invalid, NotFound
 from headgate.api.values.names import MAX_NAME, checked_path_name
 
 MAX_RATE = 2**63 - 1
-"""What Pulsar's 64-bit settings can hold."""
+"""Range of Pulsar's 64-bit settings."""
 
 MAX_INTERVAL_S = 3600
 """An hour; agents refuse a longer interval between reports."""
@@ -47,7 +47,7 @@ SUBSCRIBE_PERIOD = "subscribeRatePeriodPerConsumerInSecond"
 
 @dataclass(frozen=True, slots=True)
 class BrokerDefault:
-    """Which member of which of the broker's policies a key sets."""
+    """The broker policy, and its member, that a key sets."""
 
     policy: str
     member: str

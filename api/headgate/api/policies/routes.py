@@ -114,7 +114,7 @@ def get_settings(service: ServiceOf) -> dict[str, str]:
 
 @router.get("/settings/{key}", summary="Show a setting")
 def get_setting(key: Key, service: ServiceOf, response: Response) -> SettingShown:
-    """Return a key that is set; 404 while it has its default."""
+    """Return a key that is set; 404 if it has its default."""
     with service.store.reading() as session:
         setting = policies.get_setting(session, key)
     response.headers["ETag"] = etag(setting.revision)

@@ -1,4 +1,4 @@
-"""What a rate policy looks like in a request, in a response and in a snapshot."""
+"""Schemas of a rate policy: request, response and snapshot."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +13,7 @@ Level = Literal["namespace", "topic"]
 Kind = Literal[
     "dispatch", "subscription_dispatch", "replicator_dispatch", "publish", "subscribe"
 ]
-"""What a policy throttles; `subscribe` counts subscribes of one consumer."""
+"""The operation a policy throttles; `subscribe` counts subscribes of one consumer."""
 
 Period = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
 

@@ -1,4 +1,4 @@
-"""What can be done with policies and settings, inside one transaction."""
+"""Operations on policies and settings, inside one transaction."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -296,7 +296,7 @@ def _with_broker(session: Session, levels: Levels) -> dict[str, object]:
 def _refuse_relative(policy: Policy) -> None:
     if policy.relative_to_publish_rate:
         raise Invalid(
-            "policy.relative_to_publish_rate", "expected only of a dispatch policy"
+            "policy.relative_to_publish_rate", "expected only for a dispatch policy"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a change would do to those who use a group now.
+"""The effect of a change on the present users of a group.
 
 Nothing here is ever stored.
 """

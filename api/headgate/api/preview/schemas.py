@@ -1,4 +1,4 @@
-"""What a preview looks like."""
+"""Request and response schemas of previews."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -48,7 +48,7 @@ class LimitPreview(BaseModel):
 
 
 class Preview(BaseModel):
-    """What a change would do."""
+    """The effect of a change."""
 
     revision: int = Field(description="That it was compared with.")
     seen_at_s: float | None = Field(description="When use was seen; null: not yet.")

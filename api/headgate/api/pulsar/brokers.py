@@ -44,7 +44,7 @@ def put_value(key: str, value: str, service: ServiceOf, author: AuthorOf) -> Res
 
 @router.delete("/{key}", summary="Unset a key", response_class=Response)
 def delete_value(key: str, service: ServiceOf, author: AuthorOf) -> Response:
-    """Let a key have its default again; nothing happens when it has."""
+    """Reset a key to its default; does nothing if it is not set."""
     if key not in KEYS:
         raise HTTPException(HTTPStatus.PRECONDITION_FAILED, UNKNOWN)
     with service.store.changing(author) as change:

@@ -1,11 +1,12 @@
 """Rates of namespaces and topics on Pulsar's paths: dispatch, publish, subscribe."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from math import isinf
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
@@ -20,8 +21,8 @@ from headgate.api.pulsar.bodies import (
     flag,
     integer,
 )
+from headgate.api.pulsar.targets import NameOf, namespace_name, topic_name
 from headgate.api.pulsar.wording import POLICIES_MISSING
-from headgate.api.store import Author
 from headgate.api.values.errors import Invalid, NotFound
 
 UNLIMITED = -1
@@ -33,7 +34,7 @@ PERIOD = "ratePeriodInSecond"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How one kind of policy stands in Pulsar's JSON.
+    """The form of one kind of policy in Pulsar's JSON.
 
     Attributes:
         kind: Which policy.
@@ -122,24 +123,6 @@ def _shown(rate: float, largest: int) -> int:
     return UNLIMITED if isinf(rate) else min(largest, round(rate))
 
 
-def _put(
-    service: Service,
-    author: Author,
-    response: Response,
-    *,
-    level: Level,
-    target: str,
-    shape: Shape,
-    body: JsonObject,
-) -> None:
-    policy = policy_of(shape, body)
-    wanted = PolicyPut(level=level, target=target, kind=shape.kind, policy=policy)
-    with service.store.changing(author) as change:
-        _require(change.session, level, target)
-        policies.put_policy(change, wanted)
-    tell(response, change)
-
-
 def _get(
     service: Service, *, level: Level, target: str, shape: Shape, applied: bool
 ) -> Response:
@@ -156,21 +139,6 @@ def _get(
     return Response(f"{{{text}}}", media_type="application/json")
 
 
-def _delete(
-    service: Service,
-    author: Author,
-    response: Response,
-    *,
-    level: Level,
-    target: str,
-    shape: Shape,
-) -> None:
-    with service.store.changing(author) as change:
-        _require(change.session, level, target)
-        policies.delete_policy(change, level, target, shape.kind)
-    tell(response, change)
-
-
 def _require(session: Session, level: Level, target: str) -> None:
     try:
         policies.require_namespace(session, policies.checked_target(level, target))
@@ -178,110 +146,53 @@ def _require(session: Session, level: Level, target: str) -> None:
         raise HTTPException(HTTPStatus.NOT_FOUND, POLICIES_MISSING) from error
 
 
-def _add_namespace_routes(path: str, shape: Shape) -> None:
+def _add_routes(path: str, shape: Shape, level: Level, name_of: NameOf) -> None:
+    """Add the routes of one kind of policy for namespaces or for topics."""
+    Target = Annotated[str, Depends(name_of)]
+
     def put(
-        tenant: str,
-        namespace: str,
+        target: Target,
         body: ObjectOf,
         service: ServiceOf,
         author: AuthorOf,
         response: Response,
     ) -> None:
-        target = f"{tenant}/{namespace}"
-        _put(
-            service,
-            author,
-            response,
-            level="namespace",
-            target=target,
-            shape=shape,
-            body=body,
-        )
+        policy = policy_of(shape, body)
+        wanted = PolicyPut(level=level, target=target, kind=shape.kind, policy=policy)
+        with service.store.changing(author) as change:
+            _require(change.session, level, target)
+            policies.put_policy(change, wanted)
+        tell(response, change)
 
-    def get(tenant: str, namespace: str, service: ServiceOf) -> Response:
-        target = f"{tenant}/{namespace}"
-        return _get(
-            service, level="namespace", target=target, shape=shape, applied=False
-        )
+    def get(target: Target, service: ServiceOf) -> Response:
+        return _get(service, level=level, target=target, shape=shape, applied=False)
 
-    def delete(
-        tenant: str,
-        namespace: str,
-        service: ServiceOf,
-        author: AuthorOf,
-        response: Response,
-    ) -> None:
-        target = f"{tenant}/{namespace}"
-        _delete(
-            service, author, response, level="namespace", target=target, shape=shape
-        )
-
-    _add(f"/namespaces/{{tenant}}/{{namespace}}/{path}", path, (put, get, delete))
-
-
-def _add_topic_routes(path: str, shape: Shape) -> None:
-    def put(
-        tenant: str,
-        namespace: str,
-        topic: str,
-        body: ObjectOf,
-        service: ServiceOf,
-        author: AuthorOf,
-        response: Response,
-    ) -> None:
-        target = f"{tenant}/{namespace}/{topic}"
-        _put(
-            service,
-            author,
-            response,
-            level="topic",
-            target=target,
-            shape=shape,
-            body=body,
-        )
-
-    def get(
-        tenant: str,
-        namespace: str,
-        topic: str,
-        service: ServiceOf,
-        applied: bool = False,
+    def get_applied(
+        target: Target, service: ServiceOf, applied: bool = False
     ) -> Response:
-        target = f"{tenant}/{namespace}/{topic}"
-        return _get(service, level="topic", target=target, shape=shape, applied=applied)
+        return _get(service, level=level, target=target, shape=shape, applied=applied)
 
     def delete(
-        tenant: str,
-        namespace: str,
-        topic: str,
-        service: ServiceOf,
-        author: AuthorOf,
-        response: Response,
+        target: Target, service: ServiceOf, author: AuthorOf, response: Response
     ) -> None:
-        target = f"{tenant}/{namespace}/{topic}"
-        _delete(service, author, response, level="topic", target=target, shape=shape)
+        with service.store.changing(author) as change:
+            _require(change.session, level, target)
+            policies.delete_policy(change, level, target, shape.kind)
+        tell(response, change)
 
-    base = "/persistent/{tenant}/{namespace}/{topic}"
-    _add(f"{base}/{path}", path, (put, get, delete))
-
-
-def _add(path: str, name: str, endpoints: tuple[Callable[..., object], ...]) -> None:
-    level = "topic" if "{topic}" in path else "namespace"
-    put, get, delete = endpoints
-    done = HTTPStatus.NO_CONTENT
-    body = _openapi_body(SHAPES[name])
+    name = path.rpartition("/")[2]
     router.add_api_route(
         path,
         put,
         methods=["POST"],
-        status_code=done,
+        status_code=HTTPStatus.NO_CONTENT,
         summary=f"Set a {level}'s {name}",
-        openapi_extra=body,
+        openapi_extra=_openapi_body(shape),
         operation_id=f"set_{level}_{name}",
     )
     router.add_api_route(
         path,
-        get,
+        get_applied if level == "topic" else get,
         methods=["GET"],
         response_class=Response,
         summary=f"Show a {level}'s {name}; nothing when it has none",
@@ -291,7 +202,7 @@ def _add(path: str, name: str, endpoints: tuple[Callable[..., object], ...]) -> 
         path,
         delete,
         methods=["DELETE"],
-        status_code=done,
+        status_code=HTTPStatus.NO_CONTENT,
         summary=f"Unset a {level}'s {name}",
         operation_id=f"delete_{level}_{name}",
     )
@@ -309,5 +220,15 @@ def _openapi_body(shape: Shape) -> dict[str, object]:
 
 
 for _path, _shape in SHAPES.items():
-    _add_namespace_routes(_path, _shape)
-    _add_topic_routes(_path, _shape)
+    _add_routes(
+        f"/namespaces/{{tenant}}/{{namespace}}/{_path}",
+        _shape,
+        "namespace",
+        namespace_name,
+    )
+    _add_routes(
+        f"/persistent/{{tenant}}/{{namespace}}/{{topic}}/{_path}",
+        _shape,
+        "topic",
+        topic_name,
+    )

@@ -5,7 +5,7 @@ from headgate.api.values.errors import AlreadyExists, InUse, NotFound, Refused
 GROUP_MISSING = "ResourceGroup does not exist"
 NAMESPACE_MISSING = "Namespace does not exist"
 POLICIES_MISSING = "Namespace policies does not exist"
-"""What Pulsar says of a missing namespace where it would change its policies."""
+"""Pulsar's error for a missing namespace whose policies are to be changed."""
 
 _MISSING = {
     "group": GROUP_MISSING,

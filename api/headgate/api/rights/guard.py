@@ -35,8 +35,8 @@ MOST_KNOWN = 10_000
 """Good tokens remembered."""
 
 KNOWN_S = 5.0
-"""How long a good token is not looked up again: one that another process deleted is
-good as long, one that this process deleted is not."""
+"""How long a valid token is cached, seconds: a token deleted by another process stays
+valid this long; one deleted by this process is refused at once."""
 
 LOOK_AGAIN_S = 0.5
 """An answer that takes longer, such as a stream, has its token looked at again with
@@ -117,7 +117,7 @@ class Guard:
         )
 
     async def _refused_by_right(self, scope: Scope) -> Response | None:
-        """Return the refusal, or None when the request may go on; note who asks."""
+        """Return the refusal, or None if the request may proceed; record the caller."""
         path: str = scope["path"].rstrip("/") or "/"
         scope[PRINCIPAL] = ANYONE
         if not self._required or is_open(path):

@@ -18,7 +18,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "Ed
 """Signatures that are taken; neither ``none`` nor a shared secret."""
 
 LEEWAY_S = 30
-"""By how much the clock of who makes tokens may differ from ours."""
+"""Tolerated difference between the issuer's clock and ours, seconds."""
 
 ROLE_CLAIM = "headgate_role"
 TENANTS_CLAIM = "headgate_tenants"
@@ -64,7 +64,7 @@ class KeySet:
         self._keys = {key.key_id: key for key in found.keys}
 
     def bearer(self, token: str) -> Principal | None:
-        """Return who holds `token`, or None when it is no good one."""
+        """Return the principal of `token`, or None if it is not valid."""
         try:
             key = self._key(token)
             if key is None:

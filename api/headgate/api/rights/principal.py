@@ -1,4 +1,4 @@
-"""Who asks, as far as rights go."""
+"""The caller, as far as rights are concerned."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -28,4 +28,4 @@ class Principal:
 
 
 ANYONE = Principal(name="anonymous", role="admin")
-"""Who asks while rights are off; the server then listens on loopback only."""
+"""The caller while rights are off; the server then listens on loopback only."""

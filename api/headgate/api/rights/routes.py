@@ -21,7 +21,7 @@ router = APIRouter(tags=["rights"])
 
 @router.get("/whoami", summary="Show whose token this is")
 def whoami(request: Request) -> Whoami:
-    """Return name, role and tenants of the one who asks."""
+    """Return the caller's name, role and tenants."""
     principal = principal_of(request)
     tenants = None if principal.tenants is None else sorted(principal.tenants)
     return Whoami(name=principal.name, role=principal.role, tenants=tenants)

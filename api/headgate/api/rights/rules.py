@@ -1,4 +1,4 @@
-"""Which role may ask what: everything that no rule allows is denied.
+"""The requests each role may make: whatever no rule allows is denied.
 
 docs/roles.md has the same as a table.  What an operator of some tenants may look at is
 cut down to what is theirs by the routes of `_CUT_TO_TENANTS`; the rest is denied.
@@ -34,7 +34,7 @@ _LOOKS_OF_TENANT = re.compile(
     r"/api/v1/(?:tenants|namespaces)/(?P<a>[^/]+)(?:/.*)?"
     r"|/admin/v2/(?:tenants|namespaces|persistent)/(?P<b>[^/]+)(?:/.*)?"
 )
-"""What may be looked at by operators of the tenant in the path."""
+"""Paths that operators of the tenant in the path may read."""
 
 _CUT_TO_TENANTS = re.compile(
     r"/api/v1/(?:whoami|preview|attachments|policies|policies/effective|tenants"

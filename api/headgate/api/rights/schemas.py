@@ -1,4 +1,4 @@
-"""What tokens look like in requests and responses."""
+"""Request and response schemas of tokens."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ class TokenPost(Body):
         }
     )
 
-    name: str = Field(description="For whom; the audit names its bearer so.")
+    name: str = Field(description="The bearer's name, as recorded in the audit.")
     role: Role
     tenants: Tenants = None
     life_s: Annotated[float | None, Field(gt=0, allow_inf_nan=False)] = None
@@ -36,13 +36,13 @@ class TokenShown(BaseModel):
     role: Role
     tenants: Tenants
     made_at_s: float = Field(description="Seconds since the epoch.")
-    ends_at_s: float | None = Field(description="null: it has no end.")
+    ends_at_s: float | None = Field(description="null: it does not expire.")
 
 
 class TokenMade(TokenShown):
     """A token that has just been made."""
 
-    token: str = Field(description="Shown this once; only a hash of it is kept.")
+    token: str = Field(description="Shown only once; the server keeps only a hash.")
 
 
 class TokenPage(BaseModel):
@@ -53,7 +53,7 @@ class TokenPage(BaseModel):
 
 
 class Whoami(BaseModel):
-    """Who the bearer of the request's token is."""
+    """The bearer of the request's token."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -1,11 +1,11 @@
-"""What a server is told about rights at its start."""
+"""A server's settings for rights."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightsSettings:
-    """Whether tokens are asked for, and which are good.
+    """Whether tokens are required, and which ones are valid.
 
     Attributes:
         required: Ask for a bearer token on every request but the page's files,

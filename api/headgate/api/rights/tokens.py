@@ -33,7 +33,7 @@ def make_token(
     tenants: list[str] | None = None,
     life_s: float | None = None,
 ) -> tuple[str, TokenShown]:
-    """Make a token; return its text, which nobody can read again, and the rest.
+    """Create a token; return its text, which is never shown again, and its row.
 
     Args:
         change: The transaction.
@@ -49,7 +49,7 @@ def make_token(
     if role not in ROLES:
         raise Invalid("role", f"expected one of {', '.join(ROLES)}")
     if tenants is not None and role != "operator":
-        raise Invalid("tenants", "expected only of an operator")
+        raise Invalid("tenants", "expected only for an operator")
     if life_s is not None and not 0 < life_s <= MAX_LIFE_S:
         raise Invalid("life_s", f"expected > 0 and at most {MAX_LIFE_S:.0f}")
     secret = secrets.token_urlsafe(SECRET_BYTES)
@@ -95,7 +95,7 @@ def delete_token(change: Change, number: int) -> None:
 
 
 def bearer(session: Session, token: str) -> Principal | None:
-    """Return who holds an opaque `token`, or None when it is no good one."""
+    """Return the principal of an opaque `token`, or None if it is not valid."""
     parts = token.split("_", 2)
     if len(parts) != 3 or parts[0] != PREFIX or not parts[1].isascii():
         return None

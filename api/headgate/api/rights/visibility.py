@@ -1,4 +1,4 @@
-"""What an operator of some tenants may look at: what is theirs, or limits them."""
+"""What a tenants' operator may read: what they own and what limits them."""
 
 from collections.abc import Collection
 
@@ -44,7 +44,7 @@ def visible_groups(session: Session, tenants: Collection[str]) -> frozenset[str]
 
 
 def require_visible(session: Session, tenants: Tenants, group: str) -> None:
-    """Refuse to tell of a group that the caller may not see.
+    """Raise NotFound for a group that the caller may not see.
 
     Raises:
         NotFound: As if there were none of that name.

@@ -77,7 +77,9 @@ _EXAMPLE = {
 
 _Revision = Annotated[
     int | None,
-    Query(ge=0, le=MAX_ROW_ID, description="Answer with a newer one only."),
+    Query(
+        ge=0, le=MAX_ROW_ID, description="Answer only once there is a newer revision."
+    ),
 ]
 _At = Annotated[
     int | None,
@@ -94,15 +96,15 @@ _Wait = Annotated[
         ge=0,
         le=MAX_WAIT_S,
         allow_inf_nan=False,
-        description="How long to wait for it, seconds.",
+        description="How long to wait for a newer revision, seconds.",
     ),
 ]
 _Agent = Annotated[
     str | None,
-    Query(min_length=1, max_length=MAX_NAME, description="Who asks."),
+    Query(min_length=1, max_length=MAX_NAME, description="Id of the agent that asks."),
 ]
 _Incarnation = Annotated[
-    int, Query(ge=0, le=MAX_ROW_ID, description="Which life of it.")
+    int, Query(ge=0, le=MAX_ROW_ID, description="Incarnation of that agent.")
 ]
 _Alive = Annotated[
     int | None,
@@ -110,12 +112,12 @@ _Alive = Annotated[
         ge=0,
         le=MAX_ROW_ID,
         description="`alive.version` that the caller knows, 0 at first: it also "
-        "wants to be told which agents' processes live and which are gone.",
+        "wants to know which agents' processes are alive and which are gone.",
     ),
 ]
 _Changes = Annotated[
     bool,
-    Query(description="Answer with what changed since `revision`, if it can be."),
+    Query(description="Answer with the changes since `revision` where possible."),
 ]
 
 
@@ -235,7 +237,7 @@ async def _newest(
     alive: int | None,
     changed: SnapshotText | None = None,
 ) -> Response:
-    """Return the newest snapshot or what `changed`, and who lives when it is asked."""
+    """Return the newest snapshot or the changes since; with liveness if requested."""
     snapshot = changed or await service.snapshots.at_least(service.watch.revision)
     more: dict[str, object] = {}
     if levels := await _levels(request, snapshot):

@@ -17,7 +17,7 @@ HEADER_TIMEOUT_S = 10.0
 """From the first byte, or the connection's begin, to the end of the header."""
 
 READ_TIMEOUT_S = 30.0
-"""How long a client may leave a full send buffer unread."""
+"""Time a client may leave a full send buffer unread, seconds."""
 
 _log = logging.getLogger(__name__)
 

@@ -77,21 +77,21 @@ class DatabaseLock:
                             "bus"
                         )
             except psycopg.Error as error:
-                _log.warning("the lock of the bus is not held: %s", error)
+                _log.warning("this server does not hold the bus lock: %s", error)
 
     def _wait(self, session: psycopg.Connection) -> None:
         """Return when the session is broken or shall end."""
         try:
             while not self._ending.is_set():
                 for _ in session.notifies(timeout=POLL_S):
-                    pass  # nobody sends one: what ends the wait is the connection's end
+                    pass  # none is ever sent: the wait ends with the connection
             # Given back here: the database may find only later that the session has
-            # gone, and until then who starts next would be refused.
+            # gone, and until then the next server to start would be refused.
             session.execute(b"SELECT pg_advisory_unlock_all()")
         except psycopg.Error as error:
             if self._ending.is_set():
                 return  # it went with the session
-            _log.warning("the lock of the bus is lost, and asked for again: %s", error)
+            _log.warning("the bus lock was lost and is requested again: %s", error)
 
     def _connect(self) -> psycopg.Connection:
         return psycopg.connect(self._dsn, autocommit=True, options=_KEEPALIVE)

@@ -15,7 +15,7 @@ import psycopg
 from headgate.api.store.transactions import CHANNEL, Store
 
 POLL_S = 0.5
-"""How long one wait lasts: the thread ends within it."""
+"""Length of one wait, seconds: the thread ends within it."""
 
 FIRST_PAUSE_S = 0.2
 """Pause after a broken connection, doubled each time."""
@@ -63,6 +63,8 @@ def _listen(
                         announce(int(notice.payload))
         except Exception as error:  # the database's, the network's: go on
             if not ending.is_set():
-                _log.warning("changes of other processes are not heard: %s", error)
+                _log.warning(
+                    "notifications of other processes' changes are lost: %s", error
+                )
             ending.wait(pause_s)
             pause_s = min(MAX_PAUSE_S, 2 * pause_s)

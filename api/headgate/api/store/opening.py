@@ -1,4 +1,4 @@
-"""Open the store that a server is told of, or say in one line why not."""
+"""Open the configured store, or raise a one-line error that says why not."""
 
 import os
 import sys
@@ -45,7 +45,7 @@ def _make_private(settings: ServerSettings) -> None:
     """Make the file of a new SQLite database readable by its owner only.
 
     It holds hashes of tokens and everybody's limits.  SQLite gives its journals the
-    file's own mode.  Who made the file before has decided who reads it.
+    file's own mode.  Whoever created the file decided who may read it.
     """
     file = _sqlite_file(settings)
     if file is not None:

@@ -188,7 +188,7 @@ class TokenRow(StoreTable):
 
 
 class OverrideRow(StoreTable):
-    """What a group's limits are for a while; dimension is empty for all."""
+    """A temporary override of a group's limits; an empty dimension means all."""
 
     __tablename__ = "overrides"
 

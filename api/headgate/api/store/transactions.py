@@ -31,7 +31,7 @@ from headgate.api.values.errors import Forbidden
 from headgate.api.values.ownership import tenant_of, tenant_of_subject
 
 BUSY_TIMEOUT_S = 10.0
-"""How long SQLite waits for another process's write before it gives up."""
+"""Time SQLite waits for another process's write before it gives up."""
 
 CHANNEL = "headgate_changes"
 """Of PostgreSQL's notifications: each commit tells its revision there."""
@@ -44,12 +44,12 @@ POOL_OVERFLOW = 32
 
 
 Document = Mapping[str, object] | None
-"""What an operator decided about one thing, as JSON; None where there is none."""
+"""The wanted state of one object as JSON; None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who asks for a change, for the audit.
+    """The author of a change, as the audit records it.
 
     Attributes:
         name: Subject of the bearer token, or ``anonymous``.
@@ -95,7 +95,7 @@ class Change:
 
     @property
     def recorded(self) -> list[dict[str, object]]:
-        """What was changed so far, as the audit keeps it: one entry per thing."""
+        """The changes so far, as the audit keeps them: one entry per object."""
         found: list[dict[str, object]] = []
         for (kind, key), (before, after) in self._recorded.items():
             if before != after:

@@ -1,4 +1,4 @@
-"""What tenants and namespaces look like in requests and responses."""
+"""Request and response schemas of tenants and namespaces."""
 
 from pydantic import BaseModel, ConfigDict, Field
 

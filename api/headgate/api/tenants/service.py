@@ -1,4 +1,4 @@
-"""What can be done with tenants and namespaces, inside one transaction."""
+"""Operations on tenants and namespaces, inside one transaction."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What the service refuses, in its own words; knows no HTTP status.
+"""The service's own errors, independent of HTTP status codes.
 
 ::
 

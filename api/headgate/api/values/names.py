@@ -1,4 +1,4 @@
-"""What a name may be: of a group, a tenant, a subject, a dimension."""
+"""Valid names of groups, tenants, subjects and dimensions."""
 
 import unicodedata
 

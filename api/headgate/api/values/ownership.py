@@ -1,4 +1,4 @@
-"""Which tenant a thing belongs to, by its kind and key as the audit names it."""
+"""The tenant that owns an object, by its kind and key as in the audit."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def tenant_of_subject(kind: str, name: str | None) -> str | None:
 
 
 def tenant_of(kind: str, key: str, document: Mapping[str, object]) -> str | None:
-    """Return the tenant that owns a thing; None for what is nobody's or everybody's."""
+    """Return the tenant that owns an object; None if no single tenant does."""
     if kind == "attachment":
         named = cast("dict[str, str | None]", json.loads(key))
         return tenant_of_subject(*next(iter(named.items())))

@@ -7,7 +7,7 @@ from headgate.api.values.errors import Outdated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precondition:
-    """What the caller believes about the thing it is about to change.
+    """The caller's assumption about the object it is about to change.
 
     Attributes:
         revisions: It was last changed by one of these; None for any.

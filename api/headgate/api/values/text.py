@@ -1,4 +1,4 @@
-"""What text can be stored: what both databases and UTF-8 can hold."""
+"""Text that can be stored: whatever both databases and UTF-8 can hold."""
 
 from typing import cast
 

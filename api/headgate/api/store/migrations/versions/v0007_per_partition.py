@@ -1,4 +1,4 @@
-"""Groups of which each partition of a topic has the limits to itself."""
+"""Groups whose limits apply to each partition of a topic separately."""
 
 import sqlalchemy as sa
 from alembic import op
