@@ -32,6 +32,7 @@ from headgate.api.preview.routes import router as preview
 from headgate.api.pulsar.attach import router as pulsar_attach
 from headgate.api.pulsar.brokers import router as pulsar_brokers
 from headgate.api.pulsar.groups import router as pulsar_groups
+from headgate.api.pulsar.partitions import router as pulsar_partitions
 from headgate.api.pulsar.rates import router as pulsar_rates
 from headgate.api.pulsar.tenants import router as pulsar_tenants
 from headgate.api.rights.guard import Guard
@@ -135,6 +136,7 @@ def make_app(
         pulsar_attach,
         pulsar_tenants,
         pulsar_rates,
+        pulsar_partitions,
         pulsar_brokers,
     ):
         app.include_router(

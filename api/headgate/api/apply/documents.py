@@ -19,6 +19,7 @@ from headgate.api.policies import service as policies
 from headgate.api.policies.schemas import PolicyPut
 from headgate.api.store import Change, Document
 from headgate.api.tenants import service as tenants
+from headgate.api.tenants import topics
 from headgate.api.tenants.schemas import TenantPut
 from headgate.api.values.errors import Invalid, NotFound
 
@@ -136,6 +137,10 @@ def _delete_namespace(change: Change, key: str) -> None:
         return
 
 
+def _write_topic(change: Change, key: str, document: Mapping[str, object]) -> None:
+    topics.put_partitions(change, key, int(str(document["partitions"])))
+
+
 def _write_policy(change: Change, key: str, document: Mapping[str, object]) -> None:
     level, target, kind = json.loads(key)
     wanted = {"level": level, "target": target, "kind": kind, "policy": document}
@@ -166,6 +171,7 @@ def _delete_override(change: Change, key: str) -> None:
 KINDS: Mapping[str, Kind] = {
     "tenant": Kind(_write_tenants, _each_of(_delete_tenant)),
     "namespace": Kind(_each(_write_namespace), _each_of(_delete_namespace)),
+    "topic": Kind(_each(_write_topic), _each_of(topics.delete_partitions)),
     "group": Kind(_write_groups, groups.delete_groups),
     "attachment": Kind(_write_attachments, attachments.delete_attachments),
     "policy": Kind(_each(_write_policy), _each_of(_delete_policy)),

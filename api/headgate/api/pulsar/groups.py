@@ -22,7 +22,6 @@ from headgate.api.http.dependencies import AuthorOf, ServiceOf, tell
 from headgate.api.pulsar.bodies import (
     INT32_MAX,
     INT64_MAX,
-    MAX_SHOWN,
     JsonObject,
     ObjectOf,
     integer,
@@ -150,15 +149,13 @@ def _shown_rate(limit: LimitShown | None, largest: int) -> int:
 
 
 def _wanted(body: JsonObject) -> dict[str, int]:
-    """Return the rates that `body` names.
+    """Return the rates that `body` names; as in Pulsar, others are ignored.
+
+    A client newer than this server must not be refused.
 
     Raises:
-        Invalid: A rate below -1, or one that there is no dimension for.
+        Invalid: A rate below -1.
     """
-    for name, value in body.items():
-        if name not in RATES and value not in (None, UNLIMITED):
-            shown = name.encode("ascii", "backslashreplace").decode()
-            raise Invalid(shown[:MAX_SHOWN], "unknown dimension")
     wanted: dict[str, int] = {}
     for name, (_, largest) in RATES.items():
         rate = integer(body, name, largest=largest)

@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
@@ -11,7 +11,7 @@ from headgate.api.attachments.service import attached_group, put_attachment
 from headgate.api.attachments.subjects import checked_subject
 from headgate.api.http.dependencies import AuthorOf, ServiceOf, tell
 from headgate.api.pulsar.bodies import ObjectOf, OptionalObjectOf, strings
-from headgate.api.pulsar.wording import pulsar_reason
+from headgate.api.pulsar.wording import CLUSTER_MISSING, pulsar_reason
 from headgate.api.store.tables import NamespaceRow, StateRow, TenantRow
 from headgate.api.tenants import service as tenants
 from headgate.api.values.errors import InUse
@@ -29,6 +29,22 @@ def list_clusters(service: ServiceOf) -> list[str]:
     """Return the name of the one cluster; `tenants create` asks for it."""
     with service.store.reading() as session:
         return list(session.scalars(select(StateRow.cluster)))
+
+
+@router.get("/clusters/{cluster}", summary="Show a cluster")
+def get_cluster(
+    cluster: str, request: Request, service: ServiceOf
+) -> dict[str, str | bool]:
+    """Return where the one cluster is served, as Pulsar's ClusterData."""
+    with service.store.reading() as session:
+        known = session.scalars(select(StateRow.cluster)).all()
+    if cluster not in known:
+        raise HTTPException(HTTPStatus.NOT_FOUND, CLUSTER_MISSING)
+    return {
+        "serviceUrl": str(request.base_url).rstrip("/"),
+        "brokerClientTlsEnabled": request.url.scheme == "https",
+        "tlsAllowInsecureConnection": False,
+    }
 
 
 @router.get("/tenants", summary="List tenants")

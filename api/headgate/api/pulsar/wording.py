@@ -3,6 +3,7 @@
 from headgate.api.values.errors import AlreadyExists, InUse, NotFound, Refused
 
 GROUP_MISSING = "ResourceGroup does not exist"
+CLUSTER_MISSING = "Cluster does not exist"
 NAMESPACE_MISSING = "Namespace does not exist"
 POLICIES_MISSING = "Namespace policies does not exist"
 """Pulsar's error for a missing namespace whose policies are to be changed."""

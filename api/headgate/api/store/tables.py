@@ -4,7 +4,15 @@ Numbers that may be unlimited are NULL when they are.  `revision` columns hold t
 revision that last changed the row; they are the row's ETag.
 """
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, Text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    Text,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 SerialId = Integer().with_variant(BigInteger(), "postgresql")
@@ -106,6 +114,24 @@ class NamespaceRow(StoreTable):
     name: Mapped[str] = mapped_column(Text, primary_key=True)
     policies: Mapped[dict[str, object]] = mapped_column(JSON)
     revision: Mapped[int] = mapped_column(BigInteger)
+
+
+class PartitionedTopicRow(StoreTable):
+    """A topic declared with partitions; `topic` is its last name alone."""
+
+    __tablename__ = "partitioned_topics"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["tenant", "namespace"],
+            ["namespaces.tenant", "namespaces.name"],
+            ondelete="CASCADE",
+        ),
+    )
+
+    tenant: Mapped[str] = mapped_column(Text, primary_key=True)
+    namespace: Mapped[str] = mapped_column(Text, primary_key=True)
+    topic: Mapped[str] = mapped_column(Text, primary_key=True)
+    partitions: Mapped[int]
 
 
 class AuditRow(StoreTable):

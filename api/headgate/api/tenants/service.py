@@ -19,6 +19,7 @@ from headgate.api.tenants.schemas import (
     TenantPut,
     TenantShown,
 )
+from headgate.api.tenants.topics import delete_partitions, partitioned_topics
 from headgate.api.values.errors import AlreadyExists, InUse, NotFound
 from headgate.api.values.names import checked_name
 from headgate.api.values.preconditions import ANYTHING, Precondition
@@ -212,6 +213,8 @@ def delete_namespace(
     precondition.check(row.revision)
     delete_attachments_under(change, f"{tenant}/{name}")
     delete_policies_under(change, f"{tenant}/{name}")
+    for topic in partitioned_topics(change.session, f"{tenant}/{name}"):
+        delete_partitions(change, topic)
     change.session.delete(row)
     change.session.flush()
     before = {"policies": row.policies}
