@@ -59,7 +59,12 @@ class ChainHolder(Protocol):
 
 
 class ChargeableLimiter(Protocol):
-    """A limiter, as the fair queue and a handle of one dimension see it."""
+    """A limiter, as the fair queue, a handle and a reservation see it."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Seconds, monotonic."""
+        ...
 
     @property
     def subject(self) -> Subject:

@@ -206,38 +206,43 @@ class Limiter:
         *,
         estimate: Estimate | None = None,
         timeout_s: Number = MOST_OPEN_S,
+        wait_s: Number | None = None,
         **costs: Number,
     ) -> Reservation:
         """Charge a cost that is known only afterwards; settle the actual one.
 
         ``with limiter.reserve(tokens=500) as reservation: ...
-        reservation.settle(734)``
+        reservation.settle(734)``, or ``async with``.  Entering a reservation that was
+        refused raises `Throttled`, whose `decision` says which limit refused, when to
+        come back, and why a caller who waited got nothing.
 
         Args:
             estimate: Running average that gives the cost of its dimension.
             timeout_s: When a reservation that nobody settled is returned.
+            wait_s: Longest wait in the fair queue, which begins when the block is
+                entered; by default nothing waits.
             costs: Units by dimension.
 
         Returns:
-            A reservation, falsy when refused.
+            A reservation, falsy when refused; with `wait_s`, falsy until its block is
+            entered.
         """
         if estimate is not None:
             costs[estimate.dimension] = estimate.units
-        now = self.clock()
         units = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
-        chains = {dimension: self.chain(dimension) for dimension in units}
-        decision = self._charge_all(chains, now, units)
         reservation = Reservation(
-            decision,
             units,
-            {dimension: chain.buckets for dimension, chain in chains.items()},
-            clock=self.clock,
-            lock=self._lock,
-            due_s=now + (timeout_s + 0.0),
+            self,
+            keep_open=self._resolver.keep_open,
+            open_s=timeout_s + 0.0,
             estimate=estimate,
+            queue=None if wait_s is None else self._resolver.waiting,
+            wait_s=0.0 if wait_s is None else wait_s + 0.0,
+            lock=self._lock,
         )
-        if decision and not decision.shadow:
-            self._resolver.keep_open(reservation)
+        if wait_s is None:
+            chains = {dimension: self.chain(dimension) for dimension in units}
+            reservation.charged(self._charge_all(chains, self.clock(), units))
         return reservation
 
     def wait(self, *, timeout_s: Number = inf, **costs: Number) -> Decision:

@@ -6,10 +6,12 @@ import heapq
 import threading
 from contextlib import nullcontext
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, Self
 
 from headgate.agent.bucket.chain import give_back_before
 from headgate.agent.bucket.costs import expected_cost, is_cost
+from headgate.agent.decision import Decision, Refusal
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
 
 if TYPE_CHECKING:
@@ -18,8 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from headgate.agent.bucket.bucket import Bucket
-    from headgate.agent.decision import Decision
-    from headgate.agent.ports import Returnable
+    from headgate.agent.ports import ChargeableLimiter, Returnable, WaitingLine
 
 MOST_OPEN_S = 60.0
 """When an unsettled reservation is returned, by default: the caller is presumed dead.
@@ -72,20 +73,27 @@ class Reservation:
     """A charge made in advance; truthy if admitted.
 
     As a context manager, it returns everything if the block raises, and leaves the
-    charge as it is if the block ends without a settlement.
+    charge as it is if the block ends without a settlement.  One that waits charges
+    nothing until its block is entered.
 
     Attributes:
         decision: The answer to the attempt.
         costs: Reserved units, by dimension.
         due_s: When it is returned if not settled, on the limiter's clock.
+        state: ``waiting``, ``refused``, ``open``, ``settled``, ``cancelled`` or
+            ``returned``.
     """
 
     __slots__ = (
-        "_clock",
         "_estimate",
+        "_keep_open",
+        "_limiter",
         "_lock",
+        "_open_s",
+        "_queue",
         "_state_lock",
         "_taken",
+        "_wait_s",
         "costs",
         "decision",
         "due_s",
@@ -94,49 +102,67 @@ class Reservation:
 
     def __init__(
         self,
-        decision: Decision,
         costs: Mapping[str, float],
-        taken: Mapping[str, tuple[Bucket, ...]],
+        limiter: ChargeableLimiter,
         *,
-        clock: Callable[[], float],
+        keep_open: Callable[[Returnable], None],
+        open_s: float,
         lock: Lock | None,
-        due_s: float,
         estimate: Estimate | None = None,
+        queue: WaitingLine | None = None,
+        wait_s: float = 0.0,
     ) -> None:
-        """Keep track of a charge.
+        """Reserve nothing yet; `charged` does, or entering the block.
 
         Args:
-            decision: The answer to the attempt.
             costs: Units by dimension.
-            taken: The charged buckets, by dimension.
-            clock: Seconds, monotonic.
+            limiter: Whose limits are charged.
+            keep_open: Called with an open reservation, to be returned when due.
+            open_s: Seconds until it is returned if not settled.
             lock: Held around charges where there is no GIL.
-            due_s: When it is returned if not settled.
             estimate: Updated with the actual cost.
+            queue: Where the block waits for its tokens; None if it does not.
+            wait_s: Longest wait.
         """
-        self.decision = decision
         self.costs = costs
-        self.due_s = due_s
-        self.state = "open" if decision and not decision.shadow else "refused"
-        self._taken = taken
-        self._clock = clock
+        self.decision: Decision = Refusal(reason="its block was not entered")
+        self.due_s = inf
+        self.state = "waiting"
+        self._limiter = limiter
+        self._keep_open = keep_open
+        self._open_s = open_s
         self._lock = lock
         self._state_lock = threading.Lock()
         self._estimate = estimate
+        self._queue = queue
+        self._wait_s = wait_s
+        self._taken: dict[str, tuple[Bucket, ...]] = {}
+
+    def charged(self, decision: Decision) -> None:
+        """Keep track of what was charged just now, or refused."""
+        limiter = self._limiter
+        self.decision = decision
+        self.state = "open" if decision and not decision.shadow else "refused"
+        self.due_s = limiter.clock() + self._open_s
+        self._taken = {d: limiter.chain(d).buckets for d in self.costs}
+        if self.state == "open":
+            self._keep_open(self)
 
     def __bool__(self) -> bool:
         """Return whether the reservation was admitted."""
         return bool(self.decision)
 
     def __enter__(self) -> Self:
-        """Return the reservation.
+        """Return the reservation, after waiting for it if it waits.
 
         Raises:
-            Throttled: It was refused.
+            Throttled: It was refused; `Throttled.decision` says by which limit, when
+                to come back, and ``deadline`` or ``queue full`` if it waited.
         """
-        if not self.decision:
-            raise Throttled(self.decision)
-        return self
+        if self._queue is not None and self.state == "waiting":
+            costs, wait_s = self.costs, self._wait_s
+            self.charged(self._queue.wait(self._limiter, costs, wait_s))
+        return self._entered()
 
     def __exit__(
         self,
@@ -147,6 +173,22 @@ class Reservation:
         """Return the charge if the block failed without a settlement."""
         if self.state == "open" and kind is not None:
             self.cancel()
+
+    async def __aenter__(self) -> Self:
+        """Do what `__enter__` does, without blocking the event loop."""
+        if self._queue is not None and self.state == "waiting":
+            costs, wait_s = self.costs, self._wait_s
+            self.charged(await self._queue.wait_async(self._limiter, costs, wait_s))
+        return self._entered()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Return the charge if the block failed without a settlement."""
+        self.__exit__(kind, error, trace)
 
     def settle(self, actual: float | None = None, **actuals: float) -> None:
         """Charge the actual cost: any excess is returned, any shortfall is owed.
@@ -173,7 +215,7 @@ class Reservation:
         before = self._close("settled")
         # A charge that was returned as overdue is made after all.
         reserved = self.costs if before == "open" else dict.fromkeys(self.costs, 0.0)
-        if before != "refused":
+        if before not in ("refused", "waiting"):
             self._correct(
                 {d: actuals.get(d, r) - reserved[d] for d, r in self.costs.items()}
             )
@@ -198,6 +240,11 @@ class Reservation:
         self._correct({d: -units for d, units in self.costs.items()})
         return True
 
+    def _entered(self) -> Self:
+        if not self.decision:
+            raise Throttled(self.decision)
+        return self
+
     def _close(self, state: str) -> str:
         with self._state_lock:
             before = self.state
@@ -207,7 +254,7 @@ class Reservation:
             return before
 
     def _correct(self, more: Mapping[str, float]) -> None:
-        now = self._clock()
+        now = self._limiter.clock()
         with self._lock or nullcontext():
             for dimension, units in more.items():
                 buckets = self._taken[dimension]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from math import inf, nan
 from typing import TYPE_CHECKING
 
@@ -116,3 +117,94 @@ def test_a_return_never_fills_a_bucket_above_its_burst() -> None:
     clock.now += 30.0
     reservation.cancel()
     assert held(enforcer, clock) == 1_000.0
+
+
+def test_an_asynchronous_block_reserves_and_returns_as_the_other_does() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+
+    async def run() -> None:
+        async with limiter.reserve(tokens=600) as reservation:
+            assert held(enforcer, clock) == 400.0
+            reservation.settle(100)
+        assert held(enforcer, clock) == 900.0
+        with pytest.raises(RuntimeError, match="model failed"):
+            async with limiter.reserve(tokens=600):
+                raise RuntimeError("model failed")
+        assert held(enforcer, clock) == 900.0
+
+    asyncio.run(run())
+
+
+def test_what_a_refused_block_is_told_names_the_limit_and_the_delay() -> None:
+    enforcer, _ = make(group(TOKENS), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    limiter.charge(tokens=1_200)
+
+    async def run() -> None:
+        async with limiter.reserve(tokens=600):
+            pytest.fail("the block must not run")
+
+    with pytest.raises(Throttled) as refused:
+        asyncio.run(run())
+    decision = refused.value.decision
+    assert decision.limit is not None
+    assert (decision.limit.group, decision.limit.dimension) == ("gold", "tokens")
+    assert decision.delay_s == pytest.approx(2.0)
+    assert str(refused.value) == (
+        "refused by tokens of group 'gold' (tenant, node), retry in 2.000 s"
+    )
+
+
+def test_a_reservation_that_waits_charges_once_it_is_entered() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    waiting = limiter.reserve(tokens=600, wait_s=5)
+    assert held(enforcer, clock) == 1_000.0
+    with waiting as reservation:
+        assert held(enforcer, clock) == 400.0
+        reservation.settle(50)
+    assert held(enforcer, clock) == 950.0
+
+
+def test_a_task_waits_for_its_reservation_until_the_debt_is_paid() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    enforcer.waiting.step_by_hand()
+    limiter = enforcer.limiter(tenant="acme")
+    limiter.charge(tokens=1_200)
+    got: list[float] = []
+
+    async def reserve() -> None:
+        async with limiter.reserve(tokens=300, wait_s=60) as reservation:
+            got.append(clock.now)
+            reservation.settle(0)
+
+    async def run() -> None:
+        task = asyncio.create_task(reserve())
+        await asyncio.sleep(0)
+        enforcer.waiting.tick_at(clock.now)
+        await asyncio.sleep(0)
+        assert not got
+        clock.now += 2.0
+        enforcer.waiting.tick_at(clock.now)
+        await task
+
+    asyncio.run(run())
+    assert got == [102.0]
+    assert held(enforcer, clock) == pytest.approx(0.0)
+
+
+def test_a_wait_that_ends_in_a_refusal_says_that_it_was_the_deadline() -> None:
+    enforcer, _ = make(group(TOKENS), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    limiter.charge(tokens=1_200)
+
+    async def run() -> None:
+        async with limiter.reserve(tokens=300, wait_s=0):
+            pytest.fail("the block must not run")
+
+    with pytest.raises(Throttled) as refused:
+        asyncio.run(run())
+    assert refused.value.decision.reason == "deadline"
+    assert refused.value.decision.delay_s > 0.0
+    assert enforcer.metrics()["waiting"] == 0

@@ -196,7 +196,7 @@ class TokenCalls:
         worst: Decision = ADMITTED
         for limiter in limiters:
             reservation = limiter.reserve(
-                estimate=None, timeout_s=self._timeout_s, **costs
+                estimate=None, timeout_s=self._timeout_s, wait_s=None, **costs
             )
             if not reservation:
                 for before in reservations:
