@@ -203,7 +203,9 @@ class Bucket(Level):
         need = 0.0 if self.may_owe else cost
         if level >= need:
             return 0.0
-        if self.rate <= 0.0 or (not self.may_owe and cost > self.capacity):
+        # Of a limit with a largest cost the capacity is a part, which may grow.
+        never = cost > self.capacity and self.maximum_cost == inf
+        if self.rate <= 0.0 or (not self.may_owe and never):
             return inf
         return max((need - level) / self.rate, LEAST_DELAY_S)
 

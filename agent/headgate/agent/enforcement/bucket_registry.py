@@ -163,6 +163,11 @@ def limit_of(group: Group, dimension: str, scope: str) -> Limit | None:
     return None
 
 
+def _may_owe(group: Group, *, node: bool) -> bool:
+    """Whether a local bucket may owe: of a balanced group, as the ledger knows."""
+    return group.may_owe if node else group.mode != "strict"
+
+
 def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBucket:
     """Return the new bucket of a limit: full, or empty where others have a part.
 
@@ -179,7 +184,7 @@ def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBuc
         rate=rate if node else first_rate(limit),
         capacity=limit.burst if node else limit.burst * FIRST_FLOOR,
         level=inf if node else 0.0,
-        may_owe=group.may_owe or not node,
+        may_owe=_may_owe(group, node=node),
         maximum_cost=inf if node else largest_cost(group, limit),
         seed=seed,
     )
@@ -194,7 +199,7 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     bucket = local.bucket
     node = limit.scope == "node"
     bucket.set_policy(
-        may_owe=group.may_owe or not node,
+        may_owe=_may_owe(group, node=node),
         maximum_cost=inf if node else largest_cost(group, limit),
     )
     bucket.most_counted = _most_counted(limit)

@@ -78,12 +78,6 @@ TRICKLE_PART = 0.01
 """Of Q/n: the least ceiling while the ledger is in debt, so that a caller who is
 refused is told a finite delay.  All agents together spend 1 % of Q by it."""
 
-COSTS_HELD_BACK = 2.0
-"""Of the burst of a strict group, per agent: each may owe one cost, and one more for
-the rounding of a bucket that is clipped while it is charged.  Also of each agent's own
-part, at least two of its own costs: cut off from all others it takes itself for the
-only one, and they may owe as well."""
-
 LEAST_CAPACITY = 0.01
 """Of one cost: the least that a bucket with tokens holds; none at all would mean
 admission by chance."""
@@ -287,13 +281,7 @@ def _strictly(
     shelf: Shelf, at: Index, most: Floats, new: Ceilings, ops: Ops
 ) -> Ceilings:
     """Put rights in the place of shares, where groups are strict."""
-    strict, rate, cost = shelf.strict[at], shelf.rate[at], shelf.cost[at]
-    right = shelf.right[at]
-    held_back = COSTS_HELD_BACK * shelf.agents[at] * cost
-    tokens = shelf.burst_right[at] * ops.maximum(shelf.burst[at] - held_back, 0.0)
-    # Who hears few of many takes them for few, and all may owe: its own cost, at least.
-    alone = shelf.burst_right[at] * shelf.burst[at] - COSTS_HELD_BACK * cost
-    owned = ops.maximum(ops.minimum(tokens, alone), LEAST_CAPACITY * cost)
+    strict, rate, right = shelf.strict[at], shelf.rate[at], shelf.right[at]
     # Rights say nothing of a parent that has less to give, nor of children that take
     # a part: then that rules, too.
     bound = (shelf.part[at] < rate) | (shelf.direct[at] == shelf.direct[at])
@@ -301,7 +289,7 @@ def _strictly(
     ceiling = ops.minimum(ops.minimum(right * rate, most), within)
     return Ceilings(
         ops.where(strict, ceiling, new.ceiling),
-        ops.where(strict, ops.where(right > 0.0, owned, 0.0), new.capacity),
+        ops.where(strict, right * shelf.burst[at], new.capacity),
         ops.where(strict, 1.0, new.probability),
         ops.where(strict, right * rate, new.share),
         ops.where(strict, 0.0, new.reserve),

@@ -10,19 +10,24 @@ give up.  So permits are *set aside* first: in this step the part in use is lowe
 which clips the bucket, and the bucket counts what that took out.  The next step, which
 follows at once, knows the figure, writes the gift, and spreads it over the permits.
 
-*Claim:* tokens in buckets and in registers on their way sum to at most B − 2·n·cost,
-and each agent may owe one cost, hence admitted(W) ≤ Q·W + B.  *Proof:* a bucket holds
-at most p·(B − 2·n·cost) where p is its part in use.  A gift lowers p one step before it
-is told, and takes along at most what was clipped since, and at most its part of B −
-2·n·cost. Until the receiver has taken the register those tokens are nowhere else; when
-it has, p grows in the step that credits them, once, for an epoch is learnt once, and
-the bucket clips what its capacity can't hold.  What is taken from ended lives comes
-without tokens.  ∎
+*Claim:* tokens in buckets and in registers on their way sum to at most B, and no bucket
+owes anything, hence admitted(W) ≤ Q·W + B, whatever requests cost and however often
+processes end.  *Proof:* a bucket begins empty and holds at most p·B where p is its part
+in use.  A gift lowers p one step before it is told, and takes along at most what was
+clipped since, and at most its part of B.  Until the receiver has taken the register
+those tokens are nowhere else; when it has, p grows in the step that credits them, once,
+for an epoch is learnt once, and the bucket clips what its capacity can't hold.  What is
+taken from ended lives comes without tokens.  ∎  (What a caller charges without asking,
+or in the end beyond what it reserved, is admitted beside this.)
 
-Rejected: to give the permit at once and tell the tokens later (the receiver's bucket
-has refilled meanwhile: both were spent); to tell what the bucket held when it was
-looked at (requests spend it before it is clipped); burst and rate as separate permits
-(twice the rows, and tokens then travel with one and are needed with the other).
+Rejected: buckets that may owe one cost, and two costs held back of the burst for each
+agent.  The mean cost was held back and the largest was owed; who ended in debt left it
+to nobody; a part of the burst below two costs was a bucket of nothing.
+
+Rejected as well: to give the permit at once and tell the tokens later (the receiver's
+bucket has refilled meanwhile: both were spent); to tell what the bucket held when it
+was looked at (requests spend it before it is clipped); burst and rate as separate
+permits (twice the rows, and tokens then travel with one and are needed with the other).
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ import numpy as np
 from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
 from headgate.coordinator.escrow.registers import shortest_first
-from headgate.coordinator.escrow.targets import gifts, targets, tokens_of
+from headgate.coordinator.escrow.targets import gifts, targets
 from headgate.coordinator.messages.report import PERMITS, AgentLife, Permits
 
 if TYPE_CHECKING:
@@ -53,6 +58,9 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Key, Table
 
     Ints = NDArray[np.int64]
+
+SPARE_RUNS = 8
+"""Own runs beyond what a report needs to tell them, up to the next keyframe."""
 
 LEAST_GIFT = 4
 """Permits: fewer are not worth a report; noise moves targets by more."""
@@ -304,7 +312,7 @@ class Strict:
                 continue
             shelf, slot = self._table.at(key)
             if held.aside is not None:
-                self._give(held, clipped_of(own, key), tokens_of(shelf, slot), now)
+                self._give(held, clipped_of(own, key), shelf.burst.item(slot), now)
                 moved = True
             self._set_aside(key, held, shelf, slot, own)
             self._use(key, held, shelf, slot, own)
@@ -343,6 +351,7 @@ class Strict:
         told: dict[str, list[Section]] = {}
         for (dimension, group_id), held in sorted(self._held.items()):
             if not held.silent:
+                held.escrow.tidy(now, spare=0 if whole else SPARE_RUNS)
                 section = held.escrow.tell(group_id, now, whole=whole, since=since)
                 told.setdefault(dimension, []).append(section)
         return tuple(
@@ -483,7 +492,7 @@ class Strict:
             held.due = 0.0
             shelf.dirty[slot] = True
         if part != shelf.right[slot]:
-            shelf.right[slot] = shelf.burst_right[slot] = part
+            shelf.right[slot] = part
             shelf.dirty[slot] = True
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.ceilings import COSTS_HELD_BACK
 from headgate.coordinator.allocation.max_min import shares_at, water_level
 from headgate.coordinator.messages.report import PERMITS
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 TOKENS_PER_HOLDER = 2.0
-"""Costs of burst that a holder needs: with fewer, not everyone can own a part."""
+"""Costs of burst that a holder needs on average: with fewer, not everyone can own a
+part that lets a request through."""
 
 ROOM_PART = 0.1
 """Of its demand: the most room beside it that an agent gets where rate is scarce.  A
@@ -52,12 +53,6 @@ def ask_for_room(own: Own) -> None:
     own.usable = usable
 
 
-def tokens_of(shelf: Shelf, slot: int) -> float:
-    """Return the units that all buckets of a strict ledger may hold together."""
-    held_back = COSTS_HELD_BACK * float(shelf.agents[slot] * shelf.cost[slot])
-    return max(0.0, float(shelf.burst[slot]) - held_back)
-
-
 def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
     """Return how many permits each agent should own, ``int64[K]``.
 
@@ -83,7 +78,7 @@ def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
     demand = np.minimum(shelf.demand[lines, slot], shelf.demand_cap[slot])
     weight = _weights(shelf, slot, lines, demand)
     even = weight / max(float(weight.sum()), 1e-12)
-    held = _shares(demand, weight, rate) / whole * tokens_of(shelf, slot)
+    held = _shares(demand, weight, rate) / whole * shelf.burst.item(slot)
     room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
     most = np.sqrt(2.0 * demand * cost)
     least = np.minimum(most, demand * room)
@@ -93,8 +88,9 @@ def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
     more *= min(1.0, left / max(float(more.sum()), 1e-12))
     left = max(0.0, left - float(more.sum()))
     wanted = np.rint((share + more + left * even) / whole * PERMITS)
-    # Without a permit an agent admits nothing at all.
-    return np.where(weight > 0.0, np.maximum(wanted, 1.0), 0.0).astype(np.int64)
+    # With less than one cost of the burst an agent admits nothing at all.
+    least_owned = ceil(PERMITS * cost / max(shelf.burst.item(slot), cost))
+    return np.where(weight > 0.0, np.maximum(wanted, least_owned), 0.0).astype(np.int64)
 
 
 def gifts(surplus: int, lacking: Ints) -> Ints:

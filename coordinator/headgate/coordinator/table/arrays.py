@@ -64,7 +64,6 @@ COLUMNS = (
     "room",
     "share",
     "right",
-    "burst_right",
     "direct",
     "direct_theta",
 )
@@ -145,8 +144,7 @@ class Shelf:
         room: ``float64[G]`` units/s that a young estimate of the own demand may be
             too low by, beyond the noise of a settled one.
         share: ``float64[G]`` of this agent, units/s.
-        right: ``float64[G]`` part of Q that this agent owns, in a strict ledger.
-        burst_right: ``float64[G]`` likewise of B.
+        right: ``float64[G]`` part of Q and B that this agent owns, in a strict ledger.
         direct: ``float64[G]`` λ of this agent's callers of the group itself, units/s;
             NaN where no group inside it is tracked.
         direct_theta: ``float64[G]`` water level of such callers, units/s.
@@ -209,7 +207,6 @@ class Shelf:
     room: NDArray[np.float64]
     share: NDArray[np.float64]
     right: NDArray[np.float64]
-    burst_right: NDArray[np.float64]
     direct: NDArray[np.float64]
     direct_theta: NDArray[np.float64]
     joining_until: NDArray[np.float64]

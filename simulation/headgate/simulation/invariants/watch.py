@@ -44,7 +44,9 @@ ROW_BYTES = 64
 """Bytes that a further row may have; 13 are usual."""
 
 RIGHTS_PER_AGENT = 4
-"""Rows of rights that a report may carry for each agent of a strict group."""
+"""Rows for each agent of a strict group: its life takes some 25 bytes, and each run of
+its permits 10 or 11.  An owner writes one epoch over all its permits as soon as eight
+runs would be saved, so 20 runs are stretches, which few gifts cut, and those eight."""
 
 
 class InvariantWatch:

@@ -326,3 +326,17 @@ def test_what_ended_lives_say_is_dropped_and_hearsay_makes_no_owner() -> None:
     fenced.view.learn(A, over=True, now=0.0)
     fenced.hear(A, gift, 0.0, whole=False)
     assert len(fenced.owned()) == 0
+
+
+def test_what_came_in_many_gifts_is_told_in_one_run() -> None:
+    escrow = Escrow(A, 0.0, interval_s=1.0, sightings=Sightings())
+    for first in range(0, PERMITS, 64):
+        at = np.arange(first, first + 64)
+        escrow.registers.write(at, A, NOBODY, 0.0, by=1 + first, tokens=0.5)
+    before = escrow.owned()
+    escrow.tidy(1.0, spare=PERMITS)
+    assert len(escrow.tell(1, 1.0, whole=True).runs) == PERMITS // 64
+    escrow.tidy(1.0, spare=8)
+    (run,) = escrow.tell(1, 1.0, whole=True).runs
+    assert (run.size, run.owner, run.giver, run.tokens) == (PERMITS, A, A, 0.0)
+    assert escrow.owned().tolist() == before.tolist()
