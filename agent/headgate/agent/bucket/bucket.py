@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from headgate.agent.bucket.level import LULL_S, RACE_S, Level
+from headgate.agent.bucket.suppression import WINDOW_S
 
 if TYPE_CHECKING:
     from headgate.agent.bucket.suppression import AttemptedRate
@@ -110,16 +111,15 @@ class Bucket(Level):
             self.settle(now)
         if self.tokenless:
             return 0.0 if self.probability > 0.0 else inf
-        if self.attempted is not None:
-            return 0.0
         return self._wait_s(self.level_at(now), cost)
 
     def retry_after_at(self, now: float, cost: float) -> float:
         """Return the seconds until a retry of a cost just refused is sensible."""
+        delay_s = self.delay_at(now, cost)
         by_chance = self.tokenless or self.attempted is not None
         if by_chance and cost <= self.maximum_cost:
-            return self._mean_wait_s(cost)
-        delay_s = self.delay_at(now, cost)
+            mean_s = self._mean_wait_s(cost)
+            return mean_s if mean_s > delay_s or self.tokenless else delay_s
         return delay_s if delay_s > LEAST_DELAY_S else LEAST_DELAY_S
 
     def charge_at(self, now: float, cost: float) -> None:
@@ -181,14 +181,27 @@ class Bucket(Level):
     def _try_suppressed_at(
         self, attempted: AttemptedRate, now: float, cost: float
     ) -> float:
+        """Admit with probability rate/attempted, and never beyond what is there.
+
+        The probability alone would admit thousands of a burst at one instant, before
+        the attempted rate is known.  What the bucket holds is spent over a window, so
+        that chance does not leave it full: admitted = rate in the long run.
+        """
         most = self.most_counted
         rate = attempted.note_at(now, cost if cost < most else most)
-        if rate > self.rate and self.free < inf:
-            self.probability = self.rate / rate
-            return self._try_chance(cost)
+        spendable = self.rate + max(self.free - self.spent, 0.0) / WINDOW_S
+        self.probability = spendable / rate if rate > spendable else 1.0
+        lucky = self.probability >= 1.0 or self.chance.draw() < self.probability
+        need = 0.0 if self.may_owe else cost
+        # From here to the end: no call, no backward jump.
         self.moved[self.place] = 1
-        self.folded += cost
-        return 0.0
+        level = self.free - self.spent
+        if lucky and level >= need and cost <= self.maximum_cost:
+            self.free -= cost
+            self.folded += cost
+            return 0.0
+        self.refused += cost if cost < most else most
+        return inf if cost > self.maximum_cost else self._mean_wait_s(cost)
 
     def _try_chance(self, cost: float) -> float:
         lucky = self.chance.draw() < self.probability

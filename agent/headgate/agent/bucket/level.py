@@ -66,7 +66,7 @@ class Level:
     maximum_cost: A cost above this is refused for ever.
     plain: May owe, holds tokens, refuses no cost for ever: the short way.
     attempted: Of a bucket that suppresses: the rate that it compares with its
-        own, instead of counting tokens (Ably).
+        own, besides counting tokens (Ably).
     chance: Draws the numbers that `probability` is compared with.
     folded: Units admitted before `since_s`.
     refused: Units refused by this bucket since the start.

@@ -1,5 +1,7 @@
 """Ably's suppression: admit with probability rate/attempted, never in silence.
 
+The bucket bounds it all the same: in any window at most Q·W + B, and one cost.
+
 The attempted rate is a moving average over a second in ten parts.  The running
 part is left out while it is below the mean: it has only begun, and would make the
 rate look smaller than it is; when it is above the mean a surge is seen at once.
@@ -12,6 +14,10 @@ PARTS = 10
 
 PART_S = 0.1
 """Length of a part, seconds; the window is a second, as quotas are per second."""
+
+
+WINDOW_S = PARTS * PART_S
+"""Length of the window, seconds."""
 
 
 class AttemptedRate:

@@ -97,6 +97,33 @@ def test_ably_suppression_admits_the_quota_out_of_what_is_attempted() -> None:
     assert admitted == pytest.approx(800, rel=0.1)
 
 
+def test_ably_suppression_keeps_to_the_burst_at_one_instant() -> None:
+    limit = Limit(dimension="requests", rate=1_000, burst=1_000, scope="node")
+    enforcer, _ = make(group(limit, refusal="suppress"), acme=1)
+    gate = enforcer.limiter(tenant="acme").handle()
+    admitted = sum(bool(gate.try_acquire()) for _ in range(100_000))
+    assert admitted <= 1_000 + 1
+    assert admitted > 900
+
+
+def test_ably_suppression_keeps_to_rate_and_burst_in_every_window() -> None:
+    limit = Limit(dimension="requests", rate=1_000, burst=200, scope="node")
+    enforcer, clock = make(group(limit, refusal="suppress"), acme=1)
+    gate = enforcer.limiter(tenant="acme").handle()
+    depth = worst = total = 0.0  # of a bucket that is charged whatever is admitted
+    for step in range(5_000):
+        clock.now += 0.001
+        depth = max(depth - 1.0, 0.0)
+        # A storm of 20,000/s every other half second, silence in between.
+        for _ in range(20 if step // 500 % 2 else 0):
+            admitted = bool(gate.try_acquire())
+            depth += admitted
+            total += admitted
+        worst = max(worst, depth)
+    assert worst <= 200 + 1
+    assert total > 0.9 * (1_000 * 0.5 + 200) * 5
+
+
 def test_ably_a_well_behaved_sender_is_never_suppressed_no_matter_how_close() -> None:
     limit = replace(NODE, rate=100, burst=100)
     enforcer, clock = make(group(limit, refusal="suppress"), acme=1)
