@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from math import ceil
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -22,6 +23,9 @@ from headgate.agent.integrations.http_client import (
     RetryThrottled,
     throttle_delay_s,
 )
+
+if TYPE_CHECKING:
+    from headgate.coordinator.config.configuration import Refusal
 
 
 def who(scope: Scope) -> dict[str, str | None] | None:
@@ -106,6 +110,28 @@ def test_a_group_that_delays_answers_and_then_holds_the_connection() -> None:
         answers = [client.get(url, headers=ACME) for _ in range(4)]
         assert [a.status_code for a in answers] == [200] * 4
         assert 1 <= int(answers[0].headers["retry-after"]) <= 2
+
+
+@pytest.mark.parametrize(("mode", "status"), [("delay", 200), ("reject", 429)])
+def test_kip599_a_connection_is_muted_for_the_delay_that_it_was_told(
+    mode: Refusal, status: int
+) -> None:
+    enforcer = make(node_limit("requests", 10, 1), refusal=mode)
+    with (
+        served(fastapi(source=enforcer, mute_refused=True)) as url,
+        httpx.Client(timeout=PATIENCE_S) as client,
+        httpx.Client(timeout=PATIENCE_S) as other,
+    ):
+        client.get(url)  # without a tenant, to be connected
+        other.get(url)
+        # Two seconds of debt: a machine that sleeps a little leaves most of it.
+        enforcer.limiter(tenant="acme").charge(requests=20)
+        assert client.get(url, headers=ACME).status_code == status
+        began_s = time.monotonic()
+        other.get(url)  # another connection goes on meanwhile
+        assert time.monotonic() - began_s < 1.0
+        client.get(url)
+        assert time.monotonic() - began_s >= 1.0
 
 
 def test_the_mode_is_followed_live() -> None:

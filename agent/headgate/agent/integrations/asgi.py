@@ -51,7 +51,7 @@ LONGEST_WAIT_S = 10.0
 """Longest wait for tokens, by default: shorter than most clients' timeouts."""
 
 LONGEST_MUTE_S = 30.0
-"""Longest time that a connection is held after its response in mode ``delay``."""
+"""Longest time that a connection is held after the bytes of its response."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -81,6 +81,7 @@ class LimitMiddleware:
         costs: Callable[[Scope], Mapping[str, float]] | None = None,
         longest_wait_s: float = LONGEST_WAIT_S,
         headers: bool = True,
+        mute_refused: bool = False,
     ) -> None:
         """Wrap an application.
 
@@ -93,6 +94,9 @@ class LimitMiddleware:
             costs: Returns units by dimension; one unit of ``requests`` by default.
             longest_wait_s: Longest wait for tokens in groups of mode ``wait``.
             headers: Add RateLimit and RateLimit-Policy to every admitted response.
+            mute_refused: Refuse *and* mute, as KIP-599's brokers do: serve no other
+                request of a refused connection until its delay is over.  Not behind a
+                proxy whose connections carry the requests of many callers.
         """
         self.app = app
         self._handles = SubjectCache(source, Limiter.handle)
@@ -101,6 +105,7 @@ class LimitMiddleware:
         self._costs = costs
         self._longest_wait_s = longest_wait_s
         self._headers = headers
+        self._mute_refused = mute_refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -179,14 +184,17 @@ class LimitMiddleware:
         marks = ratelimit_headers(links, now)
         if decision.delay_s > 0.0:
             marks = [*marks, _retry_after(decision)]
+        mutes = decision.delay_s > 0.0 and kind == "http"
         if not decision:
+            if mutes and self._mute_refused and not decision.never:
+                send = _muting(send, decision.delay_s)
             await _refuse(kind, decision, marks, send)
             return
+        if mutes:  # admitted, but no next request until then
+            send = _muting(send, decision.delay_s)
         if self._headers and kind == "http":
             send = _marked(send, marks)
         await self.app(scope, receive, send)
-        if decision.delay_s > 0.0:  # admitted but muted: no next request until then
-            await asyncio.sleep(min(decision.delay_s, LONGEST_MUTE_S))
 
 
 def _marked(send: Send, marks: list[Header]) -> Send:
@@ -203,6 +211,25 @@ def _marked(send: Send, marks: list[Header]) -> Send:
         return send(message)
 
     return marked
+
+
+def _muting(send: Send, delay_s: float) -> Send:
+    """Return `send` that ends the response only after a delay.
+
+    A server takes the next request of a connection once the response has ended, not
+    when the application returns.  The bytes leave at once: a client that knows the
+    length of the response has it, and only its next request waits.
+    """
+
+    async def muting(message: Message) -> None:
+        if message["type"] != "http.response.body" or message.get("more_body"):
+            await send(message)
+            return
+        await send({**message, "more_body": True})
+        await asyncio.sleep(min(delay_s, LONGEST_MUTE_S))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return muting
 
 
 def _retry_after(decision: Decision) -> Header:
