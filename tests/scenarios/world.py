@@ -70,7 +70,8 @@ class Process:
 class World:
     """Processes, the bus between them, and time."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
         self.now = 0.0
         self.groups: dict[int, Group] = {}
         self.revision = 0
@@ -117,7 +118,7 @@ class World:
         """Start a process that has a bucket for each group."""
         self.lives[agent or name] = incarnation
         coordinator = Coordinator(
-            Settings(),
+            self.settings,
             agent=agent or name,
             incarnation=incarnation,
             seed=sum(map(ord, name)) + incarnation,

@@ -304,6 +304,7 @@ class Runtime:
             cluster=snapshot.configuration.cluster,
             weight=self._options.weight,
             interval_s=snapshot.report_interval_s,
+            keyframe_every=snapshot.keyframe_every,
             tick_s=min(usual.tick_s, snapshot.report_interval_s),
             presumed_dead_s=max(
                 usual.presumed_dead_s,

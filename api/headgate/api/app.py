@@ -27,6 +27,7 @@ from headgate.api.metrics.routes import router as metrics
 from headgate.api.overrides.clock import end_in_time
 from headgate.api.overrides.routes import router as overrides
 from headgate.api.overview.routes import router as overview
+from headgate.api.policies.broker import refused_settings
 from headgate.api.policies.routes import router as policies
 from headgate.api.preview.routes import router as preview
 from headgate.api.pulsar.attach import router as pulsar_attach
@@ -64,6 +65,7 @@ def make_service(store: Store, fixed: Mapping[str, object]) -> Service:
     """
     watch = RevisionWatch(store.revision())
     store.on_change(watch.announce)
+    store.refused_settings = refused_settings(fixed.get("bus"))
     return Service(
         store=store,
         watch=watch,

@@ -292,10 +292,31 @@ def test_a_bad_policy_is_refused(
 def test_pip82_interval_topic_and_switch_of_publishing_are_settings(
     pulsar: httpx.Client, rest: httpx.Client
 ) -> None:
+    def report() -> object:
+        return rest.get("/snapshot").json()["report"]
+
+    assert report() == {"interval_s": 1.0, "keyframe_every": 10}
     assert configure(pulsar, "resourceUsagePublishIntervalInSecs", "5").is_success
-    assert rest.get("/snapshot").json()["report"] == {"interval_s": 5.0}
+    cycles = "resourceUsageMaxUsageReportSuppressRounds"
+    assert configure(pulsar, cycles, "3").is_success
+    assert report() == {"interval_s": 5.0, "keyframe_every": 3}
+    assert configure(pulsar, cycles, "0").status_code == 412
     assert configure(pulsar, "resourceUsagePublishToTopic", "false").is_success
     assert rest.get("/snapshot").json()["bus"] is None
     assert configure(pulsar, "resourceUsagePublishToTopic", "true").is_success
-    assert configure(pulsar, "resourceUsagePublishTopicName", "usage").is_success
     assert rest.get("/snapshot").json()["bus"]["kind"] == "zeromq"
+
+
+def test_pip82_the_name_of_the_topic_is_refused_where_the_bus_has_no_topics(
+    pulsar: httpx.Client, rest: httpx.Client, unchanged: Any
+) -> None:
+    key = "resourceUsagePublishTopicName"
+    with unchanged():
+        answers = (
+            configure(pulsar, key, "usage"),
+            rest.put(f"/settings/{key}", json={"text": "usage"}),
+            rest.post("/apply", json={"settings": {key: "usage"}}),
+        )
+    assert [answer.status_code for answer in answers] == [412, 422, 422]
+    for answer in answers:
+        assert f"{key}: expected a bus with topics" in answer.text

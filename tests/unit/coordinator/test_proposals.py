@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from tests.scenarios.world import World
@@ -17,6 +19,9 @@ from headgate.coordinator import (
     SetCeilings,
     Settings,
 )
+
+if TYPE_CHECKING:
+    from headgate.coordinator.config.configuration import Isolation
 
 
 def world_of(*names: str, rate: float = 100.0) -> World:
@@ -61,19 +66,58 @@ def test_pip82_late_messages_are_dropped() -> None:
     assert shares(world) == before
 
 
-def test_pip82_usage_is_told_when_it_moved_by_a_tenth_or_every_n_cycles() -> None:
-    world = world_of("a", rate=1000.0)
+@pytest.mark.parametrize("cycles", [3, 10])
+def test_pip82_usage_is_told_every_n_cycles_changed_or_not(cycles: int) -> None:
+    world = World(Settings(keyframe_every=cycles))
+    world.group(1, rate=1000.0, burst=1000.0)
+    world.start("a")
     world.load("a", 1, 400, 0)
     world.run(4.0)
     world.processes["a"].sent.clear()
-    world.run(20.0)
-    cycles = Settings().keyframe_every
+    world.run(30.0)
     keyframes = [report for report in world.processes["a"].sent if report.keyframe]
-    assert len(keyframes) == 20 // cycles
-    world.processes["a"].sent.clear()
-    world.load("a", 1, 800, 0)
-    world.run(0.2)
-    assert world.processes["a"].sent[0].rows
+    assert len(keyframes) == 30 // cycles
+
+
+@pytest.mark.parametrize(
+    ("part", "at_once"), [(0.09, False), (-0.09, False), (0.11, True), (-0.11, True)]
+)
+def test_pip82_usage_is_told_at_once_when_it_moved_by_more_than_a_tenth(
+    part: float, at_once: bool
+) -> None:
+    # So many requests that ten per cent are far above the noise of their number.
+    world = world_of("a", "b", rate=1e6)
+    fair = 5e5
+    world.load("a", 1, fair, 0)
+    world.load("b", 1, 1e4, 0)
+    world.run(10.0)
+    sent = world.processes["a"].sent
+    before = len(sent)
+    while len(sent) == before:  # until just after a heartbeat
+        world.run(0.025)
+    before = len(sent)
+    world.load("a", 1, fair * (1 + part), 0)
+    world.run(0.075)
+    assert any(report.rows for report in sent[before:]) == at_once
+
+
+@pytest.mark.parametrize(
+    ("isolation", "heavy", "light"), [("fair", 500, 500), ("hold", 875, 100)]
+)
+def test_pip82_what_a_cut_off_agent_may_spend_is_its_part_or_its_last_share(
+    isolation: Isolation, heavy: float, light: float
+) -> None:
+    world = World()
+    world.group(1, rate=1000.0, burst=1000.0, isolation=isolation)
+    world.start("a")
+    world.start("b")
+    world.load("a", 1, 900, 300)
+    world.load("b", 1, 100, 0)
+    world.run(15.0)
+    reserves = [
+        float(world.processes[name].ceilings[1].reserve[0]) for name in ("a", "b")
+    ]
+    assert reserves == pytest.approx([heavy, light], rel=0.05)
 
 
 def test_pip82_two_brokers_that_want_more_each_get_half() -> None:

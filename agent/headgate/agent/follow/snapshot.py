@@ -39,6 +39,12 @@ from headgate.coordinator.config.configuration import (
 DEFAULT_REPORT_INTERVAL_S = 1.0
 """T of the design: one heartbeat a second."""
 
+DEFAULT_KEYFRAME_EVERY = 10
+"""A lost row costs little until then: a changed one is told again before."""
+
+MAX_KEYFRAME_EVERY = 1_000
+"""A quarter of an hour at one a second; more is a mistake of units."""
+
 MAX_REPORT_INTERVAL_S = 3_600.0
 """An hour; a longer interval is a mistake of units."""
 
@@ -52,12 +58,15 @@ class Snapshot:
         bus: How to reach the other agents; None without a bus, when each agent is on
             its own.
         report_interval_s: T, seconds between two heartbeats.
+        keyframe_every: N of PIP-82: intervals from one report of all usage, changed
+            or not, to the next.
         policies: Rates that each topic has for itself.
     """
 
     configuration: Configuration
     bus: BusSettings | None = None
     report_interval_s: float = field(default=DEFAULT_REPORT_INTERVAL_S)
+    keyframe_every: int = field(default=DEFAULT_KEYFRAME_EVERY)
     policies: Policies = field(default=NO_POLICIES)
 
 
@@ -65,7 +74,10 @@ def snapshot_to_json(snapshot: Snapshot) -> dict[str, Json]:
     """Return `snapshot` as a JSON document; the inverse of `snapshot_from_json`."""
     document = configuration_to_json(snapshot.configuration)
     document["bus"] = None if snapshot.bus is None else _bus_to_json(snapshot.bus)
-    document["report"] = {"interval_s": snapshot.report_interval_s}
+    document["report"] = {
+        "interval_s": snapshot.report_interval_s,
+        "keyframe_every": snapshot.keyframe_every,
+    }
     document["policies"] = policies_to_json(snapshot.policies)
     return document
 
@@ -85,6 +97,7 @@ def snapshot_from_json(document: object) -> Snapshot:
         configuration=configuration,
         bus=bus and _bus_from_json(bus),
         report_interval_s=_interval_s(top),
+        keyframe_every=_keyframe_every(top),
         policies=policies_from_json(policies) if policies else NO_POLICIES,
     )
 
@@ -115,6 +128,7 @@ def snapshot_from_changes(known: Snapshot, document: object) -> Snapshot:
         ),
         bus=bus and _bus_from_json(bus),
         report_interval_s=_interval_s(top),
+        keyframe_every=_keyframe_every(top),
         policies=policies_from_changes(known.policies, policies)
         if policies
         else known.policies,
@@ -238,6 +252,18 @@ def _interval_s(top: JsonPlace) -> float:
     if not 0 < interval_s <= MAX_REPORT_INTERVAL_S:
         raise interval.wrong(f"a number in (0, {MAX_REPORT_INTERVAL_S:g}]")
     return interval_s
+
+
+def _keyframe_every(top: JsonPlace) -> int:
+    """Return the intervals between two full reports of a snapshot."""
+    report = top.optional("report")
+    every = report and report.optional("keyframe_every")
+    if not every:
+        return DEFAULT_KEYFRAME_EVERY
+    number = every.integer(least=1)
+    if number > MAX_KEYFRAME_EVERY:
+        raise every.wrong(f"an integer in [1, {MAX_KEYFRAME_EVERY}]")
+    return number
 
 
 def _quantity(value: float) -> Json:

@@ -5,7 +5,7 @@ A rate of 0 (Pulsar's default) or −1 there means none.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from headgate.api.values.errors import Invalid, NotFound
 from headgate.api.values.names import MAX_NAME, checked_path_name
@@ -41,6 +41,12 @@ EXCLUSIVE = (
 PUBLISH_INTERVAL = "resourceUsagePublishIntervalInSecs"
 PUBLISH_TOPIC = "resourceUsagePublishTopicName"
 PUBLISH_TO_TOPIC = "resourceUsagePublishToTopic"
+PUBLISH_CYCLES = "resourceUsageMaxUsageReportSuppressRounds"
+"""N of PIP-82: usage is published at the latest every N intervals, changed or not."""
+
+MAX_CYCLES = 1_000
+"""Most intervals between two full reports: a quarter of an hour at one a second."""
+
 RELATIVE = "dispatchThrottlingRateRelativeToPublishRate"
 SUBSCRIBE_PERIOD = "subscribeRatePeriodPerConsumerInSecond"
 
@@ -88,6 +94,7 @@ KEYS = tuple(
             PUBLISH_INTERVAL,
             PUBLISH_TOPIC,
             PUBLISH_TO_TOPIC,
+            PUBLISH_CYCLES,
             RELATIVE,
             SUBSCRIBE_PERIOD,
         )
@@ -107,6 +114,8 @@ def check_setting(key: str, text: str, others: Mapping[str, str]) -> None:
         _checked_integer(key, text, least=-1, largest=MAX_RATE)
     elif key in {PUBLISH_INTERVAL, SUBSCRIBE_PERIOD}:
         _checked_integer(key, text, least=1, largest=MAX_INTERVAL_S)
+    elif key == PUBLISH_CYCLES:
+        _checked_integer(key, text, least=1, largest=MAX_CYCLES)
     elif key == PUBLISH_TOPIC:
         checked_path_name(text, key, longest=MAX_NAME)
     elif key in KEYS:
@@ -147,14 +156,29 @@ def with_reporting(
 ) -> dict[str, object]:
     """Return a snapshot's members `bus` and `report` as the settings change them."""
     changed = dict(fixed)
+    report = dict(cast("Mapping[str, object]", fixed.get("report") or {}))
     if PUBLISH_INTERVAL in settings:
-        changed["report"] = {"interval_s": float(settings[PUBLISH_INTERVAL])}
+        report["interval_s"] = float(settings[PUBLISH_INTERVAL])
+    if PUBLISH_CYCLES in settings:
+        report["keyframe_every"] = int(settings[PUBLISH_CYCLES])
+    changed["report"] = report
     bus = fixed.get("bus")
     if settings.get(PUBLISH_TO_TOPIC) == "false":
         changed["bus"] = None
     elif PUBLISH_TOPIC in settings and isinstance(bus, dict) and "topic" in bus:
         changed["bus"] = {**bus, "topic": settings[PUBLISH_TOPIC]}
     return changed
+
+
+def refused_settings(bus: object) -> dict[str, str]:
+    """Return the keys that can't be set with a snapshot's `bus`, and why."""
+    kind = cast("Mapping[str, object]", bus).get("kind") if bus else None
+    if kind != "zeromq":
+        return {}
+    return {
+        PUBLISH_TOPIC: "expected a bus with topics: the ZeroMQ bus has none, so agents"
+        " could not move to another; use Kafka (headgate up --bus kafka://HOST:PORT)"
+    }
 
 
 def _unlimited() -> dict[str, object]:

@@ -194,6 +194,8 @@ def put_setting(
     """
     others = get_settings(change.session)
     check_setting(key, text, others)
+    if key in change.refused_settings:
+        raise Invalid(key, change.refused_settings[key])
     row = change.session.get(SettingRow, key)
     precondition.check(None if row is None else row.revision)
     if row is None:

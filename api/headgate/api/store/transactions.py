@@ -83,11 +83,13 @@ class Change:
         session: Of the database, inside the transaction.
         revision: Number that this change will have if it changes anything.
         author: Who asks for it.
+        refused_settings: Keys that can't be set on this server, and why.
     """
 
     session: Session
     revision: int
     author: Author
+    refused_settings: Mapping[str, str] = field(default_factory=dict[str, str])
     _recorded: dict[tuple[str, str], tuple[Document, Document]] = field(
         default_factory=dict[tuple[str, str], tuple[Document, Document]]
     )
@@ -158,6 +160,7 @@ class Store:
         self._is_sqlite = self.url.get_backend_name() == "sqlite"
         self._lock = threading.Lock()  # SQLite's busy handler is unfair; this is not
         self._listeners: list[Callable[[int], None]] = []
+        self.refused_settings: Mapping[str, str] = {}
         self._read_options: dict[str, object] = (
             {} if self._is_sqlite else {"isolation_level": "REPEATABLE READ"}
         )
@@ -193,7 +196,7 @@ class Store:
         with self._lock, Session(self._engine, expire_on_commit=False) as session:
             session.connection(execution_options={"headgate_writes": True})
             state = session.scalars(select(StateRow).with_for_update()).one()
-            change = Change(session, state.revision + 1, author)
+            change = Change(session, state.revision + 1, author, self.refused_settings)
             yield change
             if dry_run or not change.recorded:
                 session.rollback()

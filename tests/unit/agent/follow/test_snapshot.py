@@ -204,6 +204,14 @@ def test_the_default_of_a_subject_has_null_as_its_name() -> None:
         (document(bus={"kind": "zeromq"}), "bus: zeromq: expected `publish`"),
         (document(bus={"kind": "kafka"}), "bus: kafka: expected `bootstrap`"),
         (document(report={"interval_s": 0}), "report.interval_s: expected a number"),
+        (
+            document(report={"keyframe_every": 0}),
+            "report.keyframe_every: expected a whole number",
+        ),
+        (
+            document(report={"keyframe_every": 1_001}),
+            "report.keyframe_every: expected an integer in",
+        ),
         (document(report={"interval_s": "1"}), "report.interval_s: expected a number"),
     ],
 )

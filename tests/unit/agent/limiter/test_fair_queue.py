@@ -126,6 +126,35 @@ def test_pip322_tenants_take_turns_however_many_wait_of_one() -> None:
     asyncio.run(main())
 
 
+def test_pip322_tenants_take_turns_within_one_tick_of_many_tokens() -> None:
+    async def main() -> None:
+        clock = Clock()
+        enforcer = Enforcer(clock=clock, seed=1)
+        shared = Group(id=1, name="shared", limits=(replace(SLOW, burst=10),))
+        tenants = ("a", "b", "c")
+        attached = tuple(Attachment((("tenant", name),), 1) for name in tenants)
+        enforcer.configure(
+            Configuration(revision=1, groups=(shared,), attachments=attached), clock.now
+        )
+        stepped(enforcer)
+        limiters = {name: enforcer.limiter(tenant=name) for name in tenants}
+        limiters["a"].charge(requests=11)
+        line = Line(enforcer, clock)
+        for name, callers in (("a", 9), ("b", 3), ("c", 3)):
+            for index in range(callers):
+                await line.join(f"{name}{index}", limiters[name])
+        await line.pass_time(9.0)  # eight tokens and one that is owed, at once
+        assert len(line.order) == 9
+        for turn in range(3):
+            served = line.order[3 * turn : 3 * turn + 3]
+            assert sorted(served) == [f"{name}{turn}" for name in tenants]
+        for task in line.tasks.values():
+            task.cancel()
+        await asyncio.gather(*line.tasks.values(), return_exceptions=True)
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_caller_loses_no_tokens_and_nobodys_place() -> None:
     async def main() -> None:
         enforcer, clock = make(group(SLOW), acme=1)

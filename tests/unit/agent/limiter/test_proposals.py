@@ -95,6 +95,24 @@ def test_pip82_tenants_and_namespaces_share_the_four_limits_of_their_group() -> 
         assert umbrella.try_acquire(**{name: 4.0 * rank})
 
 
+def test_a_soft_threshold_is_a_part_of_the_groups_rate_not_of_the_own_share() -> None:
+    shared = Limit(dimension="requests", rate=1_000, burst=1_000)
+    enforcer, clock = make(group(shared, soft_threshold=0.6), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    (local,) = enforcer.locals()
+    local.bucket.set_ceiling_at(clock.now, ceiling=100.0, capacity=100.0)
+    used = 500.0  # by all agents: five times this one's share
+    enforcer.use_of = lambda group, dimension: used
+    for _ in range(3):
+        clock.now += 2.0
+        enforcer.counts(clock.now)
+        assert not limiter.try_acquire(requests=1).warning
+    used = 700.0
+    clock.now += 2.0
+    enforcer.counts(clock.now)
+    assert limiter.try_acquire(requests=1).warning
+
+
 def test_pip82_the_topics_that_use_a_group_are_counted() -> None:
     shared = Limit(dimension="publish_messages", rate=100, burst=100)
     enforcer, clock = make(group(shared), acme=1)
