@@ -231,9 +231,11 @@ def headgate(
     server: Addresses,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> Callable[..., tuple[int, str, str]]:
     """Run the command against the server; return exit code, stdout and stderr."""
     monkeypatch.setenv("HEADGATE_URL", server.api)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
     def run(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from functools import partial
+from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.commands.apply import APPLY_EPILOG, apply
-from headgate.cli.commands.attachments import (
-    ATTACH_EPILOG,
-    DETACH_EPILOG,
-    LIST_EPILOG,
-    attach,
-    detach,
-    list_attachments,
-)
-from headgate.cli.commands.audit import AUDIT_EPILOG, ROLLBACK_EPILOG, audit, rollback
-from headgate.cli.commands.bus import bus
-from headgate.cli.commands.completion import COMPLETION_EPILOG, completion
-from headgate.cli.commands.explain import EXPLAIN_EPILOG, explain
-from headgate.cli.commands.groups import group
-from headgate.cli.commands.overrides import override
-from headgate.cli.commands.policies import policy
-from headgate.cli.commands.settings import setting
-from headgate.cli.commands.status import STATUS_EPILOG, status
-from headgate.cli.commands.tenants import namespace, tenant
-from headgate.cli.commands.token import token
-from headgate.cli.demo.command import DEMO_EPILOG, demo
 from headgate.cli.failure import FAILED, INTERRUPTED, OK, Failure, one_line
-from headgate.cli.top.command import TOP_EPILOG, top
-from headgate.cli.up import UP_EPILOG, up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _EPILOG = """[bold]From scratch to a limit[/bold]
 
@@ -54,85 +33,145 @@ Then, in your program: [bold]headgate.connect("http://127.0.0.1:8080").limiter(t
 
 [bold]Exit codes[/bold]: 0 success, 1 failed or refused, 2 usage error."""
 
-app = typer.Typer(
-    name="headgate",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    epilog=_EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 _SERVERS, _LIMITS = "Servers", "Quotas"
 _WATCHING, _CHANGES, _OFFLINE = "Watching", "Changes", "Without a server"
 """Headings of the help."""
 
-app.command("up", epilog=UP_EPILOG, rich_help_panel=_SERVERS)(up)
-app.command("demo", epilog=DEMO_EPILOG, rich_help_panel=_SERVERS)(demo)
-_add = partial(app.add_typer, rich_help_panel=_SERVERS)
-_add(bus, name="bus", help="Run a bus of your own, and manage its topic and keys.")
-_add(token, name="token", help="Create, list and delete bearer tokens.")
-_add(setting, name="setting", help="Show and change the dynamic configuration.")
 
-_add = partial(app.add_typer, rich_help_panel=_LIMITS)
-_add(group, name="group", help="Create, show, change and delete groups.")
-_add(tenant, name="tenant", help="Create, list and delete tenants.")
-_add(namespace, name="namespace", help="Create, list and delete namespaces.")
-_command = partial(app.command, rich_help_panel=_LIMITS)
-_command("attach", epilog=ATTACH_EPILOG)(attach)
-_command("detach", epilog=DETACH_EPILOG)(detach)
-_command("attachments", epilog=LIST_EPILOG)(list_attachments)
-_add(
-    policy,
-    name="policy",
-    help="Limit the rates of topics, per broker, namespace or topic.",
-)
-_add(override, name="override", help="Change limits temporarily.")
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command: where it is defined, so that only this module is imported.
 
-_command = partial(app.command, rich_help_panel=_CHANGES)
-_command("apply", epilog=APPLY_EPILOG)(apply)
-_command("audit", epilog=AUDIT_EPILOG)(audit)
-_command("rollback", epilog=ROLLBACK_EPILOG)(rollback)
+    Attributes:
+        module: Below `headgate.cli`.
+        attribute: A function, or a `typer.Typer` with commands of its own.
+        panel: Heading of the help.
+        epilog: Attribute with the text below the help of a function.
+        help: Of a `typer.Typer`; a function's is its docstring.
+        passes_on: Whether another application reads the arguments and the options.
+    """
 
-_command = partial(app.command, rich_help_panel=_WATCHING)
-_command("top", epilog=TOP_EPILOG)(top)
-_command("status", epilog=STATUS_EPILOG)(status)
-_command("explain", epilog=EXPLAIN_EPILOG)(explain)
+    module: str
+    attribute: str
+    panel: str
+    epilog: str | None = None
+    help: str | None = None
+    passes_on: bool = False
 
-_command = partial(app.command, rich_help_panel=_OFFLINE)
-_command("completion", epilog=COMPLETION_EPILOG)(completion)
 
-_PASS_ON = {"ignore_unknown_options": True, "help_option_names": ["--no-such-help"]}
+COMMANDS: Mapping[str, Entry] = {
+    "up": Entry("up", "up", _SERVERS, "UP_EPILOG"),
+    "demo": Entry("demo.command", "demo", _SERVERS, "DEMO_EPILOG"),
+    "bus": Entry(
+        "commands.bus",
+        "bus",
+        _SERVERS,
+        help="Run a bus of your own, and manage its topic and keys.",
+    ),
+    "token": Entry(
+        "commands.token",
+        "token",
+        _SERVERS,
+        help="Create, list and delete bearer tokens.",
+    ),
+    "setting": Entry(
+        "commands.settings",
+        "setting",
+        _SERVERS,
+        help="Show and change the dynamic configuration.",
+    ),
+    "group": Entry(
+        "commands.groups",
+        "group",
+        _LIMITS,
+        help="Create, show, change and delete groups.",
+    ),
+    "tenant": Entry(
+        "commands.tenants", "tenant", _LIMITS, help="Create, list and delete tenants."
+    ),
+    "namespace": Entry(
+        "commands.tenants",
+        "namespace",
+        _LIMITS,
+        help="Create, list and delete namespaces.",
+    ),
+    "attach": Entry("commands.attachments", "attach", _LIMITS, "ATTACH_EPILOG"),
+    "detach": Entry("commands.attachments", "detach", _LIMITS, "DETACH_EPILOG"),
+    "attachments": Entry(
+        "commands.attachments", "list_attachments", _LIMITS, "LIST_EPILOG"
+    ),
+    "policy": Entry(
+        "commands.policies",
+        "policy",
+        _LIMITS,
+        help="Limit the rates of topics, per broker, namespace or topic.",
+    ),
+    "override": Entry(
+        "commands.overrides", "override", _LIMITS, help="Change limits temporarily."
+    ),
+    "apply": Entry("commands.apply", "apply", _CHANGES, "APPLY_EPILOG"),
+    "delete": Entry("commands.apply", "delete", _CHANGES, "DELETE_EPILOG"),
+    "export": Entry("commands.apply", "export", _CHANGES, "EXPORT_EPILOG"),
+    "audit": Entry("commands.audit", "audit", _CHANGES, "AUDIT_EPILOG"),
+    "rollback": Entry("commands.audit", "rollback", _CHANGES, "ROLLBACK_EPILOG"),
+    "top": Entry("top.command", "top", _WATCHING, "TOP_EPILOG"),
+    "status": Entry("commands.status", "status", _WATCHING, "STATUS_EPILOG"),
+    "explain": Entry("commands.explain", "explain", _WATCHING, "EXPLAIN_EPILOG"),
+    "context": Entry(
+        "commands.contexts",
+        "context",
+        _OFFLINE,
+        help="Name servers, and choose the one that commands ask.",
+    ),
+    "completion": Entry(
+        "commands.completion", "completion", _OFFLINE, "COMPLETION_EPILOG"
+    ),
+    "simulate": Entry("mounted", "simulate", _OFFLINE, passes_on=True),
+    "pipeline": Entry("mounted", "pipeline", _OFFLINE, passes_on=True),
+}
+
+_PASS_ON: dict[str, object] = {
+    "ignore_unknown_options": True,
+    "allow_extra_args": True,
+    "help_option_names": ["--no-such-help"],
+}
 """Leaves every argument after the command's name to the mounted application."""
 
 
-@_command("simulate", context_settings={**_PASS_ON, "allow_extra_args": True})
-def simulate(context: typer.Context) -> None:
-    """Run scenarios on a simulated cluster, reproducible from a seed."""
-    from headgate.simulation.command import simulate as command
+def application(words: Sequence[str]) -> typer.Typer:
+    """Return the application with the command that `words` begin with, or with all.
 
-    # Mounted on demand, because the simulation imports numpy.
-    mounted = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
-    mounted.command("simulate")(command)
-    code: object = mounted(
-        args=context.args, prog_name="headgate simulate", standalone_mode=False
+    Only what is registered is imported, so a command does not pay for the others.
+    """
+    app = typer.Typer(
+        name="headgate",
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        add_completion=False,  # `headgate completion` is the one way
+        epilog=_EPILOG,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
-    raise typer.Exit(code if isinstance(code, int) else OK)
+    app.callback()(root)
+    named = words[0] if words else ""
+    for name in [named] if named in COMMANDS else COMMANDS:
+        _register(app, name, COMMANDS[name])
+    return app
 
 
-@_command(
-    "pipeline",
-    context_settings={**_PASS_ON, "allow_extra_args": True},
-    add_help_option=False,
-)
-def pipeline(context: typer.Context) -> None:
-    """Analyse the usage topic with Spark: usage, violations, unfairness."""
-    from headgate.pipeline.command import app as mounted
-
-    # Mounted on demand, as above.
-    code: object = mounted(
-        args=context.args, prog_name="headgate pipeline", standalone_mode=False
-    )
-    raise typer.Exit(code if isinstance(code, int) else OK)
+def _register(app: typer.Typer, name: str, entry: Entry) -> None:
+    module = import_module(f"headgate.cli.{entry.module}")
+    found: typer.Typer | Callable[..., None] = getattr(module, entry.attribute)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name, help=entry.help, rich_help_panel=entry.panel)
+        return
+    app.command(
+        name,
+        epilog=None if entry.epilog is None else getattr(module, entry.epilog),
+        rich_help_panel=entry.panel,
+        context_settings=_PASS_ON if entry.passes_on else None,
+        add_help_option=not entry.passes_on,
+    )(found)
 
 
 def _print_version(wanted: bool) -> None:
@@ -143,7 +182,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool,
@@ -160,9 +198,10 @@ def root(
 
 def run(arguments: Sequence[str] | None) -> int:
     """Run the command line; see `headgate.cli.main`."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code: object = app(
-            args=list(arguments) if arguments is not None else None,
+        code: object = application(_words_to_complete() or words)(
+            args=words,
             prog_name="headgate",
             standalone_mode=False,
         )
@@ -186,6 +225,17 @@ def run(arguments: Sequence[str] | None) -> int:
     return code if isinstance(code, int) else OK
 
 
+def _words_to_complete() -> list[str]:
+    """Return the words that a shell asks to complete; none if it does not ask."""
+    if "_HEADGATE_COMPLETE" not in os.environ:
+        return []
+    from typer.completion import get_completion_inspect_parameters
+
+    get_completion_inspect_parameters()  # registers the shells that typer knows
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    return line.split()[1:]
+
+
 def _help_hint(misuse: typer.TyperException) -> str:
     """Return a hint at the help of the command that was misused."""
     context: object = getattr(misuse, "ctx", None)
@@ -200,6 +250,4 @@ def _fail(message: str, code: int) -> int:
 
 def _close_stdout() -> None:
     """Keep the interpreter from flushing into the broken pipe when it exits."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -166,8 +166,8 @@ def test_the_narrowest_level_that_says_a_rate_wins(headgate: Headgate) -> None:
         "topic",
     ]
     for place, _ in places:
-        assert headgate("policy", "remove", "dispatch", place)[0] == 0
-        code, _, error = headgate("policy", "remove", "dispatch", place)
+        assert headgate("policy", "remove", "dispatch", place, "--yes")[0] == 0
+        code, _, error = headgate("policy", "remove", "dispatch", place, "--yes")
         assert (code, "does not exist" in error) == (1, True)
     assert "unlimited; no level sets a rate" in applies()
 
@@ -176,7 +176,7 @@ def test_the_narrowest_level_that_says_a_rate_wins(headgate: Headgate) -> None:
 def test_a_broker_policy_of_several_keys_goes_in_one_change(headgate: Headgate) -> None:
     rates = ("--messages", "30", "--bytes", "1M", "--relative-to-publish-rate")
     assert headgate("policy", "set", "dispatch", "--broker", *rates)[0] == 0
-    assert headgate("policy", "remove", "dispatch", "--broker")[0] == 0
+    assert headgate("policy", "remove", "dispatch", "--broker", "--yes")[0] == 0
     last = json.loads(headgate("audit", "-n", "1", "--json")[1])[0]
     assert sorted((change["key"], change["after"]) for change in last["changes"]) == [
         ("dispatchThrottlingRatePerTopicInByte", None),
@@ -289,6 +289,7 @@ def test_a_dry_run_of_an_update_is_what_the_update_does(headgate: Headgate) -> N
         "update",
         "dry",
         *change,
+        "--yes",
         "--remove-limit",
         "mutations,scope=node",
     )

@@ -50,7 +50,7 @@ def test_an_update_changes_what_is_said_and_nothing_else(headgate: Headgate) -> 
     limits = {one["dimension"]: one for one in shown["limits"]}
     assert limits["requests"]["burst"] == 7.0
     assert limits["requests"]["period_s"] == 60.0
-    headgate("group", "update", "part", "--remove-limit", "requests")
+    headgate("group", "update", "part", "--remove-limit", "requests", "--yes")
     left = json.loads(headgate("group", "show", "part", "--json")[1])["limits"]
     assert [one["dimension"] for one in left] == ["tokens"]
 
@@ -86,10 +86,10 @@ def test_subjects_are_attached_and_detached(headgate: Headgate) -> None:
     ]
     code, _, error = headgate("group", "delete", "shared")
     assert (code, "in use" in error) == (1, True)
-    assert headgate("detach", "--user", "alice", "--client", "*")[0] == 0
-    assert headgate("detach", "--tenant", "acme")[0] == 0
-    assert headgate("detach", "--namespace", "acme/orders")[0] == 0
-    code, _, error = headgate("detach", "--tenant", "acme")
+    assert headgate("detach", "--user", "alice", "--client", "*", "--yes")[0] == 0
+    assert headgate("detach", "--tenant", "acme", "--yes")[0] == 0
+    assert headgate("detach", "--namespace", "acme/orders", "--yes")[0] == 0
+    code, _, error = headgate("detach", "--tenant", "acme", "--yes")
     assert (code, "does not exist" in error) == (1, True)
 
 
@@ -306,7 +306,7 @@ def test_kip599_quotas_of_users_are_altered_and_described_by_command_line(
     assert code == 0
     assert "mutations=10/s burst 500" in said
     assert "user alice" in headgate("attachments")[1]
-    assert headgate("detach", "--user", "alice")[0] == 0
+    assert headgate("detach", "--user", "alice", "--yes")[0] == 0
 
 
 def test_the_version_is_that_of_the_package(headgate: Headgate) -> None:

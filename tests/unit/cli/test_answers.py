@@ -7,7 +7,7 @@ import typer
 from tests.unit.cli.rigs import serving
 
 from headgate.cli import main
-from headgate.cli.app import app
+from headgate.cli.app import application
 from headgate.cli.options.completers import group_names
 
 
@@ -36,6 +36,6 @@ def test_another_service_is_told_in_one_line(
 
 def test_another_service_has_no_names_to_complete() -> None:
     with serving((200, '{"rows": [{}]}')) as url:
-        context = typer.Context(typer.main.get_command(app))
+        context = typer.Context(typer.main.get_command(application([])))
         context.params = {"url": url}
         assert group_names(context, "") == []

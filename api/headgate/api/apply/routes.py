@@ -4,9 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from headgate.api.apply.export import exported
 from headgate.api.apply.reading import quotas_of
 from headgate.api.apply.schemas import ApplyPlan, Quotas
-from headgate.api.apply.service import apply_quotas
+from headgate.api.apply.service import apply_quotas, delete_quotas
 from headgate.api.http.dependencies import AuthorOf, ServiceOf
 
 router = APIRouter(tags=["apply"])
@@ -43,3 +44,35 @@ def apply_file(
         revision = change.revision - 1 if dry_run else change.reached
     response.headers["Headgate-Revision"] = str(revision)
     return ApplyPlan(revision=revision, dry_run=dry_run, changes=changes)
+
+
+@router.post(
+    "/delete", summary="Delete what a file of quotas names", openapi_extra=_BODY
+)
+def delete_file(
+    quotas: Annotated[Quotas, Depends(quotas_of)],
+    service: ServiceOf,
+    author: AuthorOf,
+    response: Response,
+    dry_run: Annotated[bool, Query(description="Only show the plan.")] = False,
+) -> ApplyPlan:
+    """Delete everything that the file names and that exists, all of it or nothing.
+
+    Only names count: what the file says about a thing does not matter, except that an
+    attachment stays if its subject belongs to another group.
+    """
+    with service.store.changing(author, dry_run=dry_run) as change:
+        changes = delete_quotas(change, quotas, author)
+        revision = change.revision - 1 if dry_run else change.reached
+    response.headers["Headgate-Revision"] = str(revision)
+    return ApplyPlan(revision=revision, dry_run=dry_run, changes=changes)
+
+
+@router.get("/export", summary="The configuration as a file of quotas")
+def export_file(service: ServiceOf) -> dict[str, object]:
+    """Return a file which, applied to an empty server, gives the same configuration.
+
+    It holds everything but tokens, as of one revision.
+    """
+    with service.store.reading() as session:
+        return exported(session)

@@ -5,11 +5,22 @@ from pydantic import BaseModel, ConfigDict, Field
 from headgate.api.attachments.schemas import AttachmentPut
 from headgate.api.audit.schemas import ChangeShown
 from headgate.api.groups.schemas import Body, GroupBody
+from headgate.api.overrides.schemas import OverridePut
 from headgate.api.policies.schemas import PolicyPut
 from headgate.api.tenants.schemas import TenantPut
 
 MAX_THINGS = 250_000
 """Of one kind in one file; the store is tried with 100,000 attachments."""
+
+
+class AttachmentItem(AttachmentPut):
+    """An attachment in a file."""
+
+    own: bool = Field(
+        default=False,
+        description="The tenant's own operator attached it and may do otherwise; "
+        "only an administrator's file decides that.",
+    )
 
 
 class Quotas(Body):
@@ -32,11 +43,22 @@ class Quotas(Body):
 
     tenants: dict[str, TenantPut | None] = Field(default={}, max_length=MAX_THINGS)
     namespaces: list[str] = Field(default=[], max_length=MAX_THINGS)
+    namespace_policies: dict[str, dict[str, object]] = Field(
+        default={},
+        max_length=MAX_THINGS,
+        description="Namespace to the policies that Pulsar's clients keep with it. "
+        "A namespace that is not here keeps what it has.",
+    )
     groups: dict[str, GroupBody | None] = Field(default={}, max_length=MAX_THINGS)
-    attachments: list[AttachmentPut] = Field(default=[], max_length=MAX_THINGS)
+    attachments: list[AttachmentItem] = Field(default=[], max_length=MAX_THINGS)
     policies: list[PolicyPut] = Field(default=[], max_length=MAX_THINGS)
     settings: dict[str, str | None] = Field(
         default={}, max_length=100, description="Null resets a key to its default."
+    )
+    overrides: list[OverridePut] = Field(
+        default=[],
+        max_length=MAX_THINGS,
+        description="One that has already ended is left out.",
     )
     prune: bool = Field(
         default=False,

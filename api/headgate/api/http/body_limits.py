@@ -27,7 +27,9 @@ read the answer; past it the connection is cut."""
 BODY_TIMEOUT_S = 30.0
 """A body that takes longer is somebody holding a connection open."""
 
-_APPLY = "/api/v1/apply"
+_BULK = frozenset({"/api/v1/apply", "/api/v1/delete"})
+"""They take files of quotas."""
+
 _BULK_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
 
 
@@ -43,7 +45,7 @@ class BodyLimits:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif scope["path"].rstrip("/") == _APPLY:
+        elif scope["path"].rstrip("/") in _BULK:
             async with self._applies:
                 await self._serve(scope, receive, send)
         else:
@@ -73,7 +75,7 @@ class BodyLimits:
 
 
 def _bound(path: str) -> int:
-    return MAX_APPLY_BODY if path == _APPLY else MAX_BODY
+    return MAX_APPLY_BODY if path in _BULK else MAX_BODY
 
 
 def _refused_by_place(scope: Scope) -> tuple[int, str] | None:
@@ -96,7 +98,7 @@ def _refused_by_type(scope: Scope) -> tuple[int, str] | None:
         kind.startswith("application/") and kind.endswith("+json")
     ):
         return None
-    if path == _APPLY and kind in _BULK_TYPES:
+    if path in _BULK and kind in _BULK_TYPES:
         return None
     reason = "expected Content-Type application/json"
     return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, reason

@@ -56,22 +56,30 @@ def put_override(
         Outdated: The override is other than `precondition` says.
         Invalid: It says neither or both of factor and rate, or of its end.
     """
+    document = override_document(wanted)
+    key = override_key(wanted.group, wanted.dimension)
+    precondition.check(_revision(change.session, key))
+    return _shown(write_override(change, key, document))
+
+
+def override_document(wanted: OverridePut) -> dict[str, object]:
+    """Return an override as the audit keeps it.
+
+    Raises:
+        Invalid: It says neither or both of factor and rate, or of its end.
+    """
     if (wanted.factor is None) == (wanted.rate is None):
         raise Invalid("factor", "expected either a factor or a rate")
     if wanted.dimension is not None:
         checked_dimension(wanted.dimension, "dimension")
     elif wanted.rate is not None:
         raise Invalid("rate", "expected only together with a dimension")
-    ends_at_s = _end(wanted)
-    document: dict[str, object] = {
+    return {
         "factor": wanted.factor,
         "rate": None if wanted.rate is None else shown(wanted.rate),
-        "ends_at_s": ends_at_s,
+        "ends_at_s": _end(wanted),
         "reason": wanted.reason,
     }
-    key = override_key(wanted.group, wanted.dimension)
-    precondition.check(_revision(change.session, key))
-    return _shown(write_override(change, key, document))
 
 
 def write_override(
@@ -82,7 +90,7 @@ def write_override(
     Raises:
         NotFound: The group is not there.
     """
-    group, dimension = _of_key(key)
+    group, dimension = override_parts(key)
     session = change.session
     query = select(GroupRow.id).where(GroupRow.name == group)
     if session.scalars(query).one_or_none() is None:
@@ -109,7 +117,7 @@ def delete_override(
         Outdated: It is other than `precondition` says.
     """
     precondition.check(_revision(change.session, key))
-    row = change.session.get(OverrideRow, _of_key(key))
+    row = change.session.get(OverrideRow, override_parts(key))
     if row is None:
         return False
     change.session.delete(row)
@@ -148,7 +156,7 @@ def override_key(group: str, dimension: str | None) -> str:
 
 def overridden_groups(keys: Iterable[str]) -> set[str]:
     """Return the groups that overrides of these keys belong to."""
-    return {_of_key(key)[0] for key in keys}
+    return {override_parts(key)[0] for key in keys}
 
 
 class Overridden:
@@ -156,7 +164,7 @@ class Overridden:
 
     def __init__(self, documents: Mapping[str, Mapping[str, object]]) -> None:
         """Go by `documents`, by key as the audit names them."""
-        self._found = {_of_key(key): found for key, found in documents.items()}
+        self._found = {override_parts(key): found for key, found in documents.items()}
 
     @classmethod
     def now(cls, session: Session) -> "Overridden":
@@ -193,20 +201,21 @@ def _end(wanted: OverridePut) -> float:
     if (wanted.until is None) == (wanted.for_s is None):
         raise Invalid("until", "expected either until or for_s")
     if wanted.for_s is not None:
-        return now + wanted.for_s
+        return round(now + wanted.for_s, 3)  # as exactly as a time in a file says it
     assert wanted.until is not None
     ends_at_s = wanted.until.timestamp()
     if not now < ends_at_s <= now + MAX_LIFE_S:
         raise Invalid("until", "expected a time within the next 366 days")
-    return ends_at_s
+    return round(ends_at_s, 3)
 
 
 def _revision(session: Session, key: str) -> int | None:
-    row = session.get(OverrideRow, _of_key(key))
+    row = session.get(OverrideRow, override_parts(key))
     return None if row is None else row.revision
 
 
-def _of_key(key: str) -> tuple[str, str]:
+def override_parts(key: str) -> tuple[str, str]:
+    """Return group and dimension of an override's key; an empty one means all."""
     group, dimension = json.loads(key)
     return group, dimension
 

@@ -44,7 +44,7 @@ _CUT_TO_TENANTS = re.compile(
 """Routes that tell a caller of some tenants only what is theirs."""
 
 _CHECKED_BY_ROUTE = frozenset(
-    {"/api/v1/attachments", "/api/v1/policies", "/api/v1/apply"}
+    {"/api/v1/attachments", "/api/v1/policies", "/api/v1/apply", "/api/v1/delete"}
 )
 """Changes whose tenant stands in the body or the query; their routes look."""
 

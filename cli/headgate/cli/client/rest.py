@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
-
-import httpx
+from urllib.parse import urlencode
 
 from headgate.cli.client.closeable import Closing
+from headgate.cli.client.connection import Connection, HttpAnswer, NoAnswer
 from headgate.cli.failure import Failure, Misused, RefusedByApi, Unreachable, one_line
 
 if TYPE_CHECKING:
@@ -68,16 +69,13 @@ class Rest(Closing):
             raise Misused("--token: expected printable ASCII characters without spaces")
         if not url.startswith(("http://", "https://")):
             raise Failure(f"{url!r}: expected a URL such as http://127.0.0.1:8080")
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"Accept": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        trust = None if ca_file is None else _trusting(ca_file)
         try:
-            self._client = httpx.Client(
-                base_url=url,
-                headers=headers,
-                timeout=TIMEOUT_S,
-                trust_env=False,
-                verify=True if ca_file is None else _trusting(ca_file),
-            )
-        except (httpx.InvalidURL, UnicodeError) as error:
+            self._connection = Connection(url, trust=trust, timeout_s=TIMEOUT_S)
+        except ValueError as error:
             raise Failure(one_line(f"{url!r}: {error}")) from error
         self._url = url
 
@@ -98,7 +96,7 @@ class Rest(Closing):
             Failure: The server that answers is not the API.
         """
         response = self._send(verb, path, body, query, timeout_s)
-        if verb != "GET" and not response.content:
+        if verb != "GET" and not response.body:
             return {}
         return self._document(response)
 
@@ -109,7 +107,7 @@ class Rest(Closing):
             Failure: As `call`.
         """
         response = self._send("PUT", path, body, None, TIMEOUT_S)
-        return self._document(response), response.status_code == HTTPStatus.CREATED
+        return self._document(response), response.status == HTTPStatus.CREATED
 
     def pages(self, path: str, query: Query | None = None) -> Iterator[JsonObject]:
         """Yield the items of a list, page by page.
@@ -129,7 +127,7 @@ class Rest(Closing):
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()
+        self._connection.close()
 
     def _send(
         self,
@@ -138,39 +136,42 @@ class Rest(Closing):
         body: Mapping[str, object] | Content | None,
         query: Query | None,
         timeout_s: float,
-    ) -> httpx.Response:
+    ) -> HttpAnswer:
         """Return a response that is neither a refusal nor an error."""
+        headers, content = dict(self._headers), None
+        if isinstance(body, Content):
+            headers["Content-Type"], content = body.media_type, body.raw
+        elif body is not None:
+            headers["Content-Type"] = "application/json"
+            try:
+                content = json.dumps(body, allow_nan=False).encode()
+            except ValueError as error:  # JSON has neither NaN nor infinity
+                raise Failure(one_line(str(error))) from error
+        target = f"{path}?{urlencode(query)}" if query else path
         try:
-            if isinstance(body, Content):
-                response = self._client.request(
-                    verb,
-                    path,
-                    content=body.raw,
-                    headers={"Content-Type": body.media_type},
-                    params=query,
-                    timeout=timeout_s,
-                )
-            else:
-                response = self._client.request(
-                    verb, path, json=body, params=query, timeout=timeout_s
-                )
-        except ValueError as error:  # JSON has neither NaN nor infinity
-            raise Failure(one_line(str(error))) from error
-        except httpx.RequestError as error:
-            changes = verb != "GET"
-            raise Unreachable(_no_answer(self._url, error, changes)) from error
-        if response.is_error:
+            response = self._connection.send(
+                verb, target, headers=headers, body=content, timeout_s=timeout_s
+            )
+        except NoAnswer as error:
+            raise Unreachable(_no_answer(self._url, error, verb != "GET")) from error
+        if response.status >= HTTPStatus.BAD_REQUEST:
             raise _refusal(response)
         return response
 
-    def _document(self, response: httpx.Response) -> JsonObject:
-        try:
-            answer: object = response.json()
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
+    def _document(self, response: HttpAnswer) -> JsonObject:
+        document = _json_object(response.body)
+        if document is None:
             raise Failure(f"{self._url} is not a Headgate API: expected a JSON object")
-        return cast("JsonObject", answer)
+        return document
+
+
+def _json_object(body: bytes) -> JsonObject | None:
+    """Return a body that is a JSON object, else None."""
+    try:
+        content: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return cast("JsonObject", content) if isinstance(content, dict) else None
 
 
 def _trusting(ca_file: Path) -> ssl.SSLContext:
@@ -185,10 +186,10 @@ def _trusting(ca_file: Path) -> ssl.SSLContext:
         raise Misused(f"--ca-file {ca_file}: {error.strerror}") from error
 
 
-def _no_answer(url: str, error: httpx.RequestError, changes: bool) -> str:
+def _no_answer(url: str, error: NoAnswer, changes: bool) -> str:
     """Return why the API did not answer, and what to do about it."""
-    why = one_line(str(error)) or type(error).__name__
-    if isinstance(error, httpx.ReadTimeout):
+    why = one_line(str(error))
+    if error.is_late:
         said = f"the API at {url} accepted the request but did not answer in time"
         return f"{said}; check whether the change was made" if changes else said
     if "CERTIFICATE_VERIFY_FAILED" in why:
@@ -205,23 +206,19 @@ def _no_answer(url: str, error: httpx.RequestError, changes: bool) -> str:
     )
 
 
-def _refusal(response: httpx.Response) -> RefusedByApi | Unreachable:
+def _refusal(response: HttpAnswer) -> RefusedByApi | Unreachable:
     """Return the error that a problem document (RFC 9457) or another body describes.
 
     A status of 500 or above is not a refusal: the API, its database or a proxy has
     failed, and may recover.
     """
-    try:
-        problem: object = response.json()
-    except (ValueError, RecursionError):
-        problem = None
-    document = cast("JsonObject", problem) if isinstance(problem, dict) else {}
+    document = _json_object(response.body) or {}
     said = str(document.get("detail") or document.get("reason") or "")
     said = said or str(document.get("title") or "")
-    said = one_line(said or f"the API answered {response.status_code}")
+    said = one_line(said or f"the API answered {response.status}")
     if document.get("type") == _UNAUTHORIZED:
         said += ": pass it with --token or HEADGATE_TOKEN"
-    if response.is_server_error:
+    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unreachable(said)
     return RefusedByApi(said, _fields(document.get("errors")))
 

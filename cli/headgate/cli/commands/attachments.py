@@ -1,5 +1,6 @@
 """`headgate attach`, `detach` and `attachments`: which groups count whom."""
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -7,11 +8,13 @@ import typer
 
 from headgate.cli.client.paths import APPLY, ATTACHMENTS
 from headgate.cli.failure import Misused
-from headgate.cli.options.common import Api, AsJson, DryRun
+from headgate.cli.options.common import Api, AsJson, DryRun, Yes
 from headgate.cli.options.completers import GroupName
 from headgate.cli.options.dataclass_options import spread
+from headgate.cli.options.output import Output
+from headgate.cli.output.confirmation import confirm, confirm_change
 from headgate.cli.output.plan import print_plan
-from headgate.cli.output.printing import print_list, print_result
+from headgate.cli.output.printing import Listing, print_items, print_result
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
@@ -87,26 +90,38 @@ def attach(
     subject: SubjectOptions,
     api: Api,
     dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Attach a subject to a group, which then counts its requests."""
+    """Attach a subject to a group, which then counts its requests.
+
+    Asks first if that moves the subject out of another group; without a terminal,
+    needs --yes.
+    """
     names = subject.names()
     attachment = {"subject": names, "group": group}
     with api.connect() as rest:
+        body: dict[str, object] = {"attachments": [attachment]}
         if dry_run:
-            body = {"attachments": [attachment]}
             plan = rest.call("POST", APPLY, body=body, query={"dry_run": "true"})
             print_plan(plan, as_json)
             return
+        confirm_change(rest, APPLY, body, yes=yes)
         answer = rest.call("PUT", ATTACHMENTS, body=attachment)
     print_result(f"{shown_subject(names)} attached to {group}", answer, as_json=as_json)
 
 
 @spread
-def detach(subject: SubjectOptions, api: Api, as_json: AsJson = False) -> None:
-    """Detach a subject from its group."""
+def detach(
+    subject: SubjectOptions, api: Api, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Detach a subject from its group, whose limits it then no longer has.
+
+    Asks first; without a terminal, needs --yes.
+    """
     names = subject.names()
     query = {kind: name or "" for kind, name in names.items()}
+    confirm([f"{shown_subject(names)} leaves its group, whose limits it had"], yes=yes)
     with api.connect() as rest:
         rest.call("DELETE", ATTACHMENTS, query=query)
     print_result(
@@ -117,15 +132,16 @@ def detach(subject: SubjectOptions, api: Api, as_json: AsJson = False) -> None:
 @spread
 def list_attachments(
     api: Api,
+    output: Output,
     group: Annotated[
         str | None, typer.Option(help="Only this group's.", show_default=False)
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """List the subjects that are attached to groups."""
+    chosen = output.format()
     with api.connect() as rest:
         items = list(rest.pages(ATTACHMENTS, {} if group is None else {"group": group}))
-    print_list(["subject", "group"], items, _row, as_json=as_json)
+    print_items(_LISTING, items, chosen)
 
 
 def _row(item: "JsonObject") -> list[str]:
@@ -143,3 +159,24 @@ def shown_subject(names: dict[str, str | None]) -> str:
         f"{kind} {DEFAULT_NAME if name is None else name}"
         for kind, name in names.items()
     )
+
+
+def _options(item: "JsonObject") -> str:
+    """Return a subject as `headgate detach` takes it."""
+    subject = cast("dict[str, str | None]", item.get("subject", {}))
+    return " ".join(
+        f"--{kind}={shlex.quote(DEFAULT_NAME if name is None else name)}"
+        for kind, name in subject.items()
+    )
+
+
+_LISTING = Listing["JsonObject"](
+    ["subject", "group"],
+    _row,
+    _options,
+    wide=["attached by", "revision>"],
+    wide_row=lambda item: [
+        "its operator" if item.get("own") else "an admin",
+        str(item.get("revision", "")),
+    ],
+)

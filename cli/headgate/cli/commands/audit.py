@@ -11,9 +11,10 @@ import typer
 from headgate.cli.client.polling import answers
 from headgate.cli.options.common import Api, AsJson, DryRun, Yes
 from headgate.cli.options.dataclass_options import spread
+from headgate.cli.options.output import Output
 from headgate.cli.options.times import parse_ago, show_time
 from headgate.cli.output.plan import carry_out, changes_of, lines_of
-from headgate.cli.output.printing import print_json, print_line, print_table
+from headgate.cli.output.printing import print_document, print_line, print_table
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Rest
@@ -57,6 +58,7 @@ A rollback is itself a new revision, so it can be rolled back."""
 @spread
 def audit(
     api: Api,
+    output: Output,
     revision: Annotated[
         int | None,
         typer.Argument(help="Only this revision.", show_default=False, min=0),
@@ -94,27 +96,29 @@ def audit(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep printing new changes.")
     ] = False,
-    as_json: AsJson = False,
 ) -> None:
     """Show who changed what, when and from where, newest first."""
     named = {"kind": kind, "key": key, "author": author}
     query = {name: text for name, text in named.items() if text is not None}
-    since_s = 0.0
+    chosen, since_s = output.format(), 0.0
     if since is not None:
         since_s = parse_ago(since, datetime.now().astimezone()).timestamp()
     with api.connect() as rest:
         if revision is not None:
-            _print_one(rest.call("GET", f"{REVISIONS}/{revision}"), as_json)
+            one = rest.call("GET", f"{REVISIONS}/{revision}")
+            if not print_document(one, chosen, names=lambda: [str(revision)]):
+                _print_one(one)
             return
         entries = _since(_newest(rest, query), since_s)
         listed = list(islice(entries, limit))
         if follow:
-            _follow(rest, query, listed, as_json)
-        elif as_json:
-            print_json(listed)
-        else:
+            _follow(rest, query, listed, as_json=chosen == "json")
+        elif not print_document(
+            listed, chosen, names=lambda: [str(one["revision"]) for one in listed]
+        ):
             rows = [row for one in listed for row in _rows(one)]
-            print_table(["revision>", "when", "who", "from", "what"], rows)
+            headings = ["revision>", "when", "who", "from", "what"]
+            print_table(headings, rows, in_full=chosen == "wide")
 
 
 @spread
@@ -159,7 +163,7 @@ def _since(entries: "Iterator[JsonObject]", since_s: float) -> "Iterator[JsonObj
 
 
 def _follow(
-    rest: "Rest", query: dict[str, str], shown: "list[JsonObject]", as_json: bool
+    rest: "Rest", query: dict[str, str], shown: "list[JsonObject]", *, as_json: bool
 ) -> None:
     """Print new entries, oldest first, until Ctrl-C."""
     seen = cast("int", shown[0]["revision"]) if shown else _revision(rest)
@@ -178,7 +182,7 @@ def _follow(
             if as_json:
                 print_line(json.dumps(entry, ensure_ascii=False))
             else:
-                _print_one(entry, as_json=False)
+                _print_one(entry)
 
 
 def _revision(rest: "Rest") -> int:
@@ -186,10 +190,7 @@ def _revision(rest: "Rest") -> int:
     return cast("int", rest.call("GET", "/healthz")["revision"])
 
 
-def _print_one(entry: "JsonObject", as_json: bool) -> None:
-    if as_json:
-        print_json(entry)
-        return
+def _print_one(entry: "JsonObject") -> None:
     when = show_time(cast("float", entry["at_s"]))
     who = f"{entry['author']} from {entry['address']}"
     print_line(f"revision {entry['revision']}  {when}  {who}: {entry['action']}")

@@ -6,13 +6,16 @@ import typer
 
 from headgate.cli.client.paths import group_path
 from headgate.cli.failure import Failure
-from headgate.cli.options.common import Api, AsJson
+from headgate.cli.options.common import Api
 from headgate.cli.options.completers import GroupName
 from headgate.cli.options.dataclass_options import spread
-from headgate.cli.output.printing import print_json, print_line, print_table
+from headgate.cli.options.output import Output
+from headgate.cli.output.plain_words import sentences
+from headgate.cli.output.printing import print_document, print_line, print_table
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Rest
+    from headgate.cli.output.live_view import UseJson
 
 EXPLAIN_EPILOG = """[bold]Examples[/bold]
 
@@ -42,6 +45,7 @@ UNLIMITED = "∞"
 def explain(
     group: GroupName,
     api: Api,
+    output: Output,
     dimension: Annotated[
         str | None,
         typer.Option(
@@ -54,13 +58,13 @@ def explain(
             help="Only how this agent's share is computed.", show_default=False
         ),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
-    """Show how each agent's share is computed, with all inputs."""
+    """Say who gets how much and why, then show the formulas with all inputs."""
+    chosen = output.format()
     told: list[JsonObject] = []
     with api.connect() as rest:
         use = rest.call("GET", f"{group_path(group)}/use")
-        uses = cast("list[JsonObject]", use.get("uses", []))
+        uses = cast("list[UseJson]", use.get("uses", []))
         in_use = [str(one["dimension"]) for one in uses]
         for name in [dimension] if dimension is not None else in_use:
             if name not in in_use:
@@ -74,13 +78,18 @@ def explain(
         unseen = "" if told else _unreported(rest, group)
     if agent is not None:
         told = [_only(one, agent) for one in told]
-    if as_json:
-        print_json(told)
+    names = (str(row["agent"]) for one in told for row in _agents(one))
+    if print_document(told, chosen, names=lambda: dict.fromkeys(names)):
         return
     if not told:
         print_line(unseen or f"{group} is not in use")
     for one in told:
-        _print(one, alone=agent is not None)
+        for use_of in uses:
+            if use_of.get("dimension") == one["dimension"]:
+                for line in sentences(use_of):
+                    print_line(line)
+                print_line("")
+        _print(one, alone=agent is not None, in_full=chosen == "wide")
 
 
 def _unreported(rest: "Rest", group: str, of: set[str] | None = None) -> str:
@@ -127,7 +136,7 @@ def _agents(explanation: "JsonObject") -> "list[JsonObject]":
     return cast("list[JsonObject]", explanation.get("agents", []))
 
 
-def _print(one: "JsonObject", *, alone: bool) -> None:
+def _print(one: "JsonObject", *, alone: bool, in_full: bool) -> None:
     n = {name: _figure(value) for name, value in one.items()}
     print_line(
         f"{one['group']} {one['dimension']}: revision {one['revision']}, "
@@ -143,7 +152,7 @@ def _print(one: "JsonObject", *, alone: bool) -> None:
     if alone:
         for row in _agents(one):
             print_line(f"  {_own_share(row, n['theta'])}")
-    print_table(_HEADINGS, [_row(row) for row in _agents(one)])
+    print_table(_HEADINGS, [_row(row) for row in _agents(one)], in_full=in_full)
     for line in _reports(one, n):
         print_line(line)
 

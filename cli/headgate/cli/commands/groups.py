@@ -1,22 +1,33 @@
 """`headgate group`: create, show, change and delete resource groups."""
 
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from headgate.cli.client.paths import GROUPS, group_path
+from headgate.cli.client.paths import ATTACHMENTS, GROUPS, group_path
 from headgate.cli.failure import Misused
-from headgate.cli.options.common import Api, AsJson, DryRun
+from headgate.cli.options.common import Api, AsJson, DryRun, Yes
 from headgate.cli.options.completers import GroupName
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.options.group_settings import GroupSettings
-from headgate.cli.options.limits import LimitJson, parse_key, show_limit
+from headgate.cli.options.limits import UNLIMITED, LimitJson, parse_key, show_limit
+from headgate.cli.options.output import Output
+from headgate.cli.output.confirmation import confirm
 from headgate.cli.output.preview import changed_group, check_removed, print_preview
-from headgate.cli.output.printing import print_json, print_line, print_list
+from headgate.cli.output.printing import (
+    Listing,
+    print_document,
+    print_items,
+    print_json,
+    print_line,
+)
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
 
+MOST_ATTACHMENTS = 20
+"""Subjects that `group show` lists at a terminal."""
 
 group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -58,20 +69,45 @@ def create_group(
 
 @group.command("list")
 @spread
-def list_groups(api: Api, as_json: AsJson = False) -> None:
+def list_groups(api: Api, output: Output) -> None:
     """List all groups by name."""
+    chosen = output.format()
     with api.connect() as rest:
         groups = list(rest.pages(GROUPS))
-    headings = ["group", "limits", "mode", "refusal", "parent"]
-    print_list(headings, groups, _row, as_json=as_json)
+    print_items(_LISTING, groups, chosen)
 
 
 @group.command("show")
 @spread
-def show_group(name: GroupName, api: Api, as_json: AsJson = False) -> None:
-    """Show one group with all its settings."""
+def show_group(name: GroupName, api: Api, output: Output) -> None:
+    """Show one group with its settings, what is attached, and overrides in force."""
+    from headgate.cli.commands.attachments import shown_subject
+    from headgate.cli.commands.overrides import PATH as OVERRIDES
+    from headgate.cli.commands.overrides import shown_override
+
+    chosen = output.format()
     with api.connect() as rest:
-        _show(rest.call("GET", group_path(name)), as_json, "")
+        one = rest.call("GET", group_path(name))
+        if chosen == "name":
+            print_line(name)
+            return
+        overrides = [x for x in rest.pages(OVERRIDES) if x["group"] == name]
+        most = MOST_ATTACHMENTS + 1 if chosen == "table" else None
+        attached = list(islice(rest.pages(ATTACHMENTS, {"group": name}), most))
+    whole = {**one, "attachments": attached, "overrides": overrides}
+    if print_document(whole, chosen, names=lambda: [name]):
+        return
+    print_line(f"group {name}")
+    _show(one, False, "")
+    for override in overrides:
+        print_line(f"  override in force: {shown_override(override)}")
+    for item in attached[: None if most is None else MOST_ATTACHMENTS]:
+        subject = cast("dict[str, str | None]", item.get("subject", {}))
+        print_line(f"  attached: {shown_subject(subject)}")
+    if not attached:
+        print_line("  nothing is attached")
+    if most is not None and len(attached) == most:
+        print_line(f"  … more: headgate attachments --group {name}")
 
 
 @group.command("update", epilog=_UPDATE_EPILOG)
@@ -90,9 +126,14 @@ def update_group(
         ),
     ] = None,
     dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Change the given settings and leave the rest; takes effect within a second."""
+    """Change the given settings and leave the rest; takes effect within a second.
+
+    Asks before it removes a limit or makes one unlimited; without a terminal, that
+    needs --yes.
+    """
     body = settings.said()
     removed = [parse_key(one) for one in remove_limit or []]
     limits = settings.limits() + removed
@@ -107,6 +148,7 @@ def update_group(
             if dry_run:
                 print_preview(rest, name, changed_group(as_it_is, body), as_json)
                 return
+        confirm(_ended(name, limits), yes=yes)
         changed = rest.call("PATCH", group_path(name), body=body)
     _show(changed, as_json, "updated")
 
@@ -121,6 +163,15 @@ def delete_group(name: GroupName, api: Api, as_json: AsJson = False) -> None:
         print_json({"deleted": name})
     else:
         print_line(f"group {name} deleted")
+
+
+def _ended(name: str, limits: list[LimitJson]) -> list[str]:
+    """Return a sentence for each limit that a change ends."""
+    return [
+        f"group {name} no longer limits {limit.get('dimension')}"
+        for limit in limits
+        if "rate" in limit and limit["rate"] in {None, UNLIMITED}
+    ]
 
 
 def _row(one: "JsonObject") -> list[str]:
@@ -150,3 +201,23 @@ def _show(one: "JsonObject", as_json: bool, what: str) -> None:
 
 def _limits(one: "JsonObject") -> list[LimitJson]:
     return cast("list[LimitJson]", one.get("limits", []))
+
+
+def _details(one: "JsonObject") -> list[str]:
+    """Return what only ``-o wide`` shows."""
+    return [
+        f"{one.get('weight')}",
+        str(one.get("isolation", "")),
+        str(one.get("owner") or ""),
+        ", ".join(cast("list[str]", one.get("offered_to") or [])),
+        str(one.get("revision", "")),
+    ]
+
+
+_LISTING = Listing["JsonObject"](
+    ["group", "limits", "mode", "refusal", "parent"],
+    _row,
+    lambda one: str(one["name"]),
+    wide=["weight>", "isolation", "owner", "offered to", "revision>"],
+    wide_row=_details,
+)

@@ -13,12 +13,14 @@ from headgate.cli.options.common import Api, AsJson, DryRun
 from headgate.cli.options.completers import GroupName
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.options.limits import parse_period, parse_quantity, show_quantity
+from headgate.cli.options.output import Output
 from headgate.cli.options.times import parse_until, show_span, show_time
 from headgate.cli.output.preview import print_preview
 from headgate.cli.output.printing import (
+    Listing,
+    print_items,
     print_json,
     print_line,
-    print_list,
     print_result,
 )
 
@@ -118,12 +120,12 @@ def create_override(
 
 @override.command("list")
 @spread
-def list_overrides(api: Api, as_json: AsJson = False) -> None:
+def list_overrides(api: Api, output: Output) -> None:
     """List the overrides in effect."""
+    chosen = output.format()
     with api.connect() as rest:
         items = list(rest.pages(PATH))
-    headings = ["group", "dimension", "change", "ends", "reason"]
-    print_list(headings, items, _row, as_json=as_json)
+    print_items(_LISTING, items, chosen)
 
 
 @override.command("remove")
@@ -233,6 +235,13 @@ def _row(one: "JsonObject") -> list[str]:
     ]
 
 
+def shown_override(one: "JsonObject") -> str:
+    """Return what an override changes, of what, until when, and why."""
+    told = f"{one.get('dimension') or 'all limits'} {_shown_change(one)} "
+    reason = f" ({one['reason']})" if one.get("reason") else ""
+    return told + _shown_end(one) + reason
+
+
 def _shown(one: "JsonObject") -> str:
     dimension = f" {one['dimension']}" if one.get("dimension") else ""
     return f"group {one['group']}{dimension}: {_shown_change(one)}"
@@ -248,3 +257,18 @@ def _shown_change(one: "JsonObject") -> str:
 def _shown_end(one: "JsonObject") -> str:
     ends_at_s = cast("float", one["ends_at_s"])
     return f"until {show_time(ends_at_s)} (in {show_span(ends_at_s - time.time())})"
+
+
+def _words(one: "JsonObject") -> str:
+    """Return an override as `headgate override remove` takes it."""
+    dimension = one.get("dimension")
+    return f"{one['group']}" + (f" --dimension={dimension}" if dimension else "")
+
+
+_LISTING = Listing["JsonObject"](
+    ["group", "dimension", "change", "ends", "reason"],
+    _row,
+    _words,
+    wide=["revision>"],
+    wide_row=lambda one: [str(one.get("revision", ""))],
+)

@@ -11,7 +11,7 @@ import typer
 from headgate.cli.client.paths import APPLY, SETTINGS
 from headgate.cli.failure import Failure, Misused
 from headgate.cli.options import broker_settings
-from headgate.cli.options.common import Api, AsJson, DryRun
+from headgate.cli.options.common import Api, AsJson, DryRun, Yes
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.options.limits import (
     parse_period,
@@ -19,11 +19,14 @@ from headgate.cli.options.limits import (
     show_period,
     show_quantity,
 )
+from headgate.cli.options.output import Output
+from headgate.cli.output.confirmation import DELETE, confirm, confirm_change
 from headgate.cli.output.plan import print_plan
 from headgate.cli.output.printing import (
-    print_json,
+    Listing,
+    print_document,
+    print_items,
     print_line,
-    print_list,
     print_result,
 )
 
@@ -174,8 +177,9 @@ headgate policy remove publish --broker"""
 
 @policy.command("list", epilog=_LIST_EPILOG)
 @spread
-def list_policies(where: PolicyTarget, api: Api, as_json: AsJson = False) -> None:
+def list_policies(where: PolicyTarget, api: Api, output: Output) -> None:
     """List the policies of all levels, or of one."""
+    chosen = output.format()
     all_levels = where == PolicyTarget()
     level, target = ("", "") if all_levels else where.level()
     items: list[JsonObject] = []
@@ -185,15 +189,14 @@ def list_policies(where: PolicyTarget, api: Api, as_json: AsJson = False) -> Non
         if level != "broker":
             query = {"level": level, "target": target} if level else {}
             items += rest.pages(PATH, query)
-    print_list(["level", "of", "kind", "policy"], items, _row, as_json=as_json)
+    print_items(_LISTING, items, chosen)
 
 
 @policy.command("get", epilog=_GET_EPILOG)
 @spread
-def get_policy(
-    kind: Kind, where: PolicyTarget, api: Api, as_json: AsJson = False
-) -> None:
+def get_policy(kind: Kind, where: PolicyTarget, api: Api, output: Output) -> None:
     """Show the policy of a broker or namespace, or the one that applies to a topic."""
+    chosen = output.format()
     level, target = where.level()
     name = _checked_kind(kind, level)
     with api.connect() as rest:
@@ -203,9 +206,9 @@ def get_policy(
             found = {"kind": name, **applies}
         else:
             found = _found(rest, level, target, name)
-    if as_json:
-        print_json(found)
-    elif found["level"] is None:
+    if print_document(found, chosen, names=lambda: [_words(found)]):
+        return
+    if found["level"] is None:
         print_line(f"{kind} of {level} {target}: unlimited; no level sets a rate")
     else:
         source = "" if found["level"] == level else f", from the {found['level']}"
@@ -242,15 +245,24 @@ def set_policy(
 @policy.command("remove", epilog=_REMOVE_EPILOG)
 @spread
 def remove_policy(
-    kind: Kind, where: PolicyTarget, api: Api, as_json: AsJson = False
+    kind: Kind,
+    where: PolicyTarget,
+    api: Api,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Remove a policy, so that the next wider level applies again."""
+    """Remove a policy, so that the next wider level applies again.
+
+    Asks first; without a terminal, needs --yes.
+    """
     level, target = where.level()
     name = _checked_kind(kind, level)
     with api.connect() as rest:
         if level == "broker":
-            _remove_at_broker(rest, name)
+            _remove_at_broker(rest, name, yes=yes)
         else:
+            one = {"level": level, "target": target, "kind": name, "policy": {}}
+            confirm_change(rest, DELETE, {"policies": [one]}, yes=yes)
             query = {"level": level, "target": target, "kind": name}
             rest.call("DELETE", PATH, query=query)
     print_result(
@@ -260,11 +272,12 @@ def remove_policy(
     )
 
 
-def _remove_at_broker(rest: "Rest", kind: str) -> None:
+def _remove_at_broker(rest: "Rest", kind: str, *, yes: bool) -> None:
     present = rest.call("GET", SETTINGS)
     there = [key for key in broker_settings.keys_of(kind) if key in present]
     if not there:
         raise Failure(f"policy {kind} of the broker does not exist")
+    confirm([f"the broker's {kind.replace('_', '-')} rate ends"], yes=yes)
     rest.call("POST", APPLY, body={"settings": dict.fromkeys(there)})
 
 
@@ -329,3 +342,20 @@ def _rate(units: object, word: str, period: str) -> str:
     if units in (None, "unlimited"):
         return f"unlimited {word}"
     return f"{show_quantity(cast('float', units))} {word}/{period}"
+
+
+def _words(one: "JsonObject") -> str:
+    """Return a policy as `headgate policy get` and `remove` take it."""
+    kind, level = str(one["kind"]).replace("_", "-"), one.get("level")
+    if level is None:
+        return kind
+    return f"{kind} --{level}" + ("" if level == "broker" else f"={one['target']}")
+
+
+_LISTING = Listing["JsonObject"](
+    ["level", "of", "kind", "policy"],
+    _row,
+    _words,
+    wide=["revision>"],
+    wide_row=lambda one: [str(one.get("revision", ""))],
+)

@@ -1,15 +1,16 @@
 """`headgate status`: demand, share and usage of each agent, live."""
 
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 
 import typer
 
 from headgate.cli.client.polling import again, answers
 from headgate.cli.failure import Unreachable
-from headgate.cli.options.common import Api, AsJson
+from headgate.cli.options.common import Api
 from headgate.cli.options.completers import group_names
 from headgate.cli.options.dataclass_options import spread
-from headgate.cli.output.printing import console, print_json, print_line
+from headgate.cli.options.output import Output
+from headgate.cli.output.printing import console, print_document, print_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from headgate.cli.client.rest import JsonObject
     from headgate.cli.output.live_view import LiveView
     from headgate.cli.output.share_table import ShareTable
 
@@ -38,6 +40,7 @@ headgate status --json --once    (for programs)"""
 @spread
 def status(
     api: Api,
+    output: Output,
     group: Annotated[
         str | None,
         typer.Argument(
@@ -51,19 +54,31 @@ def status(
     every: Annotated[
         float, typer.Option(help="Seconds between two updates.", min=0.1, max=60.0)
     ] = 1.0,
-    as_json: AsJson = False,
 ) -> None:
     """Show demand, share, admitted, refused and level of each agent, live."""
     from headgate.cli.output.live_view import LiveView
 
+    chosen = output.format()
     with LiveView(api.connect()) as live:
-        if as_json:
-            _print(lambda: live.document(group), print_json, once, every)
+        if chosen not in {"table", "wide"}:
+
+            def show(document: "JsonObject") -> None:
+                print_document(document, chosen, names=lambda: _names(document, group))
+
+            _print(lambda: live.document(group), show, once, every)
         elif once or not console().is_terminal:
             picture = _as_tables if once else _as_lines
             _print(lambda: _seen(live, group), picture, once, every)
         else:
             _watch(live, group, every)
+
+
+def _names(document: "JsonObject", group: str | None) -> "list[str]":
+    """Return the names of the groups that a document of the live state is about."""
+    if group is not None:
+        return [group]
+    rows = cast("list[JsonObject]", document.get("rows", []))
+    return list(dict.fromkeys(str(row["group"]) for row in rows))
 
 
 def _seen(live: "LiveView", group: str | None) -> "Seen":

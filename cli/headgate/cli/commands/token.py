@@ -7,8 +7,9 @@ import typer
 from headgate.cli.failure import Failure
 from headgate.cli.options.common import Api, AsJson
 from headgate.cli.options.dataclass_options import spread
+from headgate.cli.options.output import Output
 from headgate.cli.options.times import show_time
-from headgate.cli.output.printing import print_json, print_line, print_list
+from headgate.cli.output.printing import Listing, print_items, print_json, print_line
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
@@ -83,12 +84,12 @@ def create(
 
 @token.command("list")
 @spread
-def list_tokens(api: Api, as_json: AsJson = False) -> None:
+def list_tokens(api: Api, output: Output) -> None:
     """List tokens by name and role; their secrets are never shown."""
+    chosen = output.format()
     with api.connect() as rest:
         items = list(rest.pages(PATH))
-    headings = ["id>", "name", "role", "tenants", "created", "expires"]
-    print_list(headings, items, _row, as_json=as_json)
+    print_items(_LISTING, items, chosen)
 
 
 @token.command("delete")
@@ -123,3 +124,10 @@ def _row(one: "JsonObject") -> list[str]:
 
 def _end(ends_at_s: float | None) -> str:
     return "never" if ends_at_s is None else show_time(ends_at_s)
+
+
+_LISTING = Listing["JsonObject"](
+    ["id>", "name", "role", "tenants", "created", "expires"],
+    _row,
+    lambda one: str(one["id"]),
+)

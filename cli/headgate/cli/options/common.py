@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003 - typer reads the annotation
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate.cli.failure import Failure
+from headgate.cli.failure import Failure, Misused
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,20 +22,25 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """How to reach the API.
+    """How to reach the API: by options, else by a context.
 
     Attributes:
-        url: Its address.
+        url: Its address; None for that of the context, or else the default.
         token: Bearer token, or None.
         ca_file: PEM file of the authorities to trust, or None for the system's.
+        context: Name of a context; None for the one in use.
     """
 
     url: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--url", envvar="HEADGATE_URL", help="Address of the API.", metavar="URL"
+            "--url",
+            envvar="HEADGATE_URL",
+            help="Address of the API.",
+            metavar="URL",
+            show_default=DEFAULT_URL,
         ),
-    ] = DEFAULT_URL
+    ] = None
     token: Annotated[
         str | None,
         typer.Option(
@@ -56,18 +61,53 @@ class Api:
             show_default=False,
         ),
     ] = None
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            envvar="HEADGATE_CONTEXT",
+            help="Ask the server of this context (see headgate context).",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None
+
+    def resolved(self) -> Api:
+        """Return it with an address, and what belongs to that address.
+
+        A context's token goes to the context's address only: with ``--url``, the
+        context in use counts for nothing.
+
+        Raises:
+            Failure: The context does not exist, or its file can't be read.
+            Misused: Both ``--url`` and ``--context`` were given.
+        """
+        if self.url is not None:
+            if self.context is not None:
+                raise Misused("--context: not together with --url or HEADGATE_URL")
+            return self
+        from headgate.cli.client.contexts import read_contexts
+
+        contexts = read_contexts()
+        name = self.context or contexts.current
+        if name is None:
+            return replace(self, url=DEFAULT_URL)
+        named = contexts.get(name)
+        ca_file = None if named.ca_file is None else Path(named.ca_file)
+        return Api(named.url, self.token or named.token, self.ca_file or ca_file)
 
     def connect(self) -> Rest:
         """Return a connection, a context manager that closes itself.
 
         Raises:
-            Failure: The URL is malformed.
+            Failure: The URL is malformed, or the context can't be read.
             Misused: The token can't be sent in a header, or the file holds no
                 certificate.
         """
         from headgate.cli.client.rest import Rest
 
-        return Rest(self.url, token=self.token, ca_file=self.ca_file)
+        found = self.resolved()
+        return Rest(found.url or DEFAULT_URL, token=found.token, ca_file=found.ca_file)
 
     @contextmanager
     def understood(self) -> Generator[None]:
@@ -84,7 +124,7 @@ class Api:
         except (AttributeError, LookupError, TypeError) as error:
             why = f"expected {error}" if isinstance(error, KeyError) else str(error)
             raise Failure(
-                f"{self.url} does not answer as Headgate's API does: {why}"
+                f"{self.resolved().url} does not answer as Headgate's API does: {why}"
             ) from error
 
 

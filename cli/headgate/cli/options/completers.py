@@ -19,7 +19,10 @@ MOST_NAMES = 100
 
 def group_names(context: typer.Context, incomplete: str) -> list[str]:
     """Return names of groups that begin with `incomplete`."""
-    said = {name: context.params.get(name) for name in ("url", "token", "ca_file")}
+    said = {
+        name: context.params.get(name)
+        for name in ("url", "token", "ca_file", "context")
+    }
     api = Api(**{name: value for name, value in said.items() if value is not None})
     query: dict[str, str | int | float] = {
         "search": incomplete,

@@ -79,8 +79,7 @@ def carry_out(
     Raises:
         Failure: The API refused, or the user declined.
     """
-    is_person = sys.stdin.isatty() and sys.stdout.isatty()
-    if dry_run or yes or as_json or not is_person:
+    if dry_run or yes or as_json or not is_person():
         print_plan(ask(dry_run), as_json)
         return
     plan = ask(True)
@@ -97,6 +96,11 @@ def carry_out(
     else:
         print_line("someone else made changes meanwhile; this is what changed:")
         print_plan(done, as_json=False)
+
+
+def is_person() -> bool:
+    """Return whether somebody at a terminal can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _done(plan: JsonObject) -> str:

@@ -60,7 +60,7 @@ def top(
         if once or as_json or not _is_person():
             _print_once(rest, screen, rows, as_json)
         else:
-            _watch(rest, screen, every, api.url)
+            _watch(rest, screen, every, str(api.resolved().url))
 
 
 def question_of(screen: Screen, rows: int) -> Question:

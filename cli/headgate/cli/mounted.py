@@ -1,0 +1,28 @@
+"""`headgate simulate` and `headgate pipeline`: applications of other components."""
+
+from __future__ import annotations
+
+import typer
+
+from headgate.cli.failure import OK
+
+
+def simulate(context: typer.Context) -> None:
+    """Run scenarios on a simulated cluster, reproducible from a seed."""
+    from headgate.simulation.command import simulate as command
+
+    mounted = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+    mounted.command("simulate")(command)
+    _run(mounted, context, "headgate simulate")
+
+
+def pipeline(context: typer.Context) -> None:
+    """Analyse the usage topic with Spark: usage, violations, unfairness."""
+    from headgate.pipeline.command import app
+
+    _run(app, context, "headgate pipeline")
+
+
+def _run(mounted: typer.Typer, context: typer.Context, name: str) -> None:
+    code: object = mounted(args=context.args, prog_name=name, standalone_mode=False)
+    raise typer.Exit(code if isinstance(code, int) else OK)

@@ -1,0 +1,147 @@
+"""What takes a limit off somebody is asked for, or said with --yes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from headgate.api import Addresses
+
+
+class Headgate(Protocol):
+    def __call__(self, *arguments: str) -> tuple[int, str, str]: ...
+
+
+@pytest.fixture
+def limited(headgate: Headgate) -> None:
+    """Tenant lim has gold's limits, and its namespace has a policy."""
+    for command in (
+        "group create lim.gold --limit requests=5 --limit tokens=7",
+        "group create lim.free",
+        "tenant create lim",
+        "attach lim.gold --tenant lim --yes",
+    ):
+        headgate(*command.split())
+
+
+LIFTING = [
+    (
+        "attach lim.free --tenant lim",
+        "tenant lim moves from group lim.gold to lim.free",
+    ),
+    ("detach --tenant lim", "tenant lim leaves its group"),
+    ("tenant delete lim", "tenant lim leaves group lim.gold"),
+    ("group update lim.gold --remove-limit tokens", "lim.gold no longer limits tokens"),
+    ("group update lim.gold --limit tokens=unlimited", "lim.gold no longer limits tok"),
+]
+
+
+@pytest.mark.usefixtures("limited")
+@pytest.mark.parametrize(("command", "told"), LIFTING)
+def test_a_script_has_to_say_that_it_means_to_lift_a_limit(
+    headgate: Headgate, command: str, told: str
+) -> None:
+    before = headgate("export")[1]
+    code, said, error = headgate(*command.split())
+    assert (code, said, error.count("\n")) == (1, "", 1)
+    assert told in error
+    assert error.endswith("; pass --yes if that is meant\n")
+    assert headgate("export")[1] == before
+    assert headgate(*command.split(), "--yes")[0] == 0
+    assert headgate("export")[1] != before
+
+
+@pytest.mark.usefixtures("limited")
+@pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
+def test_a_person_is_asked(
+    server: Addresses, headgate: Headgate, answer: str, code: int
+) -> None:
+    master, slave = pty.openpty()
+    os.write(master, f"{answer}\n".encode())
+    command = [sys.executable, "-m", "headgate.cli", "detach", "--tenant", "lim"]
+    done = subprocess.run(
+        [*command, "--url", server.api, "--json"],
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        timeout=60,
+        check=False,
+    )
+    asked = os.read(master, 65536).decode()
+    os.close(master)
+    os.close(slave)
+    assert done.returncode == code
+    assert "tenant lim leaves its group" in asked
+    assert "Continue? [y/N]" in asked
+    if code == 0:
+        assert json.loads(done.stdout) == {"detached": {"tenant": "lim"}}
+    left = json.loads(headgate("group", "show", "lim.gold", "--json")[1])
+    assert len(left["attachments"]) == code
+
+
+@pytest.mark.usefixtures("limited")
+def test_what_lifts_nothing_is_done_at_once(headgate: Headgate) -> None:
+    for command in (
+        "attach lim.gold --tenant lim",
+        "tenant create lim2",
+        "tenant delete lim2",
+        "group update lim.gold --limit requests=9",
+        "group delete lim.free",
+    ):
+        assert headgate(*command.split())[0] == 0
+
+
+@pytest.mark.usefixtures("limited")
+def test_a_group_is_shown_with_what_is_attached_and_what_overrides_it(
+    headgate: Headgate,
+) -> None:
+    override = ("--by", "+50%", "--for", "1h", "--reason", "a sale")
+    headgate("override", "create", "lim.gold", *override)
+    code, said, _ = headgate("group", "show", "lim.gold")
+    assert code == 0
+    assert "  attached: tenant lim\n" in said
+    assert "  override in force: all limits × 1.5 (+50 %) until 20" in said
+    assert "(a sale)\n" in said
+    whole = json.loads(headgate("group", "show", "lim.gold", "-o", "json")[1])
+    assert [one["subject"] for one in whole["attachments"]] == [{"tenant": "lim"}]
+    assert [one["factor"] for one in whole["overrides"]] == [1.5]
+
+
+@pytest.mark.usefixtures("limited")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "group list",
+        "group show lim.gold",
+        "tenant list",
+        "namespace list lim",
+        "attachments",
+        "policy list",
+        "policy get publish --topic lim/a/b",
+        "override list",
+        "setting list",
+        "token list",
+        "audit",
+        "audit 1",
+        "status --once",
+        "explain lim.gold",
+    ],
+)
+def test_every_command_that_reads_takes_every_format(
+    headgate: Headgate, command: str
+) -> None:
+    import yaml
+
+    said = {}
+    for chosen in ("json", "yaml", "wide", "name"):
+        code, said[chosen], error = headgate(*command.split(), "-o", chosen)
+        assert (command, chosen, code, error) == (command, chosen, 0, "")
+    assert json.loads(said["json"]) == yaml.safe_load(said["yaml"])
+    assert headgate(*command.split(), "--json", "-o", "wide")[0] == 2
