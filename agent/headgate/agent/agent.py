@@ -281,6 +281,7 @@ class Agent:
         )
         self._runtime, self._watch = runtime, watch
         self._enforcer.use_of = self._use_of
+        self._enforcer.share_levels(self._level_of)
         inherited = self._parents[-1][0].snapshot if self._parents else None
         if inherited is not None:
             runtime.follow(inherited)
@@ -305,6 +306,21 @@ class Agent:
         except KeyError:
             return None
         return sum(row.demand for row in ledger.agents)
+
+    def _level_of(self, group_id: int, dimension: str) -> tuple[float, float] | None:
+        """Return what is left of a limit over the cluster; None if unknown.
+
+        Returns:
+            Units left, those in local buckets included, and the units/s that the other
+            agents take.
+        """
+        try:
+            ledger = self._runtime.table(group_id, dimension)
+        except KeyError:
+            return None
+        level = ledger.level + sum(row.held for row in ledger.agents)
+        others = [row for row in ledger.agents if row.agent != self._runtime.agent]
+        return level, sum(min(row.demand, row.share) for row in others)
 
     def _check_open(self) -> None:
         """Raise once the agent is closed."""

@@ -55,6 +55,25 @@ class UsageWatch:
     above: bool = False
 
 
+@dataclass(slots=True)
+class CommonLevel:
+    """What was left of a limit over the whole cluster, when it was last looked at.
+
+    Attributes:
+        level: Units left, those in the local buckets of all agents included.
+        others_per_s: Units/s that the other agents took.
+        at_s: When it was looked at.
+        admitted: Units admitted here until then.
+        read_s: When somebody last wanted to know.
+    """
+
+    level: float
+    others_per_s: float
+    at_s: float
+    admitted: float
+    read_s: float
+
+
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class LocalBucket:
     """A bucket with the limit that it enforces here.
@@ -68,6 +87,9 @@ class LocalBucket:
         shadow_refused: Units that passed only because the group is in shadow.
         throttle_s: Sum of the delays given to refused or muted callers.
         watch: Attempted rate, where the group has a soft threshold.
+        asked: Where to put this bucket to have `common` kept up to date; None where
+            the limit is this process's alone.
+        common: What is left over the cluster; None while that is unknown.
     """
 
     group: Group
@@ -78,6 +100,26 @@ class LocalBucket:
     shadow_refused: float = 0.0
     throttle_s: float = 0.0
     watch: UsageWatch | None = None
+    asked: set[LocalBucket] | None = None
+    common: CommonLevel | None = None
+
+    def level_at(self, now: float) -> float:
+        """Return the units left of the limit, over all processes that share it.
+
+        Between two looks at the ledger, the limit refills, this process takes what it
+        admits, and the others go on as they did.  Until the first look nobody else is
+        known to take anything.
+        """
+        if self.asked is None:
+            return self.bucket.level_at(now)
+        self.asked.add(self)
+        limit, common, admitted = self.limit, self.common, self.bucket.admitted
+        if common is None:
+            return max(0.0, limit.burst - admitted)
+        common.read_s = now
+        gained = (limit.rate_per_s - common.others_per_s) * (now - common.at_s)
+        level = common.level + gained - (admitted - common.admitted)
+        return max(0.0, min(level, limit.burst))
 
     @property
     def spendable(self) -> float:

@@ -38,9 +38,16 @@ BucketKey = tuple[int, str, str]
 class Registry:
     """All local buckets by group, dimension and scope."""
 
-    def __init__(self, seed: int) -> None:
-        """Make an empty registry whose buckets draw chances from `seed`."""
+    def __init__(self, seed: int, asked: set[LocalBucket] | None = None) -> None:
+        """Make an empty registry.
+
+        Args:
+            seed: What its buckets draw chances from.
+            asked: Where the buckets of shared limits that callers want to know the
+                common level of put themselves; None if nobody looks at it.
+        """
         self._seed = seed
+        self._asked = asked
         self._buckets: dict[BucketKey, LocalBucket] = {}
         # Cumulative counters must never fall within an incarnation, so a bucket
         # that was dropped and comes back goes on counting from here.
@@ -120,6 +127,8 @@ class Registry:
         key = (group.id, limit.dimension, limit.scope)
         self._seed += 1
         local = make_local(group, limit, now, seed=self._seed)
+        if limit.scope == "cluster":
+            local.asked = self._asked
         counted = self._retired.pop(key, None)
         if counted is not None:
             local.bucket.folded, local.bucket.refused = counted

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from headgate.agent.bucket.chain import Chain, Link
 from headgate.agent.decision import LimitName
 from headgate.agent.enforcement.bucket_registry import Registry, unconfigured
+from headgate.agent.enforcement.common_levels import LevelOf, note_common_levels
 from headgate.agent.enforcement.entity_buckets import EntityBuckets
 from headgate.agent.enforcement.limiter_refs import HeldLimiter, LimiterRefs
 from headgate.agent.enforcement.policy_buckets import PolicyBuckets
@@ -86,6 +87,8 @@ class Enforcer:
         self._lock = threading.Lock()
         # Held around attempts only if threads may switch between any two lines.
         self._attempt_lock = threading.Lock() if _threads_interleave() else None
+        self._asked: set[LocalBucket] = set()
+        self._level_of: LevelOf | None = None
         self._registry = Registry(seed)
         self._policies = PolicyBuckets()
         self._entities = EntityBuckets()
@@ -103,6 +106,18 @@ class Enforcer:
         self._most_waiters = most_waiters
         self._on_first_use: Callable[[], None] | None = None
         self.use_of: UseOf | None = None
+
+    def share_levels(self, level_of: LevelOf) -> None:
+        """Tell callers what is left over the whole cluster, not of the part here.
+
+        Applies to buckets made from now on, so it is called before any limiter is made.
+
+        Args:
+            level_of: Returns what is left of a limit, in the agent's thread.
+        """
+        if self._level_of is None:
+            self._registry = Registry(self._seed, self._asked)
+        self._level_of = level_of
 
     def limiter(self, **names: Unpack[SubjectNames]) -> Limiter:
         """Return the limiter of a subject: the same object as long as it is in use.
@@ -188,6 +203,8 @@ class Enforcer:
                 self._columns = [columns, *self._columns[: KEYS_KEPT - 1]]
             self._policies.tick(now)
             self._entities.tick(now)
+            if self._level_of is not None:
+                note_common_levels(self._asked, now, self._level_of)
             counted = self._columns[0].counted(now, self._limiters.numbers())
             if self._warning:
                 warn_above_soft_thresholds(
@@ -219,7 +236,10 @@ class Enforcer:
         self.waiting = FairQueue(self.clock, most_waiters=self._most_waiters)
         self._lock = threading.Lock()
         self._seed += 1
-        self._registry = Registry(self._seed)
+        self._asked.clear()
+        self._registry = Registry(
+            self._seed, None if self._level_of is None else self._asked
+        )
         policies, self._policies = self._policies.policies, PolicyBuckets()
         self._policies.follow(policies, self.clock())
         self._entities = EntityBuckets()

@@ -1,5 +1,8 @@
 """How close a subject is to its tightest limit, as the IETF's RateLimit headers.
 
+What remains is of the limit over all processes that share it, as the agent last knew it
+(`LocalBucket.level_at`), not of the part that this process may spend at the moment.
+
 Encoding the two fields takes 1.5 microseconds, as long as everything else that a
 middleware does.  So for a limit with more than `EXACT_BELOW` units left, the same
 headers are reused for a lull (`LULL_S`), and for longer the more is left, up to
@@ -52,27 +55,25 @@ def ratelimit_headers(links: Sequence[Link], now: float) -> list[Header]:
 
 
 def tightest(links: Sequence[Link], now: float) -> Link | None:
-    """Return the limit whose local bucket has the smallest part left.
+    """Return the limit that has the smallest part left.
 
-    Unlimited limits, and those that decide by chance, are left out.
+    Unlimited limits are left out, and those that decide by chance unless what is left
+    over the whole cluster is known.
     """
     found: Link | None = None
     least = inf
     for link in links:
         if _tells(link):
-            bucket = link.bucket
-            level = bucket.level_at(now)
-            part = level / bucket.capacity if bucket.capacity > 0.0 else 0.0
+            level, full, _ = _state(link, now)
+            part = level / full if full > 0.0 else 0.0
             if part < least:
                 found, least = link, part
     return found
 
 
 def _tell(link: Link, now: float) -> list[Header]:
-    bucket = link.bucket
-    level = bucket.level_at(now) if link.local.limit.rate > 0.0 else 0.0
-    rate = bucket.rate
-    full_in_s = (bucket.capacity - level) / rate if rate > 0.0 else 0.0
+    level, full, rate = _state(link, now)
+    full_in_s = (full - level) / rate if rate > 0.0 else 0.0
     remaining = int(max(0.0, min(level, MOST_WHOLE)))
     reset_s = ceil(max(0.0, min(full_in_s, MOST_WHOLE)))
     if not link.told:  # the first time under this configuration
@@ -88,9 +89,20 @@ def _tell(link: Link, now: float) -> list[Header]:
     return link.told
 
 
+def _state(link: Link, now: float) -> tuple[float, float, float]:
+    """Return the units left, the units when full, and the units/s that come back."""
+    local, bucket = link.local, link.bucket
+    level = local.level_at(now) if local.limit.rate > 0.0 else 0.0
+    if local.asked is None:
+        return level, bucket.capacity, bucket.rate
+    return level, local.limit.burst, local.limit.rate_per_s
+
+
 def _tells(link: Link) -> bool:
-    rate = link.local.limit.rate
-    return rate != inf and (rate <= 0.0 or not link.bucket.tokenless)
+    local = link.local
+    rate = local.limit.rate
+    is_known = local.asked is not None or not link.bucket.tokenless
+    return rate != inf and (rate <= 0.0 or is_known)
 
 
 def _policy(limit: Limit) -> bytes:
