@@ -16,6 +16,12 @@ MAX_THINGS = 250_000
 class AttachmentItem(AttachmentPut):
     """An attachment in a file."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"subject": {"tenant": "acme"}, "group": "gold", "own": True}]
+        }
+    )
+
     own: bool = Field(
         default=False,
         description="The tenant's own operator attached it and may do otherwise; "

@@ -5,11 +5,12 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
+from headgate.api.apply.schemas import AttachmentItem
 from headgate.api.groups.schemas import GroupBody
 from headgate.api.http.problems import Problem, Reason
 from headgate.api.rights.rules import is_open
 
-NAMED = (Problem, Reason, GroupBody)
+NAMED = (Problem, Reason, GroupBody, AttachmentItem)
 """Models of refusals and of parts of `/apply`, which routes name by reference."""
 
 
