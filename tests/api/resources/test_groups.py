@@ -82,6 +82,25 @@ def test_what_get_gave_can_be_put_back_and_changes_nothing(rest: httpx.Client) -
     assert answer.headers["Headgate-Revision"] == "2"
 
 
+def test_kip599_samples_and_window_give_the_burst(rest: httpx.Client) -> None:
+    def burst(**given: object) -> object:
+        limit = {"dimension": "mutations", "rate": 5.0, **given}
+        rest.put("/groups/kafka", json={"limits": [limit]}).raise_for_status()
+        return rest.get("/groups/kafka").json()["limits"][0]["burst"]
+
+    assert burst(samples=100, window_s=1.0) == 500.0
+    assert burst(samples=100, window_s=2.0, period_s=10.0) == 100.0
+    assert burst(window_s=1.0) == 55.0  # Kafka's 11 samples
+    assert burst(samples=100) == 500.0  # of 1 s
+    patch = {"limits": [{"dimension": "mutations", "samples": 10}]}
+    rest.patch("/groups/kafka", json=patch).raise_for_status()
+    assert rest.get("/groups/kafka").json()["limits"][0]["burst"] == 50.0
+    both = {"dimension": "mutations", "rate": 5.0, "burst": 9.0, "samples": 100}
+    answer = rest.put("/groups/kafka", json={"limits": [both]})
+    assert answer.status_code == 422
+    assert "not both" in answer.text
+
+
 def test_patch_leaves_what_it_does_not_name(rest: httpx.Client) -> None:
     tokens = {"dimension": "tokens", "rate": 5, "burst": 50}
     make(rest, "gold", limits=[REQUESTS, tokens], weight=3.0)

@@ -34,9 +34,20 @@ def test_a_limit_can_say_everything() -> None:
     }
 
 
+def test_kip599_a_burst_can_be_given_as_samples_and_window() -> None:
+    assert parse_limit("mutations=5/s,samples=100,window=1s") == {
+        "dimension": "mutations",
+        "rate": 5.0,
+        "period_s": 1.0,
+        "samples": 100,
+        "window_s": 1.0,
+    }
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "requests=5,samples=x",
         "",
         "requests",
         "=5",

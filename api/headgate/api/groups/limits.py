@@ -76,7 +76,8 @@ def merged_limits(
             raise Invalid(f"limits[{index}].rate", "expected a rate for a new limit")
         if old is not None:
             kept = old.model_dump(mode="json")
-            if old.burst == old.rate or patch.rate == 0:
+            kafkas = patch.samples is not None or patch.window_s is not None
+            if old.burst == old.rate or patch.rate == 0 or kafkas:
                 kept["burst"] = None  # the default follows the rate; 0 means nothing
             given = {**kept, **given}
         limits[key] = LimitBody.model_validate(given)

@@ -1,8 +1,9 @@
 """Request and response schemas of groups on `/api/v1`."""
 
-from typing import Annotated
+from math import inf
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from headgate.api.values.quantities import Quantity, ShownQuantity
@@ -31,8 +32,18 @@ _EXAMPLE: JsonDict = {
     "limits": [{"dimension": "requests", "rate": 1000.0, "burst": 1000.0}]
 }
 
+KAFKA_SAMPLES = 11
+"""Kafka's `controller.quota.window.num`, when only the window is given."""
+
+KAFKA_WINDOW_S = 1.0
+"""Kafka's `controller.quota.window.size.seconds`, when only the samples are given."""
+
+MAX_SAMPLES = 1_000_000
+"""Most samples; a burst of days of quota is none."""
+
 Period = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
 Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]
+Samples = Annotated[int, Field(ge=1, le=MAX_SAMPLES)]
 Threshold = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
@@ -66,6 +77,26 @@ class LimitBody(Body):
     maximum: Quantity = Field(
         default=UNLIMITED, description="Units per period to take from the parent."
     )
+    samples: Samples | None = Field(
+        default=None,
+        exclude=True,
+        description="Instead of burst, as in Kafka: rate·samples·window_s.",
+    )
+    window_s: Period | None = Field(
+        default=None, exclude=True, description="Seconds of one of Kafka's samples."
+    )
+
+    @model_validator(mode="after")
+    def _set_kafkas_burst(self) -> Self:
+        if self.samples is None and self.window_s is None:
+            return self
+        if self.burst is not None:
+            raise ValueError("expected burst, or samples and window_s, but not both")
+        samples = KAFKA_SAMPLES if self.samples is None else self.samples
+        window_s = KAFKA_WINDOW_S if self.window_s is None else self.window_s
+        if self.rate < inf:  # an unlimited one has no burst
+            self.burst = self.rate / self.period_s * samples * window_s
+        return self
 
 
 class LimitPatch(Body):
@@ -78,6 +109,8 @@ class LimitPatch(Body):
     period_s: Period | None = None
     minimum: Quantity | None = None
     maximum: Quantity | None = None
+    samples: Samples | None = None
+    window_s: Period | None = None
 
 
 class GroupBody(Body):

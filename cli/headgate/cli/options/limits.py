@@ -54,6 +54,8 @@ class LimitJson(TypedDict, total=False):
     scope: str
     minimum: float | str
     maximum: float | str
+    samples: int
+    window_s: float
 
 
 def parse_limit(text: str) -> LimitJson:
@@ -198,10 +200,14 @@ def _set(limit: LimitJson, name: str, equals: str, value: str) -> None:
         limit["minimum"] = parse_quantity(value)
     elif equals and name == "maximum":
         limit["maximum"] = parse_quantity(value)
+    elif equals and name == "samples" and value.isascii() and value.isdecimal():
+        limit["samples"] = int(value)
+    elif equals and name == "window":
+        limit["window_s"] = parse_period(value)
     elif name == "scope" and value in {"cluster", "node"}:
         limit["scope"] = value
     else:
         raise Misused(
-            f"setting {name}{equals}{value}: expected burst=UNITS, "
-            "minimum=UNITS, maximum=UNITS or scope=cluster|node"
+            f"setting {name}{equals}{value}: expected burst=UNITS (or samples=NUMBER,"
+            "window=PERIOD), minimum=UNITS, maximum=UNITS or scope=cluster|node"
         )
