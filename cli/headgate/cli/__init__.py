@@ -6,9 +6,10 @@ Other components use `main` alone.  A command imports what it needs when it runs
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-from headgate.cli.failure import INTERRUPTED
+from headgate.cli.failure import FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,5 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from headgate.cli.app import run
 
         return run(arguments)
+    except ModuleNotFoundError as missing:
+        if missing.name not in {"typer", "rich"}:
+            raise
+        sys.stderr.write(
+            f"headgate: the command needs {missing.name}: pip install 'headgate[cli]',"
+            " or 'headgate[server]' for the server as well\n"
+        )
+        return FAILED
     except KeyboardInterrupt:  # before there was anything to stop
         return INTERRUPTED

@@ -139,7 +139,7 @@ def test_every_command_that_reads_takes_every_format(
 ) -> None:
     import yaml
 
-    said = {}
+    said: dict[str, str] = {}
     for chosen in ("json", "yaml", "wide", "name"):
         code, said[chosen], error = headgate(*command.split(), "-o", chosen)
         assert (command, chosen, code, error) == (command, chosen, 0, "")

@@ -137,14 +137,13 @@ def test_what_is_exported_makes_the_same_configuration_of_an_empty_server(
         snapshots = [
             httpx.get(f"{url}/api/v1/snapshot").json() for url in (addresses.api, empty)
         ]
-    for told in ("groups", "attachments", "policies"):
+    for told in ("groups", "attachments"):
         assert _nameless(snapshots[0][told]) == _nameless(snapshots[1][told])
+    assert snapshots[0]["policies"] == snapshots[1]["policies"]
 
 
-def _nameless(told: object) -> object:
+def _nameless(told: list[dict[str, object]]) -> list[str]:
     """Return a part of a snapshot without ids, which differ."""
-    if not isinstance(told, list):
-        return told
     return sorted(
         json.dumps(
             {k: v for k, v in one.items() if k not in {"id", "group", "parent"}},

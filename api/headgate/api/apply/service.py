@@ -64,11 +64,13 @@ def _attached_elsewhere(session: Session, named: Target) -> set[tuple[str, str]]
     query = select(AttachmentRow.subject, GroupRow.name).join(
         GroupRow, AttachmentRow.group_id == GroupRow.id
     )
-    wanted = {key: document for (kind, key), document in named.items() if document}
+    found = {
+        ("attachment", subject): group for subject, group in session.execute(query)
+    }
     return {
-        ("attachment", subject)
-        for subject, group in session.execute(query)
-        if ("attachment", subject) in named and wanted[subject].get("group") != group
+        key
+        for key, document in named.items()
+        if key in found and document is not None and document["group"] != found[key]
     }
 
 

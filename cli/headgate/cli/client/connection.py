@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
+    import socket
     import ssl
     from collections.abc import Mapping
 
@@ -127,7 +128,8 @@ class Connection:
         if self._connection.sock is None:
             self._connection.timeout = min(self._connect_s, timeout_s)
             self._connection.connect()
-        self._connection.sock.settimeout(timeout_s)
+        opened: socket.socket = self._connection.sock
+        opened.settimeout(timeout_s)
 
     def _is_over(self) -> bool:
         """Return whether the server closed the socket: there is an end to be read."""

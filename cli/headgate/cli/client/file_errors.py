@@ -1,6 +1,6 @@
 """Where in a quota file the API found an error: the line and the field.
 
-Finding lines takes PyYAML, which comes with ``headgate[server]``; without it the
+Finding lines takes PyYAML, which comes with ``headgate[cli]``; without it the
 message names only the field.
 """
 

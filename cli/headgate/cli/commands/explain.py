@@ -65,7 +65,7 @@ def explain(
     with api.connect() as rest:
         use = rest.call("GET", f"{group_path(group)}/use")
         uses = cast("list[UseJson]", use.get("uses", []))
-        in_use = [str(one["dimension"]) for one in uses]
+        in_use = [one.get("dimension", "") for one in uses]
         for name in [dimension] if dimension is not None else in_use:
             if name not in in_use:
                 unseen = _unreported(rest, group, {name})

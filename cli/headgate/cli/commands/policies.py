@@ -261,9 +261,9 @@ def remove_policy(
         if level == "broker":
             _remove_at_broker(rest, name, yes=yes)
         else:
-            one = {"level": level, "target": target, "kind": name, "policy": {}}
-            confirm_change(rest, DELETE, {"policies": [one]}, yes=yes)
             query = {"level": level, "target": target, "kind": name}
+            one: dict[str, object] = {**query, "policy": {}}
+            confirm_change(rest, DELETE, {"policies": [one]}, yes=yes)
             rest.call("DELETE", PATH, query=query)
     print_result(
         f"{kind} of {_of(level, target)} removed",

@@ -72,7 +72,8 @@ def sentences(use: UseJson) -> Iterator[str]:
 
 def _sentence(row: AgentJson) -> str:
     name, wanted, got = row.get("agent", ""), _demand(row), _got(row)
-    note = "" if row.get("state", "present") == "present" else f" ({row['state']})"
+    state = row.get("state", "present")
+    note = "" if state == "present" else f" ({state})"
     if not _misses(row):
         return f"{name}{note} gets all of the {_figure(wanted)}/s that it wants."
     return (
