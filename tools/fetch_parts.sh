@@ -35,5 +35,7 @@ fetch "Spark's connectors" \
     "$bin/headgate" pipeline setup
 fetch "Pulsar's client" "$(has 'from tests.api.pulsar.pulsar_jars import JARS' 'JARS.exists()')" \
     "$bin/python" -m tests.api.pulsar.pulsar_jars
+fetch "axe-core" "$(has 'from tools.npm_parts import AXE' 'AXE.path.exists()')" \
+    "$bin/python" -m tools.npm_parts
 # Also compiled, so that the test finds it in Go's cache.
 fetch "a Go module" "export GOPROXY=off; $go_build" sh -c "$go_build"

@@ -50,6 +50,11 @@ class LiveAgentUse:
     age_s: float
     state: MemberState
 
+    @property
+    def attempted_per_s(self) -> float:
+        """Units/s admitted or refused lately: unlike the demand, it adds up."""
+        return self.admitted_per_s + self.refused_per_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
@@ -96,6 +101,11 @@ class Use:
     def admitted_per_s(self) -> float:
         """Units/s admitted by all agents."""
         return sum(row.admitted_per_s for row in self.agents)
+
+    @property
+    def attempted_per_s(self) -> float:
+        """Units/s that all agents admitted or refused lately."""
+        return self.admitted_per_s + self.refused_per_s
 
     @property
     def refused_per_s(self) -> float:

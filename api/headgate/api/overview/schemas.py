@@ -28,7 +28,8 @@ class RowShown(BaseModel):
     burst: Rate
     standing: Literal["over", "near", "calm", "idle"]
     admitted: float | None = Field(description="Units/s.")
-    demand: float | None = Field(description="Attempted units/s.")
+    demand: float | None = Field(description="Estimate from which shares follow.")
+    attempted: float | None = Field(description="Units/s: admitted plus refused.")
     refused: float | None = Field(description="Units/s.")
     level: float | None = Field(description="Units left; below zero a debt.")
     agents: int = Field(description="Agents that use it.")
@@ -63,7 +64,8 @@ class AgentUseShown(BaseModel):
     """One agent's part of a limit."""
 
     agent: str
-    demand: float = Field(description="Attempted units/s.")
+    demand: float = Field(description="Estimate from which shares follow, units/s.")
+    attempted: float = Field(description="Units/s: admitted plus refused.")
     share: float | None = Field(description="Allocated units/s; null: unlimited.")
     ceiling: float | None = Field(description="Refill rate of its bucket.")
     admitted: float = Field(description="Units/s.")
@@ -84,6 +86,7 @@ class UseShown(BaseModel):
     standing: Literal["over", "near", "calm", "idle"]
     admitted: float
     demand: float
+    attempted: float = Field(description="Units/s: admitted plus refused.")
     refused: float
     level: float | None
     available: float | None = Field(description="Units/s that are allocated now.")
@@ -144,6 +147,7 @@ def _row(row: OverviewRow) -> RowShown:
         standing=row.standing,
         admitted=None if use is None else round(use.admitted_per_s, 3),
         demand=None if use is None else round(use.demand_per_s, 3),
+        attempted=None if use is None else round(use.attempted_per_s, 3),
         refused=None if use is None else round(use.refused_per_s, 3),
         level=None if use is None else finite(round(use.level, 3)),
         agents=0 if use is None else len(use.agents),
@@ -159,6 +163,7 @@ def _use(use: Use) -> UseShown:
         standing=use.pressure,
         admitted=use.admitted_per_s,
         demand=use.demand_per_s,
+        attempted=use.attempted_per_s,
         refused=use.refused_per_s,
         level=finite(use.level),
         available=finite(use.available_per_s),
@@ -171,6 +176,7 @@ def _agent(row: LiveAgentUse) -> AgentUseShown:
     return AgentUseShown(
         agent=row.agent,
         demand=row.demand_per_s,
+        attempted=row.attempted_per_s,
         share=finite(row.share_per_s),
         ceiling=finite(row.ceiling_per_s),
         admitted=row.admitted_per_s,

@@ -3,28 +3,30 @@
 import { Problem, ask, get } from "./api.js";
 import { changeList, keyText } from "./changes.js";
 import { openDialog } from "./dialogs.js";
-import { debounced, h, setText, showList, toast } from "./dom.js";
-import { moment } from "./format.js";
+import { debounced, h, scroller, setText, showList, toast } from "./dom.js";
+import { stamp } from "./format.js";
+import { replaceQuery } from "./link.js";
 import { groupHash } from "./overview.js";
 import { follow } from "./stream.js";
 
 const PAGE = 50;
 
-export function auditPage(root) {
+export function auditPage(root, query) {
   const search = h("input", {
     type: "search", "aria-label": "Filter by name", placeholder: "Name of a group, tenant, …",
-    oninput: debounced(200, () => load(true)),
+    value: query.get("key") ?? "",
+    oninput: debounced(200, () => { replaceQuery({ key: search.value.trim() }); load(true); }),
   });
   const body = h("tbody", {});
   const note = h("p", { class: "empty", role: "status", hidden: true });
   const more = h("button", { type: "button", onclick: () => load(false), hidden: true }, "Older changes");
   root.append(h("section", { class: "page" },
     h("div", { class: "toolbar" }, h("h1", {}, "Audit"), search),
-    h("div", { class: "sheet scroll" },
-      h("table", {},
+    h("div", { class: "sheet" },
+      scroller("Changes", h("table", { class: "audit" },
         h("caption", { class: "visually-hidden" }, "Changes, the newest first"),
-        h("thead", {}, h("tr", {}, ["Revision", "When", "Who", "From", "Request", "What changed", ""].map((word) => h("th", { scope: "col" }, word)))),
-        body),
+        h("thead", {}, h("tr", {}, ["Revision", "When", "Who", "From", "Request", "What changed"].map((word) => h("th", { scope: "col" }, word)), h("th", { scope: "col" }, h("span", { class: "visually-hidden" }, "Roll back")))),
+        body)),
       note),
     more));
 
@@ -50,7 +52,7 @@ export function auditPage(root) {
     next = page.next;
     more.hidden = next === null;
     note.hidden = body.children.length > 0;
-    setText(note, "Nothing was changed yet.");
+    setText(note, search.value.trim() ? "No change matches." : "Nothing has been changed yet.");
   }
 
   load(true);
@@ -62,14 +64,14 @@ export function auditPage(root) {
 function auditRow(entry) {
   return h("tr", {},
     h("td", { class: "number" }, String(entry.revision)),
-    h("td", { class: "nowrap" }, h("time", { datetime: new Date(entry.at_s * 1000).toISOString() }, moment(entry.at_s))),
+    h("td", { class: "nowrap" }, h("time", { datetime: new Date(entry.at_s * 1000).toISOString() }, stamp(entry.at_s))),
     h("td", {}, entry.author),
     h("td", { class: "code" }, entry.address),
     h("td", { class: "code" }, entry.action),
     h("td", {}, changeList(entry.changes, (change) => (
       change.kind === "group" ? h("a", { href: groupHash(change.key) }, change.key) : h("span", {}, keyText(change))), entry.omitted)),
     h("td", {}, h("button", {
-      type: "button", class: "small", title: `Make everything as it was at revision ${entry.revision}`,
+      type: "button", class: "small", title: `Restore everything to revision ${entry.revision}`,
       onclick: () => rollBack(entry.revision),
     }, "Roll back to here")));
 }
@@ -86,9 +88,9 @@ async function rollBack(revision) {
   const done = await openDialog({
     title: `Roll back to revision ${revision}?`, word: "Roll back", danger: true,
     body: plan.changes.length
-      ? [h("p", {}, "As one new revision, which can be rolled back too, these would change:"), changeList(plan.changes, keyText)]
-      : h("p", {}, "Nothing would change: everything is as it was then."),
+      ? [h("p", {}, "Rolling back creates a new revision, which can be rolled back too. It would change:"), changeList(plan.changes, keyText)]
+      : h("p", {}, "Nothing would change: everything is as it was at that revision."),
     submit: plan.changes.length ? async () => (await ask("POST", path)).value : undefined,
   });
-  if (done) toast(`Everything is as it was at revision ${revision}.`);
+  if (done) toast(`Rolled back to revision ${revision}.`);
 }

@@ -20,16 +20,31 @@ export function keyText({ kind, key }) {
   }
 }
 
-const MOST_SHOWN = 20; // of a bulk apply nobody reads them all here
+const MOST_SHOWN = 20; // a bulk apply can change a hundred thousand things
+const MOST_LINES = 6; // a change with more lines than this is folded
 
-/** Return an element that lists what an audit entry changed; `omitted` were not told. */
+/** Return an element that lists what an audit entry changed; `omitted` more are not in it. */
 export function changeList(changes, link, omitted = 0) {
+  const items = changes.slice(0, MOST_SHOWN).map((change) => ({ change, lines: differences(change) }));
   const more = Math.max(0, changes.length - MOST_SHOWN) + omitted;
-  return h("ul", { class: "changes" },
-    changes.slice(0, MOST_SHOWN).map((change) => h("li", {},
+  const list = h("ul", { class: "changes" },
+    items.map(({ change, lines }) => h("li", {},
       h("span", { class: "soft" }, `${change.kind} `), link(change),
-      h("ul", {}, differences(change).map((line) => h("li", {}, line))))),
+      h("ul", {}, lines.map((line) => h("li", {}, line))))),
     more ? h("li", { class: "soft" }, `and ${full(more)} more`) : null);
+  const length = items.reduce((total, { lines }) => total + 1 + lines.length, 0);
+  if (length <= MOST_LINES + 1) return list;
+  return h("details", {}, h("summary", {}, summary(changes, omitted)), list);
+}
+
+/** Return what many changes come to: "41 changes: 40 groups, 1 tenant". */
+function summary(changes, omitted) {
+  const counts = new Map();
+  for (const { kind } of changes) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  const kinds = [...counts].map(([kind, count]) => `${full(count)} ${kind}${count === 1 ? "" : kind.endsWith("y") ? "" : "s"}`);
+  const total = changes.length + omitted;
+  if (total === 1) return `${changes[0].kind} ${keyText(changes[0])}`;
+  return `${full(total)} changes: ${kinds.join(", ")}${omitted ? " and more" : ""}`;
 }
 
 function describe(thing) {

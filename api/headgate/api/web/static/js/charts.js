@@ -36,7 +36,7 @@ const axis = (extra) => ({
   ticks: { show: false }, font: "11px system-ui, sans-serif", ...extra,
 });
 
-function options(element, series, extra) {
+function options(element, unit, series, extra) {
   return {
     width: Math.max(200, element.clientWidth), height: HEIGHT,
     padding: [10, 8, 0, 0],
@@ -49,7 +49,7 @@ function options(element, series, extra) {
         [60, "{HH}:{mm}", null, null, null, null, null, null, 1],
         [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
       ] }),
-      axis({ size: 52, values: (_plot, ticks) => ticks.map(short) }),
+      axis({ size: 52, label: unit, labelSize: 18, labelFont: "11px system-ui, sans-serif", values: (_plot, ticks) => ticks.map(short) }),
     ],
     series: [{ value: (_plot, at) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString("en-GB")) }, ...series],
     ...extra,
@@ -61,12 +61,20 @@ class Chart {
     this.element = element;
     this.plot = null;
     this.spanS = SPAN_S;
+    this.unit = "per second";
     this.observer = new ResizeObserver(() => {
       this.plot?.setSize({ width: Math.max(200, element.clientWidth), height: HEIGHT });
     });
     this.observer.observe(element);
     this.recolour = () => this.rebuild();
     document.addEventListener("themechange", this.recolour);
+  }
+
+  /** Say what the vertical axis counts: "requests per second". */
+  setUnit(unit) {
+    if (this.unit === unit) return;
+    this.unit = unit;
+    if (this.plot) this.rebuild();
   }
 
   /** Show only the newest seconds. */
@@ -100,21 +108,22 @@ class Chart {
 export class UseChart extends Chart {
   load(course) {
     this.at = course.at_s.slice();
-    this.columns = [course.admitted, course.demand, course.rate].map((column) => column.slice());
+    const attempted = course.admitted.map((value, index) => (value === null ? null : value + (course.refused[index] ?? 0)));
+    this.columns = [course.admitted.slice(), attempted, course.rate.slice()];
     this.draw();
   }
 
   add(atS, use, ratePerS) {
-    if (!this.at) this.load({ at_s: [], admitted: [], demand: [], rate: [] });
+    if (!this.at) this.load({ at_s: [], admitted: [], refused: [], rate: [] });
     const limit = Number.isFinite(ratePerS) ? ratePerS : null;
-    if (append(this.at, this.columns, atS, [use.admitted, use.demand, limit])) this.draw();
+    if (append(this.at, this.columns, atS, [use.admitted, use.attempted, limit])) this.draw();
   }
 
   draw() {
     if (!this.at) return;
     const values = [this.at, ...this.columns];
     if (this.plot) this.plot.setData(values, false);
-    else this.plot = new uPlot(options(this.element, this.series(), {}), values, this.element);
+    else this.plot = new uPlot(options(this.element, this.unit, this.series(), {}), values, this.element);
     this.frame();
   }
 
@@ -159,7 +168,7 @@ export class ShareChart extends Chart {
     if (this.plot) this.plot.setData(values, false);
     else {
       const bands = this.agents.slice(1).map((_, index) => ({ series: [index + 2, index + 1] }));
-      this.plot = new uPlot(options(this.element, this.series(), { bands }), values, this.element);
+      this.plot = new uPlot(options(this.element, this.unit, this.series(), { bands }), values, this.element);
     }
     this.frame();
   }

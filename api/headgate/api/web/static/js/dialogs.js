@@ -3,6 +3,9 @@
 import { Problem, Unreachable } from "./api.js";
 import { h, setText } from "./dom.js";
 import { clearRefusals, field, showRefusals, text } from "./fields.js";
+import { onState } from "./stream.js";
+
+const LOST = "The server does not answer. Nothing can be saved until it does.";
 
 /**
  * Open a dialog; resolve to what `submit(form)` returns, or null when it is cancelled.
@@ -18,27 +21,39 @@ export function openDialog({ title, body, submit, word = "Save", danger = false,
       h("div", { class: "body" }, body, general),
       h("footer", {}, extra, cancel, submit ? go : null));
     const dialog = h("dialog", { class: narrow ? "narrow" : "", "aria-label": title, onclose: () => {
+      forget();
       dialog.remove();
       resolve(result);
     } }, form);
     if (!submit) setText(cancel, "Close");
     let result = null;
+    let sending = false;
 
     async function send(event) {
       event.preventDefault();
       if (!submit || go.disabled) return;
       clearRefusals(form);
-      go.disabled = true;
+      go.disabled = sending = true;
       try {
         result = await submit(form);
         dialog.close();
       } catch (error) {
-        go.disabled = false;
+        sending = false;
+        go.disabled = lost;
+        if (error instanceof Unreachable) error.message = "The server did not answer, so it is not known whether the change was made. Check before you try again.";
         if (!(error instanceof Problem) && !(error instanceof Unreachable)) throw error;
         showRefusals(form, error);
       }
     }
 
+    let lost = false;
+    const away = h("p", { class: "notice bad", role: "status", hidden: true }, LOST);
+    general.after(away);
+    const forget = onState((state) => {
+      lost = Boolean(submit) && state === "lost";
+      away.hidden = !lost;
+      if (!sending) go.disabled = lost;
+    });
     document.body.append(dialog);
     dialog.showModal();
     form.querySelector("[autofocus]")?.focus();
@@ -58,9 +73,9 @@ let asking = null;
 /** Ask for a bearer token; several callers share one dialog. */
 export function askToken() {
   asking ??= openDialog({
-    title: "A token is needed", word: "Go on", narrow: true,
+    title: "A token is needed", word: "Continue", narrow: true,
     body: [
-      h("p", { class: "soft" }, "This server asks who you are. `headgate token` makes one; it is kept until this tab is closed."),
+      h("p", { class: "soft" }, "This server needs to know who you are. `headgate token create` creates a token. It is kept until you close this tab."),
       field("Bearer token", text("", { type: "password", autofocus: true, name: "token" })),
     ],
     submit: (form) => form.elements.token.value.trim(),
@@ -71,7 +86,7 @@ export function askToken() {
 const SHORTCUTS = [
   ["/", "filter the groups"], ["n", "new group"], ["↑ ↓ PgUp PgDn Home End", "move in the list"],
   ["Enter", "open the group"], ["e", "edit the group that is shown"], ["a", "attach something to it"],
-  ["g g", "groups"], ["g n", "agents"], ["g a", "audit"], ["t", "theme"], ["?", "these lines"],
+  ["g g", "groups"], ["g t", "tenants"], ["g n", "agents"], ["g a", "audit"], ["t", "theme"], ["?", "this list"],
 ];
 
 export function showShortcuts() {

@@ -24,6 +24,19 @@ export function uniqueId(prefix = "e") {
   return `${prefix}${counter}`;
 }
 
+const TAIL = 9;
+
+/** Return a name that is cut in its middle where it is too long: both ends tell most. */
+export function cut(name) {
+  const at = Math.max(0, name.length - TAIL);
+  return h("span", { class: "cut", title: name }, h("span", { class: "cut-head" }, name.slice(0, at)), h("span", { class: "cut-tail" }, name.slice(at)));
+}
+
+/** Return a box that scrolls sideways, also by keyboard. */
+export function scroller(label, ...children) {
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, children);
+}
+
 /** Set an element's text only when it differs, so that screen readers stay calm. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;

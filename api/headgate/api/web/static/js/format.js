@@ -68,6 +68,13 @@ export function moment(atS) {
   return day === new Date().toLocaleDateString("en-CA") ? time : `${day} ${time}`;
 }
 
+/** Return date, time and zone, such as 2026-11-22 06:05:10 GMT+1. */
+export function stamp(atS) {
+  const at = new Date(atS * 1000);
+  const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(at).find((part) => part.type === "timeZoneName").value;
+  return `${at.toLocaleDateString("en-CA")} ${at.toLocaleTimeString("en-GB")} ${zone}`;
+}
+
 /** Return a subject {kind: name} as text: "tenant acme", "default user + client app". */
 export function subject(named) {
   return Object.entries(named)

@@ -5,19 +5,21 @@ import { attachTo } from "./attach_form.js";
 import { changeList } from "./changes.js";
 import { ShareChart, UseChart, agentColour } from "./charts.js";
 import { confirmed } from "./dialogs.js";
-import { h, newestOnly, setText, showList, toast } from "./dom.js";
+import { cut, h, newestOnly, scroller, setText, showList, toast } from "./dom.js";
 import { explained } from "./explain.js";
-import { age, full, moment, perSecond, percent, rate, short, subject } from "./format.js";
+import { age, full, perSecond, percent, rate, short, stamp, subject } from "./format.js";
 import { editGroup } from "./group_form.js";
 import { endOverride, overrideGroup, overrideText, overridesOf } from "./override_form.js";
+import { replaceQuery } from "./link.js";
 import { groupHash, standingChip } from "./overview.js";
 import { follow } from "./stream.js";
 
 const SPANS = [[120, "2 min"], [600, "10 min"], [1800, "30 min"]];
+const USUAL_SPAN_S = 600;
 const ATTACHMENTS = 50;
 const AGENT_STATES = { present: "calm", silent: "near", disbelieved: "over", left: "idle" };
 
-export function groupPage(root, name, opened = "") {
+export function groupPage(root, query, name, opened = "") {
   const parts = makeParts(root, name);
   const charts = { use: new UseChart(parts.useChart), shares: new ShareChart(parts.shareChart) };
   let group = null;
@@ -79,6 +81,7 @@ export function groupPage(root, name, opened = "") {
 
   function pick(next) {
     chosen = true;
+    history.replaceState(null, "", groupHash(name, next) + (location.hash.includes("?") ? `?${location.hash.split("?")[1]}` : ""));
     choose(next);
   }
 
@@ -86,6 +89,7 @@ export function groupPage(root, name, opened = "") {
     if (next === dimension) return;
     dimension = next;
     showChosen();
+    for (const chart of Object.values(charts)) chart.setUnit(dimension ? `${dimension} per second` : "per second");
     setText(parts.useTitle, dimension ? `${dimension}: use against the limit` : "Use");
     aside(loadHistory());
     if (use) showUse(use);
@@ -96,7 +100,7 @@ export function groupPage(root, name, opened = "") {
     if (!dimension) return;
     await newest.history(get(groupPath(name, "/history"), { dimension }), ({ dimensions }) => {
       if (closed) return;
-      const course = dimensions[0] ?? { at_s: [], admitted: [], demand: [], rate: [], agents: [] };
+      const course = dimensions[0] ?? { at_s: [], admitted: [], refused: [], rate: [], agents: [] };
       charts.use.load(course);
       charts.shares.load(course);
     });
@@ -120,7 +124,7 @@ export function groupPage(root, name, opened = "") {
     charts.use.add(shown.at_s, of, perSecond(of.rate, of.period_s));
     charts.shares.add(shown.at_s, of);
     const limit = rate(of.rate, of.period_s);
-    parts.useChart.setAttribute("aria-label", `${dimension}: ${short(of.admitted)} admitted and ${short(of.demand)} attempted per second; the limit is ${limit}`);
+    parts.useChart.setAttribute("aria-label", `${dimension}: ${short(of.admitted)} admitted and ${short(of.attempted)} attempted per second; the limit is ${limit}`);
     parts.shareChart.setAttribute("aria-label", `Shares of ${of.agents.length} agents; the table below has the figures`);
   }
 
@@ -132,6 +136,7 @@ export function groupPage(root, name, opened = "") {
   }
 
   function chooseSpan(spanS) {
+    replaceQuery({ span: spanS === USUAL_SPAN_S ? "" : spanS });
     charts.use.setSpan(spanS);
     charts.shares.setSpan(spanS);
     for (const [button, each] of parts.spans) button.setAttribute("aria-pressed", String(each === spanS));
@@ -147,7 +152,7 @@ export function groupPage(root, name, opened = "") {
   }
 
   function attachmentRow(item) {
-    return h("li", {}, h("span", {}, subject(item.subject)),
+    return h("li", {}, item.subject.tenant ? h("a", { href: `#/tenant/${encodeURIComponent(item.subject.tenant)}` }, subject(item.subject)) : h("span", {}, subject(item.subject)),
       h("button", { type: "button", class: "quiet small", "aria-label": `Detach ${subject(item.subject)}`, onclick: () => detach(item) }, "detach"));
   }
 
@@ -182,7 +187,7 @@ export function groupPage(root, name, opened = "") {
 
   function changeRow(entry) {
     return h("li", {},
-      h("p", { class: "soft" }, `${moment(entry.at_s)} · ${entry.author} from ${entry.address} · revision ${entry.revision}`),
+      h("p", { class: "soft" }, `${stamp(entry.at_s)} · ${entry.author} from ${entry.address} · revision ${entry.revision}`),
       changeList(entry.changes.filter((change) => change.key === name || entry.changes.length <= 3), (change) => change.key));
   }
 
@@ -212,7 +217,7 @@ export function groupPage(root, name, opened = "") {
   // A change between the first answer and the begin of the stream is told by neither: ask again then.
   const unfollow = follow({ group: name }, { group: heard, revision: load, hello: load });
   load();
-  chooseSpan(600);
+  chooseSpan(SPANS.some(([spanS]) => String(spanS) === query.get("span")) ? Number(query.get("span")) : USUAL_SPAN_S);
   return {
     section: "overview", title: name, edit, attach,
     close() {
@@ -251,11 +256,11 @@ function makeParts(root, name) {
     h("section", { class: "sheet pad" }, h("div", { class: "sheet-head" }, parts.useTitle, h("div", { class: "buttons", role: "group", "aria-label": "Span of the charts" }, parts.spans.map(([button]) => button))), parts.useChart),
     h("section", { class: "sheet pad" }, h("div", { class: "sheet-head" }, h("h2", {}, "Shares per agent, stacked")), parts.shareChart),
     h("section", { class: "sheet" }, h("div", { class: "sheet-head pad" }, h("h2", {}, "Agents")),
-      h("div", { class: "scroll" }, h("table", {}, heads(["Agent", "Attempted/s", "Share/s", "Ceiling/s", "Admitted/s", "Refused/s", "Held", "Limiters", "Heard"]), parts.agents)), parts.nobody),
+      scroller("Agents of this limit", h("table", {}, heads(["Agent", "Attempted/s", "Admitted/s", "Refused/s", "Share/s", "Ceiling/s", "Held", "Limiters", "Heard"]), parts.agents)), parts.nobody),
     h("section", { class: "sheet pad" }, parts.explain));
   root.append(h("article", { class: "group" }, parts.head,
     h("div", { class: "columns" }, h("div", { class: "stack" },
-      h("section", { class: "sheet scroll" }, h("table", { class: "limits" }, heads(["Counts", "Limit", "Burst", "Admitted/s", "Attempted/s", "Refused/s", "Level"]), parts.limits)),
+      h("section", { class: "sheet" }, scroller("Limits", h("table", { class: "limits" }, heads(["Counts", "Limit", "Burst", "Attempted/s", "Admitted/s", "Refused/s", "Level"]), parts.limits))),
       parts.live),
     h("aside", { class: "stack", "aria-label": "About the group" }, parts.overriding,
       h("section", { class: "sheet pad" }, h("h2", {}, "Attached"), parts.attachments),
@@ -273,7 +278,7 @@ function limitRow(limit, choose) {
     h("td", { class: "number" }, rate(limit.rate, limit.period_s)),
     h("td", { class: "number" }, short(limit.burst)),
     limit.scope === "node" ? h("td", { colspan: "4", class: "soft" }, "Each process counts it alone; agents report nothing of it.")
-      : ["admitted", "demand", "refused", "level"].map((part) => h("td", { class: "number", dataset: { part } }, "–")));
+      : ["attempted", "admitted", "refused", "level"].map((part) => h("td", { class: "number", dataset: { part } }, "–")));
 }
 
 function showLimitUse(row, use) {
@@ -290,9 +295,9 @@ function showAgents(body, use, charted) {
     const index = charted.indexOf(row.agent);
     const dot = h("i", { class: "dot", "aria-hidden": "true" });
     if (index >= 0) dot.style.background = agentColour(index);
-    return h("tr", {}, h("th", { scope: "row", class: "code" }, dot, row.agent,
+    return h("tr", {}, h("th", { scope: "row", class: "code" }, dot, cut(row.agent),
       row.state === "present" ? null : h("span", { class: "chip", dataset: { standing: AGENT_STATES[row.state] } }, row.state)),
-      [row.demand, row.share, row.ceiling, row.admitted, row.refused, row.held].map((value) => h("td", { class: "number" }, short(value))),
+      [row.attempted, row.admitted, row.refused, row.share, row.ceiling, row.held].map((value) => h("td", { class: "number" }, short(value))),
       h("td", { class: "number" }, full(row.subjects)), h("td", { class: "number" }, age(row.age_s)));
   }));
 }

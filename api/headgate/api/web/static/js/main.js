@@ -9,18 +9,20 @@ import { editGroup } from "./group_form.js";
 import { moment } from "./format.js";
 import { groupPage } from "./group.js";
 import { overviewPage } from "./overview.js";
+import { readHash } from "./link.js";
 import { onState } from "./stream.js";
+import { tenantPage } from "./tenant.js";
 
-const PAGES = { "": overviewPage, group: groupPage, agents: agentsPage, audit: auditPage };
+const PAGES = { "": overviewPage, group: groupPage, agents: agentsPage, audit: auditPage, tenant: tenantPage };
 const main = document.getElementById("main");
 let page = null;
 
 function route() {
-  const [, kind = "", rest = ""] = location.hash.match(/^#\/([^/]*)\/?(.*)$/) ?? [];
+  const { path: [kind, ...rest], query } = readHash();
   const make = PAGES[kind] ?? overviewPage;
   page?.close();
   main.replaceChildren();
-  page = make(main, ...rest.split("/").map(decodeURIComponent));
+  page = make(main, query, ...rest);
   document.title = page.title ? `${page.title} – Headgate` : "Headgate";
   for (const link of document.querySelectorAll("nav a")) {
     const current = link.dataset.page === page.section;
@@ -44,10 +46,10 @@ onState((state) => {
   clearTimeout(hideTimer);
   if (state === "lost") {
     away = state;
-    say("lost", `The server does not answer. Figures are of ${moment(Date.now() / 1000)}; trying again.`);
+    say("lost", `The server does not answer. The figures are from ${moment(Date.now() / 1000)}. Trying again …`);
   } else if (state === "refused") {
     away = state;
-    say("lost", "This server shows nothing to somebody whom it does not know.");
+    say("lost", "This server needs a token.");
     banner.append(" ", h("button", { type: "button", class: "small", onclick: enterToken }, "Enter a token"));
   } else if (state === "live" && away !== null) {
     if (away === "refused") banner.hidden = true;
@@ -113,6 +115,7 @@ const SHORTCUTS = {
   "g g": () => { location.hash = "#/"; },
   "g n": () => { location.hash = "#/agents"; },
   "g a": () => { location.hash = "#/audit"; },
+  "g t": () => { location.hash = "#/tenant"; },
 };
 
 document.addEventListener("keydown", (event) => {

@@ -1,8 +1,9 @@
 // All limits at a glance: who is over, who is near, a list of any length.
 
 import { Problem, get } from "./api.js";
-import { debounced, h, setText } from "./dom.js";
+import { cut, debounced, h, setText } from "./dom.js";
 import { STANDING, full, perSecond, percent, rate, short } from "./format.js";
+import { replaceQuery } from "./link.js";
 import { follow } from "./stream.js";
 import { WindowedList } from "./windowed.js";
 
@@ -16,7 +17,10 @@ const COLUMNS = [
 /** What was looked at last: coming back from a group finds it again. */
 const look = { search: "", standing: "", sort: "standing" };
 
-export function overviewPage(root) {
+export function overviewPage(root, address) {
+  for (const name of Object.keys(look)) if (address.has(name)) look[name] = address.get(name);
+  if (!SORTS.some(([name]) => name === look.sort)) look.sort = "standing";
+  if (!(look.standing in STANDING)) look.standing = "";
   const standings = new Map(Object.keys(STANDING).map((name) => [name, standingButton(name, choose)]));
   const search = h("input", {
     type: "search", placeholder: "Filter by group or what is counted", "aria-label": "Filter groups  ( / )",
@@ -57,6 +61,7 @@ export function overviewPage(root) {
   }
 
   function restart() {
+    replaceQuery({ ...look, sort: look.sort === "standing" ? "" : look.sort });
     list.reset();
     fetchWindow();
   }
@@ -128,7 +133,7 @@ export function standingChip(name) {
 }
 
 function emptyText(total) {
-  return total ? "No group matches. Press Esc in the filter to see all." : "There is no group yet. Press n to make the first.";
+  return total ? "No group matches. Press Esc in the filter to see all." : "There is no group yet. Press n to create one.";
 }
 
 function standingButton(name, choose) {
@@ -148,20 +153,20 @@ function drawRow(element, row) {
   setText(standing.firstChild, mark);
   setText(standing.lastChild, row.scope === "node" ? "not seen" : word);
   standing.title = row.scope === "node" ? "Each process counts it alone; agents report nothing of it." : "";
-  setText(link, row.group);
+  if (link.textContent !== row.group) link.replaceChildren(cut(row.group));
   link.setAttribute("href", groupHash(row.group, row.dimension));
   setText(parent, row.parent ? `in ${row.parent}` : "");
   setText(counts, row.dimension ? row.dimension + (row.scope === "node" ? " per node" : "") : "no limit");
   setText(limit, row.dimension ? rate(row.rate, row.period_s) : "–");
   const whole = perSecond(row.rate, row.period_s);
-  const used = row.admitted === null ? 0 : whole === 0 ? Number(row.demand > 0) : row.admitted / whole;
+  const used = row.admitted === null ? 0 : whole === 0 ? Number(row.attempted > 0) : row.admitted / whole;
   const over = row.refused && Number.isFinite(whole) && whole > 0 ? row.refused / whole : 0;
   admittedBar.style.width = `${Math.min(100, used * 100)}%`;
   refusedBar.style.width = `${Math.min(100, over * 100)}%`;
   bar.hidden = row.standing === "idle";
   setText(part, row.admitted === null ? "" : percent(used));
   setText(admitted, row.admitted === null ? "" : short(row.admitted));
-  setText(attempted, row.demand === null ? "" : short(row.demand));
+  setText(attempted, row.attempted === null ? "" : short(row.attempted));
   setText(refused, row.refused ? short(row.refused) : "");
   setText(level, row.level === null ? "" : short(row.level));
   setText(agents, row.agents ? full(row.agents) : "");

@@ -12,10 +12,12 @@ const SILENCE_MS = 6000;
 const listeners = new Set();
 let state = "connecting";
 
-/** Call `listener` with "connecting", "live", "lost" or "refused" now and on each change. */
+/** Call `listener` with "connecting", "live", "lost" or "refused" now and on each change.
+ * Returns a function that ends it. */
 export function onState(listener) {
   listeners.add(listener);
   listener(state);
+  return () => listeners.delete(listener);
 }
 
 function become(next) {
