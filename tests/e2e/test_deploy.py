@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import jsonschema
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -104,3 +105,43 @@ def test_the_image_asks_for_tokens_and_does_not_run_as_root() -> None:
 def test_the_script_that_configures_is_understood_by_a_shell() -> None:
     script = ROOT / "deploy/configure.sh"
     subprocess.run(["sh", "-n", str(script)], check=True, timeout=30)
+
+
+KUBERNETES = ("1.27", "1.33", "1.37")
+"""Oldest that the chart allows, and newer ones whose schemas are at hand."""
+
+
+def documents(text: str) -> list[dict[str, object]]:
+    found = cast("list[object]", list(yaml.safe_load_all(text)))
+    return [cast("dict[str, object]", one) for one in found if one]
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_kubernetes_would_accept_the_manifests(version: str) -> None:
+    text = (ROOT / "deploy/kubernetes/headgate.yaml").read_text(encoding="utf-8")
+    found = documents(text)
+    assert [one["kind"] for one in found] == ["Service", "StatefulSet"]
+    for one in found:
+        kubernetes_validate.validate(one, version, strict=True)
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate({**found[0], "specs": {}}, version, strict=True)
+
+
+def test_the_pod_runs_without_root_and_with_rights() -> None:
+    text = (ROOT / "deploy/kubernetes/headgate.yaml").read_text(encoding="utf-8")
+    for needed in ("--rights", "runAsNonRoot: true", "readOnlyRootFilesystem: true"):
+        assert needed in text
+    assert "--trust-network" not in text
+    dockerfile = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")
+    chart = "deploy/helm/headgate/templates/statefulset.yaml"
+    for file in ("deploy/kubernetes/headgate.yaml", chart):
+        user = re.search(r"runAsUser: (\d+)", (ROOT / file).read_text(encoding="utf-8"))
+        assert user is not None
+        assert f"--uid {user[1]} " in dockerfile
+
+
+def test_profiles_add_postgresql_and_spark(services: dict[str, Service]) -> None:
+    assert services["postgres"]["profiles"] == ["postgres"]
+    assert services["pipeline"]["profiles"] == ["spark"]
+    awaited = cast("dict[str, dict[str, object]]", services["api"]["depends_on"])
+    assert awaited["postgres"]["required"] is False
