@@ -22,7 +22,7 @@ READY = $(VENV)/.installed
 DEMO_EXTRAS = server$(if $(filter kafka,$(BUS)),-kafka)
 DEMO_READY = $(or $(wildcard $(READY)),$(VENV)/.installed-$(DEMO_EXTRAS))
 
-.PHONY: help demo test check format lint types layers unit simulated real compiled accuracy regimes soak bench peers clean
+.PHONY: help demo docs test check format lint types layers unit simulated real compiled accuracy regimes soak bench peers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -41,7 +41,7 @@ demo: $(DEMO_READY) ## one quota over five processes  (SECONDS=30, BUS=kafka, SH
 	@if [ "$(BUS)" = kafka ]; then sh tools/require_java.sh; fi
 	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
-test: check simulated real ## everything, on real parts
+test: check docs simulated real ## everything, on real parts
 
 check: format lint types layers unit ## format, lint, types, layers, unit tests: a minute
 
@@ -57,6 +57,9 @@ types: $(READY)
 
 layers: $(READY)
 	@$(BIN)/python tools/check_layers.py > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
+
+docs: $(READY) ## the documentation as a site, in .headgate/site; links are checked
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 unit: $(READY) ## unit tests and doctests
 	@$(BIN)/pytest -q -n $(WORKERS) $(QUICK)

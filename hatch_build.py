@@ -46,6 +46,9 @@ class _Finder:
 
 
 sys.meta_path.insert(0, _Finder)
+
+# griffe reads where the sources are from the last line of such a file.
+# map_module('headgate', {source!r})
 '''
 COMPILE = os.environ.get("HEADGATE_COMPILE") == "mypyc"
 HOT = (
@@ -75,6 +78,7 @@ class WheelHook(BuildHookInterface[Any]):
             finder = FINDER.format(
                 front_door=str(Path(self.root, FRONT_DOOR)),
                 portions=[str(Path(self.root, c, "headgate")) for c in COMPONENTS],
+                source=str(Path(self.root, "agent")),
             )
             files = {
                 "_headgate_editable.py": finder,
