@@ -62,11 +62,6 @@ class ChargeableLimiter(Protocol):
     """A limiter, as the fair queue, a handle and a reservation see it."""
 
     @property
-    def clock(self) -> Callable[[], float]:
-        """Seconds, monotonic."""
-        ...
-
-    @property
     def subject(self) -> Subject:
         """Who asks."""
         ...

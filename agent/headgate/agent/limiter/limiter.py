@@ -233,6 +233,7 @@ class Limiter:
         reservation = Reservation(
             units,
             self,
+            clock=self.clock,
             keep_open=self._resolver.keep_open,
             open_s=timeout_s + 0.0,
             estimate=estimate,

@@ -85,6 +85,7 @@ class Reservation:
     """
 
     __slots__ = (
+        "_clock",
         "_estimate",
         "_keep_open",
         "_limiter",
@@ -105,6 +106,7 @@ class Reservation:
         costs: Mapping[str, float],
         limiter: ChargeableLimiter,
         *,
+        clock: Callable[[], float],
         keep_open: Callable[[Returnable], None],
         open_s: float,
         lock: Lock | None,
@@ -117,6 +119,7 @@ class Reservation:
         Args:
             costs: Units by dimension.
             limiter: Whose limits are charged.
+            clock: Seconds, monotonic.
             keep_open: Called with an open reservation, to be returned when due.
             open_s: Seconds until it is returned if not settled.
             lock: Held around charges where there is no GIL.
@@ -129,6 +132,7 @@ class Reservation:
         self.due_s = inf
         self.state = "waiting"
         self._limiter = limiter
+        self._clock = clock
         self._keep_open = keep_open
         self._open_s = open_s
         self._lock = lock
@@ -143,7 +147,7 @@ class Reservation:
         limiter = self._limiter
         self.decision = decision
         self.state = "open" if decision and not decision.shadow else "refused"
-        self.due_s = limiter.clock() + self._open_s
+        self.due_s = self._clock() + self._open_s
         self._taken = {d: limiter.chain(d).buckets for d in self.costs}
         if self.state == "open":
             self._keep_open(self)
@@ -254,7 +258,7 @@ class Reservation:
             return before
 
     def _correct(self, more: Mapping[str, float]) -> None:
-        now = self._limiter.clock()
+        now = self._clock()
         with self._lock or nullcontext():
             for dimension, units in more.items():
                 buckets = self._taken[dimension]
