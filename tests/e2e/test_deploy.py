@@ -6,18 +6,19 @@ import json
 import os
 import re
 import subprocess
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import jsonschema
-import kubernetes_validate
 import pytest
 import yaml
 
 from headgate.cli.options.bus_address import parse_bus
 
 ROOT = Path(__file__).parents[2]
+kubernetes_validate: Any = import_module("kubernetes_validate")  # has no types
 COMPOSE_SPEC = files("check_jsonschema.builtin_schemas.vendor") / "compose-spec.json"
 Service = dict[str, object]
 

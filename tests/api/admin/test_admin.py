@@ -54,7 +54,7 @@ def test_a_limit_is_changed_without_the_rest_of_its_group(
     admin.put_group("gold", GOLD, weight=3)
     changed = admin.set_limit("gold", "requests", 500)
     assert changed.limit("requests") == LimitSpec("requests", 500.0, 500.0)
-    assert changed.options["weight"] == 3.0
+    assert changed.options.get("weight") == 3.0
     admin.set_limit("gold", "tokens", 10, burst=50, period_s=60)
     updated = admin.update_group("gold", weight=1.0)
     assert {limit.dimension for limit in updated.limits} == {"requests", "tokens"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 from urllib.parse import quote
 
 from headgate.agent.errors import HeadgateError, InvalidSetting, MalformedSnapshot
@@ -211,10 +211,12 @@ def _answer(operation: str, status: int, text: bytes) -> JsonPlace:
         document: object = json.loads(text)
     except (ValueError, RecursionError):
         document = None
-    if status // 100 == 2 and isinstance(document, dict):
-        return JsonPlace.top(document)
-    if isinstance(document, dict) and status >= 400:
-        raise _refusal(operation, status, JsonPlace.top(document))
+    place = JsonPlace("", cast("Json", document))
+    if isinstance(document, dict):
+        if status // 100 == 2:
+            return place
+        if status >= 400:
+            raise _refusal(operation, status, place)
     said = text[:MAX_SAID].decode(errors="replace").strip() or "an empty answer"
     raise AdminError(
         operation,
