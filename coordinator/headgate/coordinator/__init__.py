@@ -31,6 +31,7 @@ from headgate.coordinator.config.configuration import (
 from headgate.coordinator.config.constants import InvalidSettings as InvalidSettings
 from headgate.coordinator.config.constants import Settings as Settings
 from headgate.coordinator.coordinator import Coordinator as Coordinator
+from headgate.coordinator.escrow.slots import SlotView as SlotView
 from headgate.coordinator.explain.views import AgentRow as AgentRow
 from headgate.coordinator.explain.views import Explanation as Explanation
 from headgate.coordinator.explain.views import LedgerView as LedgerView
@@ -70,6 +71,12 @@ from headgate.coordinator.messages.events import (
 )
 from headgate.coordinator.messages.events import (
     SetCeilings as SetCeilings,
+)
+from headgate.coordinator.messages.events import (
+    SetSlots as SetSlots,
+)
+from headgate.coordinator.messages.events import (
+    SlotCount as SlotCount,
 )
 from headgate.coordinator.messages.events import (
     Stopping as Stopping,

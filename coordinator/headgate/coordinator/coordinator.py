@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 
+from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.demand.local_buckets import enter_few
+from headgate.coordinator.escrow.holder import GONE_PART
 from headgate.coordinator.escrow.targets import ask_for_room
 from headgate.coordinator.explain.explain import (
     Stand,
@@ -27,6 +30,7 @@ from headgate.coordinator.messages.events import (
     Noticed,
     Renamed,
     Restored,
+    SetSlots,
     Stopping,
     Vouched,
     WakeAt,
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import Own
+    from headgate.coordinator.escrow.slots import SlotView
     from headgate.coordinator.explain.views import Explanation, LedgerView, MemberView
     from headgate.coordinator.gossip.receiver import Outcome
     from headgate.coordinator.messages.report import Report
@@ -83,6 +88,8 @@ class Coordinator:
         self._random = np.random.default_rng(seed)
         self._now = self._counted_at = now
         self._goes_on = self._asked_again = False
+        self._may_hold: dict[int, int] = {}
+        self._slots_until = -inf
         self._core = Core(
             settings,
             agent=agent,
@@ -215,6 +222,9 @@ class Coordinator:
         self._core.members.forget_published()
         self._core.reporting.hello = True
         self._core.strict.begin(self._core.agent, self._core.incarnation, self._now)
+        if self._core.strict.stocks:
+            self._may_hold = {}
+            effects.append(SetSlots({}, -inf, lost=True))
         effects.append(Renamed(self._core.agent))
 
     # The tick.
@@ -235,6 +245,7 @@ class Coordinator:
             # Not before: what was sent before the question is no answer to it.
             self._goes_on = self._asked_again = False
             self._ask_anew()
+        self._count_slots(event, now)
         busy = self._enter_own(own, event, now)
         effects.extend(self._core.attendance.advance(now, self._core.agent))
         self._calculation.finish_joining(now)
@@ -254,8 +265,34 @@ class Coordinator:
         computed = self._calculation.calculate(now)
         if computed:
             self._calculation.set_ceilings(own, now, computed, effects)
+        self._set_slots(now, effects, told=bool(told))
         effects.extend(told)
         effects.append(WakeAt(self._next_at(now, busy=busy)))
+
+    def _count_slots(self, event: Counted, now: float) -> None:
+        strict, counts = self._core.strict, event.slots
+        if counts or strict.stocks:
+            self._tracking.follow_slots([count.group_id for count in counts], now)
+        for count in counts:
+            if (IN_FLIGHT, count.group_id) in strict.stocks:
+                strict.stocks[IN_FLIGHT, count.group_id].count(count, now)
+
+    def _set_slots(self, now: float, effects: list[Effect], *, told: bool) -> None:
+        """Say how many slots may be held, where that moved or its time is extended.
+
+        As long as others have heard nothing from this agent, they may take it for dead
+        once half a lease has passed, so it hands out slots for no longer than that.
+        """
+        may_hold = self._core.strict.may_hold()
+        if told:
+            settings = self._core.settings
+            lease_s = settings.lease_min_intervals * settings.interval_s
+            self._slots_until = now + GONE_PART * lease_s
+        elif may_hold == self._may_hold:
+            return
+        if may_hold or self._may_hold:
+            effects.append(SetSlots(may_hold, self._slots_until))
+        self._may_hold = may_hold
 
     def _notice_pause(self, now: float, effects: list[Effect]) -> None:
         """Begin anew after a pause longer than a lease: the others went on without."""
@@ -343,6 +380,10 @@ class Coordinator:
         return ledger_view(
             shelf, slot, (dimension, group_id), self._stand(now), self._core.settings
         )
+
+    def slots(self, group_id: int) -> list[SlotView]:
+        """Return who holds how many slots of a group, by id; empty if unknown."""
+        return self._core.strict.slot_views(group_id)
 
     def used(self) -> list[Key]:
         """Return the limits of which other agents have told rows, by key."""

@@ -13,6 +13,8 @@ from headgate.coordinator.demand.local_buckets import Own
 from headgate.coordinator.ledger.limits import Limits, apply
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headgate.coordinator.messages.events import Configured, Keys, Restored
     from headgate.coordinator.recompute import Calculation
     from headgate.coordinator.state import Core
@@ -46,11 +48,20 @@ class Tracking:
         if before.by_key:
             born = set(self._core.limits.by_key) - set(before.by_key)
         self._track(now, born=born)
+        self.follow_slots([key[1] for key in self._core.strict.stocks], now)
 
     def take_keys(self, keys: Keys, now: float) -> None:
         """Follow a new set of buckets."""
         self._replace_own(keys, now)
         self._track(now, born=set())
+
+    def follow_slots(self, used: Iterable[int], now: float) -> None:
+        """Follow whose slots are used here: of these groups, or all where observing."""
+        core = self._core
+        sizes = core.limits.slots
+        if not core.observing:
+            sizes = {group: sizes[group] for group in sorted(used) if group in sizes}
+        core.reporting.urgent |= core.strict.follow_slots(sizes, now)
 
     def _replace_own(self, keys: Keys, now: float) -> None:
         old = self._core.own

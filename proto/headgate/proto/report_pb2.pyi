@@ -75,7 +75,7 @@ class Rows(_message.Message):
     def __init__(self, dimension: _Optional[str] = ..., counter_scale: _Optional[int] = ..., held_scale: _Optional[int] = ..., level_scale: _Optional[int] = ..., group_id_deltas: _Optional[_Iterable[int]] = ..., refused: _Optional[_Iterable[int]] = ..., admitted: _Optional[_Iterable[int]] = ..., demand: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[int]] = ..., level: _Optional[_Iterable[int]] = ..., subjects: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Permits(_message.Message):
-    __slots__ = ("dimension", "agents", "life_agent", "life_incarnation", "run_group_deltas", "run_first", "run_count", "run_epoch", "run_owner", "run_giver", "run_tokens", "known_group_deltas", "known_life", "known_state", "known_heard_ms", "run_missed")
+    __slots__ = ("dimension", "agents", "life_agent", "life_incarnation", "run_group_deltas", "run_first", "run_count", "run_epoch", "run_owner", "run_giver", "run_tokens", "known_group_deltas", "known_life", "known_state", "known_heard_ms", "run_missed", "known_in_use", "known_wanted")
     DIMENSION_FIELD_NUMBER: _ClassVar[int]
     AGENTS_FIELD_NUMBER: _ClassVar[int]
     LIFE_AGENT_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +92,8 @@ class Permits(_message.Message):
     KNOWN_STATE_FIELD_NUMBER: _ClassVar[int]
     KNOWN_HEARD_MS_FIELD_NUMBER: _ClassVar[int]
     RUN_MISSED_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_IN_USE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_WANTED_FIELD_NUMBER: _ClassVar[int]
     dimension: str
     agents: _containers.RepeatedScalarFieldContainer[str]
     life_agent: _containers.RepeatedScalarFieldContainer[int]
@@ -108,4 +110,6 @@ class Permits(_message.Message):
     known_state: _containers.RepeatedScalarFieldContainer[int]
     known_heard_ms: _containers.RepeatedScalarFieldContainer[int]
     run_missed: _containers.RepeatedScalarFieldContainer[bool]
-    def __init__(self, dimension: _Optional[str] = ..., agents: _Optional[_Iterable[str]] = ..., life_agent: _Optional[_Iterable[int]] = ..., life_incarnation: _Optional[_Iterable[int]] = ..., run_group_deltas: _Optional[_Iterable[int]] = ..., run_first: _Optional[_Iterable[int]] = ..., run_count: _Optional[_Iterable[int]] = ..., run_epoch: _Optional[_Iterable[int]] = ..., run_owner: _Optional[_Iterable[int]] = ..., run_giver: _Optional[_Iterable[int]] = ..., run_tokens: _Optional[_Iterable[int]] = ..., known_group_deltas: _Optional[_Iterable[int]] = ..., known_life: _Optional[_Iterable[int]] = ..., known_state: _Optional[_Iterable[int]] = ..., known_heard_ms: _Optional[_Iterable[int]] = ..., run_missed: _Optional[_Iterable[bool]] = ...) -> None: ...
+    known_in_use: _containers.RepeatedScalarFieldContainer[int]
+    known_wanted: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, dimension: _Optional[str] = ..., agents: _Optional[_Iterable[str]] = ..., life_agent: _Optional[_Iterable[int]] = ..., life_incarnation: _Optional[_Iterable[int]] = ..., run_group_deltas: _Optional[_Iterable[int]] = ..., run_first: _Optional[_Iterable[int]] = ..., run_count: _Optional[_Iterable[int]] = ..., run_epoch: _Optional[_Iterable[int]] = ..., run_owner: _Optional[_Iterable[int]] = ..., run_giver: _Optional[_Iterable[int]] = ..., run_tokens: _Optional[_Iterable[int]] = ..., known_group_deltas: _Optional[_Iterable[int]] = ..., known_life: _Optional[_Iterable[int]] = ..., known_state: _Optional[_Iterable[int]] = ..., known_heard_ms: _Optional[_Iterable[int]] = ..., run_missed: _Optional[_Iterable[bool]] = ..., known_in_use: _Optional[_Iterable[int]] = ..., known_wanted: _Optional[_Iterable[int]] = ...) -> None: ...

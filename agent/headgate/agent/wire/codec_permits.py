@@ -13,6 +13,7 @@ import numpy as np
 
 from headgate.agent.errors import MalformedReport
 from headgate.agent.wire.codec_columns import group_ids_of
+from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.messages.report import (
     PERMITS,
     AgentLife,
@@ -61,6 +62,7 @@ def encode_permits(permits: Permits) -> wire.Permits:
         if not (isfinite(run.tokens) and 0.0 <= run.tokens <= MAX_TOKENS):
             raise MalformedReport(f"tokens: expected 0 to 2⁵³, got {run.tokens}")
     any_missed = any(run.missed for run in permits.runs)
+    any_slots = permits.dimension == IN_FLIGHT
     return wire.Permits(
         dimension=permits.dimension,
         agents=agents,
@@ -81,6 +83,8 @@ def encode_permits(permits: Permits) -> wire.Permits:
             for known in permits.lives
         ],
         known_heard_ms=[_age_code(known.heard_s) for known in permits.lives],
+        known_in_use=[known.in_use for known in permits.lives if any_slots],
+        known_wanted=[known.wanted for known in permits.lives if any_slots],
     )
 
 
@@ -122,6 +126,13 @@ def decode_permits(message: wire.Permits) -> Permits:
         message.known_group_deltas, [known, states, ages], f"{name}.known"
     )
     _check_below(known, len(lives), f"{name}.known_life")
+    in_use = list(message.known_in_use) or [0] * len(known)
+    wanted = list(message.known_wanted) or [0] * len(known)
+    for column in (in_use, wanted):
+        if len(column) != len(known):
+            raise MalformedReport(
+                f"{name}.known: {len(known)} group ids, {len(column)} counts of slots"
+            )
     givers = [NOBODY, *lives]
     return Permits(
         dimension=message.dimension,
@@ -139,9 +150,11 @@ def decode_permits(message: wire.Permits) -> Permits:
                 bool(state & SETTLED),
                 bool(state & USES),
                 (age - 1) / 1e3 if age else inf,
+                used,
+                asked,
             )
-            for group, life, state, age in zip(
-                known_groups, known, states, ages, strict=True
+            for group, life, state, age, used, asked in zip(
+                known_groups, known, states, ages, in_use, wanted, strict=True
             )
         ),
     )

@@ -31,6 +31,13 @@ LEAST_UNITS = 1e-9
 """Smallest rate (units per period) and burst (units) above zero: far below one in a
 lifetime, and far above what underflows to zero when it is multiplied by others."""
 
+IN_FLIGHT = "slots_in_flight"
+"""Stands in the place of a dimension where a group's `slots` are meant; no limit can
+have this one."""
+
+MOST_SLOTS = 1_000_000
+"""Largest number of slots in flight of one group: more than any cluster serves."""
+
 SUBJECT_KINDS = (
     "cluster",
     "tenant",
@@ -85,6 +92,10 @@ class Limit:
             raise InvalidConfiguration(
                 "dimension", f"expected an identifier, got {self.dimension!r}"
             )
+        if self.dimension == IN_FLIGHT:
+            raise InvalidConfiguration(
+                "dimension", f"expected another name than {IN_FLIGHT}: see slots"
+            )
         for name in ("rate", "burst", "minimum", "maximum"):
             value = getattr(self, name)
             if isnan(value) or value < 0:
@@ -126,6 +137,8 @@ class Group:
         soft_threshold: Part of the rate (0–1] above which callers are warned.
         per_partition: Each partition of a topic that falls under the group has the
             node-scoped limits whole; cluster-scoped ones stay shared.
+        slots: How many requests may be in flight at once, over the whole cluster; 0
+            lets nobody begin, None does not limit.
     """
 
     id: int
@@ -139,11 +152,16 @@ class Group:
     refusal: Refusal = "reject"
     soft_threshold: float | None = None
     per_partition: bool = False
+    slots: int | None = None
 
     def __post_init__(self) -> None:
         if not (isfinite(self.weight) and self.weight > 0):
             raise InvalidConfiguration(
                 "weight", f"expected a finite number > 0, got {self.weight}"
+            )
+        if self.slots is not None and not 0 <= self.slots <= MOST_SLOTS:
+            raise InvalidConfiguration(
+                "slots", f"expected 0 to {MOST_SLOTS}, got {self.slots}"
             )
         keys = [(limit.dimension, limit.scope) for limit in self.limits]
         if len(set(keys)) < len(keys):

@@ -38,14 +38,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
 from headgate.coordinator.escrow.registers import shortest_first
+from headgate.coordinator.escrow.slots import SlotView, Stock, worth_of
 from headgate.coordinator.escrow.targets import gifts, targets
 from headgate.coordinator.messages.report import PERMITS, AgentLife, Permits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -144,6 +146,7 @@ class Strict:
 
     Attributes:
         waits: Permits are set aside: the next step, which gives them, is due at once.
+        stocks: Those limits whose permits are slots, which `Stock` gives.
     """
 
     def __init__(self, settings: Settings, table: Table, members: Members) -> None:
@@ -154,6 +157,7 @@ class Strict:
         # A life remembers each limit that it ever opened: with its registers it would
         # forget what it gave away, and take old news of it for a gift.
         self._held: dict[Key, Held] = {}
+        self.stocks: dict[Key, Stock] = {}
         self._sightings = Sightings()
         self._words: dict[str, Vouched] = {}
         self._gone: dict[str, AgentLife] = {}
@@ -220,6 +224,47 @@ class Strict:
         if held is not None:
             held.silent |= held.escrow.uses
             held.escrow.uses, held.aside, held.due = False, None, 0.0
+
+    def follow_slots(self, sizes: Mapping[int, int], now: float) -> bool:
+        """Use these stocks of slots, by group id, and no other.
+
+        Returns:
+            Whether to tell at once that one is not used any more.
+        """
+        moved = False
+        for key in [key for key in self.stocks if key[1] not in sizes]:
+            moved |= self.retire(key, now)
+            self.close(key)
+            del self.stocks[key]
+        for group_id, size in sizes.items():
+            stock = self.stocks.setdefault((IN_FLIGHT, group_id), Stock(size))
+            stock.size = size
+            self.open((IN_FLIGHT, group_id), now)
+        return moved
+
+    def may_hold(self) -> dict[int, int]:
+        """Return how many slots callers here may hold, by group id."""
+        return {key[1]: stock.may_hold for key, stock in self.stocks.items()}
+
+    def slot_views(self, group_id: int) -> list[SlotView]:
+        """Return what each agent does with the slots of a group, by id."""
+        held = self._held.get((IN_FLIGHT, group_id))
+        stock = self.stocks.get((IN_FLIGHT, group_id))
+        if held is None or stock is None:
+            return []
+        escrow = held.escrow
+        worth = worth_of(stock.size, len(escrow.registers))
+        lives = sorted(escrow.registers.owners() | set(escrow.view.living()))
+        owned = escrow.registers.counts(lives, worth).tolist()
+        views: list[SlotView] = []
+        for life, may_own in zip(lives, owned, strict=True):
+            own = life == self._me
+            used = (escrow.in_use, escrow.wanted) if own else escrow.use_of(life.agent)
+            if escrow.view.is_over(life):
+                used = (0, 0)
+            if may_own or any(used):
+                views.append(SlotView(life.agent, may_own, *used))
+        return views
 
     def owned(self, key: Key) -> dict[AgentLife, float]:
         """Return the parts by owner, as known; empty if not strict."""
@@ -308,6 +353,9 @@ class Strict:
             if held.silent:
                 continue
             moved |= self._agree(key, held, now, heard_own=heard_own)
+            if key in self.stocks and held.escrow.uses:
+                moved |= self.stocks[key].step(held.escrow, self._weight_of, now)
+                self.waits |= self.stocks[key].waits
             if not held.escrow.uses or key not in self._table:
                 continue
             shelf, slot = self._table.at(key)
@@ -392,7 +440,11 @@ class Strict:
     def _may_found(self, key: Key, held: Held, now: float) -> bool:
         """Say whether everyone that is known to live was heard, and long enough."""
         wait = FOUND_INTERVALS * self._settings.interval_s + 4.0 * self._members.lag_s
-        if held.escrow.settled or now - held.opened_at < wait or key not in self._table:
+        if held.escrow.settled or now - held.opened_at < wait:
+            return False
+        if key in self.stocks:  # who uses one tells so in its keyframe
+            return not self._unheard() and self._members.all_whole()
+        if key not in self._table:
             return False
         view = held.escrow.view
         return not self._unheard() and all(
@@ -404,6 +456,10 @@ class Strict:
         shelf, slot = self._table.at(key)
         lines = np.flatnonzero(shelf.weight[:, slot] > 0.0)
         return [self._life(number) for number in shelf.member[lines, slot].tolist()]
+
+    def _weight_of(self, agent: str) -> float:
+        member = self._members.by_agent.get(agent)
+        return self._settings.weight if member is None else member.weight
 
     def _life(self, number: int) -> AgentLife:
         member = self._members.by_number.get(number)

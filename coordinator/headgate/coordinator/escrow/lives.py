@@ -122,6 +122,8 @@ class Word:
         settled: It may own permits.
         uses: It has a bucket of the limit.
         twin_at: When an earlier life of *this* agent's id was heard, as it told.
+        in_use: Slots that its callers hold.
+        wanted: Slots that its callers hold or ask for.
     """
 
     incarnation: int
@@ -129,6 +131,8 @@ class Word:
     settled: bool = False
     uses: bool = False
     twin_at: float = -inf
+    in_use: int = 0
+    wanted: int = 0
 
 
 class Sightings:

@@ -162,7 +162,9 @@ class Escrow:
         settled: This life may own permits.
         uses: This agent has a bucket of the limit.
         began_at: When this life began to take part.
-        told_at: When `settled` or `uses` changed last.
+        told_at: When `settled`, `uses` or `wanted` changed last.
+        in_use: Slots that callers of this agent hold, where permits are slots.
+        wanted: Slots that they hold or ask for, as it is told.
     """
 
     def __init__(
@@ -189,6 +191,7 @@ class Escrow:
         self.view = View()
         self._words: dict[str, Word] = {}
         self.settled = self.uses = False
+        self.in_use = self.wanted = 0
         self.told_at = -inf
         self._left_of = -1, -1
         self._left_then = self.registers.of(me)
@@ -222,6 +225,11 @@ class Escrow:
             and word.uses
             and not self.view.is_over(life)
         )
+
+    def use_of(self, agent: str) -> tuple[int, int]:
+        """Return the slots that another agent told to hold, and to hold or ask for."""
+        word = self._words.get(agent, Word(NEVER[0]))
+        return word.in_use, word.wanted
 
     def users(self) -> list[AgentLife]:
         """Return the other lives that may be given permits, by id."""
@@ -275,7 +283,14 @@ class Escrow:
         registers = self.registers
         chosen = registers.changed_at >= (-inf if whole else since)
         runs = list(registers.runs(group_id, chosen, self.me))
-        own = KnownLife(group_id, self.me, settled=self.settled, uses=self.uses)
+        own = KnownLife(
+            group_id,
+            self.me,
+            settled=self.settled,
+            uses=self.uses,
+            in_use=self.in_use,
+            wanted=self.wanted,
+        )
         if not whole:
             return Section(runs, [own] if runs or self.told_at >= since else [])
         lives = [own]
@@ -337,6 +352,7 @@ class Escrow:
         for known in told.lives:
             if known.life == sender:
                 word.settled, word.uses = known.settled, known.uses
+                word.in_use, word.wanted = known.in_use, known.wanted
         if not whole:
             return
         word.covers = self.view.version if self._covers(by, now) else -1

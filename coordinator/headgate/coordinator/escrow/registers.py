@@ -64,9 +64,15 @@ class Registers:
         """Return how many permits a life owns."""
         return int(np.count_nonzero(self.owner == self._index.get(life, -1)))
 
-    def counts(self, lives: list[AgentLife]) -> Ints:
-        """Return how many permits each of these lives owns, ``int64[len(lives)]``."""
-        owned: list[int] = np.bincount(self.owner, minlength=len(self.names)).tolist()
+    def counts(self, lives: list[AgentLife], worth: Ints | None = None) -> Ints:
+        """Return what each of these lives owns, ``int64[len(lives)]``.
+
+        Args:
+            lives: Whose.
+            worth: ``int64[P]`` what each permit counts for; 1 by default.
+        """
+        sums = np.bincount(self.owner, weights=worth, minlength=len(self.names))
+        owned: list[int] = sums.astype(np.int64).tolist()
         known = self._index
         return np.array([owned[known[life]] if life in known else 0 for life in lives])
 

@@ -46,6 +46,7 @@ class Limits:
             nearest first.
         closed: Whether a group must stop where no majority is heard.
         node: (dimension, group id) → units/s that one agent may use at most.
+        slots: Group id → requests in flight at once, of groups that limit them.
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:
@@ -54,6 +55,7 @@ class Limits:
         self.ancestors: dict[Key, list[Key]] = {}
         self.node: dict[Key, float] = {}
         groups = limits_in_force(configuration.groups if configuration else ())
+        self.slots = {g.id: g.slots for g in groups.values() if g.slots is not None}
         for group in groups.values():
             for limit in group.limits:
                 key = (limit.dimension, group.id)

@@ -8,9 +8,11 @@ shell's monotonic clock; the coordinator reads no clock of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -36,6 +38,20 @@ class Keys:
     group_ids: NDArray[np.int64]
 
 
+class SlotCount(NamedTuple):
+    """What the callers of one agent do with the slots of one group.
+
+    Attributes:
+        group_id: Of the group.
+        in_use: Slots that callers hold now.
+        wanted: The most that they held or asked for at a time since the last count.
+    """
+
+    group_id: int
+    in_use: int
+    wanted: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
     """The tick: what the local buckets counted, cumulative since the start.
@@ -54,6 +70,7 @@ class Counted:
         subjects: ``int64[N]`` limiters that use the bucket.
         clipped: ``float64[N]`` units that were taken out because a capacity was
             lowered; None of a shell that doesn't say, which gives no tokens away.
+        slots: Of each group whose slots callers may ask for.
     """
 
     keys: Keys
@@ -63,6 +80,7 @@ class Counted:
     cost: NDArray[np.float64]
     subjects: NDArray[np.int64]
     clipped: NDArray[np.float64] | None = None
+    slots: tuple[SlotCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +198,24 @@ class SetCeilings:
 
 
 @dataclass(frozen=True, slots=True)
+class SetSlots:
+    """Let callers hold at most so many slots from now on.
+
+    A caller that holds one keeps it, even if fewer may be held now.
+
+    Attributes:
+        may_hold: By group id; of others, none.
+        deadline_s: When this ends, and no slot may be taken until it is said anew: the
+            others may have taken this agent for dead by then.
+        lost: Slots that are held now do not count any more: others have them.
+    """
+
+    may_hold: Mapping[int, int]
+    deadline_s: float
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Step a `Counted` at this time at the latest."""
 
@@ -209,4 +245,4 @@ class Noticed:
     agent: str = ""
 
 
-Effect = Publish | SetCeilings | WakeAt | Renamed | Noticed
+Effect = Publish | SetCeilings | SetSlots | WakeAt | Renamed | Noticed

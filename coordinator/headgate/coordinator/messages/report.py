@@ -95,6 +95,8 @@ class KnownLife(NamedTuple):
         uses: Of the sender's own life: it has a bucket of the limit.
         heard_s: Seconds since the sender heard an earlier life of this id, infinite
             where it was long ago.
+        in_use: Of the sender's own life: slots that its callers hold.
+        wanted: Of the sender's own life: slots that its callers hold or ask for.
     """
 
     group_id: int
@@ -103,6 +105,8 @@ class KnownLife(NamedTuple):
     settled: bool = False
     uses: bool = False
     heard_s: float = inf
+    in_use: int = 0
+    wanted: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from headgate.agent.enforcement.sampling import Columns
 from headgate.coordinator import (
     Configuration,
     Configured,
+    Noticed,
     Publish,
     Renamed,
     SetCeilings,
@@ -218,7 +219,7 @@ class Node:
             self.outbox.append(effect.report)
         elif isinstance(effect, Renamed):
             self.life.agent = effect.agent
-        else:
+        elif isinstance(effect, Noticed):
             self.noticed[effect.kind] = self.noticed.get(effect.kind, 0) + 1
 
     def _make_buckets(self, now: float, groups: dict[int, Group]) -> None:

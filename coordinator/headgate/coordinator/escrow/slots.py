@@ -1,0 +1,282 @@
+"""Slots in flight: at most N at once over the whole cluster, as permits of a stock.
+
+A strict rate is cut into permits that agents own and give to each other; the slots of a
+group are, too, by the same registers under the same rule (see
+`headgate.coordinator.escrow.permits`).  What differs is what a permit is worth: permit
+i of P is worth N // P slots, and one more where i < N mod P.  So up to 1,024 slots the
+first N permits are the slots, and a larger N makes no permit worth less.
+
+*Claim:* callers never hold more than N slots at once.  *Proof:* an agent lets its
+callers hold at most what its permits are worth, and permits in use sum to at most all.
+A gift lowers what callers may hold, one step before it is told, and takes along at most
+what is free then: slots that were counted after the lowering was in force.  So what
+stays is worth at least what is held.  ∎
+
+*Where N is lowered* below what is held, nobody loses a slot: an agent hands out no slot
+until fewer are held than its permits are worth, so the sum stays at most at the old N,
+and is at most the new N once the slots are back that were taken before.
+
+**How many each gets.**  The max-min shares of what callers hold or ask for; what is
+left is spread evenly, so that an idle agent has some at once.  Shares are seldom whole.
+Each agent has the whole part of its share for good; what is left over goes around:
+whoever has one more than that hands it on after `ROTATE_S` to the next one that is
+short, by id.  With one slot and three agents that is a round robin.
+
+Rejected: leases on single slots at the holder's request from an owner (a round trip on
+the request path); a queue for the whole cluster (needs an order that all agree on).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from headgate.coordinator.allocation.max_min import shares_at, water_level
+from headgate.coordinator.escrow.registers import shortest_first
+from headgate.coordinator.messages.report import PERMITS, AgentLife
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.escrow.permits import Escrow
+    from headgate.coordinator.messages.events import SlotCount
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+ROTATE_S = 1.0
+"""How long an agent keeps a slot that it is due a part of: handing one on takes a
+twentieth of that, in which it is nobody's."""
+
+PEAK_S = 1.0
+"""How long the most that callers wanted stands, so that reports don't follow each
+request."""
+
+SPARE_PART = 4
+"""An agent is given a spare slot, and one for each so many that it wants."""
+
+TOLD_PART = 8
+"""By one in so many must what is wanted have moved to be told at once."""
+
+_EPSILON = 1e-9
+
+
+def worth_of(size: int, permits: int = PERMITS) -> Ints:
+    """Return how many slots each permit of a stock is worth, ``int64[permits]``.
+
+    >>> worth_of(5, permits=4)
+    array([2, 1, 1, 1])
+    """
+    each, rest = divmod(size, permits)
+    return each + (np.arange(permits) < rest).astype(np.int64)
+
+
+class SlotView(NamedTuple):
+    """What one agent does with the slots of a group.
+
+    Attributes:
+        agent: Its id.
+        owned: Slots that are its own at present.
+        in_use: Slots that its callers hold.
+        wanted: Slots that its callers hold or ask for.
+    """
+
+    agent: str
+    owned: int
+    in_use: int
+    wanted: int
+
+
+class Stock:
+    """The slots of one group, as one agent deals with them.
+
+    Attributes:
+        size: N.
+        in_use: Slots that callers here hold.
+        may_hold: Slots that callers here may hold.
+        waits: A gift was decided and is due in the next step.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.in_use = self.may_hold = 0
+        self.waits = False
+        self._wanted = 0
+        self._wanted_at = -np.inf
+        self._planned: dict[AgentLife, int] = {}
+        self._owned = 0
+        self._owned_since = -np.inf
+
+    def count(self, count: SlotCount, now: float) -> None:
+        """Take in what callers here hold and want, as it was counted."""
+        self.in_use = count.in_use
+        if count.wanted >= self._wanted or now - self._wanted_at > PEAK_S:
+            self._wanted, self._wanted_at = count.wanted, now
+
+    def step(
+        self, escrow: Escrow, weight_of: Callable[[str], float], now: float
+    ) -> bool:
+        """Give what was set aside in the step before, and set aside what is to go.
+
+        Args:
+            escrow: The permits; changed where some are given.
+            weight_of: The weight of each agent, by id.
+            now: Monotonic seconds.
+
+        Returns:
+            Whether something is to be told at once.
+        """
+        worth = worth_of(self.size, len(escrow.registers))
+        moved = self._give(escrow, worth, now) | self._tell(escrow, now)
+        owned = int(worth[escrow.owned()].sum())
+        if owned != self._owned:
+            self._owned, self._owned_since = owned, now
+        self._plan(escrow, worth, weight_of, now)
+        aside = sum(self._planned.values())
+        self.may_hold = 0 if escrow.superseded else max(0, owned - aside)
+        self.waits = aside > 0 and owned > self.in_use
+        return moved
+
+    def _give(self, escrow: Escrow, worth: Ints, now: float) -> bool:
+        """Write the gifts of the step before, as far as they are free."""
+        moved = False
+        for life, count in self._planned.items():
+            mine = escrow.owned()
+            mine = mine[worth[mine] > 0]
+            free = int(worth[mine].sum()) - self.in_use
+            most = max(1, int(worth[0]))  # what the largest permit is worth
+            given = min(count, free) // most
+            if given > 0:
+                at = np.sort(shortest_first(mine, min(given, len(mine))))
+                escrow.registers.write(at, life, escrow.me, now)
+                moved = True
+        self._planned = {}
+        return moved
+
+    def _tell(self, escrow: Escrow, now: float) -> bool:
+        """Tell what is wanted; return whether at once."""
+        escrow.in_use = self.in_use
+        moved = abs(self._wanted - escrow.wanted) > escrow.wanted // TOLD_PART
+        if moved:
+            escrow.wanted, escrow.told_at = self._wanted, now
+        return moved
+
+    def _plan(
+        self,
+        escrow: Escrow,
+        worth: Ints,
+        weight_of: Callable[[str], float],
+        now: float,
+    ) -> None:
+        """Decide what to give to whom in the next step."""
+        if not self._owned or escrow.superseded:
+            return
+        lives = sorted([escrow.me, *escrow.users()])
+        if len(lives) == 1:
+            return
+        me = lives.index(escrow.me)
+        uses = [escrow.use_of(life.agent) for life in lives]
+        used, wanted = np.array(uses, dtype=np.int64).T
+        used[me], wanted[me] = self.in_use, self._wanted
+        owned = escrow.registers.counts(lives, worth)
+        owned[me] = self._owned
+        weight = np.array([weight_of(life.agent) for life in lives])
+        given = gifts_of(
+            me,
+            owned,
+            used,
+            wanted,
+            weight,
+            rotate=now - self._owned_since >= ROTATE_S,
+        )
+        pairs = zip(lives, given.tolist(), strict=True)
+        self._planned = {life: count for life, count in pairs if count}
+
+
+def gifts_of(
+    me: int, owned: Ints, used: Ints, wanted: Ints, weight: Floats, *, rotate: bool
+) -> Ints:
+    """Return how many slots one agent is to give to each, ``int64[K]``.
+
+    All agents compute the same of the same numbers, so that two don't give to one what
+    it lacks once.
+
+    Args:
+        me: Which of the agents gives.
+        owned: ``int64[K]`` slots that each may hand out.
+        used: ``int64[K]`` of them, those that are held.
+        wanted: ``int64[K]`` slots that are held or asked for.
+        weight: ``float64[K]``, > 0.
+        rotate: This agent had what it has for so long that what is over goes on.
+
+    >>> def gifts(me, owned, wanted, rotate=False):
+    ...     used = np.minimum(owned, wanted)
+    ...     one = np.ones(len(owned))
+    ...     owned, wanted = np.array(owned), np.array(wanted)
+    ...     return gifts_of(me, owned, used, wanted, one, rotate=rotate)
+    >>> gifts(0, [10, 0], [4, 9])
+    array([0, 6])
+    >>> gifts(0, [1, 0, 0], [1, 1, 1])
+    array([0, 0, 0])
+    >>> gifts(0, [1, 0, 0], [1, 1, 1], rotate=True)
+    array([0, 1, 0])
+    """
+    share = _shares(wanted, weight, float(owned.sum()))
+    whole = np.floor(share + _EPSILON).astype(np.int64)
+    partly = (share - whole > _EPSILON).astype(np.int64)
+    enough = np.minimum(whole, wanted + 1 + wanted // SPARE_PART)
+    lacking = np.maximum(enough - owned, 0)
+    given = np.zeros(len(owned), dtype=np.int64)
+    offered = np.zeros(len(owned), dtype=np.int64)
+    free = np.maximum(owned - used, 0)
+    over, most = (np.maximum(owned - whole - part, 0) for part in (partly, 0))
+    # What is free first, for slots that are held come back nobody knows when; and
+    # first those who have more than they are due any part of.
+    for offer in (np.minimum(over, free), np.minimum(most, free), over, most):
+        offer = np.maximum(offer - offered, 0)
+        given += _matched(me, offer, lacking)
+        taken = _filled(offer, int(lacking.sum()))
+        lacking = lacking - _filled(lacking, int(taken.sum()))
+        offered += taken
+    left = int(owned[me] - given.sum() - whole[me] - (0 if rotate else partly[me]))
+    order = np.roll(np.arange(len(owned)), -me - 1)  # behind oneself, round about
+    short = (partly > 0) & (owned <= whole) & (wanted > owned)
+    short[me] = False
+    receivers = order[short[order]]
+    if left > 0 and len(receivers):
+        before = int(np.count_nonzero(owned[:me] > whole[:me]))
+        for index in range(min(left, len(receivers))):
+            given[receivers[(before + index) % len(receivers)]] += 1
+    return given
+
+
+def _shares(wanted: Ints, weight: Floats, whole: float) -> Floats:
+    """Return what each is due, ``float64[K]``: max-min, and the rest by weight."""
+    demand = np.minimum(wanted, whole).astype(np.float64)
+    theta = water_level(demand[:, None], weight[:, None], np.array([whole]))
+    share = shares_at(theta, demand[:, None], weight[:, None])[:, 0]
+    left = max(0.0, whole - float(share.sum()))
+    return share + left * weight / float(weight.sum())
+
+
+def _filled(sizes: Ints, total: int) -> Ints:
+    """Return what falls to each when a total is poured in, the first ones first."""
+    poured: Ints = np.minimum(np.maximum(total - (sizes.cumsum() - sizes), 0), sizes)
+    return poured
+
+
+def _matched(me: int, offers: Ints, lacking: Ints) -> Ints:
+    """Return what one of those who offer gives to each that lacks some.
+
+    Offers and lacks lie one behind the other on two lines of the same scale; who lies
+    opposite to whom gives to it.
+    """
+    first = int(offers[:me].sum())
+    end = first + int(offers[me])
+    upto = lacking.cumsum()
+    low, high = np.maximum(upto - lacking, first), np.minimum(upto, end)
+    opposite: Ints = np.maximum(high - low, 0)
+    return opposite
