@@ -31,6 +31,7 @@ from headgate.agent.decision import Refusal as Refusal
 from headgate.agent.enforcement.enforcer import Enforcer as Enforcer
 from headgate.agent.enforcement.split import TopicSplit as TopicSplit
 from headgate.agent.errors import AgentClosed as AgentClosed
+from headgate.agent.errors import AlreadyReleased as AlreadyReleased
 from headgate.agent.errors import AlreadySettled as AlreadySettled
 from headgate.agent.errors import BusUnavailable as BusUnavailable
 from headgate.agent.errors import CallerError as CallerError
@@ -54,6 +55,8 @@ from headgate.agent.limiter.notices import Notice as Notice
 from headgate.agent.limiter.notices import NoticeBoard as NoticeBoard
 from headgate.agent.limiter.reservation import Estimate as Estimate
 from headgate.agent.limiter.reservation import Reservation as Reservation
+from headgate.agent.limiter.slots import Slot as Slot
+from headgate.agent.limiter.slots import SlotClaim as SlotClaim
 from headgate.agent.limiter.throttle import PendingRequests as PendingRequests
 from headgate.agent.limiter.throttle import PublishMemory as PublishMemory
 from headgate.agent.limiter.throttle import ThrottleTracker as ThrottleTracker

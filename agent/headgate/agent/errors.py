@@ -20,7 +20,8 @@
     │   ├── InvalidSubject      a name that can't be resolved
     │   ├── NoLimitApplies      with strict=True: a subject, a dimension or an
     │   │                       attempt that no limit counts, probably a typo
-    │   └── AlreadySettled      a reservation was settled or returned before
+    │   ├── AlreadySettled      a reservation was settled or returned before
+    │   └── AlreadyReleased     a slot in flight was released before
     └── Throttled           a quota refused: nobody's fault; try again later
 
 A refusal is not an error but a `Decision`.  `Throttled` carries one, and is raised
@@ -81,6 +82,10 @@ class NoLimitApplies(CallerError):
 
 class AlreadySettled(CallerError):
     """A reservation was settled a second time, or after it was cancelled."""
+
+
+class AlreadyReleased(CallerError):
+    """A slot in flight was released a second time."""
 
 
 class Throttled(HeadgateError):

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
         MemberView,
         Restored,
         SetCeilings,
+        SetSlots,
+        SlotView,
     )
     from headgate.coordinator.explain.views import MemberState
 
@@ -197,6 +199,10 @@ class Observer:
             KeyError: There is no such cluster-scoped limit.
         """
         return self._runtime.explain(group_id, dimension)
+
+    def slots(self, group_id: int) -> list[SlotView]:
+        """Return who holds how many slots in flight of a group, by id."""
+        return self._runtime.slots(group_id)
 
     def close(self) -> None:
         """Stop listening."""
@@ -363,4 +369,7 @@ class _NoEnforcement:
         return self._counted
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
+        """Do nothing."""
+
+    def hold(self, slots: SetSlots) -> None:
         """Do nothing."""

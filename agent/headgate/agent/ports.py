@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.agent.decision import Decision
     from headgate.agent.follow.policies import Policies
     from headgate.agent.follow.subject import Subject
-    from headgate.coordinator import Configuration, Counted, SetCeilings
+    from headgate.coordinator import Configuration, Counted, SetCeilings, SetSlots
     from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 LimiterT = TypeVar("LimiterT", covariant=True)
@@ -39,6 +39,9 @@ class EnforcementPort(Protocol):
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Let buckets refill at these rates."""
+
+    def hold(self, slots: SetSlots) -> None:
+        """Let callers hold so many slots."""
 
 
 class ChainHolder(Protocol):

@@ -28,6 +28,7 @@ from headgate.coordinator import (
     Publish,
     Renamed,
     SetCeilings,
+    SetSlots,
     Settings,
     Stopping,
     WakeAt,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         LedgerView,
         MemberView,
         Restored,
+        SlotView,
         Vouched,
     )
 
@@ -224,6 +226,12 @@ class Runtime:
         with self._lock:
             return [] if self._coordinator is None else self._coordinator.used()
 
+    def slots(self, group_id: int) -> list[SlotView]:
+        """Return who holds how many slots of a group; from any thread."""
+        with self._lock:
+            known = self._coordinator
+            return [] if known is None else known.slots(group_id)
+
     def members(self) -> list[MemberView]:
         """Return all known agents, this one included; from any thread."""
         with self._lock:
@@ -315,6 +323,7 @@ class Runtime:
             return
         if self._coordinator is not None:
             self._leave()
+            self._enforcement.hold(SetSlots({}, now, lost=True))
             self._incarnation = max(self._incarnation + 1, time.time_ns() // 1_000)
         with self._lock:
             self._settings = settings
@@ -346,6 +355,8 @@ class Runtime:
                     self._bus.publish(effect.report)
             case SetCeilings():
                 self._enforcement.apply(effect, self._clock())
+            case SetSlots():
+                self._enforcement.hold(effect)
             case WakeAt():
                 self._wake_at = effect.at_s
             case Renamed():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.integration.agent.rigs import Cluster
 
     from headgate.agent.follow.policies import Policies
-    from headgate.coordinator import Configuration, SetCeilings
+    from headgate.coordinator import Configuration, SetCeilings, SetSlots
 
 TIMEOUT_S = 60.0
 """For a script to end; the machine may be busy."""
@@ -197,6 +197,9 @@ class FaultyEnforcement:
         return self._counted
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
+        """Take it."""
+
+    def hold(self, slots: SetSlots) -> None:
         """Take it."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from math import ceil
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 import httpx
@@ -17,12 +17,14 @@ from starlette.routing import Route
 from tests.integration.agent.rigs import PATIENCE_S
 from tests.integration.limiter.making import configure, make, node_limit, served
 
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.integrations.asgi import LimitMiddleware, Scope, Send, header
 from headgate.agent.integrations.http_client import (
     AsyncRetryThrottled,
     RetryThrottled,
     throttle_delay_s,
 )
+from headgate.coordinator import Attachment, Configuration, Group, SetSlots
 
 if TYPE_CHECKING:
     from headgate.coordinator.config.configuration import Refusal
@@ -64,6 +66,41 @@ def test_fastapi_answers_429_with_exact_retry_after_and_ratelimit_headers() -> N
         seconds = ceil(body["throttle_time_ms"] / 1_000)
         assert refused.headers["retry-after"] == str(seconds)
         assert "gold" in body["detail"]
+
+
+def test_a_request_holds_a_slot_until_its_response_has_ended() -> None:
+    source = Enforcer(clock=time.monotonic)
+    gold = Group(id=1, name="gold", limits=(), slots=1)
+    attached = (Attachment((("tenant", "acme"),), 1),)
+    source.configure(
+        Configuration(revision=1, groups=(gold,), attachments=attached),
+        time.monotonic(),
+    )
+    limiter = source.limiter(tenant="acme")
+    assert limiter.has_slots
+    source.hold(SetSlots({1: 1}, inf))
+    inside: list[bool] = []
+
+    async def root(_: object) -> PlainTextResponse:
+        inside.append(bool(limiter.try_slot()))
+        return PlainTextResponse("hello")
+
+    app = Starlette(
+        routes=[Route("/", root)],
+        middleware=[
+            Middleware(LimitMiddleware, source=source, subject=who, slots=True)
+        ],
+    )
+    with served(app) as url, httpx.Client(timeout=PATIENCE_S) as client:
+        assert client.get(url, headers=ACME).status_code == 200
+        assert inside == [False], "it is this request's"
+        held = limiter.try_slot()
+        refused = client.get(url, headers=ACME)
+        assert refused.status_code == 429
+        assert "slots_in_flight of group 'gold'" in refused.json()["detail"]
+        assert int(refused.headers["retry-after"]) >= 1
+        held.release()
+        assert client.get(url, headers=ACME).status_code == 200
 
 
 def test_a_request_without_a_subject_passes_unlimited_and_unmarked() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from importlib import import_module
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -19,12 +20,14 @@ from headgate.agent.integrations.llm.litellm import (
 )
 from headgate.agent.integrations.llm.token_calls import TokenCalls
 from headgate.agent.integrations.llm.token_estimate import TokenEstimates, TokenUsage
+from headgate.coordinator import Attachment, Configuration, Group, SetSlots
 from headgate.litellm import LiteLLMLimiter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
     from types import ModuleType
 
+    from headgate.agent.decision import Decision
     from headgate.agent.enforcement.enforcer import Enforcer
 
 # LiteLLM warns of its own code when it is imported and used.
@@ -381,9 +384,9 @@ def _calls(burst: float = BURST) -> tuple[TokenCalls, Enforcer]:
     return calls, source
 
 
-def _begin(calls: TokenCalls, call_id: str, *teams: str) -> bool:
+def _begin(calls: TokenCalls, call_id: str, *teams: str) -> Decision:
     subjects = [{"tenant": team} for team in teams or ("acme",)]
-    return bool(calls.begin(call_id, subjects, model="m", characters=400))
+    return calls.begin(call_id, subjects, model="m", characters=400)
 
 
 def _tokens(source: Enforcer) -> float:
@@ -431,6 +434,58 @@ def test_a_call_that_one_of_its_subjects_refuses_charges_none_of_them() -> None:
     assert not _begin(calls, "b", "other", "acme")
     assert _tokens(source) == 200.0
     assert len(calls) == 1
+
+
+def _slots(count: int) -> tuple[TokenCalls, Enforcer]:
+    """Return calls of acme, of whom so many may be in flight."""
+    source = make()
+    gold = Group(id=1, name="gold", limits=(), slots=count)
+    attached = (Attachment((("tenant", "acme"),), 1),)
+    source.configure(
+        Configuration(revision=2, groups=(gold,), attachments=attached),
+        time.monotonic(),
+    )
+    assert source.limiter(tenant="acme").has_slots
+    source.hold(SetSlots({1: count}, inf))
+    return TokenCalls(source), source
+
+
+def test_calls_in_flight_are_limited_until_they_end() -> None:
+    calls, _ = _slots(2)
+    assert calls.limited([{"tenant": "acme"}])
+    assert _begin(calls, "a")
+    assert _begin(calls, "b", "other", "acme")
+    refused = _begin(calls, "c", "other", "acme")
+    assert not refused
+    assert "slots_in_flight of group 'gold'" in str(refused)
+    calls.succeeded("a", TokenUsage(1.0, 1.0))
+    assert _begin(calls, "c")
+    assert not _begin(calls, "d")
+    calls.failed("b")
+    assert _begin(calls, "d")
+    calls.cancelled("c")
+    calls.cancelled("c")  # a slot comes back once
+    assert _begin(calls, "e")
+    assert not _begin(calls, "f")
+    call = calls.find("d")
+    assert call is not None
+    calls.cut(call)
+    assert _begin(calls, "f")
+
+
+def test_a_call_whose_tokens_are_refused_holds_no_slot() -> None:
+    calls, source = _slots(1)
+    limit = node_limit("tokens", 1e-9, 100.0)
+    gold = Group(id=1, name="gold", limits=(limit,), slots=1, may_owe=False)
+    attached = (Attachment((("tenant", "acme"),), 1),)
+    source.configure(
+        Configuration(revision=3, groups=(gold,), attachments=attached),
+        time.monotonic(),
+    )
+    refused = _begin(calls, "a")
+    assert refused.limit is not None
+    assert refused.limit.dimension == "tokens"
+    assert source.metrics()["slots_in_use"] == 0.0
 
 
 def test_two_calls_of_one_id_are_settled_one_by_one() -> None:

@@ -11,6 +11,7 @@ import logging
 import sys
 import threading
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, get_args
 from weakref import WeakValueDictionary
 
@@ -31,6 +32,8 @@ from headgate.agent.follow.subject import Subject, SubjectNames, resolve_subject
 from headgate.agent.limiter.dispatch import Dispatcher, EntryAverages
 from headgate.agent.limiter.fair_queue import MOST_WAITERS, FairQueue
 from headgate.agent.limiter.reservation import OpenReservations
+from headgate.agent.limiter.slots import SlotBook, SlotPool
+from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 if TYPE_CHECKING:
@@ -42,11 +45,14 @@ if TYPE_CHECKING:
     from headgate.agent.ports import ChainHolder, Returnable
     from headgate.agent.settings import WithoutConfiguration
     from headgate.coordinator.config.configuration import Configuration
-    from headgate.coordinator.messages.events import Counted, SetCeilings
+    from headgate.coordinator.messages.events import Counted, SetCeilings, SetSlots
 
 RETAIN_S = 60.0
 """How long a bucket without limiters is kept: a limiter made per request finds its
 bucket again, and a tenant that went away costs nothing after a minute."""
+
+MOST_SUBJECTS = 100_000
+"""Subjects whose slots are looked up once; with more, all are looked up anew."""
 
 logger = logging.getLogger("headgate.agent")
 
@@ -57,6 +63,7 @@ class Enforcer:
     Attributes:
         clock: Seconds, monotonic.
         waiting: Where callers wait for tokens.
+        slots: Slots in flight.
         use_of: Returns the units/s that the whole cluster attempts under a limit, for
             soft thresholds; without it, an agent sees only its own attempts.
     """
@@ -89,6 +96,8 @@ class Enforcer:
         self._attempt_lock = threading.Lock() if _threads_interleave() else None
         self._asked: set[LocalBucket] = set()
         self._level_of: LevelOf | None = None
+        self.slots = SlotBook(clock, lock=self._attempt_lock)
+        self._pools: dict[Subject, tuple[SlotPool, ...]] = {}
         self._registry = Registry(seed)
         self._policies = PolicyBuckets()
         self._entities = EntityBuckets()
@@ -100,6 +109,7 @@ class Enforcer:
         self._stale = True
         self._warning = False
         self._unlimited = UnlimitedUses(strict=strict)
+        self._without_configuration = without_configuration
         self._unconfigured = unconfigured(admit=without_configuration == "admit")
         self._said: set[str] = set()
         self._seed = seed
@@ -177,12 +187,15 @@ class Enforcer:
             self._policies.follow(policies, now)
             self._entities.follow(self._resolution.groups, now)
             self._registry.follow(self._resolution.groups, now)
+            self._pools = {}
             self._limiters.forget_groups()
             for limiter in self._limiters.all():
                 limiter.forget_chains()
                 self._limiters.count(limiter, self._prepare(limiter.subject, now))
             self._registry.mark_idle(self._limiters.of_group, now)
             self._stale = self._warning = True
+            groups = self._resolution.groups
+        self.slots.follow(groups)
         self.waiting.nudge()
 
     def counts(self, now: float) -> Counted:
@@ -211,8 +224,14 @@ class Enforcer:
                     self._registry, self._limiters.all(), now, self.use_of
                 )
                 self._warning = self._warns()
+            users = self._limiters.numbers()
         self._say_once()
-        return counted
+        slots = self.slots.counts(users, now)
+        return replace(counted, slots=slots) if slots else counted
+
+    def hold(self, slots: SetSlots) -> None:
+        """Let callers hold so many slots, as the coordinator decided."""
+        self.slots.hold(slots)
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Let buckets refill as the coordinator decided."""
@@ -244,6 +263,8 @@ class Enforcer:
         self._policies.follow(policies, self.clock())
         self._entities = EntityBuckets()
         self._reservations = OpenReservations()
+        self.slots = SlotBook(self.clock, lock=self._attempt_lock)
+        self._pools = {}
         self._columns = []
         self._stale = True
         self._limiters.forget_groups()
@@ -288,6 +309,7 @@ class Enforcer:
                 "waiting": len(self.waiting),
                 "woken": self.waiting.woken,
                 "turned_away": self.waiting.turned_away,
+                **self.slots.metrics(),
             }
 
     def resolve(self, limiter: ChainHolder, dimension: str) -> Chain:
@@ -314,6 +336,28 @@ class Enforcer:
         """Note an attempt that named no cost; raises as `resolve` does."""
         with self._lock:
             self._unlimited.note_no_cost()
+
+    def slot_pools(self, subject: Subject) -> tuple[SlotPool, ...]:
+        """Return the pools of slots that apply to a subject."""
+        pools = self._pools.get(subject)
+        if pools is not None:
+            return pools
+        if self._on_first_use is not None:
+            first_use, self._on_first_use = self._on_first_use, None
+            first_use()
+        with self._lock:
+            known = self._resolution
+            if known is None:
+                if self._without_configuration == "admit":
+                    return ()
+                name = LimitName("(no configuration)", IN_FLIGHT, "cluster", "node")
+                return (SlotPool(0, name, 1),)
+            named = [self.slots.pool_of(*each) for each in known.slot_groups(subject)]
+            pools = tuple(pool for pool in named if pool is not None)
+            if len(self._pools) >= MOST_SUBJECTS:
+                self._pools = {}
+            self._pools[subject] = pools
+        return pools
 
     def keep_open(self, reservation: Returnable) -> None:
         """Return the reservation if it is not settled in time."""
@@ -348,6 +392,8 @@ class Enforcer:
                 before = len(self._registry)
                 self._registry.use(group, limit, now)
                 self._stale |= len(self._registry) != before
+        for each in known.slot_groups(subject) if known else ():
+            self.slots.pool_of(*each)
         return [group.id for group in groups]
 
     def _say_once(self) -> None:

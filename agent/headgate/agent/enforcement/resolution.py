@@ -120,6 +120,15 @@ class Resolution:
         added = held.policies.links(subject, dimension, now, limiter.refusal)
         return Chain((*found.values(), *added))
 
+    def slot_groups(self, subject: Subject) -> list[tuple[Group, str]]:
+        """Return the groups whose slots a subject needs, with the level of each."""
+        found: dict[int, tuple[Group, str]] = {}
+        for key, group in self._applying(subject):
+            for member in self._ancestry(group):
+                if member.slots is not None:
+                    found.setdefault(member.id, (member, level_of(key)))
+        return list(found.values())
+
     def groups_of(self, subject: Subject) -> list[Group]:
         """Return the groups that apply to a subject, and their ancestors."""
         groups = {

@@ -192,6 +192,7 @@ def _group_to_json(group: Group) -> Json:
         "refusal": group.refusal,
         "soft_threshold": group.soft_threshold,
         "per_partition": group.per_partition,
+        "slots": group.slots,
     }
 
 
@@ -274,6 +275,7 @@ def _quantity(value: float) -> Json:
 def _group(place: JsonPlace) -> Group:
     """Return the group at `place`."""
     parent, soft = place.optional("parent"), place.optional("soft_threshold")
+    slots = place.optional("slots")
     limits = tuple(_limit(limit) for limit in place.items("limits"))
     soft_threshold = soft and soft.number()
     if soft and not 0 < soft.number() <= 1:
@@ -291,6 +293,7 @@ def _group(place: JsonPlace) -> Group:
             refusal=place.choice("refusal", get_args(Refusal), "reject"),
             soft_threshold=soft_threshold,
             per_partition=place.flag("per_partition", default=False),
+            slots=slots and slots.integer(least=0),
         )
     except InvalidConfiguration as error:
         raise MalformedSnapshot(f"{place.path}.{error}") from None

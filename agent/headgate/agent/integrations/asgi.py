@@ -82,6 +82,7 @@ class LimitMiddleware:
         longest_wait_s: float = LONGEST_WAIT_S,
         headers: bool = True,
         mute_refused: bool = False,
+        slots: bool = False,
     ) -> None:
         """Wrap an application.
 
@@ -97,6 +98,8 @@ class LimitMiddleware:
             mute_refused: Refuse *and* mute, as KIP-599's brokers do: serve no other
                 request of a refused connection until its delay is over.  Not behind a
                 proxy whose connections carry the requests of many callers.
+            slots: Hold a slot in flight of each group that limits them, from before
+                the request is admitted until its response, or connection, has ended.
         """
         self.app = app
         self._handles = SubjectCache(source, Limiter.handle)
@@ -106,6 +109,7 @@ class LimitMiddleware:
         self._longest_wait_s = longest_wait_s
         self._headers = headers
         self._mute_refused = mute_refused
+        self._slots = slots
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -124,6 +128,9 @@ class LimitMiddleware:
             handle = self._of_tenant.get(subject) or self._add_tenant(subject)
         else:
             handle = self._handles.get(cast("Mapping[str, str | None]", subject))
+        if self._slots:
+            await self._serve_in_slot(handle.limiter, scope, receive, send)
+            return
         now = handle.clock()
         chain = handle.chain
         if chain is None or chain.waits or self._costs is not None:
@@ -157,6 +164,20 @@ class LimitMiddleware:
         handle = self._handles.get({"tenant": tenant})
         self._of_tenant[tenant] = handle
         return handle
+
+    async def _serve_in_slot(
+        self, limiter: Limiter, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Serve a connection that holds a slot until it has ended."""
+        costs = ONE_REQUEST if self._costs is None else self._costs(scope)
+        wait_s = self._longest_wait_s if limiter.waits(costs) else 0.0
+        slot = await limiter.slot(timeout_s=wait_s).take_async()
+        if slot:
+            with slot:
+                await self._serve(limiter, scope, receive, send)
+            return
+        marks = [_retry_after(slot.decision)] if not slot.decision.never else []
+        await _refuse(scope["type"], slot.decision, marks, send)
 
     async def _serve(
         self, limiter: Limiter, scope: Scope, receive: Receive, send: Send

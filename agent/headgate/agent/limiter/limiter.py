@@ -33,6 +33,7 @@ from headgate.agent.errors import InvalidCost, InvalidDimension
 from headgate.agent.limiter.handle import DimensionHandle
 from headgate.agent.limiter.refusal import RECONSIDERED_S, refuse, settle_refusal
 from headgate.agent.limiter.reservation import MOST_OPEN_S, Estimate, Reservation
+from headgate.agent.limiter.slots import LEASE_S, SlotClaim, checked_lease
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from headgate.agent.bucket.chain import Link
     from headgate.agent.bucket.costs import Number
     from headgate.agent.follow.subject import Subject
-    from headgate.agent.ports import ChainResolver
+    from headgate.agent.limiter.slots import Slot, SlotResolver
     from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
     Charges = list[tuple[Bucket, float]]
@@ -82,7 +83,7 @@ class Limiter:
     def __init__(
         self,
         subject: Subject,
-        resolver: ChainResolver[Limiter],
+        resolver: SlotResolver[Limiter],
         *,
         lock: Lock | None,
         refusal: RefusalMode | None = None,
@@ -245,6 +246,45 @@ class Limiter:
             chains = {dimension: self.chain(dimension) for dimension in units}
             reservation.charged(self._charge_all(chains, self.clock(), units))
         return reservation
+
+    def slot(self, *, timeout_s: Number = inf, lease_s: Number = LEASE_S) -> SlotClaim:
+        """Return what holds a slot in flight during a block.
+
+        ``with limiter.slot(): ...`` or ``async with limiter.slot(): ...``; a slot of
+        each group that applies and has `slots`.  Of a subject without such a group,
+        nothing is limited.
+
+        Args:
+            timeout_s: How long to wait for a slot; then `Throttled` is raised.
+            lease_s: When the slot goes to others although the block goes on: longer
+                than the block takes, or renewed by `Slot.renew`.
+
+        Raises:
+            InvalidSetting: The lease is not above 0.
+        """
+        return SlotClaim(
+            self._resolver.slots,
+            self._resolver.slot_pools(self.subject),
+            timeout_s=timeout_s + 0.0,
+            lease_s=checked_lease(lease_s + 0.0),
+        )
+
+    def try_slot(self, *, lease_s: Number = LEASE_S) -> Slot:
+        """Take a slot in flight if one is free now; never waits.
+
+        Returns:
+            A slot to be released, falsy when refused: see `Slot.decision`.
+
+        Raises:
+            InvalidSetting: The lease is not above 0.
+        """
+        pools = self._resolver.slot_pools(self.subject)
+        return self._resolver.slots.take(pools, checked_lease(lease_s + 0.0))
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether any group that applies limits slots in flight."""
+        return bool(self._resolver.slot_pools(self.subject))
 
     def wait(self, *, timeout_s: Number = inf, **costs: Number) -> Decision:
         """Wait in the fair queue until the costs are admitted; blocks the thread.

@@ -1,13 +1,15 @@
-"""LiteLLM: requests and tokens a minute of key, user, team and model over all proxies.
+"""LiteLLM: requests, tokens and calls in flight of key, user, team and model.
 
 A module beside the proxy's ``config.yaml``, named there under ``callbacks``::
 
     limiter = LiteLLMLimiter(headgate.connect("http://127.0.0.1:8080"))
 
-Before a call its estimated tokens are reserved in the quotas of all its subjects; when
-it is over, its true usage is settled.  By default the subjects are the team (a tenant),
-the user, the key (a client, by its alias, else by its hash) and the model (the topic
-``litellm/models/NAME``); what is attached to no group is not limited.
+All limits hold over all proxies.  Before a call its estimated tokens are reserved in
+the quotas of all its subjects, and a slot in flight is taken of each that limits them;
+when it is over, its true usage is settled and the slots are released.  By default the
+subjects are the team (a tenant), the user, the key (a client, by its alias, else by its
+hash) and the model (the topic ``litellm/models/NAME``); what is attached to no group is
+not limited.
 
 In the proxy one reservation spans a call with its retries and fallbacks.  With
 LiteLLM's library alone (`litellm.acompletion`, `litellm.Router`), each attempt is a

@@ -2,7 +2,8 @@
 
 A call is under the quotas of several subjects at once (key, user, team, model).  It is
 admitted when all of them admit; then each holds an estimate of its tokens until the
-true usage is known.  Every way in which a call can end has an answer:
+true usage is known, and a slot in flight until it is over.  Every way in which a call
+can end has an answer:
 
 ====================================  =================================================
 it succeeded, with usage              the usage is charged
@@ -14,6 +15,8 @@ it was cancelled, or never began      as if it had never been reserved
 its stream was cut                    what was read and streamed until then
 nobody says anything                  returned after `timeout_s`; charged if it is late
 ====================================  =================================================
+
+However it ends, its slots are released then.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from headgate.agent.decision import ADMITTED, Decision, Refusal
-from headgate.agent.errors import AlreadySettled
+from headgate.agent.errors import AlreadyReleased, AlreadySettled
 from headgate.agent.integrations.llm.token_estimate import TokenEstimates, TokenUsage
 from headgate.agent.integrations.sources import limiter_cache
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from headgate.agent.integrations.sources import LimiterSource
     from headgate.agent.limiter.limiter import Limiter
     from headgate.agent.limiter.reservation import Reservation
+    from headgate.agent.limiter.slots import Slot
 
 TIMEOUT_S = 600.0
 """When a reservation that nobody settled is returned: longer than models answer."""
@@ -66,6 +70,7 @@ class TokenCall:
 
     __slots__ = (
         "_reservations",
+        "_slots",
         "by_attempt",
         "call_id",
         "characters",
@@ -83,6 +88,7 @@ class TokenCall:
         characters: int,
         estimate: TokenUsage,
         reservations: Sequence[Reservation],
+        slots: Sequence[Slot],
         due_s: float,
     ) -> None:
         """Hold what was reserved."""
@@ -95,6 +101,7 @@ class TokenCall:
         self.on_end: Callable[[], object] | None = None
         self.due_s = due_s
         self._reservations = reservations
+        self._slots = slots
 
     def end(self, tokens: float | None) -> None:
         """Charge so many tokens and the request; None gives everything back."""
@@ -106,6 +113,7 @@ class TokenCall:
                     reservation.settle(tokens=tokens)
                 else:
                     reservation.settle()
+        _release(self._slots)
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end()
@@ -192,6 +200,9 @@ class TokenCalls:
         costs = {"requests": 1.0}
         if uses_tokens:
             costs["tokens"] = estimate.total
+        slots, refused = self._take_slots(limiters)
+        if refused is not None:
+            return refused
         reservations: list[Reservation] = []
         worst: Decision = ADMITTED
         for limiter in limiters:
@@ -201,21 +212,25 @@ class TokenCalls:
             if not reservation:
                 for before in reservations:
                     before.cancel()
+                _release(slots)
                 return reservation.decision
             reservations.append(reservation)
             if reservation.decision.delay_s >= worst.delay_s:
                 worst = reservation.decision
         due_s = self._clock() + self._timeout_s
-        call = TokenCall(call_id, model, characters, estimate, reservations, due_s)
+        call = TokenCall(
+            call_id, model, characters, estimate, reservations, slots, due_s
+        )
         with self._lock:
             self._forget_overdue()
             self._open.setdefault(call_id, deque()).append(call)
         return worst
 
     def limited(self, subjects: Sequence[Mapping[str, str | None]]) -> bool:
-        """Say whether any limit of requests or tokens applies to these subjects."""
+        """Say whether any limit of requests, tokens or slots applies to subjects."""
         costs = {"requests": 1.0, "tokens": 1.0}
-        return any(self._limiters.get(subject).links(costs) for subject in subjects)
+        limiters = [self._limiters.get(subject) for subject in subjects]
+        return any(limiter.links(costs) or limiter.has_slots for limiter in limiters)
 
     def succeeded(
         self, call_id: str, usage: TokenUsage | None, *, from_cache: bool = False
@@ -267,6 +282,19 @@ class TokenCalls:
             tokens = call.estimate.prompt + per_character * call.streamed
         call.end(tokens)
 
+    def _take_slots(
+        self, limiters: Sequence[Limiter]
+    ) -> tuple[list[Slot], Decision | None]:
+        """Take a slot of each, or of none and return the refusal."""
+        slots: list[Slot] = []
+        for limiter in limiters:
+            slot = limiter.try_slot(lease_s=self._timeout_s)
+            if not slot:
+                _release(slots)
+                return [], slot.decision
+            slots.append(slot)
+        return slots, None
+
     def _take(self, call_id: str) -> TokenCall | None:
         with self._lock:
             calls = self._open.get(call_id)
@@ -299,6 +327,12 @@ class TokenCalls:
                 del self._open[call.call_id]
             self.unsettled += 1
             call.on_end = None
+
+
+def _release(slots: Sequence[Slot]) -> None:
+    for slot in slots:
+        with suppress(AlreadyReleased):
+            slot.release()
 
 
 def refusal(reason: str) -> Decision:

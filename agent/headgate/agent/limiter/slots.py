@@ -1,0 +1,628 @@
+"""Slots in flight: at most N requests at once, over the whole cluster.
+
+::
+
+    with limiter.slot(timeout_s=5.0):       # or: async with limiter.slot(...)
+        answer = model(prompt)
+
+A group with `slots` lets its callers hold so many slots at once, in all processes
+together: never one more.  Which part of them this process may hand out is decided by
+the coordinator (`headgate.coordinator.escrow.slots`); taking one compares two numbers.
+
+How a slot can end:
+
+===========================  ==========================================================
+it is released               another caller can have it at once
+it is released twice         `AlreadyReleased`, and nothing is given back a second time
+it is forgotten              given back once it is garbage; counted as ``slots_dropped``
+it is held beyond its lease  given back; counted as ``slots_expired``
+its process is killed        the others take it when the API has seen the process go
+its process was cut off      for so long that the others took it: `Slot.held` says so
+===========================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import threading
+from collections import deque
+from contextlib import nullcontext
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, Literal, Protocol, Self
+from weakref import ref
+
+from headgate.agent.decision import ADMITTED, Decision, LimitName, Refusal
+from headgate.agent.errors import AlreadyReleased, InvalidSetting, Throttled
+from headgate.agent.ports import ChainResolver, LimiterT
+from headgate.coordinator.config.configuration import IN_FLIGHT
+from headgate.coordinator.messages.events import SlotCount
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from types import TracebackType
+
+    from headgate.agent.follow.subject import Subject
+    from headgate.coordinator.config.configuration import Group
+    from headgate.coordinator.messages.events import SetSlots
+
+LEASE_S = 3600.0
+"""How long a slot may be held by default: longer than requests take.  Too short a lease
+lets more than N run; a slot that is never released costs one of N for so long."""
+
+MOST_WAITERS = 100_000
+"""Callers that wait for slots in one process; more are refused: "queue full"."""
+
+HOLD_WEIGHT = 0.1
+"""Weight of the newest slot in the mean time for which one is held."""
+
+FIRST_HOLD_S = 1.0
+"""That time, before any slot was released."""
+
+LEAST_DELAY_S = 0.01
+"""Shortest time after which a refused caller is told to come back."""
+
+SlotState = Literal["refused", "held", "released", "expired", "dropped"]
+
+logger = logging.getLogger("headgate.agent")
+
+
+class SlotResolver(ChainResolver[LimiterT], Protocol[LimiterT]):
+    """What made a limiter, where it knows of slots as well."""
+
+    @property
+    def slots(self) -> SlotBook:
+        """The slots in flight of this process."""
+        ...
+
+    def slot_pools(self, subject: Subject) -> tuple[SlotPool, ...]:
+        """Return the pools of slots that apply to a subject."""
+        ...
+
+
+class SlotPool:
+    """The slots of one group in this process.
+
+    Attributes:
+        group_id: Of the group.
+        name: Of the limit, for refusals.
+        size: N, over the whole cluster.
+        shadow: Refusals are only counted.
+        may_hold: How many callers here may hold now.
+        until_s: When that ends, on the enforcer's clock.
+        in_use: How many they hold.
+        life: Grows when all that are held are lost.
+        waiting: Callers that wait for one.
+        peak: The most that were held at a time since the last count.
+        refused: Callers refused since the last count.
+        refusals: Callers refused since the start.
+        mean_hold_s: For how long one is held.
+    """
+
+    __slots__ = (
+        "group_id",
+        "in_use",
+        "life",
+        "may_hold",
+        "mean_hold_s",
+        "name",
+        "peak",
+        "refusals",
+        "refused",
+        "shadow",
+        "size",
+        "until_s",
+        "waiting",
+    )
+
+    def __init__(self, group_id: int, name: LimitName, size: int) -> None:
+        """Begin with nothing to hand out, until the coordinator has spoken."""
+        self.group_id = group_id
+        self.name = name
+        self.size = size
+        self.shadow = False
+        self.may_hold: float = 0
+        self.until_s = -inf
+        self.in_use = self.life = self.waiting = 0
+        self.peak = self.refused = self.refusals = 0
+        self.mean_hold_s = FIRST_HOLD_S
+
+    def open(self) -> None:
+        """Limit nothing any more: the group does not, or is gone."""
+        self.may_hold = self.until_s = inf
+
+    def refusal(self, reason: str = "") -> Refusal:
+        """Return what a refused caller is told: when the next slot should be free."""
+        delay_s = max(self.mean_hold_s / max(self.in_use, 1), LEAST_DELAY_S)
+        never = self.size == 0
+        return Refusal(inf if never else delay_s, never, self.name, reason=reason)
+
+
+class Slot:
+    """One slot of each group that applies, or a refusal, which is falsy.
+
+    As a context manager, it is released when the block ends.
+
+    Attributes:
+        decision: The answer to the attempt.
+        state: ``held``, or how it ended.
+        due_s: When its lease ends, on the limiter's clock.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_book",
+        "_lease_s",
+        "_lives",
+        "_pools",
+        "_since_s",
+        "decision",
+        "due_s",
+        "state",
+    )
+
+    def __init__(
+        self,
+        book: SlotBook,
+        pools: tuple[SlotPool, ...],
+        decision: Decision,
+        *,
+        now: float,
+        lease_s: float,
+    ) -> None:
+        """Stand for slots that were taken from these pools just now."""
+        self._book = book
+        self._pools = pools
+        self._lives = [pool.life for pool in pools]
+        self._since_s = now
+        self._lease_s = lease_s
+        self.due_s = now + lease_s
+        self.decision = decision
+        self.state: SlotState = "held" if decision else "refused"
+
+    def __bool__(self) -> bool:
+        """Return whether the slot was given, at first."""
+        return bool(self.decision)
+
+    @property
+    def held(self) -> bool:
+        """Whether the slot still counts; else another may have it by now."""
+        lost = any(p.life != x for p, x in zip(self._pools, self._lives, strict=True))
+        return self.state == "held" and not lost
+
+    def release(self) -> None:
+        """Give the slot back.
+
+        Raises:
+            AlreadyReleased: It was released before.
+        """
+        if self.state == "released":
+            raise AlreadyReleased("expected a slot that is held; it was released")
+        self._end("released")
+
+    def renew(self) -> bool:
+        """Begin the lease anew; return whether the slot still counts."""
+        if not self.held:
+            return False
+        self.due_s = self._book.clock() + self._lease_s
+        return True
+
+    def __enter__(self) -> Self:
+        """Return the slot.
+
+        Raises:
+            Throttled: It was refused.
+        """
+        if not self.decision:
+            raise Throttled(self.decision)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the slot back, unless it was already."""
+        self._end("released")
+
+    def expire(self, now: float) -> bool:
+        """Give the slot back if its lease is over; return whether that was so."""
+        return now >= self.due_s and self._end("expired")
+
+    def _end(self, state: SlotState, *, wake: bool = True) -> bool:
+        # No other thread can come in between these lines: two releases give back once.
+        if self.state != "held":
+            return False
+        self.state = state
+        self._book.give_back(self._pools, self._lives, self._since_s, wake=wake)
+        return True
+
+    def __del__(self) -> None:
+        """Give back what nobody can release any more.
+
+        This may run in any thread between any two lines, even under the book's lock:
+        those who wait are served at the next count.
+        """
+        if self.state == "held" and self._pools and self._end("dropped", wake=False):
+            self._book.dropped += 1
+
+
+class SlotClaim:
+    """A slot that is taken when a ``with`` or ``async with`` block begins."""
+
+    __slots__ = ("_book", "_lease_s", "_pools", "_slot", "_timeout_s")
+
+    def __init__(
+        self,
+        book: SlotBook,
+        pools: tuple[SlotPool, ...],
+        *,
+        timeout_s: float,
+        lease_s: float,
+    ) -> None:
+        """Take nothing yet."""
+        self._book = book
+        self._pools = pools
+        self._timeout_s = timeout_s
+        self._lease_s = lease_s
+        self._slot: Slot | None = None
+
+    def take(self) -> Slot:
+        """Return a slot, waiting for it; falsy when it is refused.  Blocks."""
+        slot = self._book.take(self._pools, self._lease_s)
+        if slot or slot.decision.never or self._timeout_s <= 0.0:
+            return slot
+        event = threading.Event()
+        waiter = SlotWaiter(self._pools, self._lease_s, event.set)
+        if self._book.queue(waiter):
+            event.wait(None if self._timeout_s == inf else self._timeout_s)
+        return self._book.answer(waiter)
+
+    async def take_async(self) -> Slot:
+        """Do what `take` does, without blocking the event loop."""
+        slot = self._book.take(self._pools, self._lease_s)
+        if slot or slot.decision.never or self._timeout_s <= 0.0:
+            return slot
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+        waiter = SlotWaiter(
+            self._pools,
+            self._lease_s,
+            lambda: loop.call_soon_threadsafe(event.set),
+        )
+        if not self._book.queue(waiter):
+            return self._book.answer(waiter)
+        timeout_s = None if self._timeout_s == inf else self._timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+        except TimeoutError:
+            pass
+        except BaseException:  # cancelled: what came meanwhile goes to the next one
+            slot = self._book.answer(waiter)
+            if slot:
+                slot.release()
+            raise
+        return self._book.answer(waiter)
+
+    def __enter__(self) -> Slot:
+        """Return a slot, waiting for it.
+
+        Raises:
+            Throttled: None came in time, or none ever will.
+        """
+        self._slot = self.take()
+        return self._slot.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the slot back, unless it was already."""
+        if self._slot is not None:
+            self._slot.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> Slot:
+        """Return a slot, waiting for it; raises as ``with`` does."""
+        self._slot = await self.take_async()
+        return self._slot.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the slot back, unless it was already."""
+        self.__exit__(kind, error, trace)
+
+
+class SlotWaiter:
+    """One caller that waits for a slot.
+
+    Attributes:
+        pools: It needs a slot of each.
+        lease_s: For so long.
+        wake: Called once `slot` is there.
+        slot: The answer.
+        reason: Why there is none, where it was not let into the queue.
+    """
+
+    __slots__ = ("lease_s", "pools", "reason", "slot", "wake")
+
+    def __init__(
+        self,
+        pools: tuple[SlotPool, ...],
+        lease_s: float,
+        wake: Callable[[], object],
+    ) -> None:
+        """Make a waiter that is not in the queue yet."""
+        self.pools = pools
+        self.lease_s = lease_s
+        self.wake = wake
+        self.slot: Slot | None = None
+        self.reason = "deadline"
+
+
+class SlotBook:
+    """All slots of one process, and who waits for them.
+
+    Attributes:
+        clock: Seconds, monotonic.
+        expired: Slots that were held beyond their lease.
+        dropped: Slots that became garbage before they were released.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        lock: threading.Lock | None = None,
+        most_waiters: int = MOST_WAITERS,
+    ) -> None:
+        """Know no group yet.
+
+        Args:
+            clock: Seconds, monotonic.
+            lock: Held around each taking where threads may switch between any two
+                lines.
+            most_waiters: Most callers that wait.
+        """
+        self.clock = clock
+        self.expired = self.dropped = 0
+        self._taking = lock
+        self._most_waiters = most_waiters
+        self._pools: dict[int, SlotPool] = {}
+        self._leases: list[tuple[float, int, ref[Slot]]] = []
+        self._number = count()
+        self._lock = threading.RLock()  # around the queue and the leases
+        self._waiting: deque[SlotWaiter] = deque()
+        self._said = 0
+
+    # What callers do.
+
+    def take(self, pools: tuple[SlotPool, ...], lease_s: float) -> Slot:
+        """Take a slot of each pool, or of none; the answer is falsy when refused."""
+        now = self.clock()
+        if not pools:
+            return Slot(self, (), ADMITTED, now=now, lease_s=lease_s)
+        with self._taking or nullcontext():
+            stopped = _take_all(pools, now)
+        if stopped is None:
+            return self._made(pools, now, lease_s)
+        for pool in pools:
+            pool.refused += 1
+        stopped.refusals += 1
+        if stopped.shadow:
+            admitted = Decision(limit=stopped.name, shadow=True)
+            return Slot(self, (), admitted, now=now, lease_s=lease_s)
+        return Slot(self, (), stopped.refusal(), now=now, lease_s=lease_s)
+
+    def give_back(
+        self,
+        pools: tuple[SlotPool, ...],
+        lives: list[int],
+        since_s: float,
+        *,
+        wake: bool,
+    ) -> None:
+        """Let others have what was held since a time."""
+        held_s = self.clock() - since_s
+        waited_for = 0
+        for pool, life in zip(pools, lives, strict=True):
+            if pool.life == life:  # else it was lost, and is not counted any more
+                pool.in_use -= 1
+                pool.mean_hold_s += HOLD_WEIGHT * (held_s - pool.mean_hold_s)
+            waited_for += pool.waiting
+        if waited_for and wake:
+            self.serve()
+
+    def queue(self, waiter: SlotWaiter) -> bool:
+        """Let a caller wait; return whether there was room."""
+        with self._lock:
+            if len(self._waiting) >= self._most_waiters:
+                waiter.reason = "queue full"
+                return False
+            self._waiting.append(waiter)
+            for pool in waiter.pools:
+                pool.waiting += 1
+        self.serve()
+        return True
+
+    def answer(self, waiter: SlotWaiter) -> Slot:
+        """Return what a caller got that waits no longer."""
+        with self._lock:
+            if waiter.slot is None:
+                if waiter in self._waiting:
+                    self._leave(waiter)
+                refusal = waiter.pools[0].refusal(waiter.reason)
+                return Slot(self, (), refusal, now=self.clock(), lease_s=0.0)
+            return waiter.slot
+
+    def serve(self) -> None:
+        """Give slots to those who wait, the first ones first."""
+        woken: list[SlotWaiter] = []
+        with self._lock:
+            now = self.clock()
+            full: set[SlotPool] = set()
+            for waiter in list(self._waiting):
+                if any(pool in full for pool in waiter.pools):
+                    continue
+                closed = next((p for p in waiter.pools if p.size == 0), None)
+                if closed is not None:
+                    decision = closed.refusal()
+                    waiter.slot = Slot(self, (), decision, now=now, lease_s=0.0)
+                else:
+                    with self._taking or nullcontext():
+                        stopped = _take_all(waiter.pools, now, queued=True)
+                    if stopped is not None:
+                        full.add(stopped)
+                        continue
+                    waiter.slot = self._made(waiter.pools, now, waiter.lease_s)
+                self._leave(waiter)
+                woken.append(waiter)
+        for waiter in woken:
+            try:
+                waiter.wake()
+            except RuntimeError:  # its event loop is closed: nobody will ask
+                if waiter.slot:
+                    waiter.slot.release()
+
+    def _leave(self, waiter: SlotWaiter) -> None:
+        self._waiting.remove(waiter)
+        for pool in waiter.pools:
+            pool.waiting -= 1
+
+    def _made(self, pools: tuple[SlotPool, ...], now: float, lease_s: float) -> Slot:
+        slot = Slot(self, pools, ADMITTED, now=now, lease_s=lease_s)
+        if lease_s < inf:
+            with self._lock:
+                entry = (slot.due_s, next(self._number), ref(slot))
+                heapq.heappush(self._leases, entry)
+        return slot
+
+    # What the agent's thread does.
+
+    def pool_of(self, group: Group, level: str) -> SlotPool | None:
+        """Return the pool of a group, None where it does not limit slots."""
+        if group.slots is None:
+            return None
+        pool = self._pools.get(group.id)
+        if pool is None:
+            name = LimitName(group.name, IN_FLIGHT, level)
+            pool = self._pools[group.id] = SlotPool(group.id, name, group.slots)
+            pool.shadow = group.refusal == "shadow"
+        return pool
+
+    def follow(self, groups: Mapping[int, Group]) -> None:
+        """Go over to a new configuration."""
+        for group_id, pool in list(self._pools.items()):
+            group = groups.get(group_id)
+            if group is None or group.slots is None:
+                pool.open()
+                del self._pools[group_id]
+                continue
+            pool.size = group.slots
+            pool.shadow = group.refusal == "shadow"
+            pool.may_hold = min(pool.may_hold, pool.size)
+        self.serve()
+
+    def counts(self, users: Iterable[int], now: float) -> tuple[SlotCount, ...]:
+        """Return what callers hold and want, of the groups that are used.
+
+        Args:
+            users: Ids of groups that somebody has a limiter of.
+            now: Seconds on the clock.
+        """
+        self._expire(now)
+        if self.dropped + self.expired != self._said:
+            self._said = self.dropped + self.expired
+            logger.warning(
+                "slots in flight that were never released: %d were garbage, %d were"
+                " held beyond their lease",
+                self.dropped,
+                self.expired,
+            )
+        if self._waiting:
+            self.serve()
+        used = set(users)
+        told: list[SlotCount] = []
+        for group_id, pool in sorted(self._pools.items()):
+            if group_id not in used and not pool.in_use and not pool.waiting:
+                continue
+            refused, pool.refused = pool.refused, 0
+            wanted = max(pool.peak, pool.in_use + pool.waiting + refused)
+            pool.peak = pool.in_use
+            told.append(SlotCount(group_id, pool.in_use, min(wanted, pool.size)))
+        return tuple(told)
+
+    def hold(self, effect: SetSlots) -> None:
+        """Hand out slots as the coordinator decided."""
+        for group_id, pool in self._pools.items():
+            if effect.lost:
+                # Life first: a release in between gives back nothing.
+                pool.life += 1
+                pool.in_use = 0
+            pool.may_hold = min(effect.may_hold.get(group_id, 0), pool.size)
+            pool.until_s = effect.deadline_s
+        if self._waiting:
+            self.serve()
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and sizes, by name."""
+        pools = list(self._pools.values())
+        return {
+            "slots_in_use": sum(pool.in_use for pool in pools),
+            "slots_may_hold": sum(pool.may_hold for pool in pools),
+            "slots_refused": sum(pool.refusals for pool in pools),
+            "slots_waiting": len(self._waiting),
+            "slots_expired": self.expired,
+            "slots_dropped": self.dropped,
+        }
+
+    def _expire(self, now: float) -> None:
+        while self._leases and self._leases[0][0] <= now:
+            with self._lock:
+                _, number, held = heapq.heappop(self._leases)
+                slot = held()
+                if slot is None or slot.state != "held":
+                    continue
+                if slot.due_s > now:  # it was renewed
+                    heapq.heappush(self._leases, (slot.due_s, number, held))
+                    continue
+            self.expired += slot.expire(now)
+
+
+def checked_lease(lease_s: float) -> float:
+    """Return the length of a lease.
+
+    Raises:
+        InvalidSetting: It is not above 0.
+    """
+    if not lease_s > 0.0:
+        raise InvalidSetting(f"lease_s: expected seconds > 0, got {lease_s}")
+    return lease_s
+
+
+def _take_all(
+    pools: tuple[SlotPool, ...], now: float, *, queued: bool = False
+) -> SlotPool | None:
+    """Take a slot of each pool, or of none; return the pool that has none left.
+
+    Under the GIL no thread comes in between the test and the taking, for nothing in
+    between is a call or a jump backwards (as in `headgate.agent.bucket.bucket`).
+    """
+    for index, pool in enumerate(pools):
+        if (
+            pool.in_use < pool.may_hold
+            and now < pool.until_s
+            and (queued or not pool.waiting)
+        ):
+            pool.in_use += 1
+            if pool.in_use > pool.peak:
+                pool.peak = pool.in_use
+        else:
+            for taken in pools[:index]:
+                taken.in_use -= 1
+            return pool
+    return None
