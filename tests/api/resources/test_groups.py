@@ -43,6 +43,7 @@ def test_a_new_group_has_every_default(rest: httpx.Client) -> None:
         "refusal": "reject",
         "soft_threshold": None,
         "per_partition": False,
+        "slots": None,
         "owner": None,
         "offered_to": [],
         "revision": 1,

@@ -9,6 +9,7 @@ from pydantic.config import JsonDict
 from headgate.api.values.quantities import Quantity, ShownQuantity
 from headgate.api.values.text import check_storable
 from headgate.coordinator.config.configuration import (
+    MOST_SLOTS,
     UNLIMITED,
     Isolation,
     Mode,
@@ -44,6 +45,7 @@ MAX_SAMPLES = 1_000_000
 Period = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
 Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]
 Samples = Annotated[int, Field(ge=1, le=MAX_SAMPLES)]
+Slots = Annotated[int, Field(ge=0, le=MOST_SLOTS)]
 Threshold = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 
 
@@ -147,6 +149,10 @@ class GroupBody(Body):
         description="Each partition of a topic that falls under the group has its "
         "limits of scope node whole; those of scope cluster stay shared by all.",
     )
+    slots: Slots | None = Field(
+        default=None,
+        description="Requests in flight at once, over the whole cluster; null: any.",
+    )
     owner: str | None = Field(
         default=None, description="The tenant that owns the group, or null."
     )
@@ -193,6 +199,7 @@ class GroupPatch(Body):
     refusal: Refusal | None = None
     soft_threshold: Threshold | None = None
     per_partition: bool | None = None
+    slots: Slots | None = None
     owner: str | None = None
     offered_to: list[str] | None = Field(default=None, max_length=MAX_OFFERS)
 
@@ -237,6 +244,7 @@ class GroupShown(BaseModel):
                     "refusal": "reject",
                     "soft_threshold": 0.8,
                     "per_partition": False,
+                    "slots": None,
                     "owner": "acme",
                     "offered_to": [],
                     "revision": 3,
@@ -256,6 +264,7 @@ class GroupShown(BaseModel):
     refusal: Refusal
     soft_threshold: float | None
     per_partition: bool
+    slots: int | None
     owner: str | None
     offered_to: list[str]
     revision: int = Field(description="Revision that last changed it; its ETag.")

@@ -37,9 +37,13 @@ _OWN_FIELDS = (
     "refusal",
     "soft_threshold",
     "per_partition",
+    "slots",
     "owner",
     "offered_to",
 )
+
+
+_MAY_BE_NULL = frozenset({"parent", "soft_threshold", "slots", "owner"})
 
 
 def list_groups(
@@ -161,7 +165,7 @@ def patch_group(
     present = body_of(get_group(change.session, name))
     given = patch.model_dump(exclude_unset=True, exclude={"limits"})
     for field, value in given.items():
-        if value is None and field not in {"parent", "soft_threshold", "owner"}:
+        if value is None and field not in _MAY_BE_NULL:
             raise Invalid(field, "expected a value; leave it out to keep the present")
     limits = merged_limits(present.limits, patch.limits or [])
     return _write(

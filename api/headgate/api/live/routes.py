@@ -11,6 +11,8 @@ from headgate.api.live.schemas import (
     AgentsShown,
     ExplanationShown,
     LiveShown,
+    SlotHolderShown,
+    SlotsShown,
     agents_shown,
     explanation_shown,
     live_shown,
@@ -52,6 +54,29 @@ def get_agents(service: ServiceOf, request: Request) -> AgentsShown:
     """Return all agents that are known, with their ages."""
     picture = observing_of(request).newest()
     return agents_shown(picture, service.watch.revision, most=MAX_AGENTS)
+
+
+@router.get("/groups/{name}/slots", summary="Show who holds slots in flight")
+def get_slots(
+    name: Annotated[str, Path(description="The group's name.", examples=["gold"])],
+    service: ServiceOf,
+    tenants: TenantsOf,
+    request: Request,
+) -> SlotsShown:
+    """Return how many slots of a group are held, by agent."""
+    with service.store.reading() as session:
+        require_visible(session, tenants, name)
+        group = find_group(session, name)
+        group_id, slots = group.id, group.slots
+    observer = observing_of(request).observer
+    if observer is None:
+        raise Busy("the live view has not begun yet")
+    agents = [
+        SlotHolderShown(**view._asdict())
+        for view in (observer.slots(group_id) if slots is not None else [])
+    ]
+    in_use = sum(agent.in_use for agent in agents)
+    return SlotsShown(group=name, slots=slots, in_use=in_use, agents=agents)
 
 
 @router.get("/groups/{name}/explain", summary="Explain the shares of a limit")

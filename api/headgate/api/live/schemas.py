@@ -47,6 +47,24 @@ class LiveShown(BaseModel):
     items: list[LimitLiveShown]
 
 
+class SlotHolderShown(BaseModel):
+    """One agent's part of the slots of a group."""
+
+    agent: str
+    owned: int = Field(description="Slots that it may hand out now.")
+    in_use: int = Field(description="Slots that its callers hold.")
+    wanted: int = Field(description="Slots that its callers hold or ask for.")
+
+
+class SlotsShown(BaseModel):
+    """The slots of a group, with a row for each agent that has or wants some."""
+
+    group: str
+    slots: int | None = Field(description="In flight at once; null: not limited.")
+    in_use: int = Field(description="Slots that are held, as agents last told.")
+    agents: list[SlotHolderShown]
+
+
 class AgentShown(BaseModel):
     """One agent as this process hears it."""
 

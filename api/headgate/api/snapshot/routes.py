@@ -69,6 +69,7 @@ _EXAMPLE = {
             "refusal": "reject",
             "soft_threshold": None,
             "per_partition": False,
+            "slots": None,
         }
     ],
     "attachments": [{"subject": {"tenant": "acme"}, "group": 1}],

@@ -236,6 +236,7 @@ def group_documents(
             "refusal": row.refusal,
             "soft_threshold": row.soft_threshold,
             "per_partition": row.per_partition,
+            "slots": row.slots,
         }
         for row in rows
     ]

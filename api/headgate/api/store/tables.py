@@ -49,6 +49,7 @@ class GroupRow(StoreTable):
     refusal: Mapped[str] = mapped_column(Text)
     soft_threshold: Mapped[float | None]
     per_partition: Mapped[bool]
+    slots: Mapped[int | None] = mapped_column(Integer)
     owner: Mapped[str | None] = mapped_column(Text)
     offered_to: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     revision: Mapped[int] = mapped_column(BigInteger)

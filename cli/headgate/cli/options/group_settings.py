@@ -11,6 +11,9 @@ import typer
 from headgate.cli.failure import Misused
 from headgate.cli.options.limits import LimitJson, parse_limit
 
+ANY_SLOTS = -1
+"""What the option says where requests in flight are not limited."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
@@ -97,6 +100,16 @@ class GroupSettings:
         ),
     ] = None
 
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Requests in flight at once, over the whole cluster; -1 for any.",
+            min=-1,
+            show_default=False,
+        ),
+    ] = None
+
     def said(self) -> dict[str, object]:
         """Return the settings that were given, apart from limits.
 
@@ -105,6 +118,8 @@ class GroupSettings:
         """
         given = {k: v for k, v in asdict(self).items() if v is not None}
         given.pop("limit", None)
+        if self.slots == ANY_SLOTS:
+            given["slots"] = None
         if self.owner == "":
             given["owner"] = None
         if self.offered_to is not None:

@@ -31,6 +31,7 @@ _USUAL: Document = {
     "isolation": "fair",
     "refusal": "reject",
     "per_partition": False,
+    "slots": None,
     "messages": "unlimited",
     "bytes": "unlimited",
     "period_s": 1.0,

@@ -29,7 +29,7 @@ export function groupPage(root, query, name, opened = "") {
   let closed = false;
   let failed = false; // the server could not tell of the group, though its stream may go on
   const newest = Object.fromEntries(
-    ["group", "history", "attachments", "overrides", "changes", "explanation"].map((part) => [part, newestOnly()]));
+    ["group", "history", "attachments", "overrides", "changes", "explanation", "slots"].map((part) => [part, newestOnly()]));
 
   const edit = () => editGroup(name).catch(told);
   const attach = async () => { if (await attachTo(name)) aside(loadAttachments()); };
@@ -66,6 +66,8 @@ export function groupPage(root, query, name, opened = "") {
     if (!group.limits.some((limit) => limit.dimension === dimension)) choose((group.limits.find((limit) => limit.dimension === opened) ?? group.limits[0])?.dimension ?? null);
     parts.facts.replaceChildren(...facts(group));
     parts.live.hidden = !group.limits.length;
+    parts.slots.hidden = group.slots === null;
+    aside(loadSlots());
     parts.override.disabled = parts.remove.disabled = false;
     showChosen();
     for (const loading of [loadHistory(), loadAttachments(), loadOverrides(), loadChanges()]) loading.catch(() => {});
@@ -94,6 +96,15 @@ export function groupPage(root, query, name, opened = "") {
     aside(loadHistory());
     if (use) showUse(use);
     if (parts.explain.open) aside(explain());
+  }
+
+  async function loadSlots() {
+    if (!group || group.slots === null) return;
+    await newest.slots(get(groupPath(name, "/slots")), ({ in_use, slots, agents }) => {
+      setText(parts.slotsTitle, `In flight: ${full(in_use)} of ${full(slots ?? 0)}`);
+      parts.slotHolders.replaceChildren(...agents.map((row) => h("tr", {}, h("th", { scope: "row", class: "code" }, row.agent),
+        [row.in_use, row.wanted, row.owned].map((value) => h("td", { class: "number" }, full(value))))));
+    });
   }
 
   async function loadHistory() {
@@ -130,6 +141,7 @@ export function groupPage(root, query, name, opened = "") {
 
   function heard(shown) {
     showUse(shown);
+    aside(loadSlots());
     if (!failed) return;
     failed = false; // one question at a time
     load();
@@ -247,8 +259,12 @@ function makeParts(root, name) {
     spans: SPANS.map(([spanS, word]) => [h("button", { type: "button", class: "small", "aria-pressed": "false" }, word), spanS]),
   };
   parts.overriding = h("section", { class: "sheet pad", hidden: true }, h("h2", {}, "Overrides in force"), parts.overrides);
+  parts.slotsTitle = h("h2", {}, "In flight");
+  parts.slotHolders = h("tbody", { class: "live" });
   parts.explain = h("details", {}, h("summary", {}, "Explain the shares"), parts.explanation);
   const heads = (words) => h("thead", {}, h("tr", {}, words.map((word, index) => h("th", { scope: "col", class: index ? "number" : "" }, word))));
+  parts.slots = h("section", { class: "sheet", hidden: true }, h("div", { class: "sheet-head pad" }, parts.slotsTitle),
+    scroller("Slots", h("table", {}, heads(["Agent", "In use", "Wanted", "May hand out"]), parts.slotHolders)));
   parts.head.append(
     h("div", {}, h("a", { href: "#/" }, "Groups"), h("span", { class: "soft" }, " / ")),
     h("h1", {}, name), parts.standing, parts.parent, h("div", { class: "buttons push" }, parts.edit, parts.attach, parts.override, parts.remove), parts.refusal);
@@ -261,7 +277,7 @@ function makeParts(root, name) {
   root.append(h("article", { class: "group" }, parts.head,
     h("div", { class: "columns" }, h("div", { class: "stack" },
       h("section", { class: "sheet" }, scroller("Limits", h("table", { class: "limits" }, heads(["Counts", "Limit", "Burst", "Attempted/s", "Admitted/s", "Refused/s", "Level"]), parts.limits))),
-      parts.live),
+      parts.slots, parts.live),
     h("aside", { class: "stack", "aria-label": "About the group" }, parts.overriding,
       h("section", { class: "sheet pad" }, h("h2", {}, "Attached"), parts.attachments),
       h("section", { class: "sheet pad" }, h("h2", {}, "Settings"), parts.facts),
@@ -307,6 +323,7 @@ function facts(group) {
   return [
     ["Mode", group.mode], ["When exhausted", group.refusal], ["Cut off", group.isolation],
     ["May owe", group.may_owe ? "yes" : "no"], ["Weight", full(group.weight)], ["Warns", soft],
+    ["In flight", group.slots === null ? "any" : `at most ${full(group.slots)}`],
     ["Partitions", group.per_partition ? "each has the limits of a node" : "share them"],
     ["Revision", String(group.revision)], ["Id", String(group.id)],
   ].map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value)));

@@ -74,6 +74,7 @@ function groupForm(group, exists) {
   ], group.isolation);
   const mayOwe = check("may owe: admit while the level is ≥ 0, then charge", group.may_owe ?? true, "may_owe");
   const perPartition = check("each partition of a topic has the limits of a node whole", group.per_partition ?? false, "per_partition");
+  const slots = text(group.slots ?? "", { inputmode: "numeric", placeholder: "any" });
   const dimensions = uniqueId("dimensions");
   const rows = h("div", { class: "limit-rows" });
   const addRow = (limit, focus) => {
@@ -100,6 +101,7 @@ function groupForm(group, exists) {
         field("Mode", mode, { path: "mode" }),
         field("When it is exhausted", refusal, { path: "refusal" }),
         field("An agent that is cut off may spend", isolation, { path: "isolation" })),
+      field("Requests in flight at once", slots, { path: "slots", hint: "Over the whole cluster; never one more." }),
       mayOwe.element, perPartition.element),
     h("datalist", { id: dimensions }, DIMENSIONS.map((value) => h("option", { value }))),
     preview,
@@ -111,6 +113,7 @@ function groupForm(group, exists) {
     parent: parent.value.trim() || null,
     weight: quantity(weight) ?? 1,
     soft_threshold: quantity(soft) ?? null,
+    slots: quantity(slots) ?? null,
     mode: mode.value, refusal: refusal.value, isolation: isolation.value,
     may_owe: mayOwe.input.checked, per_partition: perPartition.input.checked,
   });

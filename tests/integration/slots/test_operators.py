@@ -1,0 +1,116 @@
+"""What an operator decides of slots, and sees of them; bad input has an answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.slots.rigs import PATIENCE_S, until
+
+if TYPE_CHECKING:
+    from tests.integration.slots.conftest import SlotServer
+
+    from headgate.agent import Agent, Limiter, Slot
+
+
+def headgate(server: SlotServer, *arguments: str) -> tuple[int, str, str]:
+    """Run the command line; return code, output and errors."""
+    done = subprocess.run(
+        [sys.executable, "-m", "headgate.cli", *arguments, "--url", server.url],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def take(limiter: Limiter, count: int) -> list[Slot]:
+    """Take so many slots, each as soon as one is free."""
+    slots: list[Slot] = []
+
+    def taken() -> bool:
+        slot = limiter.try_slot()
+        if slot:
+            slots.append(slot)
+        return len(slots) == count
+
+    until(taken, f"{count} slots")
+    return slots
+
+
+@pytest.mark.parametrize("slots", [-1, -3, 0.5, "3", True, 1_000_001, [1]])
+def test_a_number_that_can_t_be_is_refused_and_named(
+    server: SlotServer, slots: object
+) -> None:
+    answer = server.rest.put("/groups/gold", json={"slots": slots})
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.json()["errors"]] == ["slots"]
+    assert server.rest.get("/groups/gold").status_code == 404
+
+
+def test_the_number_is_kept_changed_and_taken_away(server: SlotServer) -> None:
+    server.set_slots(5)
+    assert server.rest.get("/groups/gold").json()["slots"] == 5
+    assert server.rest.get("/snapshot").json()["groups"][0]["slots"] == 5
+    assert server.rest.patch("/groups/gold", json={"weight": 2}).json()["slots"] == 5
+    gone = server.rest.patch("/groups/gold", json={"slots": None}).json()
+    assert gone["slots"] is None
+    shown = server.rest.get("/groups/gold/slots").json()
+    assert shown == {"group": "gold", "slots": None, "in_use": 0, "agents": []}
+
+
+def test_no_limit_can_have_the_name_under_which_slots_are_told(
+    server: SlotServer,
+) -> None:
+    limit = {"dimension": "slots_in_flight", "rate": 5}
+    answer = server.rest.put("/groups/gold", json={"limits": [limit]})
+    assert answer.status_code == 422
+    assert "see slots" in answer.text
+
+
+def test_slots_that_are_held_outlive_a_smaller_number(
+    server: SlotServer, agent: Agent
+) -> None:
+    limiter = agent.limiter(tenant="acme")
+    held = take(limiter, 3)
+    server.set_slots(1)
+    until(lambda: agent.metrics()["revision"] > 3, "the agent to follow")
+    assert all(slot.held for slot in held)
+    until(lambda: server.in_use() == {"only": 3}, "the API to show all three")
+    held[0].release()
+    held[1].release()
+    assert not limiter.try_slot(), "one is held, and one may be"
+    held[2].release()
+    take(limiter, 1)
+
+
+def test_a_number_of_zero_lets_nobody_begin(server: SlotServer, agent: Agent) -> None:
+    limiter = agent.limiter(tenant="acme")
+    (held,) = take(limiter, 1)
+    server.set_slots(0)
+    until(lambda: limiter.try_slot().decision.never, "the group to be closed")
+    assert held.held
+
+
+def test_the_command_line_sets_and_shows_slots(
+    server: SlotServer, agent: Agent
+) -> None:
+    held = take(agent.limiter(tenant="acme"), 2)
+    until(lambda: server.in_use() == {"only": 2}, "the API to show them")
+    code, said, _ = headgate(server, "slots", "gold")
+    assert code == 0
+    assert said.startswith("gold: 2 of 3 slots in use\n")
+    assert ["only", "3", "2", "2"] in [line.split() for line in said.splitlines()]
+    code, said, _ = headgate(server, "slots", "gold", "--json")
+    assert json.loads(said)["in_use"] == 2
+    assert headgate(server, "group", "update", "gold", "--slots", "-1")[0] == 0
+    code, said, _ = headgate(server, "slots", "gold")
+    assert said == "gold does not limit how many requests are in flight\n"
+    code, _, told = headgate(server, "group", "update", "gold", "--slots", "-2")
+    assert code == 2
+    assert "--slots" in told
+    assert len(held) == 2

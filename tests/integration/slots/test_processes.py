@@ -1,0 +1,62 @@
+"""Slots over three processes: never one more than N, and back after a kill."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from tests.integration.slots.rigs import InFlight, start_worker, until
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from tests.integration.slots.conftest import SlotServer
+
+SLOTS = 12
+BACK_S = 15.0
+"""Promised are 3 s from when the API sees a process go; the machine may be busy."""
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process as the kernel does."""
+    process.kill()
+    process.wait()
+
+
+def test_slots_of_three_processes_are_never_exceeded_and_come_back(
+    server: SlotServer,
+) -> None:
+    server.set_slots(SLOTS)
+    with ExitStack() as stack:
+        counter = stack.enter_context(InFlight())
+
+        def start(name: str, threads: int, hold_s: float) -> subprocess.Popen[bytes]:
+            process = start_worker(
+                server.url, counter, name, threads=threads, hold_s=hold_s
+            )
+            stack.callback(kill, process)
+            return process
+
+        hog = start("hog", threads=10, hold_s=0.0)
+        until(lambda: counter.now == 10, "ten slots to be held for good")
+        start("one", threads=8, hold_s=0.05)
+        start("two", threads=8, hold_s=0.05)
+        until(lambda: counter.now == SLOTS, "the rest to be in use")
+        until(
+            lambda: len([n for n in counter.begun.values() if n > 3]) >= 2,
+            "both others to have their turns",
+        )
+        until(lambda: server.in_use().get("hog") == 10, "the API to show them")
+        hog.send_signal(signal.SIGKILL)
+        hog.wait()
+        killed_s = time.monotonic()
+        until(lambda: counter.now < 10, "the counter to hear of the kill")
+        until(
+            lambda: counter.now > SLOTS - 3 and server.in_use().get("hog", 0) == 0,
+            "ten slots to be in use again",
+        )
+        assert time.monotonic() - killed_s < BACK_S
+        until(lambda: counter.now == SLOTS, "all slots to be in use again")
+        assert counter.most <= SLOTS
