@@ -117,7 +117,7 @@ COMMANDS: Mapping[str, Entry] = {
     "top": Entry("top.command", "top", _WATCHING, "TOP_EPILOG"),
     "status": Entry("commands.status", "status", _WATCHING, "STATUS_EPILOG"),
     "explain": Entry("commands.explain", "explain", _WATCHING, "EXPLAIN_EPILOG"),
-    "slots": Entry("commands.slots", "slots", _WATCHING, "SLOTS_EPILOG"),
+    "slots": Entry("commands.status", "slots", _WATCHING, "SLOTS_EPILOG"),
     "context": Entry(
         "commands.contexts",
         "context",

@@ -1,16 +1,23 @@
-"""`headgate status`: demand, share and usage of each agent, live."""
+"""`headgate status` and `headgate slots`: what is used now, by each agent."""
 
 from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 
 import typer
 
+from headgate.cli.client.paths import group_path
 from headgate.cli.client.polling import again, answers
 from headgate.cli.failure import Unreachable
-from headgate.cli.options.common import Api
-from headgate.cli.options.completers import group_names
+from headgate.cli.options.common import Api, AsJson
+from headgate.cli.options.completers import GroupName, group_names
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.options.output import Output
-from headgate.cli.output.printing import console, print_document, print_line
+from headgate.cli.output.printing import (
+    console,
+    print_document,
+    print_json,
+    print_line,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,3 +145,29 @@ def _watch(live: "LiveView", group: str | None, every_s: float) -> None:
             shown = [as_table(sheet) for sheet in sheets]
             shown = [*(shown or [NOTHING]), *lines]
             screen.update(Group(*shown), refresh=True)
+
+
+SLOTS_EPILOG = """[bold]Examples[/bold]
+
+headgate group update gold --slots 20
+
+headgate slots gold"""
+
+
+@spread
+def slots(group: GroupName, api: Api, as_json: AsJson = False) -> None:
+    """Show how many requests are in flight, by agent."""
+    with api.connect() as rest:
+        told = rest.call("GET", f"{group_path(group)}/slots")
+    if as_json:
+        print_json(told)
+        return
+    if told["slots"] is None:
+        print_line(f"{group} does not limit how many requests are in flight")
+        return
+    print_line(f"{group}: {told['in_use']} of {told['slots']} slots in use")
+    rows = cast("list[JsonObject]", told["agents"])
+    print_table(
+        ("agent", "owned>", "in use>", "wanted>"),
+        [[str(row[n]) for n in ("agent", "owned", "in_use", "wanted")] for row in rows],
+    )
