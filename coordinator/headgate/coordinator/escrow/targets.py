@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-TOKENS_PER_HOLDER = 2.0
-"""Costs of burst that a holder needs on average: with fewer, not everyone can own a
-part that lets a request through."""
-
 ROOM_PART = 0.1
 """Of its demand: the most room beside it that an agent gets where rate is scarce.  A
 bucket of a few costs would ask for a quarter or half, and leave it unused while
@@ -75,22 +71,24 @@ def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
     whole = max(float(shelf.rate[slot]), 1e-12)
     rate = whole * permits / PERMITS
     cost = float(shelf.cost[slot])
+    # With less than one cost of the burst an agent admits nothing at all.
+    fewest = ceil(PERMITS * cost / max(shelf.burst.item(slot), cost))
     demand = np.minimum(shelf.demand[lines, slot], shelf.demand_cap[slot])
-    weight = _weights(shelf, slot, lines, demand)
+    weight = _weights(shelf, slot, lines, demand, PERMITS // fewest)
     even = weight / max(float(weight.sum()), 1e-12)
     held = _shares(demand, weight, rate) / whole * shelf.burst.item(slot)
     room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
     most = np.sqrt(2.0 * demand * cost)
     least = np.minimum(most, demand * room)
-    share = _shares(demand + least, weight, rate)
+    base = np.where(weight > 0.0, fewest / PERMITS * whole, 0.0)
+    beyond = np.maximum(demand + least - base, 0.0)
+    share = base + _shares(beyond, weight, max(0.0, rate - float(base.sum())))
     left = max(0.0, rate - float(share.sum()))
-    more = np.where(weight > 0.0, most - least, 0.0)
+    more = np.where(weight > 0.0, np.maximum(demand + most - share, 0.0), 0.0)
     more *= min(1.0, left / max(float(more.sum()), 1e-12))
     left = max(0.0, left - float(more.sum()))
     wanted = np.rint((share + more + left * even) / whole * PERMITS)
-    # With less than one cost of the burst an agent admits nothing at all.
-    least_owned = ceil(PERMITS * cost / max(shelf.burst.item(slot), cost))
-    return np.where(weight > 0.0, np.maximum(wanted, least_owned), 0.0).astype(np.int64)
+    return np.where(weight > 0.0, np.maximum(wanted, fewest), 0.0).astype(np.int64)
 
 
 def gifts(surplus: int, lacking: Ints) -> Ints:
@@ -112,11 +110,9 @@ def gifts(surplus: int, lacking: Ints) -> Ints:
     return np.diff(upto * min(surplus, whole) // max(whole, 1), prepend=0)
 
 
-def _weights(shelf: Shelf, slot: int, lines: Ints, demand: Floats) -> Floats:
+def _weights(shelf: Shelf, slot: int, lines: Ints, demand: Floats, most: int) -> Floats:
     """Return the weights, ``float64[K]``; 0 of those for whom tokens are too few."""
     weight: Floats = shelf.weight[lines, slot]
-    most = max(1, int(shelf.burst[slot] / (TOKENS_PER_HOLDER * shelf.cost[slot])))
-    most = min(most, PERMITS)
     if len(lines) > most:
         # Those with most demand own permits; ties keep the order of the lines.
         weight = weight.copy()
