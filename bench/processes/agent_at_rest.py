@@ -17,8 +17,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from threading import active_count
 
-from bench.administration import served
-
 SETTLED_S = 45.0
 """The agent has reported, and heard that nobody wants anything, long before."""
 
@@ -67,6 +65,8 @@ def main() -> None:
     if options.url is not None:
         agent(options.url, options.seconds)
         return
+    from bench.administration import served  # the agent's process goes without
+
     with ExitStack() as stack:
         url, _ = served(stack, None)
         base = [sys.executable, "-m", "headgate.cli"]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    import socket
     import ssl
     from collections.abc import Mapping
 
@@ -128,7 +127,8 @@ class Connection:
         if self._connection.sock is None:
             self._connection.timeout = min(self._connect_s, timeout_s)
             self._connection.connect()
-        opened: socket.socket = self._connection.sock
+        opened = self._connection.sock
+        assert opened is not None
         opened.settimeout(timeout_s)
 
     def _is_over(self) -> bool:
