@@ -13,13 +13,13 @@ from tests.unit.coordinator.escrow.adversary import PERMITS, Adversary, Process
 from headgate.coordinator.escrow.permits import Escrow
 from headgate.coordinator.escrow.slots import Stock, gifts_of, worth_of
 from headgate.coordinator.messages.events import SlotCount
+from headgate.coordinator.messages.report import AgentLife
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from headgate.coordinator.messages.report import AgentLife
 
 SEEDS = range(40)
 SIZES = (1, 2, 3, 5, 7)
@@ -193,8 +193,7 @@ def test_an_idle_agent_has_a_slot_in_hand_where_some_are_left() -> None:
 
 
 def test_a_lowered_number_takes_no_slot_and_gives_none() -> None:
-    run = SlotAdversary(Stock, 1)
-    process = run._start("a")
+    process = Process(Escrow, AgentLife("a", 1), 0.0)
     process.escrow.step(1.0, may_found=True)
     stock = Stock(9)
     stock.count(SlotCount(1, 6, 9), 1.0)
