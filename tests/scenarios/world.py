@@ -27,6 +27,7 @@ from headgate.coordinator import (
     Renamed,
     Report,
     SetCeilings,
+    SetSlots,
     Settings,
     Stopping,
     Vouched,
@@ -221,6 +222,8 @@ class World:
                 process.noticed.append(f"{effect.kind} {effect.agent}".strip())
             case Renamed():
                 process.noticed.append("renamed")
+            case SetSlots():
+                pass  # no scenario has a group with slots
 
     def _send(self, process: Process, report: Report) -> None:
         if self.losing:

@@ -32,10 +32,8 @@ def _add_routes(kind: str, path: str, name_of: NameOf) -> None:
     def subject_of(name: Annotated[str, Depends(name_of)]) -> Subject:
         return checked_subject({kind: name})
 
-    Named = Annotated[Subject, Depends(subject_of)]
-
     def attach(
-        subject: Named,
+        subject: Annotated[Subject, Depends(subject_of)],
         group: str,
         service: ServiceOf,
         author: AuthorOf,
@@ -50,7 +48,9 @@ def _add_routes(kind: str, path: str, name_of: NameOf) -> None:
                 raise _refusal_of_a_change(error) from error
         tell(response, change)
 
-    def show(subject: Named, service: ServiceOf) -> Response:
+    def show(
+        subject: Annotated[Subject, Depends(subject_of)], service: ServiceOf
+    ) -> Response:
         """Return the bare name of the group, or nothing if there is none."""
         with service.store.reading() as session:
             require_subject(session, _owner(subject))
@@ -58,7 +58,10 @@ def _add_routes(kind: str, path: str, name_of: NameOf) -> None:
         return Response(name or "", media_type="application/json")
 
     def detach(
-        subject: Named, service: ServiceOf, author: AuthorOf, response: Response
+        subject: Annotated[Subject, Depends(subject_of)],
+        service: ServiceOf,
+        author: AuthorOf,
+        response: Response,
     ) -> None:
         """Detach from the group; does nothing if there is none."""
         with service.store.changing(author) as change:

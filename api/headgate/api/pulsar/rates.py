@@ -148,10 +148,9 @@ def _require(session: Session, level: Level, target: str) -> None:
 
 def _add_routes(path: str, shape: Shape, level: Level, name_of: NameOf) -> None:
     """Add the routes of one kind of policy for namespaces or for topics."""
-    Target = Annotated[str, Depends(name_of)]
 
     def put(
-        target: Target,
+        target: Annotated[str, Depends(name_of)],
         body: ObjectOf,
         service: ServiceOf,
         author: AuthorOf,
@@ -164,16 +163,21 @@ def _add_routes(path: str, shape: Shape, level: Level, name_of: NameOf) -> None:
             policies.put_policy(change, wanted)
         tell(response, change)
 
-    def get(target: Target, service: ServiceOf) -> Response:
+    def get(target: Annotated[str, Depends(name_of)], service: ServiceOf) -> Response:
         return _get(service, level=level, target=target, shape=shape, applied=False)
 
     def get_applied(
-        target: Target, service: ServiceOf, applied: bool = False
+        target: Annotated[str, Depends(name_of)],
+        service: ServiceOf,
+        applied: bool = False,
     ) -> Response:
         return _get(service, level=level, target=target, shape=shape, applied=applied)
 
     def delete(
-        target: Target, service: ServiceOf, author: AuthorOf, response: Response
+        target: Annotated[str, Depends(name_of)],
+        service: ServiceOf,
+        author: AuthorOf,
+        response: Response,
     ) -> None:
         with service.store.changing(author) as change:
             _require(change.session, level, target)

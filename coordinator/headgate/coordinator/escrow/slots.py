@@ -107,8 +107,8 @@ class Stock:
         self._wanted = 0
         self._wanted_at = -np.inf
         self._planned: dict[AgentLife, int] = {}
-        self._owned = 0
-        self._owned_since = -np.inf
+        self._owned: int = 0
+        self._owned_since: float = -np.inf
 
     def count(self, count: SlotCount, now: float) -> None:
         """Take in what callers here hold and want, as it was counted."""
