@@ -70,6 +70,7 @@ simulated: $(READY) ## the scenario library over a few seeds
 real: $(READY) ## Kafka, ZeroMQ, HTTP, processes
 	@sh tools/require_java.sh
 	@sh tools/require_postgresql.sh
+	@sh tools/require_redis.sh
 	@sh tools/require_browser.sh
 	@sh tools/require_go.sh
 	@sh tools/fetch_parts.sh $(BIN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -48,16 +49,39 @@ def _worker(children: Children, name: str, log: Path, *options: str) -> Child:
     return worker
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def _redis(children: Children, folder: Path) -> str:
+    """Start a Redis server without a disk; return its address as a broker."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1"]
+    command += ["--save", "", "--dir", str(folder)]
+    log = folder / "redis.log"
+    server = children.start("redis", command, log=log, talks=False)
+
+    def ready() -> bool:
+        said = log.read_text() if log.exists() else ""
+        assert server.returncode is None, said
+        return "Ready to accept connections" in said
+
+    until(ready, f"Redis to be ready: {log}")
+    return f"redis://127.0.0.1:{port}/0"
+
+
+@pytest.mark.parametrize(
+    ("pool", "broker"), [("prefork", "redis"), ("threads", "a folder")]
+)
 def test_the_workers_of_a_task_keep_to_one_rate(
     quotas: Quotas,
     children: Children,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     pool: str,
+    broker: str,
 ) -> None:
     quotas.put("mailer", requests=(RATE_PER_S, BURST))
-    monkeypatch.setenv("MAIL_BROKER", str(tmp_path))
+    redis = broker == "redis"
+    address = _redis(children, tmp_path) if redis else str(tmp_path)
+    monkeypatch.setenv("MAIL_BROKER", address)
     for name in ("one", "two"):
         options = ("--pool", pool, "--concurrency", "2")
         _worker(children, name, tmp_path / f"{name}.log", *options)
