@@ -149,9 +149,9 @@ def table_lines(
 
     >>> for line in table_lines(["name", "use>"], [["orders-eu-west-1", "7"]], 20):
     ...     print(line)
-    name           use
-    ------------------
-    order…t-1        7
+    name             use
+    --------------------
+    orders-…west-1     7
     """
     names = [heading.removesuffix(">") for heading in headings]
     cells = [names, *rows]
@@ -179,6 +179,8 @@ def cut_middle(text: str, width: int) -> str:
     """
     if cell_width(text) <= width:
         return text
+    if width <= 0:
+        return ""
     head, tail = width // 2, (width - 1) // 2
     kept = text[:head]
     while cell_width(kept) > head:
@@ -186,7 +188,7 @@ def cut_middle(text: str, width: int) -> str:
     end = text[-tail:] if tail else ""
     while cell_width(end) > tail:
         end = end[1:]
-    return f"{kept}…{end}" if width > 0 else ""
+    return f"{kept}…{end}"
 
 
 def cell_width(text: str) -> int:
