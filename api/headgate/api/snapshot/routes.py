@@ -66,6 +66,7 @@ _EXAMPLE = {
             "mode": "balanced",
             "may_owe": True,
             "isolation": "fair",
+            "slots": None,
             "refusal": "reject",
             "soft_threshold": None,
             "per_partition": False,
