@@ -244,7 +244,7 @@ class GroupShown(BaseModel):
                     "refusal": "reject",
                     "soft_threshold": 0.8,
                     "per_partition": False,
-                    "slots": None,
+                    "slots": 20,
                     "owner": "acme",
                     "offered_to": [],
                     "revision": 3,

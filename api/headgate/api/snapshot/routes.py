@@ -66,7 +66,6 @@ _EXAMPLE = {
             "mode": "balanced",
             "may_owe": True,
             "isolation": "fair",
-            "slots": None,
             "refusal": "reject",
             "soft_threshold": None,
             "per_partition": False,
