@@ -286,6 +286,8 @@ def test_spark_submit_runs_the_stream_in_the_session_that_it_was_given(
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": events.as_uri(),
         "spark.driver.bindAddress": "127.0.0.1",
+        # Executors fetch the jars from here: it must be the address that is bound.
+        "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
     }
     command = [str(submit), "--master", "local[1]", "--driver-memory", "512m"]
