@@ -67,8 +67,26 @@ def _bounds(
     return bounds | more
 
 
+def _regime(costs: float, total: tuple[float, float] | None = None) -> Bounds:
+    """Return what a regime of large or rare requests is held to.
+
+    Args:
+        costs: How many of the largest requests admissions may be deeper than the
+            central bucket: as many as agents ask for them at a time.
+        total: If it is not that of every regime.
+    """
+    return {
+        "total_ratio": total or REGIME,
+        "excess_costs": (-inf, costs),
+        "delays_kept": (0.9, inf),
+    }
+
+
 EXACT = (0.995, 1.005)
 """Of a total: within half a per cent of one central bucket."""
+
+REGIME = (0.97, 1.02)
+"""Of a total, from time 0, wherever 50 requests or more are admitted."""
 
 LONG = (0.97, 1.01)
 """Of a total with heartbeats of 5 s."""
@@ -109,6 +127,16 @@ TARGETS: tuple[Target, ...] = (
     Target("strict-rolling-loss", _bounds((0.93, inf), worst_agent=(0.85, inf))),
     Target("fifty-on-ten", _bounds((0.98, inf), over=0.3)),
     Target("fifty-on-ten-light", _bounds((0.995, inf))),
+    Target("kip599", _regime(2)),
+    Target("tokens-a-minute", _regime(6)),
+    Target("per-user", _regime(8)),
+    Target("cold-start", _regime(10)),
+    Target("hourly", _regime(6)),
+    Target("debt", _regime(2)),
+    Target("herd-dear", _regime(20)),
+    Target("rolling-restart", _bounds((0.97, 1.02), healed_intervals=(-inf, 3.0))),
+    Target("halves-skewed", _bounds((0.97, 1.02), over=0.3)),
+    Target("halves-skewed-fair", _bounds((0.88, 1.02))),
     Target("zipf-t5", _bounds(LONG, 0.035)),
     Target("zipf-loss-t5", _bounds(LONG, 0.035)),
     Target("zipf-crash-t5", _bounds(LONG, 0.035)),
