@@ -345,7 +345,9 @@ class Coordinator:
         settings = self._core.settings
         pace = settings.tick_s if busy or self._core.joining else settings.rest_tick_s
         return min(
-            now + pace, max(self._core.reporting.next_at(), now + settings.tick_s)
+            now + pace,
+            max(self._core.reporting.next_at(), now + settings.tick_s),
+            max(self._calculation.arrives_at, now),
         )
 
     # What people see.

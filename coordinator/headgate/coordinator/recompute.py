@@ -8,6 +8,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.ceilings import (
     FEWEST_AT_FIRST,
+    KNOWN_LAGS,
     Conditions,
     own_ceilings,
     share_out,
@@ -32,10 +33,16 @@ that it would take more than a tenth of a core is looked at less often."""
 
 
 class Calculation:
-    """Looks at ledgers when an input changed, and at busy ones at least so often."""
+    """Looks at ledgers when an input changed, and at busy ones at least so often.
+
+    Attributes:
+        arrives_at: When the others know what this agent told last, monotonic seconds;
+            infinite where nothing is on its way.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.arrives_at = np.inf
 
     def refresh_s(self) -> float:
         """Return how old the allocation of a busy ledger may become."""
@@ -117,7 +124,7 @@ class Calculation:
 
     def settle(self, block: LedgerBlock, slots: NDArray[np.int64], now: float) -> None:
         """Bring some ledgers to `now`, without sharing out."""
-        settle(block, slots, now)
+        settle(block, slots, now, self.conditions(now).age_s)
 
     def conditions(self, now: float) -> Conditions:
         """Return what holds for all ledgers now."""
@@ -152,6 +159,8 @@ class Calculation:
     def calculate(self, now: float) -> list[tuple[LedgerBlock, NDArray[np.bool_]]]:
         """Bring every ledger up to date that changed or is due."""
         computed: list[tuple[LedgerBlock, NDArray[np.bool_]]] = []
+        if self.arrives_at <= now:
+            self.arrives_at = np.inf
         for block in self._core.table.blocks:
             chosen = block.dirty | (block.due <= now)
             slots = chosen.nonzero()[0]
@@ -185,7 +194,7 @@ class Calculation:
                 now=now,
                 interval_s=self._core.settings.interval_s,
             )
-        settle(block, at, now)
+        settle(block, at, now, on.age_s)
         stale = block.stale[at]
         if np.count_nonzero(stale):
             roster = self._core.attendance.roster(own, now)
@@ -195,7 +204,11 @@ class Calculation:
         # Without demand and with a full bucket nothing changes until someone asks.
         # Nor while the others have yet to hear what was told them last.
         busy = ~block.full[at] | asked | (block.pending_at[at] < np.inf)
-        block.due[at] = np.where(busy, now + self.refresh_s(), np.inf)
+        # What arrives at the others widens the window: not a tick later.
+        arrives = block.pending_at[at] + KNOWN_LAGS * on.lag_s
+        soon = np.minimum(now + self.refresh_s(), np.maximum(arrives, now))
+        self.arrives_at = min(self.arrives_at, float(np.minimum.reduce(arrives)))
+        block.due[at] = np.where(busy, soon, np.inf)
 
     def set_ceilings(
         self,

@@ -34,7 +34,7 @@ class Speaking:
         if not self._core.reporting.may_speak(now, own):
             return []
         size = len(own.names)
-        expected, burn, quota, theta, quiet = np.zeros((5, size))
+        expected, burn, quota, theta, quiet, swung = np.zeros((6, size))
         at_once = np.zeros(size, dtype=np.bool_)
         for place in own.places:
             block, slots, rows = place.block, place.slots, place.rows
@@ -47,11 +47,13 @@ class Speaking:
             quota[rows] = rate / block.agents[slots]
             theta[rows] = block.theta[slots] * self._core.settings.weight
             quiet[rows] = block.quiet_s[slots]
+            swung[rows] = block.swung[slots]
             at_once[rows] = block.at_once[0, slots] & ~free
         chosen = self._core.reporting.choose(
             own,
             now,
             off=own.admitted - own.sent_admitted - expected,
+            unsure=swung * self._age_s(),
             theta=theta,
             quota=quota,
             burn=burn,
@@ -70,10 +72,15 @@ class Speaking:
             block = place.block
             slots = block.slots[place.slots][sent]
             rows = own.positions[place.rows][sent]
-            note_told(block, slots, own.sent_admitted[rows], now)
-            block.told_demand[slots] = np.maximum(own.sent_demand[rows], 0.0)
+            demand = np.maximum(own.sent_demand[rows], 0.0)
+            note_told(block, slots, own.sent_admitted[rows], demand, now)
             block.dirty[slots] = True
         return [Publish(report)]
+
+    def _age_s(self) -> float:
+        """Return Δ, for which the others may take ρ for what it was before."""
+        settings = self._core.settings
+        return self._core.members.lag_s + settings.urgent_gap_s + settings.tick_s
 
     def _publish(
         self,
@@ -86,9 +93,13 @@ class Speaking:
         level = np.zeros(len(own.names))
         joined = True
         for place in own.places:
-            level[place.rows] = place.block.belief[place.slots]
+            block, slots = place.block, place.slots
+            others = block.outflow[slots] - block.burn[0, slots]
+            grown = (block.rate[slots] - others) * (now - block.at[slots])
+            most = block.burst[slots]
+            level[place.rows] = np.minimum(block.belief[slots] + grown, most)
             unsure_s = UNSURE_LAGS * self._core.members.lag_s
-            asking = place.block.joining_until[place.slots] > now - unsure_s
+            asking = block.joining_until[slots] > now - unsure_s
             joined = joined and not bool((asking & rows[place.rows]).any())
         report = self._core.reporting.publish(
             own,

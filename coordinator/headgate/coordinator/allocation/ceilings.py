@@ -68,7 +68,7 @@ QUIET_BURST = 6.0
 """T' is the time in which three sigma of a Poisson stream at Q make half of B: a row
 that stays untold for longer could hide more than a small burst can bear."""
 
-MARGIN_SIGMAS = 1.0
+MARGIN_SIGMAS = 2.0
 """At two sigma fairness between light and heavy agents falls by 3 %."""
 
 MARGIN_PART = 0.25
@@ -86,7 +86,11 @@ LAGS_PER_HORIZON = 4.0
 NOISE_SIGMAS = 3.0
 """What an agent below θ may spend by chance beyond its part."""
 
-SLACK_BY_DEMAND = 0.25
+NEAR = 1.15
+"""Multiple of θ up to which an agent counts as light: its estimate is no better than
+that, and each time that it is taken for heavy it is refused what it is due."""
+
+SLACK_BY_DEMAND = 0.0
 """Part of the spare level that follows demand; the rest is even, for who starts."""
 
 DEMAND_CAP = 2.0
@@ -143,14 +147,16 @@ def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
     Returns:
         ``bool[K]``, whether an agent wants anything there.
     """
-    rate, burst, belief = block.rate[slots], block.burst[slots], block.belief[slots]
+    rate, burst = block.rate[slots], block.burst[slots]
     lines = block.lines(slots)
     weight = block.weight[lines, slots]
     present = weight > 0.0
     agents = np.maximum(np.count_nonzero(present, axis=0), 1).astype(np.float64)
     _know(block, slots, on)
+    _agree(block, slots)
+    belief = block.belief[slots]
     unseen = block.unseen[slots]
-    common = belief + unseen
+    common = np.minimum(belief + unseen, block.burst[slots])
     spare = np.maximum(common - block.aside[lines, slots].sum(axis=0), 0.0)
 
     told = block.demand[lines, slots]
@@ -159,10 +165,10 @@ def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
     most = rate + spare / on.age_s
     cap = DEMAND_CAP * np.where(block.strict[slots], rate, most)
     demand = np.where(present, np.minimum(told, cap), 0.0)
-    # The others know this agent's demand as it told them: with the newest in its
-    # place no two agents would predict the same.
+    # The others share out by the demand that they have heard of: with a newer one in
+    # its place this agent would expect to spend what nobody expects of it.
     newest = np.minimum(told[0], cap)
-    demand[0] = np.where(present[0], np.minimum(block.told_demand[slots], cap), 0.0)
+    demand[0] = np.where(present[0], np.minimum(block.known_demand[slots], cap), 0.0)
 
     # Who is extrapolated, from told demands alone: all must find the same.
     cost = block.cost[lines, slots]
@@ -212,7 +218,11 @@ def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
     block.at_once[lines, slots] = at_once & present
     # A silent member goes on at its reserve, not at a share.
     burn = np.where(at_once, 0.0, share)
-    block.burn[lines, slots] = np.where(present, burn, block.burn[lines, slots])
+    burn = np.where(present, burn, block.burn[lines, slots])
+    block.burn[lines, slots] = burn
+    block.outflow[slots] = burn.sum(axis=0)
+    swing = np.abs(burn[0] - block.told_burn[slots])
+    block.swung[slots] = np.maximum(block.swung[slots], swing)
     # Silence of one that tells each admission means that there was none.
     ahead = block.ahead[lines, slots]
     unsaid = np.where(at_once & present, ahead, 0.0)
@@ -221,7 +231,7 @@ def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
     block.share[slots] = np.minimum(newest, own_most)
 
     # a: the max-min part of the common level by what each wants within Δ.
-    heavy = newest > own_most
+    heavy = newest > NEAR * own_most
     pool = np.maximum(spare - np.where(heavy, others_margin, 0.0), 0.0)
     wants = demand * on.age_s
     wanted = wants.sum(axis=0)
@@ -232,10 +242,19 @@ def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
     part = SLACK_BY_DEMAND * by_demand + (1.0 - SLACK_BY_DEMAND) * even
     window = np.where(level == inf, window + (pool - wanted) * part, window)
     noise_s = np.where(at_once[0], on.age_s, quiet)
-    # By the newest estimate: one that was idle told nothing yet.
-    arriving = np.minimum(np.maximum(demand[0], newest), rate)
+    # By told demand: a rate that the others don't know is a change and no chance, and
+    # in a herd all change at once.
+    arriving = np.minimum(demand[0], rate)
     noise = NOISE_SIGMAS * np.sqrt(arriving * cost[0] * noise_s)
-    window = np.where(heavy, window, np.maximum(window, np.minimum(spare, noise)))
+    noise = np.minimum(spare, noise)
+    # Chance comes in whole requests.  One more than the first is as safe as the level
+    # is above all that could come by chance.
+    by_chance = np.minimum(demand, rate) * cost * np.where(at_once, on.age_s, quiet)
+    unsure = np.where(at_once, np.minimum(demand, rate) * on.age_s, 0.0).sum(axis=0)
+    unsure += NOISE_SIGMAS * np.sqrt(by_chance.sum(axis=0))
+    one_more = (arriving > 0.0) & (spare - unsure >= cost[0])
+    noise = np.where(one_more, np.maximum(noise, cost[0]), noise)
+    window = np.where(heavy, window, np.maximum(window, noise))
     joining = block.joining_until[slots] > on.now
     if np.count_nonzero(joining):
         # It is not known yet who else is here.
@@ -262,6 +281,9 @@ def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
         block.known_ahead[slots] = np.where(
             arrived, block.pending_ahead[slots], block.known_ahead[slots]
         )
+        block.known_demand[slots] = np.where(
+            arrived, block.pending_demand[slots], block.known_demand[slots]
+        )
         # The newest report follows, if it left after the one that arrived.
         newer = arrived & (block.row_told_at[slots] > block.pending_at[slots])
         told = block.told_admitted[slots]
@@ -271,6 +293,9 @@ def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
         block.pending_ahead[slots] = np.where(
             newer, block.ahead[0, slots], block.pending_ahead[slots]
         )
+        block.pending_demand[slots] = np.where(
+            newer, block.told_demand[slots], block.pending_demand[slots]
+        )
         then = np.where(arrived, inf, block.pending_at[slots])
         block.pending_at[slots] = np.where(newer, block.row_told_at[slots], then)
     unseen = block.admitted[0, slots] - block.known_admitted[slots]
@@ -278,17 +303,74 @@ def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
     block.unseen[slots] = np.where(_alone(block, slots, on), 0.0, unseen)
 
 
+def _agree(block: LedgerBlock, slots: Index) -> None:
+    """Go over to the median of the levels that all believe in.
+
+    Counters alone keep views apart that once differ: a newcomer was told a level a
+    moment too late, a report was lost when the bucket was full.  Whoever believes in
+    less than the others would be refused its part for ever.  The median, for one of
+    them may lie; its own view has a voice, so that two meet half way.  Each voice
+    counts once, when at least half of the others have told theirs, and only what is
+    under way can't explain: else chance would add up.
+    """
+    lines = block.lines(slots)
+    said = block.said[lines, slots]
+    if np.count_nonzero(said == said):
+        _compare(block, slots, said)
+    apart = block.apart[lines, slots]
+    voices = np.where(block.weight[lines, slots] > 0.0, apart, np.nan)
+    heard = np.count_nonzero(voices == voices, axis=0)
+    enough = (heard > 0) & (2 * heard >= block.used[slots] - block.holes[slots] - 1)
+    enough &= ~(block.strict[slots] | block.unlimited[slots])
+    if not np.count_nonzero(enough):
+        return
+    chosen = block.slots[slots][enough]
+    voices = voices[:, enough]
+    voices[0] = 0.0
+    middle = np.nanmedian(voices, axis=0)
+    explained = block.margin[chosen] + AGREED_COSTS * block.cost[0, chosen]
+    beyond = np.maximum(np.abs(middle) - explained, 0.0)
+    shift = np.copysign(beyond, middle)
+    block.level[chosen] += shift
+    block.belief[chosen] += shift
+    block.apart[:, chosen] = np.nan
+
+
+def _compare(block: LedgerBlock, slots: Index, said: Floats) -> None:
+    """Note how far the levels that were told are from the own ones.
+
+    Another knows its own counters, as they have just been entered here, and expects of
+    this agent what all expect: so what it tells is the common level.
+    """
+    lines = block.lines(slots)
+    since_s = block.at[slots] - block.told_at[lines, slots]
+    common = np.minimum(block.belief[slots] + block.unseen[slots], block.burst[slots])
+    grown = (block.rate[slots] - block.outflow[slots]) * since_s
+    off = np.minimum(said + grown, block.burst[slots]) - common
+    # What was heard here within Δ the other may not have heard when it told.
+    known = np.copysign(np.maximum(np.abs(off) - block.news[slots], 0.0), off)
+    apart = block.apart[lines, slots]
+    block.apart[lines, slots] = np.where(said == said, known, apart)
+    block.said[lines, slots] = np.nan
+
+
+AGREED_COSTS = 2.0
+"""Costs by which views may differ: requests of which not all have heard yet."""
+
 KNOWN_LAGS = 1.4
 """A report has arrived everywhere after so many lags: the jitter of the bus."""
 
 
-def note_told(block: LedgerBlock, slots: Index, admitted: Floats, now: float) -> None:
+def note_told(
+    block: LedgerBlock, slots: Index, admitted: Floats, demand: Floats, now: float
+) -> None:
     """Note that the own rows of some ledgers were told.
 
     Args:
         block: Changed: what the others will know.
         slots: K of its columns.
         admitted: ``float64[K]`` the counters that were told.
+        demand: ``float64[K]`` the demands, units/s.
         now: Monotonic seconds.
     """
     # What the others expect begins anew, counted from now on: at `at` it was less.
@@ -298,9 +380,13 @@ def note_told(block: LedgerBlock, slots: Index, admitted: Floats, now: float) ->
         free, admitted, block.pending_admitted[slots]
     )
     block.pending_ahead[slots] = np.where(free, unexpected, block.pending_ahead[slots])
+    block.pending_demand[slots] = np.where(free, demand, block.pending_demand[slots])
     block.pending_at[slots] = np.where(free, now, block.pending_at[slots])
     block.ahead[0, slots] = unexpected
+    block.told_burn[slots] = block.burn[0, slots]
+    block.swung[slots] = 0.0
     block.told_admitted[slots] = admitted
+    block.told_demand[slots] = demand
     block.row_told_at[slots] = now
 
 
@@ -480,7 +566,7 @@ def allocated_of(block: LedgerBlock, slot: int) -> Floats:
     """
     weight = block.weight[:, [slot]]
     demand = block.demand[:, [slot]].copy()
-    demand[0] = block.told_demand[slot]
+    demand[0] = block.known_demand[slot]
     demand = np.minimum(demand, block.demand_cap[slot])
     share = shares_at(block.theta[slot : slot + 1], demand, weight)[:, 0]
     return np.where(weight[:, 0] > 0.0, share, block.burn[:, slot])

@@ -133,7 +133,7 @@ def _rows(
             agent, state = member.agent, state_of(member, now)
             told_at = float(block.told_at[line, slot])
         # Of this agent too what the others know: the shares sum to Q'.
-        demand = block.demand[line, slot] if line else block.told_demand[slot]
+        demand = block.demand[line, slot] if line else block.known_demand[slot]
         rows.append(
             AgentRow(
                 agent=agent,
@@ -160,7 +160,7 @@ def explained(
     at = np.array([slot])
     own = own_ceilings(block, at, stand.on, settings)
     predicted = float(block.ahead[1:, slot].sum())
-    demand = float(min(block.told_demand[slot], block.demand_cap[slot]))
+    demand = float(min(block.known_demand[slot], block.demand_cap[slot]))
     share = inf if block.unlimited[slot] else float(allocated_of(block, slot)[0])
     values = {
         "Q": view.rate,

@@ -153,6 +153,10 @@ def _joined(parts: list[Rows]) -> Rows | None:
         return None
     refused, admitted, demand, held, cost = floats
     largest = [rows.largest for rows in parts]
+    levels = [
+        np.full(len(rows.cost), np.nan) if rows.level is None else rows.level
+        for rows in parts
+    ]
     subjects = [rows.subjects for rows in parts if rows.subjects is not None]
     return Rows(
         dimension=parts[0].dimension,
@@ -170,5 +174,6 @@ def _joined(parts: list[Rows]) -> Rows | None:
                 for rows in parts
             ]
         ),
+        level=np.concatenate(levels),
         subjects=np.concatenate(subjects) if subjects else None,
     )

@@ -151,6 +151,7 @@ class Reporting:
         now: float,
         *,
         off: Floats,
+        unsure: Floats,
         theta: Floats,
         quota: Floats,
         burn: Floats,
@@ -164,6 +165,8 @@ class Reporting:
             own: The buckets.
             now: Monotonic seconds.
             off: ``float64[N]`` units by which the others' extrapolation is off.
+            unsure: ``float64[N]`` units by which it may be off besides, since ρ turned
+                while not all knew why.
             theta: ``float64[N]`` w·θ.
             quota: ``float64[N]`` Q/n, units/s; infinite where unlimited.
             burn: ``float64[N]`` ρ of this agent.
@@ -212,7 +215,7 @@ class Reporting:
             0.5 * own.cost,
             DRIFT_SIGMAS * np.sqrt(burn * own.cost * quiet_s),
         )
-        drifted = ~at_once & (np.abs(off) > allowed)
+        drifted = ~at_once & (np.maximum(np.abs(off), unsure) > allowed)
         # Where the bucket is large enough the next heartbeat will do.
         urgent |= drifted & (quiet_s < self._settings.interval_s)
         urgent &= known

@@ -67,14 +67,15 @@ ERROR_S = 1.0
 """How long the deepest debt is remembered."""
 
 
-def settle(block: LedgerBlock, slots: Index, now: float) -> None:
+def settle(block: LedgerBlock, slots: Index, now: float, age_s: float = 0.1) -> None:
     """Bring ledgers to `now`.
 
     Args:
-        block: Changed: `level`, `ahead`, `at`, `belief`, `full`, `error` and what is
-            expected of this agent.
+        block: Changed: `level`, `ahead`, `at`, `belief`, `cut`, `full`, `error` and
+            what is expected of this agent.
         slots: K of its columns.
         now: Monotonic seconds.
+        age_s: Δ, after which all charges of a moment are known.
     """
     elapsed = now - block.at[slots]
     lines = block.lines(slots)
@@ -85,9 +86,18 @@ def settle(block: LedgerBlock, slots: Index, now: float) -> None:
     block.known_ahead[slots] += burn[0] * elapsed
     block.pending_ahead[slots] += burn[0] * elapsed
     predicted = ahead[1:].sum(axis=0)
+    # What was cut at B though it had been spent: the news came late.
+    back = np.minimum(block.late[slots], block.cut[slots])
+    block.cut[slots] -= back
+    block.level[slots] += back
+    block.late[slots] = 0.0
     believed = block.level[slots] + block.rate[slots] * elapsed - predicted
     belief: Floats = np.minimum(believed, block.burst[slots])
     block.full[slots] = believed >= block.burst[slots]
+    lately = np.exp(-elapsed / age_s)
+    overflowing = np.maximum(believed - block.burst[slots], 0.0)
+    block.cut[slots] = block.cut[slots] * lately + overflowing
+    block.news[slots] *= lately
     block.level[slots] = belief + predicted
     block.belief[slots] = belief
     block.at[slots] = now
@@ -125,6 +135,7 @@ def charge_own(
         lost = np.where(resting, 0.0, lost)
         at = block.at[slots]
         block.at[slots] = np.where(resting, np.maximum(at, since), at)
+    block.cut[slots] += lost
     charged = admitted - block.admitted[0, slots] + lost
     block.level[slots] -= charged
     block.belief[slots] -= charged
@@ -165,12 +176,18 @@ def hear(
     if told_together:
         columns = block.slots[slots]
         np.subtract.at(block.level, columns, charged)
-        np.subtract.at(block.belief, columns, charged + now_ahead - expected)
+        more = charged + now_ahead - expected
+        np.subtract.at(block.belief, columns, more)
+        np.add.at(block.news, columns, np.abs(more))
+        np.add.at(block.late, columns, np.maximum(more, 0.0))
     else:
         over = np.where(charged > 0.0, overflow(place, told_at), 0.0)
         charged = charged + over
+        more = charged + now_ahead - expected
         block.level[slots] -= charged
-        block.belief[slots] -= charged + now_ahead - expected
+        block.belief[slots] -= more
+        block.news[slots] += np.abs(more)
+        block.late[slots] += np.maximum(more, 0.0)
     counters[cells] = reported
     ahead[cells] = now_ahead
     block.refused.reshape(-1)[cells] = rows.refused[at]
@@ -180,6 +197,8 @@ def hear(
     most_held = block.burst[slots]
     held = np.minimum(np.maximum(rows.held[at], -most_held), most_held)
     block.held.reshape(-1)[cells] = held
+    if rows.level is not None:
+        block.said.reshape(-1)[cells] = rows.level[at]
     if rows.subjects is not None:
         block.subjects.reshape(-1)[cells] = rows.subjects[at]
     block.dirty[slots] = True

@@ -109,6 +109,13 @@ class LedgerBlock:
     cost: Annotated[Floats, _cell("units", "c, mean of one request, > 0", fill=1.0)]
     subjects: Annotated[Numbers, _cell("", "limiters in use there", np.int32)]
     told_at: Annotated[Floats, _cell("s", "when the row was true")]
+    said: Annotated[
+        Floats, _cell("units", "E as told last; NaN: compared already", fill=nan)
+    ]
+    apart: Annotated[
+        Floats,
+        _cell("units", "its level less the own; NaN: none since the last", fill=nan),
+    ]
     # What is expected of members until they are heard again.
     ahead: Annotated[
         Floats,
@@ -132,11 +139,17 @@ class LedgerBlock:
     at: Annotated[Floats, _ledger("s", "time of the last calculation")]
     belief: Annotated[Floats, _ledger("units", "E ≤ B, at at")]
     overflowed: Annotated[Floats, _ledger("units", "own bucket's counter, as entered")]
+    cut: Annotated[Floats, _ledger("units", "cut off at B lately, for late charges")]
+    late: Annotated[Floats, _ledger("units", "charged since the look, unexpectedly")]
+    news: Annotated[Floats, _ledger("units", "heard of lately that was not expected")]
+    outflow: Annotated[Floats, _ledger("units/s", "Σ ρ of all, own included")]
     tokens: Annotated[Floats, _ledger("units", "in the own bucket, if strict")]
     # What this agent spent beyond what the others know or expect.
     unseen: Annotated[Floats, _ledger("units", "V, at at; 0 where nobody else is")]
     known_admitted: Annotated[Floats, _ledger("units", "own counter that all have")]
     known_ahead: Annotated[Floats, _ledger("units", "expected since that counter")]
+    known_demand: Annotated[Floats, _ledger("units/s", "own λ that all have")]
+    pending_demand: Annotated[Floats, _ledger("units/s", "own λ on its way")]
     pending_admitted: Annotated[Floats, _ledger("units", "own counter on its way")]
     pending_ahead: Annotated[Floats, _ledger("units", "expected since that one")]
     pending_at: Annotated[
@@ -145,6 +158,8 @@ class LedgerBlock:
     told_admitted: Annotated[Floats, _ledger("units", "own counter as told last")]
     row_told_at: Annotated[Floats, _ledger("s", "when it was told", fill=-inf)]
     told_demand: Annotated[Floats, _ledger("units/s", "own λ as told last")]
+    told_burn: Annotated[Floats, _ledger("units/s", "own ρ when it was told")]
+    swung: Annotated[Floats, _ledger("units/s", "by which own ρ left that since")]
     bucket_knows: Annotated[
         Flags, _ledger("", "the own bucket was told E once, and goes on", np.bool_)
     ]
