@@ -173,21 +173,9 @@ def hear(
         predicted = np.maximum(expected + burn * (told_at - then), 0.0)
         charged = np.where(wrong, predicted, charged)
     now_ahead = burn * (then - told_at)
-    if told_together:
-        columns = block.slots[slots]
-        np.subtract.at(block.level, columns, charged)
-        more = charged + now_ahead - expected
-        np.subtract.at(block.belief, columns, more)
-        np.add.at(block.news, columns, np.abs(more))
-        np.add.at(block.late, columns, np.maximum(more, 0.0))
-    else:
-        over = np.where(charged > 0.0, overflow(place, told_at), 0.0)
-        charged = charged + over
-        more = charged + now_ahead - expected
-        block.level[slots] -= charged
-        block.belief[slots] -= more
-        block.news[slots] += np.abs(more)
-        block.late[slots] += np.maximum(more, 0.0)
+    if not told_together:
+        charged = charged + np.where(charged > 0.0, overflow(place, told_at), 0.0)
+    _charge(place, charged, charged + now_ahead - expected, together=told_together)
     counters[cells] = reported
     ahead[cells] = now_ahead
     block.refused.reshape(-1)[cells] = rows.refused[at]
@@ -203,6 +191,26 @@ def hear(
         block.subjects.reshape(-1)[cells] = rows.subjects[at]
     block.dirty[slots] = True
     return wrong
+
+
+def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> None:
+    """Charge what was heard, and note by how much it is `more` than was expected.
+
+    Several rows that come `together` may be of one ledger.
+    """
+    block, slots = place.block, place.slots
+    late = np.maximum(more, 0.0)
+    if together:
+        columns = block.slots[slots]
+        np.subtract.at(block.level, columns, charged)
+        np.subtract.at(block.belief, columns, more)
+        np.add.at(block.news, columns, np.abs(more))
+        np.add.at(block.late, columns, late)
+        return
+    block.level[slots] -= charged
+    block.belief[slots] -= more
+    block.news[slots] += np.abs(more)
+    block.late[slots] += late
 
 
 LEAST_COST = 1e-9
