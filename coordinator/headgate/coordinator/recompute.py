@@ -206,7 +206,9 @@ class Calculation:
         busy = ~block.full[at] | asked | (block.pending_at[at] < np.inf)
         # What arrives at the others widens the window: not a tick later.
         arrives = block.pending_at[at] + KNOWN_LAGS * on.lag_s
-        soon = np.minimum(now + self.refresh_s(), np.maximum(arrives, now))
+        # One that hears nobody does not count on it (`_know`), and must not wait here.
+        arrives = np.where(arrives > now, arrives, np.inf)
+        soon = np.minimum(now + self.refresh_s(), arrives)
         self.arrives_at = min(self.arrives_at, float(np.minimum.reduce(arrives)))
         block.due[at] = np.where(busy, soon, np.inf)
 

@@ -47,7 +47,13 @@ class Figures:
         worst_agent: The least part of its due that an agent got.
         settle_seconds: See `settle_seconds`.
         swing: Standard deviation of admitted per second over the rate.
-        steady_total_ratio: admitted / central without the warm-up.
+        steady_offered: `offered` without the warm-up, and so on.
+        steady_admitted: See there.
+        steady_central: See there.
+        steady_total_ratio: See there.
+        steady_error_1s_mean: See there.
+        steady_error_1s_max: See there.
+        steady_falsely_refused: See there.
         excess_costs: How far admissions went below the central bucket's own depth,
             in largest costs, at least 0.
         delays_kept: Part of the refusals that told a sensible delay.
@@ -67,7 +73,13 @@ class Figures:
     worst_agent: float | None
     settle_seconds: float | None
     swing: float
+    steady_offered: float
+    steady_admitted: float
+    steady_central: float
     steady_total_ratio: float | None
+    steady_error_1s_mean: float
+    steady_error_1s_max: float
+    steady_falsely_refused: float
     excess_costs: float
     delays_kept: float | None
     healed_intervals: float | None
@@ -77,7 +89,13 @@ STEADY = (
     "fairness",
     "worst_agent",
     "swing",
+    "steady_offered",
+    "steady_admitted",
+    "steady_central",
     "steady_total_ratio",
+    "steady_error_1s_mean",
+    "steady_error_1s_max",
+    "steady_falsely_refused",
     "reports_per_agent_second",
     "bytes_per_agent_second",
 )
@@ -191,10 +209,11 @@ def _figures(
     overshoots: tuple[float, ...],
     parts: Fairness,
 ) -> Figures:
-    offered = sum(float(a.cost.sum()) for g in groups for a in run.arrivals[g])
-    admitted, central = _totals(run, groups, 0.0)
-    steady_admitted, steady_central = _totals(run, groups, run.scenario.measure_from)
+    start = run.scenario.measure_from
+    offered, admitted, central = _totals(run, groups, 0.0)
+    steady_offered, steady_admitted, steady_central = _totals(run, groups, start)
     error = np.abs(seconds.admitted - seconds.central) / seconds.rate
+    steady_error = error[np.arange(len(error)) >= start]
     steady = seconds.admitted / seconds.rate
     steady = steady[_calm_seconds(run, groups)]
     delays = [told_delays(run, g) for g in groups]
@@ -207,12 +226,20 @@ def _figures(
         error_1s_mean=float(error.mean()) if len(error) else 0.0,
         error_1s_max=float(error.max()) if len(error) else 0.0,
         overshoot_seconds=max(overshoots, default=0.0),
-        falsely_refused=max(0.0, central - admitted) / offered if offered else 0.0,
+        falsely_refused=_falsely_refused(offered, admitted, central),
         fairness=parts.jain(),
         worst_agent=parts.worst(),
         settle_seconds=_longest(settle_seconds(run, g) for g in groups),
         swing=float(steady.std()) if len(steady) else 0.0,
+        steady_offered=steady_offered,
+        steady_admitted=steady_admitted,
+        steady_central=steady_central,
         steady_total_ratio=_ratio(steady_admitted, steady_central),
+        steady_error_1s_mean=float(steady_error.mean()) if len(steady_error) else 0.0,
+        steady_error_1s_max=float(steady_error.max()) if len(steady_error) else 0.0,
+        steady_falsely_refused=_falsely_refused(
+            steady_offered, steady_admitted, steady_central
+        ),
         excess_costs=max(excess_costs(run, g) for g in groups),
         delays_kept=_ratio(sum(told.kept for told in delays), refusals),
         healed_intervals=_longest(healed_intervals(run, g) for g in groups),
@@ -221,15 +248,21 @@ def _figures(
 
 def _totals(
     run: SimulationRun, groups: tuple[int, ...], start: float
-) -> tuple[float, float]:
-    """Return the units admitted, and those of the yardstick, from a time on."""
+) -> tuple[float, float, float]:
+    """Return the units offered, admitted, and due by the yardstick, from a time on."""
+    arrivals = [each for g in groups for each in run.arrivals[g]]
+    offered = sum(float(each.cost[each.time_s >= start].sum()) for each in arrivals)
     admitted = [admissions for g in groups for admissions in run.admitted[g]]
     central = [run.central[g] for g in groups]
     got, due = (
         sum(float(units[times >= start].sum()) for times, units in parts)
         for parts in (admitted, central)
     )
-    return got, due
+    return offered, got, due
+
+
+def _falsely_refused(offered: float, admitted: float, central: float) -> float:
+    return max(0.0, central - admitted) / offered if offered else 0.0
 
 
 def _ratio(part: float, whole: float) -> float | None:

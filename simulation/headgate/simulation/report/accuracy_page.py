@@ -34,7 +34,6 @@ FIGURES = {
     "excess_costs": "over, costs",
     "delays_kept": "delays kept",
     "healed_intervals": "healed, T",
-    "steady_total_ratio": "steady total",
 }
 """Short names of figures, in the order in which they appear."""
 
@@ -200,7 +199,8 @@ def _cell(runs: list[Values], *, whole: int) -> str:
 
 
 def _numbers(runs: list[Values], name: str) -> list[float]:
-    numbers = [run[name] for run in runs]
+    # From time 0, where a figure is told with and without the warm-up.
+    numbers = [run.get(f"whole_{name}", run[name]) for run in runs]
     return [float(number) for number in numbers if isinstance(number, (int, float))]
 
 

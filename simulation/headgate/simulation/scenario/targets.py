@@ -34,12 +34,14 @@ class Target:
     def missed(self, values: Mapping[str, object]) -> dict[str, str]:
         """Return the figures that are out of bounds, in words by name.
 
+        From time 0, where a figure is told both with and without the warm-up.
+
         Args:
             values: Of one run, as `Result.as_json` has them.
         """
         told: dict[str, str] = {}
         for name, (least, most) in self.bounds.items():
-            value = values[name]
+            value = values.get(f"whole_{name}", values[name])
             if not isinstance(value, float):
                 continue
             if not least <= value <= most:
