@@ -62,9 +62,10 @@ def depths(admitted: Admissions, table: RateTable) -> Floats:
     counted = np.where(limited, units, 0.0)
     spent = np.cumsum(counted)
     earned = table.integral(times)
-    # The worst window that ends here begins where the bucket was last full.
-    full = np.minimum.accumulate(spent - counted - earned)
-    found: Floats = np.where(limited, spent - earned - full - burst, -inf)
+    # The worst window that ends here begins where the bucket was last full, and then
+    # it held the burst of that time: a smaller one that came since cuts what is left.
+    full = np.minimum.accumulate(spent - counted - earned + burst)
+    found: Floats = np.where(limited, spent - earned - full, -inf)
     return found
 
 
