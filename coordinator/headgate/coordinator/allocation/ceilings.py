@@ -329,8 +329,7 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
     voices[0] = 0.0
     middle = np.nanmedian(voices, axis=0)
     explained = block.margin[chosen] + AGREED_COSTS * block.cost[0, chosen]
-    beyond = np.maximum(np.abs(middle) - explained, 0.0)
-    shift = np.copysign(beyond, middle)
+    shift = np.where(np.abs(middle) > explained, middle, 0.0)
     block.level[chosen] += shift
     block.belief[chosen] += shift
     block.apart[:, chosen] = np.nan
