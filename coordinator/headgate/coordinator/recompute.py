@@ -142,6 +142,7 @@ class Calculation:
             quorate=attendance.quorate(self._core.agent)
             if self._core.limits.closed
             else True,
+            echoed=members.echoed,
         )
 
     def _present(self) -> float:

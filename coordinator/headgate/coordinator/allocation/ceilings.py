@@ -121,6 +121,7 @@ class Conditions:
         mute: This agent does not hear its own reports.
         adrift: For so long that the others have dropped it.
         quorate: It hears most of the cluster.
+        echoed: It has heard a report of its own: before, the lag is a guess.
     """
 
     now: float
@@ -131,6 +132,7 @@ class Conditions:
     mute: bool
     adrift: bool = False
     quorate: bool = True
+    echoed: bool = True
 
 
 def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
@@ -267,14 +269,15 @@ def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
 def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
     """Work out V: what was spent beyond what the others know of or expect.
 
-    They know a counter once the report that told it has had its time on the bus.
+    They know a counter once the report that told it has had its time on the bus, which
+    is unknown until one came back.
     """
     at_once = block.at_once[0, slots]
     for name in ("known_ahead", "pending_ahead"):
         column = getattr(block, name)
         column[slots] = np.where(at_once, 0.0, column[slots])
     arrived = block.pending_at[slots] <= on.now - KNOWN_LAGS * on.lag_s
-    if np.count_nonzero(arrived) and not on.mute:
+    if np.count_nonzero(arrived) and on.echoed and not on.mute:
         block.known_admitted[slots] = np.where(
             arrived, block.pending_admitted[slots], block.known_admitted[slots]
         )
