@@ -165,6 +165,7 @@ class Coordinator:
             now,
             agent=self._core.agent,
             incarnation=self._core.incarnation,
+            revision=self.revision,
             wait=wait,
         )
         self._take_in(heard, effects)

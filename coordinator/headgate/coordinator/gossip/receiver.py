@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -126,6 +126,7 @@ class Listening:
         *,
         agent: str,
         incarnation: int,
+        revision: int,
         wait: bool = False,
     ) -> Outcome:
         """Take one report.
@@ -135,9 +136,14 @@ class Listening:
             now: Monotonic seconds.
             agent: Own id.
             incarnation: Own life.
+            revision: Of the own configuration.
             wait: Its rows may be put off until `enter` is called, or until a report
                 comes that must find them entered.
         """
+        if report.revision != revision and not (self._observing or self._joining):
+            # A level under other limits says nothing of these.
+            rows = tuple(replace(each, level=None) for each in report.rows)
+            report = replace(report, rows=rows)
         wait = wait and self._may_wait(report)
         outcome = Outcome() if wait else self.enter()
         if report.cluster != self._settings.cluster:

@@ -88,5 +88,7 @@ def apply(ruled: Ruled, block: LedgerBlock, slot: int) -> None:
         # What was admitted while nothing was counted is not charged.
         block.admitted[1:, slot] = nan
         block.plausible[slot] = 0.0
+    # What others told of the level was of the former limits.
+    block.said[:, slot] = block.apart[:, slot] = nan
     block.bucket_knows[slot] = False
     block.dirty[slot] = block.stale[slot] = True
