@@ -175,7 +175,7 @@ def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
     # Who is extrapolated, from told demands alone: all must find the same.
     cost = block.cost[lines, slots]
     total = demand.sum(axis=0)
-    mean_cost = np.where(
+    mean_cost: Floats = np.where(
         total > 0.0,
         (demand * cost).sum(axis=0) / np.maximum(total, 1e-300),
         cost[0],
@@ -238,16 +238,18 @@ def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
     wants = demand * on.age_s
     wanted = wants.sum(axis=0)
     level = water_level(wants, weight, pool)
-    window = shares_at(level, wants, weight)[0]
+    window: Floats = shares_at(level, wants, weight)[0]
     even = weight[0] / np.maximum(weight.sum(axis=0), 1e-300)
-    by_demand = np.where(wanted > 0.0, wants[0] / np.maximum(wanted, 1e-300), even)
+    by_demand: Floats = np.where(
+        wanted > 0.0, wants[0] / np.maximum(wanted, 1e-300), even
+    )
     part = SLACK_BY_DEMAND * by_demand + (1.0 - SLACK_BY_DEMAND) * even
     window = np.where(level == inf, window + (pool - wanted) * part, window)
     noise_s = np.where(at_once[0], on.age_s, quiet)
     # By told demand: a rate that the others don't know is a change and no chance, and
     # in a herd all change at once.
     arriving = np.minimum(demand[0], rate)
-    noise = NOISE_SIGMAS * np.sqrt(arriving * cost[0] * noise_s)
+    noise: Floats = NOISE_SIGMAS * np.sqrt(arriving * cost[0] * noise_s)
     noise = np.minimum(spare, noise)
     # Chance comes in whole requests.  One more than the first is as safe as the level
     # is above all that could come by chance.
