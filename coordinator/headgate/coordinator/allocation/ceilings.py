@@ -239,11 +239,11 @@ def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
     wanted = wants.sum(axis=0)
     level = water_level(wants, weight, pool)
     window: Floats = shares_at(level, wants, weight)[0]
-    even = weight[0] / np.maximum(weight.sum(axis=0), 1e-300)
+    even: Floats = weight[0] / np.maximum(weight.sum(axis=0), 1e-300)
     by_demand: Floats = np.where(
         wanted > 0.0, wants[0] / np.maximum(wanted, 1e-300), even
     )
-    part = SLACK_BY_DEMAND * by_demand + (1.0 - SLACK_BY_DEMAND) * even
+    part: Floats = SLACK_BY_DEMAND * by_demand + (1.0 - SLACK_BY_DEMAND) * even
     window = np.where(level == inf, window + (pool - wanted) * part, window)
     noise_s = np.where(at_once[0], on.age_s, quiet)
     # By told demand: a rate that the others don't know is a change and no chance, and
