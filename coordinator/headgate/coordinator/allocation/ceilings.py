@@ -175,11 +175,9 @@ def share_out(  # noqa: PLR0915  # one calculation, in the order of its formulas
     # Who is extrapolated, from told demands alone: all must find the same.
     cost = block.cost[lines, slots]
     total = demand.sum(axis=0)
-    mean_cost: Floats = np.where(
-        total > 0.0,
-        (demand * cost).sum(axis=0) / np.maximum(total, 1e-300),
-        cost[0],
-    )
+    costly: Floats = (demand * cost).sum(axis=0)
+    first: Floats = cost[0]
+    mean_cost: Floats = np.where(total > 0.0, costly / np.maximum(total, 1e-300), first)
     quiet = (burst / QUIET_BURST) ** 2 / np.maximum(rate * mean_cost, 1e-300)
     quiet = np.minimum(np.maximum(quiet, on.age_s), settings.interval_s)
     usual = shares_at(water_level(demand, weight, rate), demand, weight)
