@@ -5,6 +5,7 @@ its topic.  It is kept for the clients that ask for it.
 """
 
 import json
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from headgate.api.http.dependencies import AuthorOf, ServiceOf, tell
 from headgate.api.pulsar.bodies import INT32_MAX
+from headgate.api.pulsar.targets import namespace_name, topic_name
 from headgate.api.tenants import service as tenants
 from headgate.api.tenants import topics
 
@@ -52,30 +54,55 @@ async def partitions_of(request: Request) -> int:
 
 
 PartitionsOf = Annotated[int, Depends(partitions_of)]
+NamespaceOf = Annotated[str, Depends(namespace_name)]
+TopicOf = Annotated[str, Depends(topic_name)]
+
+
+class PartitionsChange:
+    """A request to give a topic partitions."""
+
+    def __init__(
+        self,
+        topic: TopicOf,
+        partitions: PartitionsOf,
+        service: ServiceOf,
+        author: AuthorOf,
+        response: Response,
+    ) -> None:
+        """Only remember the parts of the request."""
+        self.partitions = partitions
+        self._topic = topic
+        self._service = service
+        self._author = author
+        self._response = response
+
+    def make(self, check: Callable[[int], None]) -> None:
+        """Set the partitions if `check` allows it, given those that are there."""
+        with self._service.store.changing(self._author) as change:
+            check(_partitions(change.session, self._topic))
+            topics.put_partitions(change, self._topic, self.partitions)
+        tell(self._response, change)
+
+
+ChangeOf = Annotated[PartitionsChange, Depends()]
 
 
 @router.get(
     "/persistent/{tenant}/{namespace}/partitioned", summary="List partitioned topics"
 )
-def list_partitioned_topics(
-    tenant: str, namespace: str, service: ServiceOf
-) -> list[str]:
+def list_partitioned_topics(namespace: NamespaceOf, service: ServiceOf) -> list[str]:
     """Return the full names of a namespace's partitioned topics."""
     with service.store.reading() as session:
-        tenants.find_namespace(session, tenant, namespace)
-        found = topics.partitioned_topics(session, f"{tenant}/{namespace}")
+        tenants.find_namespace(session, *namespace.split("/"))
+        found = topics.partitioned_topics(session, namespace)
     return [f"persistent://{name}" for name in found]
 
 
 @router.get(_BASE, summary="Show a topic's partitions; 0 if it was not partitioned")
-def get_partitions(
-    tenant: str, namespace: str, topic: str, service: ServiceOf
-) -> dict[str, int]:
+def get_partitions(topic: TopicOf, service: ServiceOf) -> dict[str, int]:
     """Return the number of partitions."""
     with service.store.reading() as session:
-        tenants.find_namespace(session, tenant, namespace)
-        name = f"{tenant}/{namespace}/{topic}"
-        return {"partitions": topics.partitions_of(session, name)}
+        return {"partitions": _partitions(session, topic)}
 
 
 @router.put(
@@ -84,23 +111,14 @@ def get_partitions(
     summary="Create a partitioned topic",
     openapi_extra=_BODY,
 )
-def create_partitions(
-    tenant: str,
-    namespace: str,
-    topic: str,
-    partitions: PartitionsOf,
-    service: ServiceOf,
-    author: AuthorOf,
-    response: Response,
-) -> None:
+def create_partitions(change: ChangeOf) -> None:
     """Declare a topic with partitions; 409 if it already is."""
-    name = f"{tenant}/{namespace}/{topic}"
-    with service.store.changing(author) as change:
-        tenants.find_namespace(change.session, tenant, namespace)
-        if topics.partitions_of(change.session, name):
+
+    def check(present: int) -> None:
+        if present:
             raise HTTPException(HTTPStatus.CONFLICT, "This topic already exists")
-        topics.put_partitions(change, name, partitions)
-    tell(response, change)
+
+    change.make(check)
 
 
 @router.post(
@@ -109,53 +127,41 @@ def create_partitions(
     summary="Add partitions to a topic",
     openapi_extra=_BODY,
 )
-def update_partitions(
-    tenant: str,
-    namespace: str,
-    topic: str,
-    partitions: PartitionsOf,
-    service: ServiceOf,
-    author: AuthorOf,
-    response: Response,
-) -> None:
+def update_partitions(change: ChangeOf) -> None:
     """Raise the number of partitions; it can't be lowered."""
-    name = f"{tenant}/{namespace}/{topic}"
-    with service.store.changing(author) as change:
-        present = _present(change.session, name)
-        if partitions < present:
+
+    def check(present: int) -> None:
+        _check_partitioned(present)
+        if change.partitions < present:
             raise HTTPException(
                 HTTPStatus.UNPROCESSABLE_ENTITY,
-                f"Desired partitions {partitions} can't be less than the current"
-                f" partitions {present}.",
+                f"Desired partitions {change.partitions} can't be less than the"
+                f" current partitions {present}.",
             )
-        topics.put_partitions(change, name, partitions)
-    tell(response, change)
+
+    change.make(check)
 
 
 @router.delete(
     _BASE, status_code=HTTPStatus.NO_CONTENT, summary="Delete a partitioned topic"
 )
 def delete_partitions(
-    tenant: str,
-    namespace: str,
-    topic: str,
-    service: ServiceOf,
-    author: AuthorOf,
-    response: Response,
+    topic: TopicOf, service: ServiceOf, author: AuthorOf, response: Response
 ) -> None:
     """Forget that a topic has partitions."""
-    name = f"{tenant}/{namespace}/{topic}"
     with service.store.changing(author) as change:
-        _present(change.session, name)
-        topics.delete_partitions(change, name)
+        _check_partitioned(_partitions(change.session, topic))
+        topics.delete_partitions(change, topic)
     tell(response, change)
 
 
-def _present(session: Session, topic: str) -> int:
-    """Return the partitions of a topic that must have some."""
+def _partitions(session: Session, topic: str) -> int:
+    """Return the partitions of a topic, in a namespace that must exist."""
     tenant, namespace, _ = topic.split("/", 2)
     tenants.find_namespace(session, tenant, namespace)
-    present = topics.partitions_of(session, topic)
+    return topics.partitions_of(session, topic)
+
+
+def _check_partitioned(present: int) -> None:
     if not present:
         raise HTTPException(HTTPStatus.NOT_FOUND, "Partitioned Topic Name not found")
-    return present
