@@ -9,6 +9,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
+from tests.api.conftest import TIMEOUT_S
 
 from headgate.api import Addresses, ServerSettings, running
 
@@ -35,7 +36,7 @@ def test_no_request_is_answered_with_a_fault_of_the_server(
     server: Addresses, mode: GenerationMode
 ) -> None:
     url = f"{server.api}/openapi.json"
-    schema: Any = schemathesis.openapi.from_url(url)
+    schema: Any = schemathesis.openapi.from_url(url, timeout=TIMEOUT_S)
     tried = 0
     for found in schema.get_all_operations():
         operation = found.ok()
@@ -50,7 +51,7 @@ def test_no_request_is_answered_with_a_fault_of_the_server(
             nonlocal tried
             if case.query and "wait_s" in case.query:
                 case.query["wait_s"] = 0
-            answer = case.call()
+            answer = case.call(timeout=TIMEOUT_S)
             tried += 1
             assert answer.status_code < 500, (case.as_curl_command(), answer.text)
 

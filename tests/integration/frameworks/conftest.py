@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.frameworks.rigs import Quotas
+from tests.integration.frameworks.rigs import Quotas, until
 
+from headgate.agent.integrations import process_agents
 from headgate.api import Addresses, ServerSettings, running
 from headgate.cli.process.children import Children
 
@@ -23,6 +25,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
     )
     with running(settings) as addresses:
         yield addresses
+        process_agents.close()
+    until(lambda: not left_behind(), "all threads of Headgate to end")
+
+
+def left_behind() -> list[str]:
+    """Return the names of threads that would disturb the tests that follow."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("headgate")]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx
@@ -177,21 +178,24 @@ def test_a_key_that_is_full_and_unused_loses_its_group(
 ) -> None:
     monkeypatch.setattr(key_groups, "SWEEP_S", 0.2)
     agent = _storage(quotas).keys.source
-    keys = KeyGroups(agent, quotas.url, idle_s=0.5)
-    for name in ("busy", "idle"):
-        assert keys.try_acquire(name, Quota(100.0, 0.1), 1.0)
+    now_s = 0.0
+    keys = KeyGroups(agent, quotas.url, idle_s=0.5, clock=lambda: now_s)
     names = {group_name(name) for name in ("busy", "idle")}
-    until(lambda: names <= quotas.groups(), "both groups")
 
     def idle_is_gone() -> bool:
+        nonlocal now_s
+        now_s += 0.2
         keys.try_acquire("busy", Quota(100.0, 0.1), 1.0)
         return group_name("idle") not in quotas.groups()
 
-    until(idle_is_gone, "the idle key's group to be removed")
-    assert group_name("busy") in quotas.groups()
-    assert keys.try_acquire("idle", Quota(100.0, 0.1), 1.0), "it may come back"
-    until(lambda: group_name("idle") in quotas.groups(), "its group to be made anew")
-    keys.close()
+    with closing(keys):
+        for name in ("busy", "idle"):
+            assert keys.try_acquire(name, Quota(100.0, 0.1), 1.0)
+        until(lambda: names <= quotas.groups(), "both groups")
+        until(idle_is_gone, "the idle key's group to be removed")
+        assert group_name("busy") in quotas.groups()
+        assert keys.try_acquire("idle", Quota(100.0, 0.1), 1.0), "it may come back"
+        until(lambda: names <= quotas.groups(), "its group to be made anew")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ for each process and setting; `process_agent` gives it to views.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from typing import TYPE_CHECKING, cast
 
@@ -25,8 +24,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.utils.module_loading import import_string
 
-from headgate.agent.connect import connect
 from headgate.agent.errors import InvalidSetting, InvalidSubject
+from headgate.agent.integrations import process_agents
 from headgate.agent.integrations.sources import limiter_cache
 from headgate.agent.integrations.web.answers import (
     BAD_REQUEST,
@@ -72,9 +71,6 @@ CONNECTING = {
 LIMITING = ("SUBJECT", "COSTS", "LONGEST_WAIT_S", "HEADERS")
 """Settings of the middleware itself."""
 
-_agents: dict[str, Agent] = {}
-_making = threading.Lock()
-
 
 def process_agent() -> Agent:
     """Return this process's agent, made from ``settings.HEADGATE`` when first asked.
@@ -84,16 +80,10 @@ def process_agent() -> Agent:
     """
     chosen = _settings()
     options = {CONNECTING[key]: chosen[key] for key in CONNECTING if key in chosen}
-    key = repr(sorted(options.items()))
-    with _making:
-        agent = _agents.get(key)
-        if agent is None:
-            make = cast("Callable[..., Agent]", connect)
-            try:
-                agent = _agents[key] = make(**options)
-            except InvalidSetting as error:
-                raise ImproperlyConfigured(f"HEADGATE: {error}") from error
-        return agent
+    try:
+        return process_agents.process_agent(options)
+    except InvalidSetting as error:
+        raise ImproperlyConfigured(f"HEADGATE: {error}") from error
 
 
 class HeadgateMiddleware:

@@ -18,10 +18,9 @@ Everything is answered from memory; see `headgate.agent.integrations.web.key_gro
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from math import floor
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
 from limits.aio.storage import MovingWindowSupport as AsyncMovingWindowSupport
@@ -31,18 +30,12 @@ from limits.errors import ConfigurationError
 from limits.limits import GRANULARITIES
 from limits.storage import MovingWindowSupport, SlidingWindowCounterSupport, Storage
 
-from headgate.agent.connect import connect
 from headgate.agent.errors import HeadgateError
 from headgate.agent.follow.certificates import trusting
+from headgate.agent.integrations import process_agents
 from headgate.agent.integrations.web.key_groups import MOST_KEYS, KeyGroups, Quota
 
-if TYPE_CHECKING:
-    from headgate.agent.agent import Agent
-
 OPTIONS = ("token", "ca_file", "agent", "most_keys")
-
-_agents: dict[tuple[str, str, str, str], Agent] = {}
-_making = threading.Lock()
 
 
 class HeadgateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport):
@@ -283,9 +276,17 @@ def _key_groups(uri: str, given: dict[str, float | str | bool]) -> KeyGroups:
             f"most_keys: expected a number > 0, got {options['most_keys']!r:.40}"
         )
     try:
-        agent = _agent(url, str(options.get("agent", "")), token, ca_file)
-        return KeyGroups(
-            agent,
+        # The agent admits before its first configuration: until then the key's own
+        # bucket of this process decides.
+        keys = KeyGroups(
+            process_agents.process_agent(
+                {
+                    "url": url,
+                    "agent": str(options.get("agent", "")) or None,
+                    "token": token or None,
+                    "ca_file": ca_file or None,
+                }
+            ),
             url,
             token=token or None,
             trust=trusting(ca_file) if ca_file else None,
@@ -293,22 +294,5 @@ def _key_groups(uri: str, given: dict[str, float | str | bool]) -> KeyGroups:
         )
     except HeadgateError as error:
         raise ConfigurationError(f"{parts.scheme}://: {error}") from error
-
-
-def _agent(url: str, agent: str, token: str, ca_file: str) -> Agent:
-    """Return this process's agent of these settings: an application has many limiters.
-
-    What is refused or admitted before the first configuration is decided by the key's
-    own bucket of this process, so the agent itself admits.
-    """
-    key = (url, agent, token, ca_file)
-    with _making:
-        made = _agents.get(key)
-        if made is None:
-            made = _agents[key] = connect(
-                url,
-                agent=agent or None,
-                token=token or None,
-                ca_file=ca_file or None,
-            )
-        return made
+    process_agents.before_close(keys.close)
+    return keys
