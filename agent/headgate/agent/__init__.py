@@ -19,6 +19,8 @@ from headgate.agent.admin.records import AuditRecord as AuditRecord
 from headgate.agent.admin.records import ChangeRecord as ChangeRecord
 from headgate.agent.admin.records import GroupRecord as GroupRecord
 from headgate.agent.admin.records import LimitSpec as LimitSpec
+from headgate.agent.admin.records import SlotHolder as SlotHolder
+from headgate.agent.admin.records import SlotsRecord as SlotsRecord
 from headgate.agent.agent import Agent as Agent
 from headgate.agent.agent import AgentStatus as AgentStatus
 from headgate.agent.bucket.local import Usage as Usage

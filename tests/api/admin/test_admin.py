@@ -62,6 +62,29 @@ def test_a_limit_is_changed_without_the_rest_of_its_group(
     assert [limit.dimension for limit in left.limits] == ["tokens"]
 
 
+def test_slots_in_flight_are_set_copied_shown_and_taken_away(admin: Admin) -> None:
+    made = admin.put_group("models", [], slots=20)
+    assert made.options.get("slots") == 20
+    assert admin.put_group("copy", (), **made.options).options.get("slots") == 20
+    assert admin.update_group("copy", weight=2.0).options.get("slots") == 20
+    assert admin.update_group("copy", slots=None).options.get("slots") is None
+    shown = admin.slots("models")
+    assert (shown.group, shown.slots, shown.in_use, shown.holders) == (
+        "models",
+        20,
+        0,
+        (),
+    )
+    assert admin.slots("copy").slots is None
+    for wrong in (-1, 1_000_001):
+        with pytest.raises(AdminError, match="slots") as caught:
+            admin.update_group("models", slots=wrong)
+        assert caught.value.status == 422
+    with pytest.raises(AdminError) as caught:
+        admin.slots("nobody")
+    assert caught.value.status == 404
+
+
 def test_replacing_a_group_that_another_changed_is_refused(
     admin: Admin,
 ) -> None:

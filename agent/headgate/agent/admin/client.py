@@ -23,11 +23,13 @@ from headgate.agent.admin.records import (
     GroupOptions,
     GroupRecord,
     LimitSpec,
+    SlotsRecord,
     attachment_from_json,
     audit_from_json,
     group_from_json,
     plan_from_json,
     quantity,
+    slots_from_json,
 )
 from headgate.agent.errors import MalformedSnapshot
 
@@ -183,6 +185,15 @@ class Admin:
         """Remove one limit of a group; the dimension is not limited by it any more."""
         patch: dict[str, Json] = {"dimension": dimension, "scope": scope, "rate": None}
         return self._patch_limit(group, patch)
+
+    def slots(self, group: str) -> SlotsRecord:
+        """Return how many requests of a group are in flight now, and by which agents.
+
+        `put_group` and `update_group` set how many may be: ``slots=20``.
+        """
+        return self._one(
+            self._api.call("GET", "groups", group, "slots"), slots_from_json
+        )
 
     def delete_group(self, name: str) -> None:
         """Delete a group; status 409 while something is attached to it."""

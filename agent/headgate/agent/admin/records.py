@@ -49,6 +49,7 @@ class GroupOptions(TypedDict, total=False):
         per_partition: Each partition of a topic has the limits of scope node whole.
         owner: The tenant that it belongs to; None for nobody.
         offered_to: Further tenants whose operators may attach to it.
+        slots: Requests in flight at once, over the whole cluster; None for any number.
     """
 
     parent: str | None
@@ -61,6 +62,7 @@ class GroupOptions(TypedDict, total=False):
     per_partition: bool
     owner: str | None
     offered_to: list[str]
+    slots: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,40 @@ class GroupRecord:
             if (one.dimension, one.scope) == (dimension, scope):
                 return one
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotHolder:
+    """One agent's part of the slots in flight of a group.
+
+    Attributes:
+        agent: Its id.
+        owned: Slots that it may hand out at present.
+        in_use: Slots that its callers hold.
+        wanted: Slots that its callers hold or ask for.
+    """
+
+    agent: str
+    owned: int
+    in_use: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsRecord:
+    """Who holds the slots in flight of a group.
+
+    Attributes:
+        group: Its name.
+        slots: Requests in flight at once; None if the group does not limit them.
+        in_use: Slots that are held, as the agents last reported.
+        holders: The agents that hold, want or may hand out slots, by id.
+    """
+
+    group: str
+    slots: int | None
+    in_use: int
+    holders: tuple[SlotHolder, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +243,7 @@ def group_from_json(place: JsonPlace) -> GroupRecord:
     """Return the group in an answer; unknown fields are ignored."""
     parent, owner = place.optional("parent"), place.optional("owner")
     threshold = place.optional("soft_threshold")
+    slots = place.optional("slots")
     return GroupRecord(
         name=place["name"].text(),
         id=place["id"].integer(least=1),
@@ -222,8 +259,28 @@ def group_from_json(place: JsonPlace) -> GroupRecord:
             per_partition=place.flag("per_partition", default=False),
             owner=owner and owner.text(),
             offered_to=list(place.texts("offered_to")),
+            slots=slots and slots.integer(least=0),
         ),
         revision=place["revision"].integer(least=0),
+    )
+
+
+def slots_from_json(place: JsonPlace) -> SlotsRecord:
+    """Return who holds slots, as an answer says it."""
+    slots = place.optional("slots")
+    return SlotsRecord(
+        group=place["group"].text(),
+        slots=slots and slots.integer(least=0),
+        in_use=place["in_use"].integer(least=0),
+        holders=tuple(
+            SlotHolder(
+                agent=one["agent"].text(),
+                owned=one["owned"].integer(least=0),
+                in_use=one["in_use"].integer(least=0),
+                wanted=one["wanted"].integer(least=0),
+            )
+            for one in place.items("agents")
+        ),
     )
 
 
