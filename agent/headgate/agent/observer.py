@@ -115,6 +115,7 @@ class Sight:
         revision: Of the observer's configuration; None before the first.
         limits: Those that agents use, by dimension and group.
         left: Limits that agents used at the previous look and no longer use.
+        in_flight: The groups that limit requests in flight, and who holds slots.
         members: All known agents, by id.
         lag_s: Of the bus, as far as a listener can tell.
         bus_open: Whether the bus could be opened.
@@ -126,6 +127,7 @@ class Sight:
     revision: int | None
     limits: tuple[LimitUse, ...]
     left: tuple[LimitUse, ...]
+    in_flight: tuple[tuple[Group, tuple[SlotView, ...]], ...]
     members: tuple[MemberView, ...]
     lag_s: float
     bus_open: bool
@@ -178,6 +180,7 @@ class Observer:
                 revision=configuration.revision if configuration else None,
                 limits=tuple(limits),
                 left=tuple(use for use in left if use is not None),
+                in_flight=self._in_flight(configuration),
                 members=tuple(runtime.members()),
                 lag_s=0.0 if bus is None else bus.lag(),
                 bus_open=bus is not None,
@@ -199,6 +202,13 @@ class Observer:
             KeyError: There is no such cluster-scoped limit.
         """
         return self._runtime.explain(group_id, dimension)
+
+    def _in_flight(
+        self, configuration: Configuration | None
+    ) -> tuple[tuple[Group, tuple[SlotView, ...]], ...]:
+        groups = configuration.groups if configuration is not None else ()
+        limited = (group for group in groups if group.slots is not None)
+        return tuple((g, tuple(self._runtime.slots(g.id))) for g in limited)
 
     def slots(self, group_id: int) -> list[SlotView]:
         """Return who holds how many slots in flight of a group, by id."""

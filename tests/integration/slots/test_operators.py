@@ -8,7 +8,11 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from tests.integration.slots.rigs import PATIENCE_S, until
+
+from headgate.agent import Admin, SlotHolder
+from headgate.api.live.snapshot import ClusterSnapshot, InFlight, cut_to
 
 if TYPE_CHECKING:
     from tests.integration.slots.conftest import SlotServer
@@ -113,10 +117,63 @@ def test_the_command_line_sets_and_shows_slots(
     until(settled, "the attempts before to be forgotten")
     code, said, _ = headgate(server, "slots", "gold", "--json")
     assert json.loads(said)["in_use"] == 2
+    holder = {"agent": "only", "owned": 3, "in_use": 2, "wanted": 2}
+    shown = {"group": "gold", "slots": 3, "in_use": 2, "agents": [holder]}
+    assert json.loads(headgate(server, "slots", "gold", "-o", "json")[1]) == shown
+    assert yaml.safe_load(headgate(server, "slots", "gold", "-o", "yaml")[1]) == shown
+    assert headgate(server, "slots", "gold", "-o", "name")[1] == "only\n"
+    _, said, _ = headgate(server, "slots", "gold", "-o", "wide")
+    assert said.splitlines()[-1].split() == ["only", "3", "2", "2", "1"]
+    with Admin(server.url) as admin:
+        seen = admin.slots("gold")
+    assert (seen.slots, seen.in_use) == (3, 2)
+    assert seen.holders == (SlotHolder(agent="only", owned=3, in_use=2, wanted=2),)
     assert headgate(server, "group", "update", "gold", "--slots", "-1")[0] == 0
+    code, said, _ = headgate(server, "slots", "gold", "-o", "json")
+    assert json.loads(said) == {
+        "group": "gold",
+        "slots": None,
+        "in_use": 0,
+        "agents": [],
+    }
     code, said, _ = headgate(server, "slots", "gold")
     assert said == "gold does not limit how many requests are in flight\n"
     code, _, told = headgate(server, "group", "update", "gold", "--slots", "-2")
     assert code == 2
     assert "--slots" in told
     assert len(held) == 2
+
+
+def test_top_and_the_overview_show_slots_beside_limits(
+    server: SlotServer, agent: Agent
+) -> None:
+    held = take(agent.limiter(tenant="acme"), 2)
+
+    def seen() -> bool:
+        rows = server.rest.get("/overview").json()["rows"]
+        return [(row["slots"], row["in_flight"]) for row in rows] == [(3, 2)]
+
+    until(seen, "the overview to show two of three slots")
+    _, said, _ = headgate(server, "top", "--once")
+    assert said.splitlines()[0].split()[-2:] == ["in", "flight"]
+    assert said.splitlines()[-1].split()[-1] == "2/3"
+    used = server.rest.get("/groups/gold/use").json()
+    assert used["slots"]["in_use"] == 2
+    assert [row["agent"] for row in used["slots"]["agents"]] == ["only"]
+    server.set_slots(None)
+    until(
+        lambda: server.rest.get("/groups/gold/use").json()["slots"] is None,
+        "no slots to be shown",
+    )
+    (row,) = server.rest.get("/overview").json()["rows"]
+    assert (row["slots"], row["in_flight"]) == (None, None)
+    assert len(held) == 2
+
+
+def test_of_slots_only_those_of_visible_groups_are_shown() -> None:
+    seen = tuple(
+        InFlight(group=name, group_id=n, slots=3) for n, name in enumerate("ab")
+    )
+    picture = cut_to(ClusterSnapshot(at_s=0.0, in_flight=seen), {"b"})
+    assert picture is not None
+    assert [one.group for one in picture.in_flight] == ["b"]

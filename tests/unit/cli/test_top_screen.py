@@ -125,6 +125,8 @@ ROW = {
     "refused": 202.0,
     "level": -3.5,
     "agents": 3,
+    "slots": None,
+    "in_flight": None,
 }
 IDLE = {
     **ROW,
@@ -150,7 +152,14 @@ DOCUMENTS: dict[View, JsonObject] = {
         "offset": 0,
         "rows": [ROW, IDLE],
     },
-    "group": {"uses": [{"dimension": "requests", "agents": [AGENT] * 3}]},
+    "group": {
+        "uses": [{"dimension": "requests", "agents": [AGENT] * 3}],
+        "slots": {
+            "slots": 1_000_000,
+            "in_use": 2,
+            "agents": [{"agent": "w", "owned": 1_000_000, "in_use": 2, "wanted": 5}],
+        },
+    },
     "agents": {"bus_open": True, "total": 1, "agents": [AGENT]},
     "help": {},
 }
@@ -185,6 +194,21 @@ def test_who_is_over_and_what_is_selected_is_told_without_colour() -> None:
     assert line.startswith("> gold")
     assert "[||||||||||||] 100 %" in line
     assert line.rstrip().endswith("over")
+
+
+def test_the_slots_of_a_group_are_shown_with_their_holders() -> None:
+    answer = Answer(Question("/"), DOCUMENTS["group"], 0.0)
+    screen = Screen(view="group", group="gold")
+    grid = grid_of(screen, answer, 160)
+    drawn = picture(screen, answer, grid, size=(160, 20), url="http://here", now_s=0.0)
+    assert "2 of 1,000,000 slots in flight are in use" in drawn.plain
+    row = drawn.plain.split("\n")[4 + 3]
+    assert row.split() == ["w", "slots_in_flight", "5", "1,000,000", "2"]
+    bare: JsonObject = {"uses": [], "slots": None}
+    assert grid_of(screen, Answer(Question("/"), bare, 0.0), 160).rows == []
+    full = {**ROW, "slots": 20, "in_flight": 7}
+    groups = grid_of(Screen(), Answer(Question("/"), {"rows": [full]}, 0.0), 160)
+    assert groups.rows[0][-1] == "7/20"
 
 
 def test_an_answer_to_another_page_is_not_shown() -> None:

@@ -11,11 +11,11 @@ from headgate.api.live.schemas import (
     AgentsShown,
     ExplanationShown,
     LiveShown,
-    SlotHolderShown,
     SlotsShown,
     agents_shown,
     explanation_shown,
     live_shown,
+    slots_shown,
 )
 from headgate.api.live.snapshot import cut_to
 from headgate.api.rights.visibility import require_visible, visible_groups
@@ -71,12 +71,7 @@ def get_slots(
     observer = observing_of(request).observer
     if observer is None:
         raise Busy("the live view has not begun yet")
-    agents = [
-        SlotHolderShown(**view._asdict())
-        for view in (observer.slots(group_id) if slots is not None else [])
-    ]
-    in_use = sum(agent.in_use for agent in agents)
-    return SlotsShown(group=name, slots=slots, in_use=in_use, agents=agents)
+    return slots_shown(name, slots, observer.slots(group_id))
 
 
 @router.get("/groups/{name}/explain", summary="Explain the shares of a limit")

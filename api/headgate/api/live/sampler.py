@@ -23,7 +23,13 @@ from headgate.agent.observer import AgentUse as ObservedPart
 from headgate.agent.observer import LimitUse, Observer, Sight
 from headgate.api.levels.service import load, save
 from headgate.api.live.observing import Observing
-from headgate.api.live.snapshot import AgentSeen, ClusterSnapshot, LiveAgentUse, Use
+from headgate.api.live.snapshot import (
+    AgentSeen,
+    ClusterSnapshot,
+    InFlight,
+    LiveAgentUse,
+    Use,
+)
 from headgate.api.snapshot.service import changes_document, group_documents
 from headgate.api.store import Store
 from headgate.api.store.tables import StateRow
@@ -174,6 +180,15 @@ def painted(sight: Sight, *, number: int, at_s: float) -> ClusterSnapshot:
         number=number,
         revision=sight.revision or 0,
         uses=tuple(_use(seen) for seen in sight.limits),
+        in_flight=tuple(
+            InFlight(
+                group=group.name,
+                group_id=group.id,
+                slots=group.slots or 0,
+                holders=holders,
+            )
+            for group, holders in sight.in_flight
+        ),
         agents=tuple(_member(member) for member in sight.members),
         lag_s=sight.lag_s,
         bus_open=sight.bus_open,

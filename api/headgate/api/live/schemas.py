@@ -1,11 +1,14 @@
 """Response schemas of the live view: uses, agents, explanations."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from pydantic import BaseModel, Field
 
 from headgate.agent.bus.partitions import PartitionPlan
 from headgate.api.live.snapshot import ClusterSnapshot, Use
 from headgate.api.values.quantities import Unlimited, shown
+from headgate.coordinator.escrow.slots import SlotView
 from headgate.coordinator.explain.views import AgentRow, Explanation, MemberState
 
 Rate = float | Unlimited
@@ -63,6 +66,14 @@ class SlotsShown(BaseModel):
     slots: int | None = Field(description="In flight at once; null: not limited.")
     in_use: int = Field(description="Slots that are held, as agents last told.")
     agents: list[SlotHolderShown]
+
+
+def slots_shown(group: str, slots: int | None, views: Iterable[SlotView]) -> SlotsShown:
+    """Return who holds slots of a group; nobody does where it limits none."""
+    held = views if slots is not None else ()
+    agents = [SlotHolderShown(**view._asdict()) for view in held]
+    in_use = sum(agent.in_use for agent in agents)
+    return SlotsShown(group=group, slots=slots, in_use=in_use, agents=agents)
 
 
 class AgentShown(BaseModel):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
+from headgate.coordinator.escrow.slots import SlotView
 from headgate.coordinator.explain.views import MemberState
 
 Pressure = Literal["over", "near", "calm"]
@@ -129,6 +130,28 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """The slots of one group.
+
+    Attributes:
+        group: Its name.
+        group_id: Of the group.
+        slots: Requests in flight at once.
+        holders: The agents that hold, want or may hand out some, by id.
+    """
+
+    group: str
+    group_id: int
+    slots: int
+    holders: tuple[SlotView, ...] = ()
+
+    @property
+    def in_use(self) -> int:
+        """Slots that are held, as agents last told."""
+        return sum(holder.in_use for holder in self.holders)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSeen:
     """One agent as the observer hears it.
 
@@ -160,6 +183,7 @@ class ClusterSnapshot:
         number: Grows by one with each picture of this process.
         revision: Of the configuration that the observer goes by.
         uses: Limits in use, each once.
+        in_flight: Groups that limit requests in flight, each once.
         agents: All agents that are known, by id.
         lag_s: How long a report takes from sender to here.
         bus_open: Whether the bus could be opened.
@@ -171,6 +195,7 @@ class ClusterSnapshot:
     number: int = 0
     revision: int = 0
     uses: tuple[Use, ...] = ()
+    in_flight: tuple[InFlight, ...] = ()
     agents: tuple[AgentSeen, ...] = ()
     lag_s: float = 0.0
     bus_open: bool = True
@@ -181,8 +206,9 @@ class ClusterSnapshot:
 def cut_to(
     picture: ClusterSnapshot | None, groups: Collection[str]
 ) -> ClusterSnapshot | None:
-    """Return `picture` with the limits of `groups` only, and nothing of agents."""
+    """Return `picture` with `groups` only, and nothing of agents."""
     if picture is None:
         return None
     uses = tuple(use for use in picture.uses if use.group in groups)
-    return replace(picture, uses=uses, agents=())
+    in_flight = tuple(one for one in picture.in_flight if one.group in groups)
+    return replace(picture, uses=uses, in_flight=in_flight, agents=())

@@ -31,6 +31,7 @@ class LimitEntry:
         rate: Units per period.
         period_s: Seconds.
         burst: Units.
+        slots: Requests of the group in flight at once; None for any number.
         folded: What a filter is looked for in: both names, case folded.
     """
 
@@ -43,15 +44,23 @@ class LimitEntry:
     rate: float
     period_s: float
     burst: float
+    slots: int | None
     folded: str
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewRow:
-    """A limit and its present use, or None if no agent uses it."""
+    """A limit and its present use.
+
+    Attributes:
+        entry: As configured.
+        use: None if no agent uses it.
+        in_flight: Slots of the group that are held; None if it limits none.
+    """
 
     entry: LimitEntry
     use: Use | None
+    in_flight: int | None = None
 
     @property
     def standing(self) -> Standing:
@@ -68,7 +77,7 @@ def load_entries(session: Session) -> list[LimitEntry]:
         AttachmentRow.group_id
     )
     attachments = {group: count for group, count in session.execute(counted)}
-    columns = select(GroupRow.id, GroupRow.name, GroupRow.parent_id)
+    columns = select(GroupRow.id, GroupRow.name, GroupRow.parent_id, GroupRow.slots)
     groups = session.execute(columns.order_by(GroupRow.name)).all()
     names = {row.id: row.name for row in groups}
     limits: dict[int, list[tuple[str, str, float | None, float, float | None]]] = {}
@@ -87,6 +96,7 @@ def load_entries(session: Session) -> list[LimitEntry]:
             rate=restored(rate),
             period_s=period_s,
             burst=restored(burst),
+            slots=row.slots,
             folded=f"{row.name} {dimension}".casefold(),
         )
         for row in groups
@@ -102,12 +112,15 @@ def joined(
     """Return each entry with its use in `picture`."""
     uses = () if picture is None else picture.uses
     by_key = {(use.group_id, use.dimension): use for use in uses}
+    seen = () if picture is None else picture.in_flight
+    in_use = {one.group_id: one.in_use for one in seen}
     return [
         OverviewRow(
             entry,
             by_key.get((entry.group_id, entry.dimension))
             if entry.scope == "cluster"
             else None,
+            None if entry.slots is None else in_use.get(entry.group_id, 0),
         )
         for entry in entries
     ]

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from headgate.api.live.schemas import Rate, finite
+from headgate.api.live.schemas import Rate, SlotsShown, finite, slots_shown
 from headgate.api.live.snapshot import ClusterSnapshot, LiveAgentUse, Use
 from headgate.api.overview.entries import OverviewRow
 from headgate.api.overview.overview import Window
@@ -33,6 +33,12 @@ class RowShown(BaseModel):
     refused: float | None = Field(description="Units/s.")
     level: float | None = Field(description="Units left; below zero a debt.")
     agents: int = Field(description="Agents that use it.")
+    slots: int | None = Field(
+        description="Requests of the group in flight at once; null: not limited."
+    )
+    in_flight: int | None = Field(
+        description="Slots of the group that are held; null: not limited."
+    )
 
 
 class StandingsShown(BaseModel):
@@ -101,6 +107,9 @@ class GroupUseShown(BaseModel):
     revision: int
     at_s: float | None
     uses: list[UseShown]
+    slots: SlotsShown | None = Field(
+        description="Requests in flight; null where the group does not limit them."
+    )
 
 
 def overview_shown(window: Window, offset: int) -> OverviewShown:
@@ -125,11 +134,16 @@ def group_use_shown(
 ) -> GroupUseShown:
     """Return what `picture` shows of a group."""
     uses = () if picture is None else picture.uses
+    seen = () if picture is None else picture.in_flight
+    in_flight = next((one for one in seen if one.group == group), None)
     return GroupUseShown(
         group=group,
         revision=revision,
         at_s=None if picture is None else picture.at_s,
         uses=[_use(use) for use in uses if use.group == group],
+        slots=None
+        if in_flight is None
+        else slots_shown(group, in_flight.slots, in_flight.holders),
     )
 
 
@@ -151,6 +165,8 @@ def _row(row: OverviewRow) -> RowShown:
         refused=None if use is None else round(use.refused_per_s, 3),
         level=None if use is None else finite(round(use.level, 3)),
         agents=0 if use is None else len(use.agents),
+        slots=entry.slots,
+        in_flight=row.in_flight,
     )
 
 

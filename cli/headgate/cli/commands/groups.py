@@ -206,6 +206,7 @@ def _limits(one: "JsonObject") -> list[LimitJson]:
 def _details(one: "JsonObject") -> list[str]:
     """Return what only ``-o wide`` shows."""
     return [
+        "" if one.get("slots") is None else str(one["slots"]),
         f"{one.get('weight')}",
         str(one.get("isolation", "")),
         str(one.get("owner") or ""),
@@ -218,6 +219,6 @@ _LISTING = Listing["JsonObject"](
     ["group", "limits", "mode", "refusal", "parent"],
     _row,
     lambda one: str(one["name"]),
-    wide=["weight>", "isolation", "owner", "offered to", "revision>"],
+    wide=["slots>", "weight>", "isolation", "owner", "offered to", "revision>"],
     wide_row=_details,
 )

@@ -7,17 +7,17 @@ import typer
 from headgate.cli.client.paths import group_path
 from headgate.cli.client.polling import again, answers
 from headgate.cli.failure import Unreachable
-from headgate.cli.options.common import Api, AsJson
+from headgate.cli.options.common import Api
 from headgate.cli.options.completers import GroupName, group_names
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.options.output import Output
 from headgate.cli.output.printing import (
     console,
     print_document,
-    print_json,
+    print_items,
     print_line,
-    print_table,
 )
+from headgate.cli.output.slot_holders import HOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject
     from headgate.cli.output.live_view import LiveView
     from headgate.cli.output.share_table import ShareTable
+    from headgate.cli.output.slot_holders import SlotHolderJson
 
     Seen: TypeAlias = tuple[list[ShareTable], list[str]]
 
@@ -151,23 +152,23 @@ SLOTS_EPILOG = """[bold]Examples[/bold]
 
 headgate group update gold --slots 20
 
-headgate slots gold"""
+headgate slots gold
+
+headgate slots gold -o name    (the agents that hold, want or may hand out slots)"""
 
 
 @spread
-def slots(group: GroupName, api: Api, as_json: AsJson = False) -> None:
+def slots(group: GroupName, api: Api, output: Output) -> None:
     """Show how many requests are in flight, by agent."""
+    chosen = output.format()
     with api.connect() as rest:
-        told = rest.call("GET", f"{group_path(group)}/slots")
-    if as_json:
-        print_json(told)
+        shown = rest.call("GET", f"{group_path(group)}/slots")
+    holders = cast("list[SlotHolderJson]", shown["agents"])
+    names = [holder["agent"] for holder in holders]
+    if print_document(shown, chosen, names=lambda: names):
         return
-    if told["slots"] is None:
+    if shown["slots"] is None:
         print_line(f"{group} does not limit how many requests are in flight")
         return
-    print_line(f"{group}: {told['in_use']} of {told['slots']} slots in use")
-    rows = cast("list[JsonObject]", told["agents"])
-    print_table(
-        ("agent", "owned>", "in use>", "wanted>"),
-        [[str(row[n]) for n in ("agent", "owned", "in_use", "wanted")] for row in rows],
-    )
+    print_line(f"{group}: {shown['in_use']} of {shown['slots']} slots in use")
+    print_items(HOLDERS, holders, chosen)

@@ -12,11 +12,13 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from headgate.cli.options.limits import show_quantity
+from headgate.cli.output.slot_holders import IN_FLIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.cli.client.rest import JsonObject
+    from headgate.cli.output.slot_holders import SlotHolderJson
     from headgate.cli.top.feed import Answer
     from headgate.cli.top.screen import Screen
 
@@ -29,7 +31,7 @@ FOOTER = 1
 BAR = 12
 """Width of a bar between its brackets."""
 
-_OTHERS = 114
+_OTHERS = 125
 """Width that a row needs besides the group's name."""
 
 _STYLES = {"over": "bold red", "near": "yellow", "calm": "green", "idle": "dim"}
@@ -54,7 +56,9 @@ HELP = """
 
   A bar shows what is admitted, against the limit. over: refusing; near: above
   the soft threshold, or 80 % of the rate; idle: not in use. The level is what
-  is left in the group's bucket; negative if in debt.
+  is left in the group's bucket; negative if in debt. In flight: slots that are
+  held, of those that the group has; an agent's row of slots_in_flight shows the
+  slots that it wants (demand), may hand out (share) and holds (admitted).
 """
 
 
@@ -72,6 +76,8 @@ class LimitRowJson(TypedDict):
     refused: float | None
     level: float | None
     agents: int
+    slots: int | None
+    in_flight: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +195,9 @@ def _heading(screen: Screen, answer: Answer, url: str, now_s: float) -> list[Tex
 def _state(screen: Screen, document: JsonObject) -> str:
     """Return a one-line summary of the page."""
     if screen.view == "group":
-        return f"group {screen.group}: agents that use it"
+        slots = _slots(document)
+        said = "" if slots is None else _in_flight(slots)
+        return f"group {screen.group}: agents that use it{said}"
     if screen.view == "agents":
         bus = "open" if document.get("bus_open") else "closed"
         return f"{document.get('total', 0)} agents; the bus is {bus}"
@@ -199,6 +207,11 @@ def _state(screen: Screen, document: JsonObject) -> str:
         f"{document.get('total', 0):,} limits: {counts}; agents: "
         f"{document.get('agents', 0)} present, {document.get('silent', 0)} silent"
     )
+
+
+def _in_flight(slots: JsonObject) -> str:
+    used, most = cast("int", slots["in_use"]), cast("int", slots["slots"])
+    return f"; {used:,} of {most:,} slots in flight are in use"
 
 
 def _lines(grid: Grid, screen: Screen, width: int) -> list[Text]:
@@ -251,6 +264,7 @@ def _groups(document: JsonObject, width: int) -> Grid:
         Column("level", 9),
         Column("agents", 6),
         Column("", 6, right=False),
+        Column("in flight", 9),
     )
     return Grid(
         columns=columns,
@@ -276,6 +290,7 @@ def _group(row: LimitRowJson) -> tuple[str, ...]:
         _figure(row["level"]),
         str(row["agents"] or ""),
         row["standing"],
+        "" if row["slots"] is None else f"{row['in_flight']}/{row['slots']}",
     )
 
 
@@ -314,7 +329,22 @@ def _agents_of_group(document: JsonObject) -> Grid:
                 )
             )
             styles.append("" if state == "present" else "yellow")
+    for holder in _holders(document):
+        known_slots = holder["wanted"], holder["owned"], holder["in_use"]
+        figures_shown = (_figure(number) for number in known_slots)
+        rows.append((holder["agent"], IN_FLIGHT, *figures_shown, *[""] * 5))
+        styles.append("")
     return Grid(_AGENT_COLUMNS, rows, styles, len(rows))
+
+
+def _slots(document: JsonObject) -> JsonObject | None:
+    """Return the slots of the group that is shown; None if it limits none."""
+    return cast("JsonObject | None", document.get("slots"))
+
+
+def _holders(document: JsonObject) -> list[SlotHolderJson]:
+    slots = _slots(document)
+    return [] if slots is None else cast("list[SlotHolderJson]", slots["agents"])
 
 
 def _members(document: JsonObject) -> Grid:
