@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from tests.integration.slots.rigs import PATIENCE_S
+from tests.integration.slots.rigs import PATIENCE_S, until
 
 from headgate.agent import Agent, connect
 from headgate.api import ServerSettings, running
@@ -37,6 +38,21 @@ class SlotServer:
         ):
             answer = self.rest.put(path, json=body)
             assert answer.is_success, answer.text
+
+    def saw_go(self, agent: str) -> float:
+        """Wait until the API sees an agent's process go; return when, at the earliest.
+
+        That is before the last question whose answer did not say so yet.
+        """
+        asked_s = [time.monotonic()]
+
+        def is_gone() -> bool:
+            asked_s.append(time.monotonic())
+            alive = self.rest.get("/snapshot", params={"alive": 0}).json()["alive"]
+            return agent in [life["agent"] for life in alive["gone"]]
+
+        until(is_gone, f"the API to see {agent} go")
+        return asked_s[-2]
 
     def in_use(self) -> dict[str, int]:
         """Return the slots that each agent holds, as the API shows them."""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tests.integration.slots.conftest import SlotServer
 
 SLOTS = 12
-BACK_S = 15.0
-"""Promised are 3 s from when the API sees a process go; the machine may be busy."""
+BACK_S = 3.0
+"""From when the API sees a process go until others hold all of its slots."""
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
@@ -51,12 +51,10 @@ def test_slots_of_three_processes_are_never_exceeded_and_come_back(
         until(lambda: server.in_use().get("hog") == 10, "the API to show them")
         hog.send_signal(signal.SIGKILL)
         hog.wait()
-        killed_s = time.monotonic()
         until(lambda: counter.now < 10, "the counter to hear of the kill")
-        until(
-            lambda: counter.now > SLOTS - 3 and server.in_use().get("hog", 0) == 0,
-            "ten slots to be in use again",
-        )
-        assert time.monotonic() - killed_s < BACK_S
+        seen_s = server.saw_go("hog")
         until(lambda: counter.now == SLOTS, "all slots to be in use again")
+        took_s = time.monotonic() - seen_s
+        until(lambda: server.in_use().get("hog", 0) == 0, "the API to show it")
         assert counter.most <= SLOTS
+        assert took_s < BACK_S
