@@ -20,6 +20,9 @@ from headgate.cli.process.children import Children
 if TYPE_CHECKING:
     from headgate.api import Addresses
 
+PATIENCE_S = 180.0
+"""How long an example may take; the machine may be busy."""
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -30,7 +33,7 @@ def _run(server: Addresses, home: Path, name: str, *arguments: str) -> str:
         cwd=home,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -89,6 +92,18 @@ def test_a_grpc_service_says_when_to_come_back(
     _limit(server, requests=20.0)
     said = _run(server, tmp_path, "limiter_grpc.py", server.api)
     assert re.search(r"^call \d+: .*requests", said, re.MULTILINE), said
+
+
+def test_calls_of_litellm_s_library_are_refused_past_the_quota(
+    server: Addresses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _limit(server, tokens=20.0)
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # no network
+    said = _run(server, tmp_path, "limiter_litellm.py")
+    match = re.search(r"^(\d+) answered, (\d+) refused: .*tokens", said, re.MULTILINE)
+    assert match is not None, said
+    assert int(match[1]) > 0
+    assert int(match[1]) + int(match[2]) == 30
 
 
 def test_a_kafka_producer_is_held_back_and_loses_nothing(

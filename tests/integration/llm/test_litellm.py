@@ -322,7 +322,31 @@ def test_a_refusal_is_429_and_says_when_to_come_back(litellm: ModuleType) -> Non
         headers = cast("Mapping[str, str]", getattr(refused.value, "headers", {}))
         assert int(headers["retry-after"]) > 0
         assert int(headers["retry-after-ms"]) > 0
+        assert getattr(refused.value, "rate_limit_type", None) == "requests"
         assert len(gateway.calls) == 2
+
+    _run(call())
+
+
+def test_a_call_too_many_in_flight_is_429_and_names_what_is_limited(
+    litellm: ModuleType,
+) -> None:
+    _, source = _slots(1)
+    gateway = Gateway(litellm)
+    gateway.limiter = LiteLLMLimiter(
+        source, subjects=lambda call: [{"tenant": call.team}]
+    )
+
+    async def call() -> None:
+        await gateway.begin("a")
+        with pytest.raises(Exception, match="slots_in_flight of group") as refused:
+            await gateway.begin("b")
+        assert getattr(refused.value, "status_code", None) == 429
+        kind = getattr(refused.value, "rate_limit_type", None)
+        assert kind == "concurrent_requests"
+        data = {"litellm_call_id": "a"}
+        await gateway.hook("async_post_call_failure_hook")(data, ValueError(), None)
+        await gateway.begin("b")
 
     _run(call())
 
@@ -342,10 +366,37 @@ def test_an_unknown_team_is_not_limited_unless_that_is_asked_for(
     async def call() -> None:
         for number in range(3):
             await gateway.begin(str(number), team="nobody")
-        with pytest.raises(Exception, match="no quota"):
+        with pytest.raises(Exception, match="no quota") as refused:
             await hook(key, None, data, "completion")
+        assert getattr(refused.value, "status_code", None) == 429
+        assert len(strict_calls) == 0
+
+    strict_calls = cast("TokenCalls", getattr(strict, "calls"))  # noqa: B009
+    _run(call())
+    assert gateway.spent("requests") == 0.0
+
+
+def test_an_unknown_key_is_refused_where_that_is_asked_for_unless_its_team_is_known(
+    litellm: ModuleType,
+) -> None:
+    gateway = Gateway(litellm)
+    strict = LiteLLMLimiter(gateway.source, unattached="refuse")
+    hook = cast(
+        "Callable[..., Awaitable[object]]",
+        getattr(strict, "async_pre_call_hook"),  # noqa: B009
+    )
+    key_of = import_module("litellm.proxy._types").UserAPIKeyAuth
+    data: dict[str, object] = {"model": MODEL, "messages": MESSAGES}
+
+    async def call() -> None:
+        unknown = key_of(api_key="sk-unknown")
+        with pytest.raises(Exception, match="no quota"):
+            await hook(unknown, None, {**data, "litellm_call_id": "x"}, "completion")
+        known = key_of(api_key="sk-unknown", team_id="acme")
+        await hook(known, None, {**data, "litellm_call_id": "y"}, "completion")
 
     _run(call())
+    assert gateway.spent("requests") == 1.0
 
 
 def test_a_team_whose_name_can_t_be_one_is_a_bad_request(litellm: ModuleType) -> None:

@@ -28,6 +28,7 @@ from headgate.agent.errors import InvalidSubject
 from headgate.agent.integrations.llm.token_calls import TIMEOUT_S, TokenCalls, refusal
 from headgate.agent.integrations.llm.token_estimate import TokenUsage
 from headgate.agent.integrations.web.answers import retry_after_s
+from headgate.coordinator.config.configuration import IN_FLIGHT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,6 +44,9 @@ MODELS = "litellm/models"
 
 WITHOUT_TOKENS = frozenset({"image", "speech", "transcription", "moderation", "video"})
 """Words in the kinds of calls that are counted as requests only."""
+
+LIMIT_TYPES = {"tokens": "tokens", IN_FLIGHT: "concurrent_requests"}
+"""How LiteLLM calls a dimension in its refusals; all others are its requests."""
 
 GRACE_S = 5.0
 """How long after the end of its request a call is given to report its usage."""
@@ -388,11 +392,11 @@ def _too_many(decision: Decision, model: str | None) -> Exception:
             import_module("litellm.exceptions").RateLimitError,
         )
         return limited(str(decision), "headgate", model or "")
-    asks = decision.limit is not None and decision.limit.dimension == "tokens"
+    dimension = "requests" if decision.limit is None else decision.limit.dimension
     return kind(
         detail=str(decision),
         headers=headers,
-        rate_limit_type="tokens" if asks else "requests",
+        rate_limit_type=LIMIT_TYPES.get(dimension, "requests"),
         model=model,
     )
 
