@@ -1,8 +1,10 @@
 """Four real LiteLLM proxies under one limit: Headgate, and LiteLLM's own with Redis.
 
 `make peers` makes a virtual environment of its own: the proxy pins other versions than
-the tests.  The models are mock, offline.  The load is a multiple of the limit; what is
-counted is the usage in the answers' bodies, as the callers see it.
+the tests.  The models are mock, offline: one model with deployments whose answers cost
+a half to twice as much as the mean, so nobody knows a call's cost before it is over.
+The load is a multiple of the limit; what is counted is the usage in the answers'
+bodies, as the callers see it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -36,9 +39,12 @@ if TYPE_CHECKING:
 
 PROXIES = 4
 LIMIT_PER_MIN = 60_000.0
-BURST_S = 6.0
-ANSWER = "Water finds its own level. " * 20
-START_S = 300.0
+COSTS = (0.5, 0.75, 1.25, 1.5)
+"""What the answers of the deployments cost, of the mean."""
+
+START_S = 600.0
+"""For a proxy to start; importing LiteLLM takes long on a busy machine."""
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ("agent", "coordinator", "proto")
 NEEDS = [
@@ -49,17 +55,12 @@ NEEDS = [
 ]
 
 CONFIG = """
-model_list:
-  - model_name: canal
-    litellm_params:
-      model: openai/canal
-      api_key: none
-      mock_response: "{answer}"
+model_list: {models}
 litellm_settings:
   callbacks: {callbacks}
 {cache}
 general_settings:
-  custom_auth: rules.who
+  custom_auth: who.is_acme
 """
 
 CACHE = """
@@ -71,22 +72,38 @@ CACHE = """
     supported_call_types: []
 """
 
-RULES = """
-import os, sys
+WHO = """
 from litellm.proxy._types import UserAPIKeyAuth
 
-OWN = os.environ["LIMITED_BY"] == "litellm"
-
-async def who(request, api_key):
-    tpm = {tpm} if OWN else None
-    return UserAPIKeyAuth(api_key="sk-acme", team_id="acme", tpm_limit=tpm)
-
-if not OWN:
-    sys.path[:0] = {sources!r}
-    import headgate.agent
-    from headgate.agent.integrations.llm.litellm import LiteLLMLimiter
-    limiter = LiteLLMLimiter(headgate.agent.connect(os.environ["HEADGATE_URL"]))
+async def is_acme(request, api_key):
+    return UserAPIKeyAuth(api_key="sk-acme", team_id="acme", tpm_limit={own})
 """
+
+RULES = """
+import os, sys
+sys.path[:0] = {sources!r}
+import headgate.agent
+from headgate.agent.integrations.llm.litellm import LiteLLMLimiter
+limiter = LiteLLMLimiter(headgate.agent.connect(os.environ["HEADGATE_URL"]))
+"""
+"""A module of its own: LiteLLM loads one again for each line that names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the callers do.
+
+    Attributes:
+        seconds: How long calls are sent.
+        overload: Tokens a second, as a multiple of the limit.
+        tokens: What a call costs in the mean.
+        burst_s: Burst of the limit, in seconds of its rate.
+    """
+
+    seconds: float
+    overload: float
+    tokens: int
+    burst_s: float
 
 
 def main() -> None:
@@ -95,15 +112,43 @@ def main() -> None:
     parser.add_argument("--venv", type=Path, default=ROOT / ".headgate" / "peers")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--overload", type=float, default=2.0)
+    parser.add_argument("--tokens", type=int, default=300, help="mean of a call")
+    parser.add_argument("--burst-s", type=float, default=6.0, help="burst, in seconds")
     parser.add_argument("--only", choices=["headgate", "litellm"])
     chosen = parser.parse_args()
     python = _environment(chosen.venv)
-    print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {PROXIES} proxies, limit", end=" ")
-    print(f"{LIMIT_PER_MIN:,.0f} tokens/min, {chosen.seconds:g} s of", end=" ")
-    print(f"{chosen.overload:g} times the limit, load {os.getloadavg()[0]:.1f}")
+    load = Load(chosen.seconds, chosen.overload, chosen.tokens, chosen.burst_s)
+    print(
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {PROXIES} proxies, limit "
+        f"{LIMIT_PER_MIN:,.0f} tokens/min, burst {load.burst_s:g} s, "
+        f"{load.seconds:g} s of {load.overload:g} times the limit, "
+        f"{load.tokens} tokens a call, load {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
     for limited_by in ("headgate", "litellm"):
         if chosen.only in (None, limited_by):
-            print(_run(limited_by, python, chosen.seconds, chosen.overload), flush=True)
+            print(_run(limited_by, python, load), flush=True)
+
+
+def _models(tokens: int) -> str:
+    """Return the deployments of one model, as YAML reads JSON."""
+    deployments: list[object] = []
+    for part in COSTS:
+        prompt, answer = 100, round(part * tokens) - 100
+        usage = {
+            "prompt_tokens": prompt,
+            "completion_tokens": answer,
+            "total_tokens": prompt + answer,
+        }
+        message = {"role": "assistant", "content": "Water finds its own level."}
+        response = {"choices": [{"message": message}], "usage": usage}
+        parameters = {
+            "model": f"openai/canal-{answer}",
+            "api_key": "none",
+            "mock_response": response,
+        }
+        deployments.append({"model_name": "canal", "litellm_params": parameters})
+    return json.dumps(deployments)
 
 
 def _environment(home: Path) -> Path:
@@ -119,7 +164,7 @@ def _environment(home: Path) -> Path:
     return python
 
 
-def _run(limited_by: str, python: Path, seconds: float, overload: float) -> str:
+def _run(limited_by: str, python: Path, load: Load) -> str:
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         children = stack.enter_context(Children())
@@ -129,18 +174,19 @@ def _run(limited_by: str, python: Path, seconds: float, overload: float) -> str:
                 port=0, bus_ports=(0, 0), database=str(home / "headgate.db")
             )
             api = stack.enter_context(running(settings)).api
-            _configure(api)
+            _configure(api, load.burst_s)
             os.environ["HEADGATE_URL"] = api
         else:
             cache = CACHE.format(port=_redis(children, home))
         callbacks = "rules.limiter" if limited_by == "headgate" else "[]"
-        config = CONFIG.format(answer=ANSWER, callbacks=callbacks, cache=cache)
+        models = _models(load.tokens)
+        config = CONFIG.format(models=models, callbacks=callbacks, cache=cache)
         (home / "config.yaml").write_text(config)
         sources = [str(ROOT / source) for source in SOURCES]
-        rules = RULES.format(tpm=int(LIMIT_PER_MIN), sources=sources)
-        (home / "rules.py").write_text(rules)
+        own = int(LIMIT_PER_MIN) if limited_by == "litellm" else None
+        (home / "who.py").write_text(WHO.format(own=own))
+        (home / "rules.py").write_text(RULES.format(sources=sources))
         os.environ.update(
-            LIMITED_BY=limited_by,
             LITELLM_MASTER_KEY=f"sk-{secrets.token_hex(32)}",
             LITELLM_LOCAL_MODEL_COST_MAP="True",
             LITELLM_LOG="ERROR",
@@ -155,18 +201,18 @@ def _run(limited_by: str, python: Path, seconds: float, overload: float) -> str:
             log = home / f"proxy{number}.log"
             children.start(f"proxy {number}", command, log=log, talks=False)
             urls.append(f"http://127.0.0.1:{port}")
-        result = asyncio.run(_load(urls, seconds, overload, home))
+        result = asyncio.run(_load(urls, load, home))
         children.check()
         return f"{limited_by}: {result}"
 
 
-def _configure(api: str) -> None:
+def _configure(api: str, burst_s: float) -> None:
     """Give team acme its tokens over all proxies."""
     limit = {
         "dimension": "tokens",
         "rate": LIMIT_PER_MIN,
         "period_s": 60.0,
-        "burst": LIMIT_PER_MIN * BURST_S / 60.0,
+        "burst": LIMIT_PER_MIN * burst_s / 60.0,
     }
     body: dict[str, object] = {
         "tenants": {"acme": {}},
@@ -193,7 +239,7 @@ def _free_port() -> int:
         return port
 
 
-async def _load(urls: list[str], seconds: float, overload: float, home: Path) -> str:
+async def _load(urls: list[str], load: Load, home: Path) -> str:
     headers = {"authorization": "Bearer sk-acme"}
     limits = httpx.Limits(max_connections=200)
     async with httpx.AsyncClient(headers=headers, timeout=60.0, limits=limits) as http:
@@ -206,14 +252,13 @@ async def _load(urls: list[str], seconds: float, overload: float, home: Path) ->
                 except httpx.HTTPError:
                     pass
                 if time.monotonic() > ends:
-                    sys.exit((home / f"proxy{number}.log").read_text()[-2_000:])
+                    said = (home / f"proxy{number}.log").read_text()[-2_000:]
+                    sys.exit(f"proxy {number} did not start in {START_S:g} s: {said}")
                 await asyncio.sleep(0.5)
-        return await _measure(http, urls, seconds, overload)
+        return await _measure(http, urls, load)
 
 
-async def _measure(
-    http: httpx.AsyncClient, urls: list[str], seconds: float, overload: float
-) -> str:
+async def _measure(http: httpx.AsyncClient, urls: list[str], load: Load) -> str:
     settled: list[tuple[float, float]] = []
     statuses: dict[int, int] = {}
     tasks: set[asyncio.Task[None]] = set()
@@ -229,10 +274,9 @@ async def _measure(
             tokens = answer.json()["usage"]["total_tokens"]
             settled.append((time.monotonic() - began, tokens))
 
-    # The first answer tells what a request costs.
-    await ask(urls[0], 400)
-    cost = settled[0][1] if settled else 30.0
-    for due_s, url in _arrivals(urls, seconds, overload * LIMIT_PER_MIN / 60.0 / cost):
+    rate = LIMIT_PER_MIN / 60.0
+    per_s = load.overload * rate / load.tokens
+    for due_s, url in _arrivals(urls, load.seconds, per_s):
         pause_s = began + due_s - time.monotonic()
         if pause_s > 0.0:
             await asyncio.sleep(pause_s)
@@ -242,18 +286,19 @@ async def _measure(
     await asyncio.gather(*tasks)
     took_s = time.monotonic() - began
     total = sum(tokens for _, tokens in settled)
-    rate = LIMIT_PER_MIN / 60.0
-    most = rate * (took_s + BURST_S) + PROXIES * cost
+    allowed = rate * (took_s + load.burst_s)
+    most = allowed + PROXIES * max(COSTS) * load.tokens
+    # While calls were sent: afterwards nobody overloads the limit.
+    soon = sum(tokens for at_s, tokens in settled if at_s <= load.seconds)
     worst = max(_windows(settled, 10.0), default=0.0)
     return json.dumps(
         {
             "settled": round(total),
             "seconds": round(took_s, 1),
-            "bound": round(most),
-            "of_bound": round(total / most, 3),
-            "of_limit": round(total / (rate * took_s), 3),
+            "limit_x_window_and_burst": round(allowed),
+            "with_a_call_per_proxy": round(most),
+            "used": round(soon / (rate * (load.seconds + load.burst_s)), 3),
             "worst_10_s_of_limit": round(worst / (rate * 10.0), 2),
-            "tokens_a_request": cost,
             "statuses": statuses,
         }
     )
