@@ -33,6 +33,7 @@ async def main() -> None:
 
     litellm.callbacks = [limiter]
     answered = refused = 0
+    last = ""
     for _ in range(MANY):
         try:
             await litellm.acompletion(
@@ -44,8 +45,8 @@ async def main() -> None:
             answered += 1
         except litellm.RateLimitError as error:
             refused += 1
-            last = error
-    print(f"{answered} answered, {refused} refused" + (f": {last}" if refused else ""))
+            last = f": {error}"
+    print(f"{answered} answered, {refused} refused{last}")
 
 
 if __name__ == "__main__":
