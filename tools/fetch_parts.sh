@@ -37,5 +37,7 @@ fetch "Pulsar's client" "$(has 'from tests.api.pulsar.pulsar_jars import JARS' '
     "$bin/python" -m tests.api.pulsar.pulsar_jars
 fetch "axe-core" "$(has 'from tools.npm_parts import AXE' 'AXE.path.exists()')" \
     "$bin/python" -m tools.npm_parts
+fetch "Helm, compiled from source" "$(has 'from tools.helm import HELM' 'HELM.exists()')" \
+    "$bin/python" -m tools.helm
 # Also compiled, so that the test finds it in Go's cache.
 fetch "a Go module" "export GOPROXY=off; $go_build" sh -c "$go_build"
