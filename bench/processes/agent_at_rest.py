@@ -42,6 +42,8 @@ def agent(url: str, seconds: float) -> None:
         connected = cpu_s()
         limiter = joined.limiter(tenant="acme")
         assert limiter.try_acquire(requests=1)
+        if not seconds:
+            return
         time.sleep(SETTLED_S)
         before, began = cpu_s(), time.monotonic()
         time.sleep(seconds)
@@ -65,7 +67,8 @@ def main() -> None:
     if options.url is not None:
         agent(options.url, options.seconds)
         return
-    from bench.administration import served  # the agent's process goes without
+    from bench.administration import served
+    from bench.processes.bytecode import compiled  # the agent's process goes without
 
     with ExitStack() as stack:
         url, _ = served(stack, None)
@@ -76,8 +79,13 @@ def main() -> None:
             "attach gold --tenant acme",
         ):
             subprocess.run([*base, *command.split(), "--url", url], check=True)
-        this = [sys.executable, "-m", "bench.processes.agent_at_rest", "--url", url]
-        subprocess.run([*this, "--seconds", str(options.seconds)], check=True)
+        this = ["-m", "bench.processes.agent_at_rest", "--url", url]
+        environment = compiled(stack, [*this, "--seconds", "0"])
+        subprocess.run(
+            [sys.executable, *this, "--seconds", str(options.seconds)],
+            env=environment,
+            check=True,
+        )
 
 
 if __name__ == "__main__":

@@ -378,6 +378,10 @@ class _NoEnforcement:
         """Return no counters."""
         return self._counted
 
+    def at_rest(self) -> bool:
+        """Return False: people look at an observer's ledgers at any time."""
+        return False
+
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Do nothing."""
 

@@ -37,6 +37,10 @@ class EnforcementPort(Protocol):
         """Return what was counted so far."""
         ...
 
+    def at_rest(self) -> bool:
+        """Return whether `counts` would return what it returned last; cheap."""
+        ...
+
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Let buckets refill at these rates."""
 

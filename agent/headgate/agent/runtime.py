@@ -4,6 +4,13 @@ One turn of the loop takes the messages of the bus, a new configuration if there
 one, and the counters when they are due; it steps the coordinator with each and
 performs the effects in order.  Nothing may end the thread: a failure is counted and
 logged once, and the next turn goes on.
+
+**At rest.**  While no bucket is used, a look at the counters every 50 ms costs most of
+what an idle agent costs, and says nothing new.  So the runtime then only asks whether
+any bucket was used, which reads a flag, and steps the coordinator when one was, when
+another agent reported, or when the coordinator itself has something due, such as its
+heartbeat.  Before the first counters that differ, the coordinator gets the old ones as
+of the last such look; it must not take what came just now for spread over a second.
 """
 
 from __future__ import annotations
@@ -13,7 +20,10 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from headgate.agent.bus.open import open_bus
 from headgate.agent.bus.reports import ReportBus
@@ -43,11 +53,13 @@ if TYPE_CHECKING:
     from headgate.agent.json_place import Json
     from headgate.agent.ports import EnforcementPort
     from headgate.coordinator import (
+        Counted,
         Effect,
         Event,
         Explanation,
         LedgerView,
         MemberView,
+        Report,
         Restored,
         SlotView,
         Vouched,
@@ -55,6 +67,18 @@ if TYPE_CHECKING:
 
 MAX_POLL_S = 0.1
 """Longest wait on the bus; a new configuration and `close` are noticed after it."""
+
+LOOK_S = 0.05
+"""Time between two looks at buckets that aren't busy: others know of a first request
+so soon, and a ledger follows what was heard so soon."""
+
+RESTS_AFTER_S = 5.0
+"""Time without use after which an agent rests: an average over the slowest callers has
+faded by then, or the others were told how it does."""
+
+ANSWERS_S = 1.0
+"""How long an agent doesn't rest after another told it rows or asked for its own: what
+has to be answered or asked in turn is due within that."""
 
 FAILED_TURN_PAUSE_S = 0.1
 """Pause after a failed turn, so that a permanent fault doesn't occupy a core."""
@@ -135,6 +159,10 @@ class Runtime:
         self._words = LastWords()
         self._followed: Snapshot | None = None
         self._wake_at = clock()
+        self._due_at = -inf  # when the coordinator wants its next step
+        self._awake_until = -inf
+        self._looked_at = -inf
+        self._counted: tuple[float, Counted] | None = None
         self._stopping = threading.Event()
         self.following = threading.Event()
         self._log = OnceLog()
@@ -263,21 +291,60 @@ class Runtime:
         else:
             if reports := tuple(report for report, _ in self._bus.receive(wait_s)):
                 self._step(HeardTogether(reports))
+                self._wake_for(reports)
         if self._arrived is not self._followed:
             self._follow()
         while self._vouched and self._coordinator is not None:
             self._step(self._words.keep(self._vouched.popleft()))
+            self._stay_awake(ANSWERS_S)
         if self._reopen_at is not None and self._clock() >= self._reopen_at:
             self._open_bus()
-        if self._clock() >= self._wake_at:  # also before there is a coordinator
-            now, spent_s = self._clock(), -time.thread_time()
-            self._wake_at = now + MAX_POLL_S
-            counted = self._enforcement.counts(now)
-            if self._bus is not None:
-                self._bus.use(counted.keys.group_ids)
-            self._step(counted)
-            spent_s += time.thread_time()
-            self._wake_at = max(self._wake_at, now + self._pause_s(spent_s))
+        now = self._clock()
+        if now >= self._wake_at:  # also before there is a coordinator
+            if self._rests(now):
+                self._looked_at = now
+                self._wake_at = min(now + LOOK_S, self._due_at)
+            else:
+                self._count(now)
+
+    def _count(self, now: float) -> None:
+        """Read the counters, and let the coordinator decide."""
+        spent_s = -time.thread_time()
+        before = self._counted
+        self._due_at = now + MAX_POLL_S
+        counted = self._enforcement.counts(now)
+        self._counted = now, counted
+        if before and counted is not before[1] and self._looked_at > before[0]:
+            self._step(before[1], self._looked_at)
+        if before is None or _was_used(before[1], counted):
+            self._stay_awake(RESTS_AFTER_S)
+        if self._bus is not None:
+            self._bus.use(counted.keys.group_ids)
+        self._step(counted)
+        spent_s += time.thread_time()
+        self._wake_at = min(self._due_at, now + LOOK_S)
+        self._wake_at = max(self._wake_at, now + self._pause_s(spent_s))
+
+    def _rests(self, now: float) -> bool:
+        """Whether a step of the coordinator would change nothing."""
+        return (
+            now < self._due_at
+            and now >= self._awake_until
+            and self._coordinator is not None
+            and self._enforcement.at_rest()
+        )
+
+    def _stay_awake(self, for_s: float) -> None:
+        """Look at the counters at the next turn, and don't rest for so long."""
+        self._awake_until = max(self._awake_until, self._clock() + for_s)
+
+    def _wake_for(self, reports: tuple[Report, ...]) -> None:
+        """Follow what others reported, and be ready to answer."""
+        others = [report for report in reports if report.agent != self._agent]
+        if any(report.rows or report.permits or report.hello for report in others):
+            self._stay_awake(ANSWERS_S)
+        elif others:
+            self._due_at = -inf  # a heartbeat: one step, at the usual time
 
     def _pause_s(self, spent_s: float) -> float:
         """Return how long to leave the counters alone after reading them."""
@@ -303,6 +370,7 @@ class Runtime:
             self._step(word)
         self._followed = snapshot
         self._wake_at = now
+        self._stay_awake(RESTS_AFTER_S)
         self.following.set()
 
     def _coordinate(self, snapshot: Snapshot, now: float) -> None:
@@ -314,6 +382,7 @@ class Runtime:
             interval_s=snapshot.report_interval_s,
             keyframe_every=snapshot.keyframe_every,
             tick_s=min(usual.tick_s, snapshot.report_interval_s),
+            rest_tick_s=snapshot.report_interval_s,  # shorter ones are this runtime's
             presumed_dead_s=max(
                 usual.presumed_dead_s,
                 usual.lease_max_intervals * snapshot.report_interval_s,
@@ -325,25 +394,33 @@ class Runtime:
             self._leave()
             self._enforcement.hold(SetSlots({}, now, lost=True))
             self._incarnation = max(self._incarnation + 1, time.time_ns() // 1_000)
+        self._counted = None
         with self._lock:
             self._settings = settings
             self._coordinator = Coordinator(
                 settings,
                 agent=self._agent,
                 incarnation=self._incarnation,
-                seed=random.getrandbits(63),
+                seed=0,
+                draw=random.random,
                 now=now,
                 wall_s=time.time(),
                 observing=self._options.observing,
             )
 
-    def _step(self, event: Event) -> None:
-        """Step the coordinator and perform its effects in order."""
+    def _step(self, event: Event, at_s: float | None = None) -> None:
+        """Step the coordinator and perform its effects in order.
+
+        Args:
+            event: What happened.
+            at_s: When; now by default.
+        """
         coordinator = self._coordinator
         if coordinator is None:
             return
         with self._lock:
-            effects = coordinator.step(self._clock(), event, wall_s=time.time())
+            now = self._clock() if at_s is None else at_s
+            effects = coordinator.step(now, event, wall_s=time.time())
         for effect in effects:
             self._perform(effect)
 
@@ -358,7 +435,8 @@ class Runtime:
             case SetSlots():
                 self._enforcement.hold(effect)
             case WakeAt():
-                self._wake_at = effect.at_s
+                self._due_at = effect.at_s
+                self._wake_at = min(self._wake_at, effect.at_s)
             case Renamed():
                 self._log.note(
                     "renamed",
@@ -407,3 +485,14 @@ class Runtime:
         if not self._options.observing:
             self._step(self._enforcement.counts(self._clock()))
         self._step(Stopping())
+
+
+def _was_used(before: Counted, counted: Counted) -> bool:
+    """Whether callers attempted anything between two readings."""
+    if counted is before:
+        return False
+    return (
+        counted.keys is not before.keys
+        or not np.array_equal(counted.admitted, before.admitted)
+        or not np.array_equal(counted.refused, before.refused)
+    )

@@ -12,9 +12,8 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
 
-import httpx
-
 from headgate.agent.errors import InvalidSetting
+from headgate.agent.http_connection import EXPECTED_URL, address_of
 from headgate.agent.names import is_unicode, is_visible_ascii
 from headgate.agent.wire.bounds import MAX_WEIGHT
 
@@ -30,9 +29,6 @@ LONGEST_AGENT = 200
 LONGEST_TOKEN = 4_096
 """Longest token, characters; servers refuse longer headers."""
 
-MAX_PORT = 65_535
-"""The largest that TCP has."""
-
 LONGEST_SHOWN = 60
 """Most characters of a wrong value in an error."""
 
@@ -43,16 +39,10 @@ def check_url(url: object) -> None:
     if not isinstance(url, str) or not is_unicode(url):
         raise _wrong("url", expected, url)
     try:
-        parsed = httpx.URL(url)
-    except (httpx.InvalidURL, ValueError) as error:
-        raise _wrong("url", f"{expected} ({error})", url) from None
-    host, port = parsed.host, parsed.port or 80
-    if parsed.scheme not in ("http", "https") or not host or "%" in host:
-        raise _wrong("url", expected, url)
-    if port > MAX_PORT:
-        raise _wrong("url", f"{expected}, a port of at most {MAX_PORT}", url)
-    if parsed.query or parsed.fragment:
-        raise _wrong("url", f"{expected}, without a query", url)
+        address_of(url)
+    except ValueError as error:
+        why = "" if str(error) == EXPECTED_URL else f" ({error})"
+        raise _wrong("url", f"{expected}{why}", url) from None
 
 
 def check_settings(

@@ -41,6 +41,8 @@ from headgate.coordinator.sender import Speaking
 from headgate.coordinator.state import Core
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.constants import Settings
@@ -69,6 +71,8 @@ class Coordinator:
         agent: Id of this agent, unique in the cluster.
         incarnation: This life; larger than that of any earlier one.
         seed: Of the phase of heartbeats and of a new id, should one be needed.
+        draw: Returns numbers from 0 to 1 for the same, in place of the seed: a process
+            that draws two of them need not hold the 7 MB of numpy's generators.
         now: Monotonic time, seconds.
         wall_s: Wall clock, seconds since the epoch.
         observing: Only listens: publishes nothing and has no part in any group.
@@ -84,8 +88,9 @@ class Coordinator:
         now: float,
         wall_s: float,
         observing: bool = False,
+        draw: Callable[[], float] | None = None,
     ) -> None:
-        self._random = np.random.default_rng(seed)
+        self._draw = draw or np.random.default_rng(seed).random
         self._now = self._counted_at = now
         self._goes_on = self._asked_again = False
         self._may_hold: dict[int, int] = {}
@@ -94,7 +99,7 @@ class Coordinator:
             settings,
             agent=agent,
             incarnation=incarnation,
-            phase=float(self._random.random()),
+            phase=float(self._draw()),
             now=now,
             observing=observing,
         )
@@ -216,9 +221,7 @@ class Coordinator:
     def _rename(self, effects: list[Effect]) -> None:
         """Leave the id to the process that started later, and begin under a new one."""
         base = self._core.agent.partition(RENAMED_MARK)[0]
-        self._core.agent = (
-            f"{base}{RENAMED_MARK}{int(self._random.integers(1 << 32)):08x}"
-        )
+        self._core.agent = f"{base}{RENAMED_MARK}{int(self._draw() * (1 << 32)):08x}"
         self._core.members.forget_published()
         self._core.reporting.hello = True
         self._core.strict.begin(self._core.agent, self._core.incarnation, self._now)

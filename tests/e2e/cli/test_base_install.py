@@ -10,14 +10,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 
-EXTRAS = ("typer", "rich", "pydantic", "fastapi", "yaml", "sqlalchemy", "pandas")
+EXTRAS = (
+    "typer",
+    "rich",
+    "pydantic",
+    "fastapi",
+    "httpx",
+    "yaml",
+    "sqlalchemy",
+    "pandas",
+)
 """What belongs to the server, the command line or the pipeline."""
 
 AGENT = """
 import json, sys
 for name in sys.argv[1:]:
     sys.modules[name] = None
-import headgate, headgate.asgi, headgate.wsgi, headgate.httpx
+import headgate, headgate.asgi, headgate.wsgi
 agent = headgate.connect("http://127.0.0.1:1", keep_snapshot=False)
 admitted = bool(agent.limiter(tenant="acme").try_acquire(requests=1))
 agent.close()
@@ -38,7 +47,7 @@ def test_an_agent_works_without_anything_of_the_server_or_the_command_line() -> 
 def test_the_base_install_is_what_an_agent_imports() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {one.partition(">")[0] for one in project["dependencies"]}
-    assert names == {"numpy", "protobuf", "pyzmq", "httpx"}
+    assert names == {"numpy", "protobuf", "pyzmq"}
     for extra in ("server", "spark"):
         assert "headgate[cli]" in project["optional-dependencies"][extra]
 

@@ -9,7 +9,15 @@ import sys
 import pytest
 from tests.unit.cli.rigs import serving
 
-HEAVY = ("rich", "httpx", "yaml", "numpy", "ssl._ssl", "headgate.agent", "asyncio")
+HEAVY = (
+    "rich",
+    "httpx",
+    "yaml",
+    "numpy",
+    "ssl._ssl",
+    "headgate.agent.agent",
+    "asyncio",
+)
 """Libraries that take a tenth of a second each, or nearly."""
 
 PROGRAM = """

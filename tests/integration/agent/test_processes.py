@@ -196,6 +196,10 @@ class FaultyEnforcement:
             raise ZeroDivisionError("a fault of our own")
         return self._counted
 
+    def at_rest(self) -> bool:
+        """Never: each turn is to count."""
+        return False
+
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Take it."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.agent.connect import connect
+from headgate.agent.connecting import connect
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import InvalidSetting, InvalidSubject, MalformedSnapshot
 from headgate.agent.follow.snapshot import snapshot_from_json

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Literal, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from headgate.agent.errors import HeadgateError, InvalidSetting, MalformedSnapshot
 from headgate.agent.follow.certificates import trusting
+from headgate.agent.http_connection import Connection, NoAnswer
 from headgate.agent.json_place import Json, JsonPlace
 from headgate.agent.names import is_visible_ascii
 from headgate.agent.settings import check_url
@@ -16,12 +17,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
-    import httpx
-
 Verb = Literal["GET", "PUT", "PATCH", "POST", "DELETE"]
-
-MAX_ANSWER_BYTES = 256 << 20
-"""Largest answer that is read: the plan of an apply of 250,000 things is smaller."""
 
 PAGE = 500
 """Items per page of a list; the API allows 1,000."""
@@ -73,9 +69,6 @@ class AdminConnection:
         ca_file: str | os.PathLike[str] | None,
         timeout_s: float,
     ) -> None:
-        # Imported late: an agent that only enforces limits never needs it here.
-        import httpx
-
         check_url(url)
         if token is not None and not (token and is_visible_ascii(token)):
             raise InvalidSetting("token: expected visible ASCII characters")
@@ -83,17 +76,15 @@ class AdminConnection:
             raise InvalidSetting(f"timeout_s: expected > 0, got {timeout_s!r}")
         self._url = url.rstrip("/")
         self._timeout_s = timeout_s
-        self._client = httpx.Client(
-            base_url=f"{self._url}/api/v1/",
-            headers={} if token is None else {"Authorization": f"Bearer {token}"},
-            timeout=timeout_s,
-            trust_env=False,
-            verify=True if ca_file is None else trusting(ca_file),
-        )
+        self._headers = {"Accept": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        trust = None if ca_file is None else trusting(ca_file)
+        self._connection = Connection(url, trust=trust, timeout_s=timeout_s)
 
     def close(self) -> None:
         """Close the connection; it can't be used afterwards."""
-        self._client.close()
+        self._connection.close()
 
     def call(
         self,
@@ -115,27 +106,22 @@ class AdminConnection:
         Raises:
             AdminError: Whatever went wrong.
         """
-        import httpx
-
         path = "/".join(quote(step, safe="") for step in steps)
         operation = f"{verb} {self._url}/api/v1/{path}"
+        asked = f"?{urlencode(query)}" if query else ""
         try:
-            request = self._client.build_request(
+            answer = self._connection.send(
                 verb,
-                path,
-                params=query,
-                content=_bytes_of(body),
-                headers=_media_type(body),
-                timeout=timeout_s or self._timeout_s,
+                f"/api/v1/{path}{asked}",
+                headers=self._headers | _media_type(body),
+                body=_bytes_of(body),
+                timeout_s=timeout_s or self._timeout_s,
             )
-            response = self._client.send(request, stream=True)
-            try:
-                text = _read(response, operation)
-            finally:
-                response.close()
-        except (httpx.HTTPError, httpx.InvalidURL, RuntimeError, ValueError) as error:
+        except NoAnswer as error:
             raise AdminError(operation, _why(error, changes=verb != "GET")) from error
-        return _answer(operation, response.status_code, text)
+        except ValueError as error:  # JSON has neither NaN nor infinity
+            raise AdminError(operation, str(error)) from error
+        return _answer(operation, answer.status, answer.body)
 
     def pages(
         self, *steps: str, query: Mapping[str, str | int] | None = None
@@ -177,30 +163,13 @@ def _media_type(body: Json | bytes) -> dict[str, str]:
     return {"Content-Type": "application/yaml" if yaml else "application/json"}
 
 
-def _read(response: httpx.Response, operation: str) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    for part in response.iter_bytes():
-        size += len(part)
-        if size > MAX_ANSWER_BYTES:
-            raise AdminError(
-                operation, f"the answer is larger than {MAX_ANSWER_BYTES} bytes"
-            )
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _why(error: Exception, *, changes: bool) -> str:
+def _why(error: NoAnswer, *, changes: bool) -> str:
     """Return why there is no answer."""
-    import httpx
-
-    said = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+    said = " ".join(str(error).split())
+    if not error.was_sent:
         return f"no API answers there ({said})"
-    if isinstance(error, httpx.HTTPError):
-        unknown = "; it is not known whether the change was made" if changes else ""
-        return f"no complete answer ({said}){unknown}"
-    return said
+    unknown = "; it is not known whether the change was made" if changes else ""
+    return f"no complete answer ({said}){unknown}"
 
 
 def _answer(operation: str, status: int, text: bytes) -> JsonPlace:

@@ -170,6 +170,11 @@ class Joiner:
         done, self._done = self._done, []
         return done
 
+    @property
+    def waits(self) -> bool:
+        """Whether parts of a report are missing, or complete ones were not taken."""
+        return bool(self._open or self._done)
+
     def wait_s(self, timeout_s: float) -> float:
         """Return how long to wait for messages, at most `timeout_s`."""
         if not self._open:

@@ -94,8 +94,10 @@ class ReportBus:
 
     def receive(self, timeout_s: float) -> Iterator[tuple[Report, float]]:
         """Yield each report received, and the wall clock at its arrival."""
-        wait_s = self._joiner.wait_s(timeout_s)
-        for message in self.bus.receive(wait_s):
+        messages = self.bus.receive(self._joiner.wait_s(timeout_s))
+        if not messages and not self._joiner.waits:
+            return
+        for message in messages:
             report = self._checked(message)
             if report is not None:
                 self._joiner.put(report, message.received_wall_s, self._read)

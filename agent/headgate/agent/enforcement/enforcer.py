@@ -229,6 +229,20 @@ class Enforcer:
         slots = self.slots.counts(users, now)
         return replace(counted, slots=slots) if slots else counted
 
+    def at_rest(self) -> bool:
+        """Return whether `counts` would return what it returned last; takes no lock.
+
+        Not while anything else happens in its rhythm: slots, waiting callers,
+        reservations, common levels, soft thresholds, permits of strict groups.
+        """
+        return (
+            not self._stale
+            and bool(self._columns)
+            and self._columns[0].at_rest
+            and not (self._asked or self._warning or self.waiting or self.slots)
+            and not self._reservations
+        )
+
     def hold(self, slots: SetSlots) -> None:
         """Let callers hold so many slots, as the coordinator decided."""
         self.slots.hold(slots)

@@ -88,6 +88,7 @@ class Columns:
             locals_, key=lambda local: (local.limit.dimension, local.group.id)
         )
         self.buckets: list[Bucket] = [local.bucket for local in self.locals]
+        self._strict = any(local.group.mode == "strict" for local in self.locals)
         names = tuple(sorted({local.limit.dimension for local in self.locals}))
         index = {name: position for position, name in enumerate(names)}
         self.keys = Keys(
@@ -111,6 +112,11 @@ class Columns:
             # No call, no backward jump.
             bucket.moved = self.moved
             bucket.place = place
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no bucket moved since the last look, and no group is strict."""
+        return not self._strict and 1 not in self.moved
 
     def counted(self, now: float, uses: Mapping[int, int]) -> Counted:
         """Read the counters of all buckets that are not at rest.

@@ -12,7 +12,6 @@ Not thread-safe: the enforcer holds its lock around every method.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from headgate.agent.errors import NoLimitApplies
@@ -129,5 +128,7 @@ def _suggested_name(subject: Subject, known: Resolution) -> str:
 
 
 def _suggestion(name: str, among: Iterable[str]) -> str:
+    from difflib import get_close_matches  # late: only who mistypes needs it
+
     similar = get_close_matches(name, among, n=1)
     return f" (did you mean {similar[0]!r}?)" if similar else ""

@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import logging
 import random
-import socket
 import ssl
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
 from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Literal
-
-import httpx
+from urllib.parse import urlencode
 
 from headgate.agent.errors import MalformedSnapshot
 from headgate.agent.follow import snapshot_file
 from headgate.agent.follow.snapshot import snapshot_from_changes
 from headgate.agent.follow.snapshot_file import MAX_SNAPSHOT_BYTES
 from headgate.agent.follow.stored_levels import levels_of
+from headgate.agent.http_connection import Connection
 from headgate.agent.json_place import JsonPlace
 
 if TYPE_CHECKING:
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
 
     from headgate.agent.follow.liveness import LivenessFeed
     from headgate.agent.follow.snapshot import Snapshot
+    from headgate.agent.http_connection import HttpAnswer
     from headgate.coordinator import Restored
 
 log = logging.getLogger("headgate.agent")
@@ -74,8 +73,8 @@ once."""
 CLOSE_S = 2.0
 """Longest wait for the (daemon) thread to end."""
 
-
-THREAD_NAME = "headgate-watch"
+PATH = "/api/v1/snapshot"
+"""What is asked for."""
 
 MAY_PASS = frozenset(
     {
@@ -95,17 +94,6 @@ NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUES
 
 class NotTheApi(MalformedSnapshot):
     """Something else than Headgate's API answers at the address."""
-
-
-class _NotOurs(logging.Filter):
-    """Keeps httpx's line on each of the watch's requests out of the user's log."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the record is about somebody else's request."""
-        return record.threadName != THREAD_NAME
-
-
-logging.getLogger("httpx").addFilter(_NotOurs())
 
 
 class ConfigurationWatch:
@@ -139,7 +127,8 @@ class ConfigurationWatch:
         vouching: LivenessFeed,
         restore: Callable[[Restored], None],
     ) -> None:
-        self._address = httpx.URL(url.rstrip("/") + "/api/v1/snapshot")
+        self._url = url
+        self._address = url.rstrip("/") + PATH
         self._deliver = deliver
         self._path = path
         self._headers = dict(headers)
@@ -147,7 +136,7 @@ class ConfigurationWatch:
         self._vouching = vouching
         self._restore = restore
         self._closing = threading.Event()
-        self._socket: socket.socket | None = None
+        self._connection: Connection | None = None
         self._last: Snapshot | None = None
         self._failing = False
         self._kept = True
@@ -157,7 +146,9 @@ class ConfigurationWatch:
         self.decided = threading.Event()
         self.settled = threading.Event()
         self.wrong_address = ""
-        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name="headgate-watch", daemon=True
+        )
 
     @property
     def api_reachable(self) -> bool:
@@ -171,24 +162,25 @@ class ConfigurationWatch:
     def close(self) -> None:
         """Stop, even while an answer is awaited."""
         self._closing.set()
-        if self._socket is not None:
-            with suppress(OSError):  # it was closed already
-                self._socket.shutdown(socket.SHUT_RDWR)
+        if self._connection is not None:
+            self._connection.interrupt()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_S)
 
     def _run(self) -> None:
         """Ask until closed."""
         pause_s = FIRST_PAUSE_S
-        client: httpx.Client | None = None
         while not self._closing.is_set():
             try:
-                # Made here, because a proxy or certificates named by the environment
-                # may be wrong, and the thread must survive that.
-                client = client or httpx.Client(
-                    headers=self._headers, verify=self._trust or True
+                # Made here, because certificates that the environment names may be
+                # wrong, and the thread must survive that.
+                self._connection = self._connection or Connection(
+                    self._url,
+                    trust=self._trust,
+                    timeout_s=ANSWER_S,
+                    most_bytes=MAX_SNAPSHOT_BYTES,
                 )
-                self._ask(client)
+                self._ask(self._connection)
                 pause_s = FIRST_PAUSE_S
             except Exception as error:  # HTTP, JSON, disk: the thread goes on
                 if self._closing.is_set():
@@ -197,28 +189,23 @@ class ConfigurationWatch:
                 jitter = random.uniform(1.0 - JITTER, 1.0 + JITTER)
                 self._closing.wait(pause_s * jitter)
                 pause_s = min(2.0 * pause_s, MAX_PAUSE_S)
-        if client is not None:
-            client.close()
+        if self._connection is not None:
+            self._connection.close()
 
-    def _ask(self, client: httpx.Client) -> None:
+    def _ask(self, connection: Connection) -> None:
         """Request a newer snapshot once, and deliver it."""
         asked = {} if self.source != "api" or self._failing else self._newer()
-        timeout = httpx.Timeout(ANSWER_S, read=ANSWER_S + (WAIT_S if asked else 0.0))
-        request = client.build_request(
+        answer = connection.send(
             "GET",
-            self._address,
-            params=asked,
-            timeout=timeout,
-            extensions={"trace": self._trace},
+            f"{PATH}?{urlencode(asked)}" if asked else PATH,
+            headers=self._headers,
+            body=None,
+            timeout_s=ANSWER_S + (WAIT_S if asked else 0.0),
         )
-        response = client.send(request, stream=True)
-        try:
-            if response.status_code == HTTPStatus.NOT_MODIFIED:
-                self._answered()
-                return
-            text = self._body(response)
-        finally:
-            response.close()
+        if answer.status == HTTPStatus.NOT_MODIFIED:
+            self._answered()
+            return
+        text = _body(answer)
         document = self._document_of(text)
         for levels in levels_of(document):
             self._restore(levels)
@@ -228,7 +215,7 @@ class ConfigurationWatch:
         elif self._last is not None and _is_changes(document):
             self._take(snapshot_from_changes(self._last, document), changes=text)
         else:
-            self._take(snapshot_file.snapshot_of(document, str(self._address)))
+            self._take(snapshot_file.snapshot_of(document, self._address))
 
     def _pace(self) -> None:
         """Wait if the API repeats its answer about liveness over and over."""
@@ -246,29 +233,10 @@ class ConfigurationWatch:
         """Return the known revision; a new store begins with 0."""
         return 0 if self._last is None else self._last.configuration.revision
 
-    def _body(self, response: httpx.Response) -> bytes:
-        """Return the answer, at most as large as a snapshot may be."""
-        parts: list[bytes] = []
-        size = 0
-        for part in response.iter_bytes():
-            size += len(part)
-            if size > MAX_SNAPSHOT_BYTES:
-                raise MalformedSnapshot(f"larger than {MAX_SNAPSHOT_BYTES} bytes")
-            parts.append(part)
-        if not response.is_success:
-            said = b"".join(parts)[:200].decode(errors="replace")
-            if to := response.headers.get("location"):
-                said = f"redirected to {to}"
-            status = response.status_code
-            passing = status in MAY_PASS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
-            kind = MalformedSnapshot if passing else NotTheApi
-            raise kind(f"{status}: {said}")
-        return b"".join(parts)
-
     def _document_of(self, text: bytes) -> object:
         """Return the JSON of an answer; raise if no API of Headgate would send it."""
         try:
-            document = snapshot_file.document_of(text, str(self._address))
+            document = snapshot_file.document_of(text, self._address)
             top = JsonPlace.top(document)
         except MalformedSnapshot as error:
             raise NotTheApi(str(error)) from None
@@ -299,7 +267,7 @@ class ConfigurationWatch:
     def _answered(self) -> None:
         """Note that the API answers."""
         if self._failing:
-            log.warning("the API at %s answers again", self._address.host)
+            log.warning("the API at %s answers again", self._url)
         self._failing = False
 
     def _failed(self, error: Exception) -> None:
@@ -355,12 +323,18 @@ class ConfigurationWatch:
                 log.warning("the snapshot can't be written to disk: %s", error)
             self._kept = False
 
-    def _trace(self, event: str, detail: Mapping[str, object]) -> None:
-        """Remember the socket, so that `close` can end a wait on it."""
-        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            stream = detail.get("return_value")
-            get = getattr(stream, "get_extra_info", None)
-            self._socket = get("socket") if get is not None else None
+
+def _body(answer: HttpAnswer) -> bytes:
+    """Return the body of an answer; raise what another status says."""
+    if answer.is_success:
+        return answer.body
+    said = answer.body[:200].decode(errors="replace")
+    if answer.location:
+        said = f"redirected to {answer.location}"
+    status = answer.status
+    passing = status in MAY_PASS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    kind = MalformedSnapshot if passing else NotTheApi
+    raise kind(f"{status}: {said}")
 
 
 def _is_changes(document: object) -> bool:

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, cast
 from weakref import WeakMethod
 
-from headgate.agent.connect import connect
+from headgate.agent.connecting import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

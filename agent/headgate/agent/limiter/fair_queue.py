@@ -10,7 +10,6 @@ when it is admitted.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections import OrderedDict, deque
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from headgate.agent.decision import ADMITTED, Decision, Refusal
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Mapping
 
     from headgate.agent.bucket.bucket import Bucket
@@ -149,6 +149,8 @@ class FairQueue:
     ) -> Decision:
         """Suspend the calling task until the costs are admitted."""
         waiter = Waiter(limiter, costs, self._clock() + timeout_s)
+        import asyncio  # late: a process without an event loop never needs it
+
         waiter.future = asyncio.get_running_loop().create_future()
         answer = self._join(waiter)
         if answer is not None:

@@ -23,7 +23,6 @@ its process was cut off      for so long that the others took it: `Slot.held` sa
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import logging
 import threading
@@ -281,6 +280,8 @@ class SlotClaim:
         slot = self._book.take(self._pools, self._lease_s)
         if slot or slot.decision.never or self._timeout_s <= 0.0:
             return slot
+        import asyncio  # late: a process without an event loop never needs it
+
         loop = asyncio.get_running_loop()
         event = asyncio.Event()
         waiter = SlotWaiter(
@@ -526,6 +527,10 @@ class SlotBook:
             pool.shadow = group.refusal == "shadow"
             pool.may_hold = min(pool.may_hold, pool.size)
         self.serve()
+
+    def __len__(self) -> int:
+        """Return the number of groups with slots."""
+        return len(self._pools)
 
     def counts(self, users: Iterable[int], now: float) -> tuple[SlotCount, ...]:
         """Return what callers hold and want, of the groups that are used.

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 from urllib.parse import urlencode
 
+from headgate.agent.http_connection import Connection, HttpAnswer, NoAnswer
 from headgate.cli.client.closeable import Closing
-from headgate.cli.client.connection import Connection, HttpAnswer, NoAnswer
 from headgate.cli.failure import Failure, Misused, RefusedByApi, Unreachable, one_line
 
 if TYPE_CHECKING:

@@ -137,7 +137,8 @@ class Demand:
         self._before = self.rate.copy()
         self._times[:] = old._times
         self._seen = old._seen
-        fresh = np.setdiff1d(np.arange(len(self.rate)), to)
+        fresh = np.ones(len(self.rate), np.bool_)
+        fresh[to] = False
         self._totals[:, fresh] = 0.0
 
     def begin(self, at: NDArray[np.int64], totals: Floats) -> None:

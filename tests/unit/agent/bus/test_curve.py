@@ -26,6 +26,6 @@ def test_a_knock_that_fails_is_tried_again() -> None:
         event = zmq.EVENT_HANDSHAKE_FAILED_AUTH
         handshakes._note(socket, "tcp://127.0.0.1:9", event, 400, 0.0)  # pyright: ignore[reportPrivateUsage]
         for turn in range(1, 4):
-            handshakes.hear(turn * RETRY_S)
-            handshakes.hear(turn * RETRY_S)
+            handshakes.hear(turn * RETRY_S, ())
+            handshakes.hear(turn * RETRY_S, ())
     assert Refusing.knocks == 3

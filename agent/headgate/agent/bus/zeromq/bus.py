@@ -140,19 +140,22 @@ class ZeroMQBus:
     def receive(self, timeout_s: float) -> list[Message]:
         """See `Bus.receive`."""
         deadline_s = time.monotonic() + max(timeout_s, 0.0)
+        # Rounded up: a fraction of a millisecond must not become a busy loop.
+        first = self._poller.poll(ceil(max(timeout_s, 0.0) * 1e3))
+        if not first and not self._handshakes.retries:
+            return []  # nothing came, as twenty times a second in an idle agent
         messages: list[Message] = []
-        while not messages:
-            # Rounded up: a fraction of a millisecond must not become a busy loop.
-            remaining_ms = ceil(max(deadline_s - time.monotonic(), 0.0) * 1e3)
-            ready = dict(self._poller.poll(remaining_ms))
-            self._handshakes.hear(time.monotonic())
-            if not ready:
-                break
+        ready = dict(first)
+        while True:
+            self._handshakes.hear(time.monotonic(), ready)
             if self._out in ready:
                 self._hear_subscriptions()
             if self._in in ready:
                 self._drain(messages)
-        return messages
+            left_s = deadline_s - time.monotonic()
+            if messages or not ready or left_s <= 0.0:
+                return messages
+            ready = dict(self._poller.poll(ceil(left_s * 1e3)))
 
     def lag(self) -> float:
         """See `Bus.lag`."""

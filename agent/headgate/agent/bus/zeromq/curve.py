@@ -20,16 +20,16 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import recv_monitor_message
 
 from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from headgate.agent.json_place import Json
 
@@ -54,6 +54,9 @@ is shutting down breaks one the same way."""
 
 _HELLO_ENDED = (errno.EPIPE, errno.ECONNRESET)
 """The other side hung up; a proxy that hangs gives EAGAIN instead."""
+
+_EVENT = Struct("=HI")
+"""An event and its value, in the first frame that a monitor socket sends."""
 
 _ASK = "inproc://zeromq.zap.01"
 """Where ZeroMQ asks for authentication, by its specification (RFC 27)."""
@@ -265,6 +268,11 @@ class Handshakes:
         self._again: list[tuple[float, zmq.Socket[bytes], str]] = []
         self._said = False
 
+    @property
+    def retries(self) -> bool:
+        """Whether any connection is to be tried again."""
+        return bool(self._again)
+
     def watch(self, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
         """Watch a socket that is not connected yet; return what to poll for it."""
         events = (
@@ -277,13 +285,19 @@ class Handshakes:
         self._watched[told] = socket
         return told
 
-    def hear(self, now_s: float) -> None:
-        """Handle the events so far; retry the connections that are due."""
+    def hear(self, now_s: float, ready: Container[object]) -> None:
+        """Handle the events so far; retry the connections that are due.
+
+        Args:
+            now_s: Monotonic seconds.
+            ready: Which of the sockets that `watch` returned have something to read.
+        """
         for told, socket in self._watched.items():
-            while told.poll(0):
-                event = recv_monitor_message(told)
-                address = event["endpoint"].decode()
-                self._note(socket, address, event["event"], event["value"], now_s)
+            while told in ready and told.poll(0):
+                # Not by pyzmq's own reader, which would import asyncio.
+                numbers, where = told.recv_multipart()
+                event, value = _EVENT.unpack(numbers)
+                self._note(socket, where.decode(), event, value, now_s)
         while self._again and self._again[0][0] <= now_s:
             _, socket, address = self._again.pop(0)
             with suppress(zmq.ZMQError):  # the rest of the connection, if any

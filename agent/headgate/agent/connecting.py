@@ -8,7 +8,6 @@ answers: *admit* (a quota service that is down should not take its users down) o
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import socket
@@ -117,6 +116,8 @@ def _for_an_event_loop(
 
         Arguments and errors are those of `connect`.
         """
+        import asyncio  # late: a process without an event loop never needs it
+
         joined = await asyncio.to_thread(connect, *args, **kwargs)
         try:
             yield joined
