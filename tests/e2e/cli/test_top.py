@@ -188,6 +188,26 @@ def test_into_a_pipe_it_is_one_table(api: Api) -> None:
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("name", "group-07\n"),
+        ("json", '"group": "group-07"'),
+        ("yaml", "group: group-07"),
+        ("wide", "group-07"),
+    ],
+)
+def test_top_is_printed_in_the_form_that_was_asked_for(
+    api: Api, form: str, said: str
+) -> None:
+    command = [*TOP, "--url", api.url, "--search", "group-07", "-o", form]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert said in done.stdout
+    assert (done.stdout == said) == (form == "name")
+
+
 def test_without_an_api_it_does_not_begin() -> None:
     env = {"HEADGATE_URL": "http://127.0.0.1:1"}
     with ScreenReader(TOP, env=env, size=WIDE) as screen:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from headgate.cli.client.paths import AGENTS, OVERVIEW, group_path
-from headgate.cli.options.common import Api, AsJson
+from headgate.cli.options.common import Api
 from headgate.cli.options.dataclass_options import spread
-from headgate.cli.output.printing import console, print_json, print_table
+from headgate.cli.options.output import Format, Output
+from headgate.cli.output.printing import console, print_document, print_table
 from headgate.cli.top.feed import Answer, Feed, Question
 from headgate.cli.top.screen import Screen, Seen, Sort, Standing, fitted, pressed
 
@@ -30,12 +31,15 @@ headgate top                           (q quits, ? shows the keys)
 
 headgate top --sort refused --search orders
 
-headgate top --show over --once        (one table: for a file, a script, a mail)"""
+headgate top --show over --once        (one table: for a file, a script, a mail)
+
+headgate top --show over -o name       (the names of the groups over their limit)"""
 
 
 @spread
 def top(
     api: Api,
+    output: Output,
     once: Annotated[
         bool, typer.Option("--once", help="Print one table and exit.")
     ] = False,
@@ -52,13 +56,13 @@ def top(
     every: Annotated[
         float, typer.Option(help="Seconds between two updates.", min=0.1, max=60.0)
     ] = 1.0,
-    as_json: AsJson = False,
 ) -> None:
     """Show the usage of groups against their limits, live, and who uses them."""
     screen = Screen(sort=sort, standing=show, search=search)
     with api.connect() as rest:
-        if once or as_json or not _is_person():
-            _print_once(rest, screen, rows, as_json)
+        chosen = output.format()
+        if once or chosen != "table" or not _is_person():
+            _print_once(rest, screen, rows, chosen)
         else:
             _watch(rest, screen, every, str(api.resolved().url))
 
@@ -87,18 +91,17 @@ def _is_person() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and not console().is_dumb_terminal
 
 
-def _print_once(rest: "Rest", screen: Screen, rows: int, as_json: bool) -> None:
+def _print_once(rest: "Rest", screen: Screen, rows: int, chosen: Format) -> None:
     from headgate.cli.top.drawing import grid_of
 
     question = question_of(screen, rows)
     document = rest.call("GET", question.path, query=question.query)
-    if as_json:
-        print_json(document)
-        return
     answer = Answer(question, document, at_s=time.monotonic())
+    if print_document(document, chosen, names=lambda: dict.fromkeys(_names(answer))):
+        return
     grid = grid_of(screen, answer, 200)
     names = [f"{column.name}{'>' * column.right}" for column in grid.columns]
-    print_table(names, grid.rows)
+    print_table(names, grid.rows, in_full=chosen == "wide")
 
 
 def _watch(rest: "Rest", screen: Screen, every_s: float, url: str) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, cast
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 
 from headgate.cli.options.limits import show_quantity
+from headgate.cli.output.printing import cut_middle
 from headgate.cli.output.slot_holders import IN_FLIGHT
 
 if TYPE_CHECKING:
@@ -382,8 +383,7 @@ def _that_fit(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _cell(text: str, column: Column) -> str:
-    if cell_len(text) > column.width:
-        text = set_cell_size(text, column.width - 1) + "~"
+    text = cut_middle(text, column.width)
     room = " " * (column.width - cell_len(text))
     return room + text if column.right else text + room
 
