@@ -48,10 +48,7 @@ TIMEOUT_S = 30.0
 """Longest wait for an answer; the API usually answers within milliseconds."""
 
 APPLY_TIMEOUT_S = 600.0
-"""The same for `Admin.apply`: a hundred thousand attachments take a while."""
-
-EXPORT_ATTEMPTS = 5
-"""Times that `Admin.export` starts again because something was changed meanwhile."""
+"""Of `Admin.apply` and `Admin.export`: a hundred thousand attachments take a while."""
 
 
 class Admin:
@@ -284,18 +281,11 @@ class Admin:
     def export(self) -> dict[str, Json]:
         """Return everything as one document that `apply` accepts.
 
-        All of it is of one revision; an `AdminError` if changes never pause for long
-        enough to read it.  Overrides are not part of it: they end by themselves.
+        All of it is of one revision; tokens are not part of it, and what has its
+        default is left out.
         """
-        for _ in range(EXPORT_ATTEMPTS):
-            before = self._revision()
-            document = self._everything()
-            if self._revision() == before:
-                return document
-        raise AdminError(
-            f"GET {self._url}/api/v1/",
-            f"something was changed during each of {EXPORT_ATTEMPTS} attempts",
-        )
+        answer = self._api.call("GET", "export", timeout_s=APPLY_TIMEOUT_S)
+        return {name: place.value for name, place in answer.fields()}
 
     def audit(
         self,
@@ -329,46 +319,6 @@ class Admin:
         return self._one(
             self._api.call("PATCH", "groups", group, body=body), group_from_json
         )
-
-    def _revision(self) -> int:
-        """Return the revision in force; 0 before the first change."""
-        pages = self._api.pages("audit", query={"limit": 1})
-        newest = next(self._each(pages, audit_from_json), None)
-        return 0 if newest is None else newest.revision
-
-    def _everything(self) -> dict[str, Json]:
-        tenants = self._stored("tenants", leave_out=("revision",))
-        names = [cast("str", tenant.pop("name")) for tenant in tenants]
-        groups = self._stored("groups", leave_out=("id", "revision"))
-        return {
-            "tenants": dict(zip(names, tenants, strict=True)),
-            "namespaces": [
-                f"{tenant}/{name}"
-                for tenant in names
-                for name in self.namespaces(tenant)
-            ],
-            "groups": {cast("str", group.pop("name")): group for group in groups},
-            "attachments": cast(
-                "Json", self._stored("attachments", leave_out=("own", "revision"))
-            ),
-            "policies": cast("Json", self._stored("policies", leave_out=("revision",))),
-            "settings": {
-                key: place.value
-                for key, place in self._api.call("GET", "settings").fields()
-            },
-        }
-
-    def _stored(self, name: str, *, leave_out: Sequence[str]) -> list[dict[str, Json]]:
-        """Return the items of a list as they are stored, without some fields."""
-
-        def item(place: JsonPlace) -> dict[str, Json]:
-            return {
-                field: one.value
-                for field, one in place.fields()
-                if field not in leave_out
-            }
-
-        return list(self._each(self._api.pages(name), item))
 
     def _each(
         self, places: Iterator[JsonPlace], read: Callable[[JsonPlace], Record]
