@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.web.pictures import agent_use, picture, seen, use
 from tests.web.rigs import TIMEOUT_S, Server
 
-from headgate.api.live.observing import Observing
 from headgate.api.live.snapshot import ClusterSnapshot
 from headgate.api.metrics.families import MAX_AGENTS, MAX_LIMITS, LiveCollector
+from headgate.api.observing.observing import Observing
 from headgate.api.store import Store
 from headgate.api.watch import RevisionWatch
 

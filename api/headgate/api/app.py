@@ -16,14 +16,15 @@ from headgate.api.history.routes import router as history
 from headgate.api.http import problems
 from headgate.api.http.body_limits import BodyLimits
 from headgate.api.http.dependencies import Service, ServiceOf
-from headgate.api.http.openapi import complete
+from headgate.api.http.guard import Guard
 from headgate.api.http.origins import OwnPagesOnly
 from headgate.api.http.response_headers import ResponseHeaders
 from headgate.api.live.liveness import Presence
-from headgate.api.live.observing import Observing
-from headgate.api.live.routes import router as live
-from headgate.api.live.sampler import GroupsOnly, Sampler
 from headgate.api.metrics.routes import router as metrics
+from headgate.api.observing.observing import Observing
+from headgate.api.observing.routes import router as live
+from headgate.api.observing.sampler import GroupsOnly, Sampler
+from headgate.api.openapi import complete
 from headgate.api.overrides.clock import end_in_time
 from headgate.api.overrides.routes import router as overrides
 from headgate.api.overview.routes import router as overview
@@ -36,13 +37,13 @@ from headgate.api.pulsar.groups import router as pulsar_groups
 from headgate.api.pulsar.partitions import router as pulsar_partitions
 from headgate.api.pulsar.rates import router as pulsar_rates
 from headgate.api.pulsar.tenants import router as pulsar_tenants
-from headgate.api.rights.guard import Guard
-from headgate.api.rights.routes import router as rights_router
 from headgate.api.rights.settings import RightsSettings
+from headgate.api.snapshot.following import Following
 from headgate.api.snapshot.routes import router as snapshot
 from headgate.api.snapshot.service import Snapshots
 from headgate.api.store import Store
 from headgate.api.tenants.routes import router as tenants
+from headgate.api.tokens.routes import router as rights_router
 from headgate.api.watch import RevisionWatch
 from headgate.api.web.page import mount
 
@@ -66,21 +67,21 @@ def make_service(store: Store, fixed: Mapping[str, object]) -> Service:
     watch = RevisionWatch(store.revision())
     store.on_change(watch.announce)
     store.refused_settings = refused_settings(fixed.get("bus"))
-    return Service(
-        store=store,
-        watch=watch,
-        snapshots=Snapshots(store, fixed),
-        presence=Presence(watch.stir),
-    )
+    return Service(store=store, watch=watch)
 
 
 def make_app(
-    service: Service, rights: RightsSettings | None = None, *, tls: bool = False
+    service: Service,
+    fixed: Mapping[str, object],
+    rights: RightsSettings | None = None,
+    *,
+    tls: bool = False,
 ) -> FastAPI:
     """Return the ASGI application that serves `service`.
 
     Args:
         service: Its parts.
+        fixed: Members `bus` and `report` of each snapshot.
         rights: Whether tokens are asked for; None for not.
         tls: Whether it is served over TLS, and never otherwise.
     """
@@ -90,7 +91,7 @@ def make_app(
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
         service.watch.bind()
         ending = asyncio.create_task(end_in_time(service.store, service.watch))
-        source = GroupsOnly(service.store, service.snapshots.fixed)
+        source = GroupsOnly(service.store, fixed)
         with Sampler(source, observing, service.store):
             yield
         ending.cancel()
@@ -108,6 +109,9 @@ def make_app(
     )
     app.state.service = service
     app.state.observing = observing
+    app.state.following = Following(
+        service.watch, Snapshots(service.store, fixed), Presence(service.watch.stir)
+    )
     problems.install(app)
     app.add_middleware(BodyLimits)
     settings = rights or RightsSettings()

@@ -8,7 +8,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from ipaddress import ip_address, ip_network
@@ -24,6 +24,7 @@ from headgate.agent.follow.snapshot import Snapshot, snapshot_to_json
 from headgate.api.app import make_app, make_service
 from headgate.api.embedded_bus import embedded_bus
 from headgate.api.http.dependencies import Service
+from headgate.api.opening import one_bus_for, opened_store
 from headgate.api.rights.jwts import check_key_set
 from headgate.api.rights.tokens import list_tokens
 from headgate.api.settings import (
@@ -43,7 +44,6 @@ from headgate.api.sockets.protocol import protocol_for
 from headgate.api.sockets.quiet_log import quiet_log
 from headgate.api.store import Store
 from headgate.api.store.listening import hearing_changes
-from headgate.api.store.opening import one_bus_for, opened_store
 from headgate.api.watch import RevisionWatch
 from headgate.coordinator.config.configuration import Configuration
 
@@ -177,7 +177,7 @@ def _prepared(
                 on_ready(addresses)
 
         config = uvicorn.Config(
-            _made_app(service, settings),
+            _made_app(service, fixed, settings),
             # The bounds on connections are those of asyncio's accept and of h11.
             loop="asyncio",
             http=protocol_for(listening.table),
@@ -304,12 +304,15 @@ def _check_tokens(settings: ServerSettings, store: Store) -> None:
             )
 
 
-def _made_app(service: Service, settings: ServerSettings) -> FastAPI:
+def _made_app(
+    service: Service, fixed: Mapping[str, object], settings: ServerSettings
+) -> FastAPI:
     try:
         check_key_set(settings.rights)
     except (OSError, ValueError) as error:
         raise CannotStart(f"key set: {error}") from error
-    return make_app(service, settings.rights, tls=settings.tls_certificate is not None)
+    tls = settings.tls_certificate is not None
+    return make_app(service, fixed, settings.rights, tls=tls)
 
 
 def _listening_socket(settings: ServerSettings) -> BoundedListener:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from headgate.api import RightsSettings
-from headgate.api.rights.guard import Guard
+from headgate.api.http.guard import Guard
 from headgate.api.store import Store
 
 

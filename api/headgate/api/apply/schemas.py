@@ -3,11 +3,11 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 from headgate.api.attachments.schemas import AttachmentPut
-from headgate.api.audit.schemas import ChangeShown
-from headgate.api.groups.schemas import Body, GroupBody
+from headgate.api.groups.schemas import GroupBody
 from headgate.api.overrides.schemas import OverridePut
 from headgate.api.policies.schemas import PolicyPut
 from headgate.api.tenants.schemas import TenantPut
+from headgate.api.values.schemas import Body, ChangeShown
 
 MAX_THINGS = 250_000
 """Of one kind in one file; the store is tried with 100,000 attachments."""

@@ -13,7 +13,6 @@ from headgate.api.attachments.subjects import (
     subject_key,
     subject_of_key,
 )
-from headgate.api.audit.schemas import ChangeShown
 from headgate.api.groups.schemas import GroupBody
 from headgate.api.overrides.service import override_document, override_key
 from headgate.api.policies.broker import KEYS
@@ -23,6 +22,7 @@ from headgate.api.store.tables import AttachmentRow, GroupRow, NamespaceRow, Pol
 from headgate.api.tenants.schemas import TenantPut
 from headgate.api.values.errors import Invalid, NotFound
 from headgate.api.values.names import MAX_NAME, checked_name
+from headgate.api.values.schemas import ChangeShown
 
 Target = dict[tuple[str, str], Document]
 

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headgate.api.groups.schemas import Body
+from headgate.api.values.schemas import Body
 
 _SUBJECT = (
     "kind → name: one of cluster, tenant, namespace, topic, subscription, user, "

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
-from sqlalchemy import ColumnElement, Table, delete, false, insert, or_, select, update
+from sqlalchemy import Table, delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from headgate.api.attachments.schemas import AttachmentPage, AttachmentShown
@@ -16,6 +16,7 @@ from headgate.api.attachments.subjects import (
     wider_subjects,
 )
 from headgate.api.groups.service import find_group
+from headgate.api.rights.visibility import of_tenants
 from headgate.api.store import Change
 from headgate.api.store.tables import (
     AttachmentRow,
@@ -24,7 +25,7 @@ from headgate.api.store.tables import (
     TenantRow,
 )
 from headgate.api.values.errors import Forbidden, NotFound
-from headgate.api.values.ownership import OF_TENANTS, tenant_of_subject
+from headgate.api.values.ownership import tenant_of_subject
 from headgate.api.values.preconditions import ANYTHING, Precondition
 
 Wanted = tuple[str, bool]
@@ -68,17 +69,6 @@ def list_attachments(
     items = [_shown(row, group_name) for row, group_name in rows[:limit]]
     more = rows[limit - 1][0].id if len(rows) > limit else None
     return AttachmentPage(items=items, next=more)
-
-
-def of_tenants(tenants: Collection[str]) -> ColumnElement[bool]:
-    """Return the condition that an attachment's subject belongs to one of `tenants`."""
-    named = [
-        (AttachmentRow.name == tenant)
-        | AttachmentRow.name.startswith(f"{tenant}/", autoescape=True)
-        for tenant in tenants
-    ]
-    kinds = [AttachmentRow.kind.startswith(kind) for kind in sorted(OF_TENANTS)]
-    return or_(false(), *kinds) & or_(false(), *named)
 
 
 def attached_group(session: Session, subject: Subject) -> str | None:

@@ -2,19 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-
-class ChangeShown(BaseModel):
-    """One thing that a revision changed."""
-
-    kind: str = Field(description="Such as group or attachment.")
-    key: str = Field(description="The group's name, the subject as JSON.")
-    before: dict[str, object] | None = Field(description="null: it was made.")
-    after: dict[str, object] | None = Field(description="null: it was deleted.")
-    id: int | None = Field(
-        default=None,
-        exclude_if=lambda number: number is None,
-        description="A group's: reports name it so.",
-    )
+from headgate.api.values.schemas import ChangeShown
 
 
 class AuditEntry(BaseModel):

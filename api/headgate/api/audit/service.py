@@ -6,10 +6,11 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from headgate.api.apply.documents import put_in_place
-from headgate.api.audit.schemas import AuditEntry, AuditPage, ChangeShown
+from headgate.api.audit.schemas import AuditEntry, AuditPage
 from headgate.api.store import Change, Document
 from headgate.api.store.tables import AuditRow, ChangedRow
 from headgate.api.values.errors import Invalid, NotFound
+from headgate.api.values.schemas import ChangeShown
 
 MAX_CHANGES = 100
 """Changes of one revision that a list tells."""

@@ -20,9 +20,9 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from headgate.api.http.dependencies import Service, ServiceOf, TenantsOf
-from headgate.api.live.observing import Observing, observing_of
-from headgate.api.live.routes import MAX_AGENTS
 from headgate.api.live.schemas import agents_shown
+from headgate.api.observing.observing import Observing, observing_of
+from headgate.api.observing.routes import MAX_AGENTS
 from headgate.api.overview.routes import LookOf
 from headgate.api.overview.schemas import group_use_shown, overview_shown
 from headgate.api.rights.visibility import Tenants, require_visible

@@ -3,11 +3,11 @@
 from math import inf
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
 from headgate.api.values.quantities import Quantity, ShownQuantity
-from headgate.api.values.text import check_storable
+from headgate.api.values.schemas import Body
 from headgate.coordinator.config.configuration import (
     MOST_SLOTS,
     UNLIMITED,
@@ -47,18 +47,6 @@ Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]
 Samples = Annotated[int, Field(ge=1, le=MAX_SAMPLES)]
 Slots = Annotated[int, Field(ge=0, le=MOST_SLOTS)]
 Threshold = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-
-
-class Body(BaseModel):
-    """Base of all request bodies: exact types, no unknown fields, storable text."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _check_storable(cls, value: object) -> object:
-        check_storable(value)
-        return value
 
 
 class LimitBody(Body):

@@ -1,6 +1,6 @@
 """REST route of the history of a group's use."""
 
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request
@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from headgate.api.groups.service import find_group
-from headgate.api.history.history import STEP_S, Course
+from headgate.api.history.history import STEP_S, Course, UsageHistory
 from headgate.api.http.dependencies import ServiceOf, TenantsOf
-from headgate.api.live.observing import observing_of
 from headgate.api.rights.visibility import require_visible
 
 MAX_LINES = 100
@@ -72,7 +71,7 @@ def get_history(
     with service.store.reading() as session:
         require_visible(session, tenants, name)
         group_id = find_group(session, name).id
-    history = observing_of(request).history
+    history = cast("UsageHistory", request.app.state.observing.history)
     wanted = history.dimensions(group_id) if dimension is None else [dimension]
     courses = [
         _shown(each, course)

@@ -5,10 +5,8 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Header, Query, Request, Response
 
-from headgate.api.live.liveness import Presence
-from headgate.api.rights.guard import PRINCIPAL
+from headgate.api.http.guard import PRINCIPAL
 from headgate.api.rights.principal import ANYONE, Principal
-from headgate.api.snapshot.service import Snapshots
 from headgate.api.store import Author, Change, Store
 from headgate.api.values.preconditions import Precondition
 from headgate.api.watch import RevisionWatch
@@ -30,14 +28,10 @@ class Service:
     Attributes:
         store: The database.
         watch: Who waits for the next revision.
-        snapshots: The newest snapshot.
-        presence: Which agents ask, and which have gone.
     """
 
     store: Store
     watch: RevisionWatch
-    snapshots: Snapshots
-    presence: Presence
 
 
 def service_of(request: Request) -> Service:

@@ -19,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headgate.api.http.allow import allowed_methods
-from headgate.api.pulsar.wording import pulsar_reason
 from headgate.api.values.errors import (
     AlreadyExists,
     Busy,
@@ -31,6 +30,7 @@ from headgate.api.values.errors import (
     Outdated,
     Refused,
 )
+from headgate.api.values.pulsar_wording import pulsar_reason
 from headgate.api.values.text import Unstorable
 
 PULSAR_PREFIX = "/admin/v2"

@@ -1,4 +1,4 @@
-"""The live view: what agents report now, sampled once a second from the bus.
+"""One picture of the cluster: who lives, what agents report now, and how it is shown.
 
 Nothing in it is on the path of a change.
 """

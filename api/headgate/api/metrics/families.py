@@ -15,8 +15,8 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from headgate.api.live.observing import Observing
 from headgate.api.live.snapshot import ClusterSnapshot, Use
+from headgate.api.observing.observing import Observing
 from headgate.api.overview.entries import RANK
 from headgate.api.watch import RevisionWatch
 

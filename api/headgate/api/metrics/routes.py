@@ -9,8 +9,8 @@ from prometheus_client.exposition import choose_encoder
 from starlette.responses import Response
 
 from headgate.api.http.dependencies import ServiceOf
-from headgate.api.live.observing import observing_of
 from headgate.api.metrics.families import LiveCollector
+from headgate.api.observing.observing import observing_of
 
 router = APIRouter(tags=["health"])
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from headgate.api.groups.schemas import Body
 from headgate.api.values.quantities import Quantity, ShownQuantity
+from headgate.api.values.schemas import Body
 
 MAX_FACTOR = 1e6
 """A larger factor is a mistake; a rate says it better."""

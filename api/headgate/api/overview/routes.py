@@ -1,14 +1,14 @@
 """REST routes of what is going on now: all limits at a glance, one group's use."""
 
-from typing import Annotated
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
 from headgate.api.groups.service import find_group
 from headgate.api.http.dependencies import ServiceOf, TenantsOf
-from headgate.api.live.observing import observing_of
+from headgate.api.live.snapshot import ClusterSnapshot
 from headgate.api.overview.entries import Standing
-from headgate.api.overview.overview import MAX_WINDOW, Look, Sort
+from headgate.api.overview.overview import MAX_WINDOW, Look, Overview, Sort
 from headgate.api.overview.schemas import (
     GroupUseShown,
     OverviewShown,
@@ -46,7 +46,7 @@ LookOf = Annotated[Look, Depends(look_of)]
 @router.get("/overview", summary="Show all limits at a glance")
 def get_overview(look: LookOf, tenants: TenantsOf, request: Request) -> OverviewShown:
     """Return a window of the limits that match, with their use now."""
-    window = observing_of(request).overview.window(look, tenants)
+    window = _overview(request).window(look, tenants)
     return overview_shown(window, look.offset)
 
 
@@ -61,5 +61,15 @@ def get_group_use(
     with service.store.reading() as session:
         require_visible(session, tenants, name)
         find_group(session, name)
-    picture = observing_of(request).newest()
+    picture = _newest(request)
     return group_use_shown(name, service.watch.revision, picture)
+
+
+def _overview(request: Request) -> Overview:
+    """Return the overview of what the application of `request` sees."""
+    return cast("Overview", request.app.state.observing.overview)
+
+
+def _newest(request: Request) -> ClusterSnapshot | None:
+    """Return the newest picture; None before the first."""
+    return cast("ClusterSnapshot | None", request.app.state.observing.newest())

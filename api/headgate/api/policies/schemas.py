@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headgate.api.groups.schemas import MAX_PERIOD_S, Body
+from headgate.api.groups.schemas import MAX_PERIOD_S
 from headgate.api.values.quantities import Quantity
+from headgate.api.values.schemas import Body
 from headgate.coordinator.config.configuration import UNLIMITED
 
 Level = Literal["namespace", "topic"]

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from headgate.api.http.dependencies import AuthorOf, ServiceOf, TenantsOf
-from headgate.api.live.observing import observing_of
+from headgate.api.observing.observing import observing_of
 from headgate.api.preview.schemas import Preview, PreviewPost
 from headgate.api.preview.service import preview
 from headgate.api.rights.visibility import require_visible

@@ -2,9 +2,9 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headgate.api.audit.schemas import ChangeShown
-from headgate.api.groups.schemas import Body, GroupPut
+from headgate.api.groups.schemas import GroupPut
 from headgate.api.values.quantities import ShownQuantity
+from headgate.api.values.schemas import Body, ChangeShown
 
 
 class PreviewPost(Body):

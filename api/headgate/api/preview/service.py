@@ -6,7 +6,6 @@ import numpy as np
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from headgate.api.audit.schemas import ChangeShown
 from headgate.api.groups import service as groups
 from headgate.api.groups.schemas import GroupShown, LimitShown
 from headgate.api.live.snapshot import ClusterSnapshot, Use
@@ -18,6 +17,7 @@ from headgate.api.preview.schemas import (
 )
 from headgate.api.store import Change
 from headgate.api.store.tables import AttachmentRow
+from headgate.api.values.schemas import ChangeShown
 from headgate.coordinator.allocation.max_min import shares_at, water_level
 
 MAX_AGENTS = 1000

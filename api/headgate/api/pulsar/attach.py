@@ -20,8 +20,8 @@ from headgate.api.attachments.service import (
 from headgate.api.attachments.subjects import Subject, checked_subject
 from headgate.api.http.dependencies import AuthorOf, ServiceOf, tell
 from headgate.api.pulsar.targets import NameOf, namespace_name, tenant_name, topic_name
-from headgate.api.pulsar.wording import GROUP_MISSING, POLICIES_MISSING
 from headgate.api.values.errors import NotFound
+from headgate.api.values.pulsar_wording import GROUP_MISSING, POLICIES_MISSING
 
 router = APIRouter(tags=["pulsar: attachments"])
 

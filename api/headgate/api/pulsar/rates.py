@@ -22,8 +22,8 @@ from headgate.api.pulsar.bodies import (
     integer,
 )
 from headgate.api.pulsar.targets import NameOf, namespace_name, topic_name
-from headgate.api.pulsar.wording import POLICIES_MISSING
 from headgate.api.values.errors import Invalid, NotFound
+from headgate.api.values.pulsar_wording import POLICIES_MISSING
 
 UNLIMITED = -1
 """Pulsar's word for no limit; other negative rates mean nothing."""

@@ -11,10 +11,10 @@ from headgate.api.attachments.service import attached_group, put_attachment
 from headgate.api.attachments.subjects import checked_subject
 from headgate.api.http.dependencies import AuthorOf, ServiceOf, tell
 from headgate.api.pulsar.bodies import ObjectOf, OptionalObjectOf, strings
-from headgate.api.pulsar.wording import CLUSTER_MISSING, pulsar_reason
 from headgate.api.store.tables import NamespaceRow, StateRow, TenantRow
 from headgate.api.tenants import service as tenants
 from headgate.api.values.errors import InUse
+from headgate.api.values.pulsar_wording import CLUSTER_MISSING, pulsar_reason
 
 router = APIRouter(tags=["pulsar: tenants and namespaces"])
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headgate.api.groups.schemas import Body
 from headgate.api.rights.principal import Role
+from headgate.api.values.schemas import Body
 
 Tenants = Annotated[
     list[str] | None,

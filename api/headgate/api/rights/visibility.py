@@ -2,15 +2,26 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, false, or_, select
 from sqlalchemy.orm import Session
 
-from headgate.api.attachments.service import of_tenants
 from headgate.api.store.tables import AttachmentRow, GroupRow
 from headgate.api.values.errors import NotFound
+from headgate.api.values.ownership import OF_TENANTS
 
 Tenants = frozenset[str] | None
 """Whose things a caller may see; None for everybody's."""
+
+
+def of_tenants(tenants: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition that an attachment's subject belongs to one of `tenants`."""
+    named = [
+        (AttachmentRow.name == tenant)
+        | AttachmentRow.name.startswith(f"{tenant}/", autoescape=True)
+        for tenant in tenants
+    ]
+    kinds = [AttachmentRow.kind.startswith(kind) for kind in sorted(OF_TENANTS)]
+    return or_(false(), *kinds) & or_(false(), *named)
 
 
 def visible_groups(session: Session, tenants: Collection[str]) -> frozenset[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -16,15 +16,16 @@ from headgate.api.http.dependencies import (
     MAX_ROW_ID,
     AfterName,
     PageSize,
-    Service,
-    ServiceOf,
     etag,
     principal_of,
 )
-from headgate.api.live.observing import observing_of
 from headgate.api.rights.principal import Principal
+from headgate.api.snapshot.following import Following, FollowingOf
 from headgate.api.snapshot.service import SnapshotText
 from headgate.api.values.names import MAX_NAME
+
+if TYPE_CHECKING:
+    from headgate.api.levels.service import LevelBook
 
 MAX_WAIT_S = 60.0
 """Longest wait; proxies drop connections that are silent for a minute or more."""
@@ -136,7 +137,7 @@ _Changes = Annotated[
 )
 async def get_snapshot(
     request: Request,
-    service: ServiceOf,
+    following: FollowingOf,
     revision: _Revision = None,
     at: _At = None,
     wait_s: _Wait = 0.0,
@@ -161,47 +162,47 @@ async def get_snapshot(
     """
     if at is not None:
         past = await run_in_threadpool(
-            service.snapshots.past, at, after=after, limit=limit
+            following.snapshots.past, at, after=after, limit=limit
         )
         return Response(past, media_type="application/json")
     if revision is None:
-        return await _newest(request, service, alive)
-    asking = _Asking(service, revision, alive)
+        return await _newest(request, following, alive)
+    asking = _Asking(following, revision, alive)
     waiting = _while_connected(request, asking.news(wait_s))
     if agent is None:
         found = await waiting
     else:
         teller = principal_of(request)
-        found = await _while_present(service, teller, agent, incarnation, waiting)
+        found = await _while_present(following, teller, agent, incarnation, waiting)
     if not found:
         return Response(status_code=HTTPStatus.NOT_MODIFIED)
-    if service.watch.revision == revision and alive is not None:
-        told = json.dumps({"alive": service.presence.told()})
+    if following.watch.revision == revision and alive is not None:
+        told = json.dumps({"alive": following.presence.told()})
         return Response(told, media_type="application/json")
-    changed = await _changes(service, revision) if changes else None
-    return await _newest(request, service, alive, changed)
+    changed = await _changes(following, revision) if changes else None
+    return await _newest(request, following, alive, changed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
     """One blocking query: what the caller knows already."""
 
-    service: Service
+    following: Following
     revision: int
     alive: int | None
 
     async def news(self, wait_s: float) -> bool:
         """Wait for what the caller does not know; return whether there is any."""
-        return await self.service.watch.beyond(
+        return await self.following.watch.beyond(
             self.revision, wait_s=wait_s, or_when=self._knows_not_who_lives
         )
 
     def _knows_not_who_lives(self) -> bool:
-        return self.alive is not None and self.alive != self.service.presence.version
+        return self.alive is not None and self.alive != self.following.presence.version
 
 
 async def _while_present(
-    service: Service,
+    following: Following,
     teller: Principal,
     agent: str,
     incarnation: int,
@@ -211,7 +212,7 @@ async def _while_present(
 
     Only an agent's token, or an administrator's, may say so: others just wait.
     """
-    if teller.role not in _TELLERS or not service.presence.began(
+    if teller.role not in _TELLERS or not following.presence.began(
         agent, incarnation, teller.name
     ):
         return await waiting
@@ -220,31 +221,31 @@ async def _while_present(
         found = await waiting
         broken = found is None
     finally:
-        service.presence.ended(agent, incarnation, broken=broken)
+        following.presence.ended(agent, incarnation, broken=broken)
     return found
 
 
-async def _changes(service: Service, since: int) -> SnapshotText | None:
+async def _changes(following: Following, since: int) -> SnapshotText | None:
     """Return what changed since, None when the whole is to be sent."""
-    revision = service.watch.revision
-    return (
-        await service.snapshots.changes(since, revision) if since <= revision else None
-    )
+    revision = following.watch.revision
+    if since > revision:
+        return None
+    return await following.snapshots.changes(since, revision)
 
 
 async def _newest(
     request: Request,
-    service: Service,
+    following: Following,
     alive: int | None,
     changed: SnapshotText | None = None,
 ) -> Response:
     """Return the newest snapshot or the changes since; with liveness if requested."""
-    snapshot = changed or await service.snapshots.at_least(service.watch.revision)
+    snapshot = changed or await following.snapshots.at_least(following.watch.revision)
     more: dict[str, object] = {}
     if levels := await _levels(request, snapshot):
         more["levels"] = levels
     if alive is not None:
-        more["alive"] = service.presence.told()
+        more["alive"] = following.presence.told()
     body = _as_the_caller_names_us(request, snapshot.body)
     if more:
         body = body[:-1] + b"," + json.dumps(more)[1:].encode()
@@ -260,7 +261,7 @@ async def _newest(
 
 async def _levels(request: Request, snapshot: SnapshotText) -> list[dict[str, object]]:
     """Return what long limits of the groups of `snapshot` hold."""
-    book = observing_of(request).levels
+    book = cast("LevelBook", request.app.state.observing.levels)
     levels = await run_in_threadpool(book.told, snapshot.revision)
     return [level for level in levels if level["group"] in snapshot.groups]
 

@@ -2,11 +2,11 @@
 
 import getpass
 
+from headgate.api.opening import opened_store
 from headgate.api.rights.principal import Role
 from headgate.api.rights.tokens import make_token
 from headgate.api.settings import CannotStart, ServerSettings
 from headgate.api.store import Author
-from headgate.api.store.opening import opened_store
 from headgate.api.values.errors import Refused
 
 

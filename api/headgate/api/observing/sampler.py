@@ -22,7 +22,6 @@ from headgate.agent.follow.stored_levels import restored
 from headgate.agent.observer import AgentUse as ObservedPart
 from headgate.agent.observer import LimitUse, Observer, Sight
 from headgate.api.levels.service import load, save
-from headgate.api.live.observing import Observing
 from headgate.api.live.snapshot import (
     AgentSeen,
     ClusterSnapshot,
@@ -30,6 +29,7 @@ from headgate.api.live.snapshot import (
     LiveAgentUse,
     Use,
 )
+from headgate.api.observing.observing import Observing
 from headgate.api.snapshot.service import changes_document, group_documents
 from headgate.api.store import Store
 from headgate.api.store.tables import StateRow

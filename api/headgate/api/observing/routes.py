@@ -6,7 +6,6 @@ from fastapi import APIRouter, Path, Query, Request
 
 from headgate.api.groups.service import find_group
 from headgate.api.http.dependencies import ServiceOf, TenantsOf
-from headgate.api.live.observing import observing_of
 from headgate.api.live.schemas import (
     AgentsShown,
     ExplanationShown,
@@ -18,6 +17,7 @@ from headgate.api.live.schemas import (
     slots_shown,
 )
 from headgate.api.live.snapshot import cut_to
+from headgate.api.observing.observing import observing_of
 from headgate.api.rights.visibility import require_visible, visible_groups
 from headgate.api.values.errors import Busy, NotFound
 
