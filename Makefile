@@ -10,6 +10,7 @@ BUS = zeromq
 SHAPE = requests
 MINUTES = 10
 WORKERS = 2
+LANES = 3
 SOURCES = coordinator agent api cli pipeline simulation proto tests tools bench examples hatch_build.py
 
 # Quick tests: no process, no socket, no clock.  Slow ones run real parts.
@@ -17,12 +18,19 @@ QUICK = tests/unit tests/scenarios coordinator agent cli
 SIMULATED = tests/simulation
 REAL = tests/api tests/web tests/integration tests/e2e
 
+# Tests of real parts wait most of the time: LANES of them run at once, a module in one
+# lane.  What computes, Spark and the simulation, gets what they leave of the cores.
+# Tests marked `alone` promise something about time: they run last, one by one.
+SIDE_BY_SIDE = $(MAKE) --no-print-directory --output-sync=target
+POLITE = nice -n 10
+
 # The demo needs the server alone; the checks and tests need all tools.
 READY = $(VENV)/.installed
 DEMO_EXTRAS = server$(if $(filter kafka,$(BUS)),-kafka)
 DEMO_READY = $(or $(wildcard $(READY)),$(VENV)/.installed-$(DEMO_EXTRAS))
 
-.PHONY: help demo docs test check format lint types layers unit simulated real compiled accuracy regimes soak bench peers clean
+.PHONY: help demo docs test check format lint types mypy pyright layers unit simulated \
+  real parts services pipeline alone compiled accuracy regimes soak bench peers clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -41,7 +49,10 @@ demo: $(DEMO_READY) ## one quota over five processes  (SECONDS=30, BUS=kafka, SH
 	@if [ "$(BUS)" = kafka ]; then sh tools/require_java.sh; fi
 	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
-test: check docs simulated real ## everything, on real parts
+test: check docs parts ## everything, on real parts
+	@echo "headgate: real parts, Spark and the simulation; each shows its tests when it ends"
+	@$(SIDE_BY_SIDE) -j3 services pipeline simulated
+	@$(MAKE) --no-print-directory alone
 
 check: format lint types layers unit ## format, lint, types, layers, unit tests: a minute
 
@@ -52,7 +63,12 @@ lint: $(READY)
 	@$(BIN)/ruff check --quiet .
 
 types: $(READY)
+	@$(SIDE_BY_SIDE) -j2 mypy pyright
+
+mypy: $(READY)
 	@$(BIN)/mypy --no-error-summary
+
+pyright: $(READY)
 	@$(BIN)/pyright --pythonpath $(BIN)/python > $(VENV)/pyright.txt || { cat $(VENV)/pyright.txt; exit 1; }
 
 layers: $(READY)
@@ -65,17 +81,28 @@ unit: $(READY) ## unit tests and doctests
 	@$(BIN)/pytest -q -n $(WORKERS) $(QUICK)
 
 simulated: $(READY) ## the scenario library over a few seeds
-	@$(BIN)/pytest -q -n $(WORKERS) $(SIMULATED)
+	@$(POLITE) $(BIN)/pytest -q -n $(WORKERS) $(SIMULATED)
 
-real: $(READY) ## Kafka, ZeroMQ, HTTP, processes
+real: parts ## Kafka, ZeroMQ, HTTP, Spark, processes
+	@$(SIDE_BY_SIDE) -j2 services pipeline
+	@$(MAKE) --no-print-directory alone
+
+parts: $(READY)
 	@sh tools/require_java.sh
 	@sh tools/require_postgresql.sh
 	@sh tools/require_redis.sh
 	@sh tools/require_browser.sh
 	@sh tools/require_go.sh
 	@sh tools/fetch_parts.sh $(BIN)
-	@$(BIN)/pytest -q $(REAL)
-	@$(BIN)/pytest -q tests/pipeline
+
+services: $(READY)
+	@$(BIN)/pytest -q -n $(LANES) --dist loadfile -m "not alone" $(REAL)
+
+pipeline: $(READY)
+	@$(POLITE) $(BIN)/pytest -q tests/pipeline
+
+alone: $(READY)
+	@$(BIN)/pytest -q -m alone $(REAL)
 
 compiled: $(READY) ## the limiter's tests on a wheel compiled by mypyc
 	@$(BIN)/python tools/check_compiled.py
