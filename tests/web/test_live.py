@@ -88,7 +88,7 @@ def test_streams_end_when_the_server_stops(server: Server) -> None:
     for _ in events:  # a stream that is cut, not ended, raises here
         pass
     stopper.join()
-    assert process.exitcode == 0
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(
