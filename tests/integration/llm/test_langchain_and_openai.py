@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import time
@@ -86,6 +87,21 @@ def test_openai_s_client_is_held_before_it_is_refused(provider: str) -> None:
             assert answer.choices[0].message.content == "hi"
     assert transport.pacing.held > 0
     assert transport.pacing.retried <= 1  # alone it knows what is left
+
+
+def test_the_example_is_held_until_the_service_has_room(provider: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "limiter_openai.py"), provider],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    match = re.fullmatch(
+        r"6 answers in [\d.]+ s, held (\d+) times, (\d+) retries\n", done.stdout
+    )
+    assert match is not None, done.stderr
+    assert int(match[1]) > 0
 
 
 def test_many_at_once_are_retried_until_they_are_served(provider: str) -> None:
