@@ -47,10 +47,18 @@ def past_document(
     state = session.scalars(select(StateRow)).one()
     if revision > state.revision:
         raise NotFound("revision", str(revision))
+    since = session.scalars(
+        select(ChangedRow.revision)
+        .where(ChangedRow.revision <= revision, ChangedRow.kind.in_(TOLD))
+        .order_by(ChangedRow.revision.desc())
+        .limit(1)
+    ).one_or_none()
     found: dict[str, list[_Past]] = {kind: [] for kind in _PAGED}
     kind, key = place_of(after, parts=2) if after else (_PAGED[0], "")
     following: str | None = None
-    for paged in _PAGED[_PAGED.index(kind) if kind in _PAGED else len(_PAGED) :]:
+    # Before the first thing, there is none to look for among all that came later.
+    kinds = () if since is None else _PAGED
+    for paged in kinds[_PAGED.index(kind) if kind in _PAGED else len(_PAGED) :]:
         room = limit - sum(map(len, found.values()))
         rows = _things(session, paged, revision, key if paged == kind else "", room + 1)
         found[paged] = rows[:room]
@@ -61,14 +69,8 @@ def past_document(
     groups, attachments = found["group"], found["attachment"]
     ids = _ids(session, revision, groups, attachments)
     overridden = Overridden(_overrides(session, revision, groups))
-    since = (
-        select(ChangedRow.revision)
-        .where(ChangedRow.revision <= revision, ChangedRow.kind.in_(TOLD))
-        .order_by(ChangedRow.revision.desc())
-        .limit(1)
-    )
     return {
-        "revision": session.scalars(since).one_or_none() or 0,
+        "revision": since or 0,
         "cluster": state.cluster,
         "groups": [
             _group(group, ids, overridden) for group in groups if group.key in ids
