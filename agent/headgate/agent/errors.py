@@ -91,10 +91,16 @@ class AlreadyReleased(CallerError):
 class Throttled(HeadgateError):
     """A quota refused the attempt.
 
+    An application that forwards to a controller, and is refused there, raises it with
+    the controller's delay: the middleware answers with the longer of both (KIP-599).
+
     Attributes:
         decision: Which limit refused, and when to come back.
+        at_s: When it refused, on the monotonic clock: the delay counts from then.  None
+            is just now.
     """
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision: Decision, *, at_s: float | None = None) -> None:
         super().__init__(str(decision))
         self.decision = decision
+        self.at_s = at_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from tests.integration.limiter.making import make, node_limit
 
+from headgate.agent.decision import Refusal
+from headgate.agent.errors import Throttled
 from headgate.agent.integrations.grpc_server import (
     AsyncLimitInterceptor,
     Call,
@@ -69,9 +72,9 @@ def call(channel: Grpc, shape: str, metadata: Grpc = ACME) -> Grpc:
     return list(answer) if shape.endswith("stream") else answer
 
 
-def serve(interceptor: Grpc) -> tuple[Grpc, Grpc]:
+def serve(interceptor: Grpc, handlers: Grpc = ECHO) -> tuple[Grpc, Grpc]:
     server = grpc.server(ThreadPoolExecutor(4), interceptors=[interceptor])
-    server.add_generic_rpc_handlers([ECHO])
+    server.add_generic_rpc_handlers([handlers])
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     return server, grpc.insecure_channel(f"127.0.0.1:{port}")
@@ -137,5 +140,99 @@ def test_an_asynchronous_server_refuses_and_waits_alike() -> None:
             await server.stop(None)
             exhausted = grpc.StatusCode.RESOURCE_EXHAUSTED
             assert codes == ([None] * 4 if waits else [None] * 2 + [exhausted] * 2)
+
+    asyncio.run(main())
+
+
+def told_ms(error: Grpc) -> int:
+    return int(dict(error.trailing_metadata())["retry-after-ms"])
+
+
+def forward(_: Grpc, __: Grpc) -> Grpc:
+    raise Throttled(Refusal(delay_s=50.0), at_s=time.monotonic() - 20.0)
+
+
+def forward_some(request: Grpc, _: Grpc) -> Grpc:
+    yield request
+    raise Throttled(Refusal(delay_s=50.0), at_s=time.monotonic() - 20.0)
+
+
+async def forward_async(_: Grpc, __: Grpc) -> Grpc:
+    raise Throttled(Refusal(delay_s=50.0), at_s=time.monotonic() - 20.0)
+
+
+FORWARD = grpc.method_handlers_generic_handler(
+    "test.Echo",
+    {
+        "unary_unary": grpc.unary_unary_rpc_method_handler(forward),
+        "unary_stream": grpc.unary_stream_rpc_method_handler(forward_some),
+    },
+)
+
+ASYNC_FORWARD = grpc.method_handlers_generic_handler(
+    "test.Echo", {"unary_unary": grpc.unary_unary_rpc_method_handler(forward_async)}
+)
+
+
+@pytest.mark.parametrize("shape", ["unary_unary", "unary_stream"])
+def test_kip599_the_trailers_tell_what_a_controller_said_less_what_was_waited(
+    shape: str,
+) -> None:
+    enforcer = make(node_limit("requests", 1000, 1000))
+    server, channel = serve(LimitInterceptor(enforcer, subject=who), FORWARD)
+    try:
+        with pytest.raises(grpc.RpcError) as caught:
+            call(channel, shape)
+        error: Grpc = caught.value
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert 25_000 < told_ms(error) <= 30_000
+    finally:
+        channel.close()
+        server.stop(None).wait()
+
+
+def test_kip599_a_caller_that_was_refused_is_muted_for_its_delay() -> None:
+    enforcer = make(node_limit("requests", 10, 1))
+    interceptor = LimitInterceptor(enforcer, subject=who, mute_refused=True)
+    server, channel = serve(interceptor)
+    try:
+        call(channel, "unary_unary", metadata=())  # to be connected
+        enforcer.limiter(tenant="acme").charge(requests=20)
+        with pytest.raises(grpc.RpcError):
+            call(channel, "unary_unary")
+        began_s = time.monotonic()
+        call(channel, "unary_unary", metadata=())  # others go on meanwhile
+        assert time.monotonic() - began_s < 1.0
+        call(channel, "unary_unary")
+        assert time.monotonic() - began_s >= 1.0
+    finally:
+        channel.close()
+        server.stop(None).wait()
+
+
+def test_kip599_an_asynchronous_server_tells_and_mutes_alike() -> None:
+    async def main() -> None:
+        enforcer = make(node_limit("requests", 10, 1))
+        interceptor = AsyncLimitInterceptor(enforcer, subject=who, mute_refused=True)
+        server = aio.server(interceptors=[interceptor])
+        server.add_generic_rpc_handlers([ASYNC_FORWARD])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            forwarded = channel.unary_unary("/test.Echo/unary_unary")
+            with pytest.raises(aio.AioRpcError) as caught:
+                await forwarded(b"x", metadata=(("tenant", "other"),), timeout=10)
+            assert 25_000 < told_ms(caught.value) <= 30_000
+            limiter = enforcer.limiter(tenant="acme")
+            limiter.charge(requests=20)
+            with pytest.raises(aio.AioRpcError) as caught:
+                await forwarded(b"x", metadata=ACME, timeout=10)
+            assert 500 < told_ms(caught.value) <= 2_000
+            began_s = time.monotonic()
+            with pytest.raises(aio.AioRpcError) as caught:
+                await forwarded(b"x", metadata=ACME, timeout=10)
+            assert time.monotonic() - began_s >= 1.0
+            assert 25_000 < told_ms(caught.value) <= 30_000
+        await server.stop(None)
 
     asyncio.run(main())

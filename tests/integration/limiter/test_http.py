@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from math import ceil, inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import httpx
 import pytest
@@ -17,17 +18,24 @@ from starlette.routing import Route
 from tests.integration.agent.rigs import PATIENCE_S
 from tests.integration.limiter.making import configure, make, node_limit, served
 
+from headgate.agent.decision import Refusal
 from headgate.agent.enforcement.enforcer import Enforcer
+from headgate.agent.errors import Throttled
 from headgate.agent.integrations.asgi import LimitMiddleware, Scope, Send, header
 from headgate.agent.integrations.http_client import (
     AsyncRetryThrottled,
     RetryThrottled,
     throttle_delay_s,
 )
+from headgate.agent.integrations.notice_stream import NoticeStream
 from headgate.coordinator import Attachment, Configuration, Group, SetSlots
 
 if TYPE_CHECKING:
-    from headgate.coordinator.config.configuration import Refusal
+    from collections.abc import Callable
+
+    from starlette.requests import Request
+
+    from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 
 def who(scope: Scope) -> dict[str, str | None] | None:
@@ -151,7 +159,7 @@ def test_a_group_that_delays_answers_and_then_holds_the_connection() -> None:
 
 @pytest.mark.parametrize(("mode", "status"), [("delay", 200), ("reject", 429)])
 def test_kip599_a_connection_is_muted_for_the_delay_that_it_was_told(
-    mode: Refusal, status: int
+    mode: RefusalMode, status: int
 ) -> None:
     enforcer = make(node_limit("requests", 10, 1), refusal=mode)
     with (
@@ -313,3 +321,105 @@ def test_what_a_stranger_answers_gives_a_sane_delay(
 ) -> None:
     response = httpx.Response(429, headers=headers, content=content)
     assert throttle_delay_s(response) == delay_s
+
+
+@pytest.mark.parametrize(
+    ("own_debt", "controller_s", "waited_s", "told_ms"),
+    [(0, 50.0, 20.0, 30_000), (0, 50.0, 60.0, 0), (40, 2.0, 1.0, 4_000)],
+)
+def test_kip599_what_a_controller_said_is_told_if_it_is_longer_less_what_was_waited(
+    own_debt: int, controller_s: float, waited_s: float, told_ms: int
+) -> None:
+    enforcer = make(node_limit("requests", 10, 1), refusal="delay")
+    app = Starlette(
+        routes=[Route("/", _forward(controller_s, waited_s))],
+        middleware=[Middleware(LimitMiddleware, source=enforcer, subject=who)],
+    )
+    with served(app) as url, httpx.Client(timeout=PATIENCE_S) as client:
+        client.get(f"{url}/nowhere")  # without a tenant, to be connected
+        enforcer.limiter(tenant="acme").charge(requests=own_debt)
+        # The end of a delayed response is held back, its bytes are not.
+        with client.stream("GET", url, headers=ACME) as answer:
+            body = next(answer.iter_bytes())
+        assert answer.status_code == 429
+        told: dict[str, int] = json.loads(body)
+        assert told_ms / 2 <= told["throttle_time_ms"] <= told_ms + 200
+        assert int(answer.headers["retry-after"]) <= told_ms / 1e3 + 1
+
+
+def _forward(controller_s: float, waited_s: float) -> Callable[[Request], object]:
+    def forward(_: Request) -> object:
+        refused = Refusal(delay_s=controller_s)
+        raise Throttled(refused, at_s=time.monotonic() - waited_s)
+
+    return forward
+
+
+def test_kip599_a_client_that_was_refused_is_mute_until_its_delay_is_over() -> None:
+    enforcer = make(node_limit("requests", 10, 1))
+    transport = RetryThrottled(httpx.HTTPTransport(), retry=False, mute=True)
+    with (
+        served(fastapi(source=enforcer)) as url,
+        httpx.Client(transport=transport, timeout=PATIENCE_S) as client,
+    ):
+        client.get(url)  # without a tenant, to be connected
+        enforcer.limiter(tenant="acme").charge(requests=20)
+        refused = client.get(url, headers=ACME)
+        assert refused.status_code == 429
+        began_s = time.monotonic()
+        assert client.get(url, headers=ACME).status_code == 200
+        assert time.monotonic() - began_s >= 1.0
+        assert transport.retried == 0
+
+
+def test_kip599_an_asynchronous_client_is_mute_for_all_its_requests() -> None:
+    enforcer = make(node_limit("requests", 10, 1))
+
+    async def main(url: str) -> float:
+        transport = AsyncRetryThrottled(
+            httpx.AsyncHTTPTransport(), retry=False, mute=True
+        )
+        async with httpx.AsyncClient(transport=transport, timeout=PATIENCE_S) as client:
+            await client.get(url)
+            enforcer.limiter(tenant="acme").charge(requests=20)
+            assert (await client.get(url, headers=ACME)).status_code == 429
+            began_s = time.monotonic()
+            await asyncio.gather(*(client.get(url) for _ in range(3)))
+            return time.monotonic() - began_s
+
+    with served(fastapi(source=enforcer)) as url:
+        assert asyncio.run(main(url)) >= 1.0
+
+
+def test_ably_receivers_hear_over_server_sent_events_what_was_refused() -> None:
+    enforcer = make(node_limit("requests", 0.01, 1))
+    notices = NoticeStream(
+        sees=lambda scope, notice: header(scope, b"x-hears") == notice.subject,
+        every_s=0.2,
+    )
+    app = fastapi(source=enforcer, notices=notices)
+    app.mount("/notices", notices)
+    subject = str(enforcer.limiter(tenant="acme").subject)
+    with (
+        served(app) as url,
+        httpx.Client(timeout=PATIENCE_S) as sender,
+        httpx.Client(timeout=PATIENCE_S) as receiver,
+        receiver.stream("GET", f"{url}/notices/", headers={"x-hears": subject}) as it,
+        receiver.stream("GET", f"{url}/notices/", headers={"x-hears": "-"}) as other,
+    ):
+        lines, others = it.iter_lines(), other.iter_lines()
+        assert next(lines) == ": listening"  # from now on
+        assert next(others) == ": listening"
+        codes = [sender.get(url, headers=ACME).status_code for _ in range(9)]
+        refused = codes.count(429)
+        assert refused >= 6
+        told: list[dict[str, object]] = []
+        while sum(cast("int", one["requests"]) for one in told) < refused:
+            line = next(lines)
+            assert line != ": quiet", told
+            if line.startswith("data: "):
+                told.append(json.loads(line.removeprefix("data: ")))
+        assert {one["subject"] for one in told} == {subject}
+        assert told[0]["group"] == "gold"
+        assert sum(cast("float", one["units"]) for one in told) == refused
+        assert notices.listeners == 2

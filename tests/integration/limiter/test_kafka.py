@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from importlib import import_module
 from itertools import count
@@ -12,6 +13,7 @@ from tests.integration.limiter.making import configure, make, node_limit
 
 from headgate.agent.bus.kafka.topic import ensure_topic
 from headgate.agent.bus.port import BusSettings
+from headgate.agent.decision import Refusal
 from headgate.agent.errors import Throttled
 from headgate.agent.follow.policies import DispatchOptions, Policies
 from headgate.agent.integrations.kafka import (
@@ -87,6 +89,55 @@ def test_a_producer_waits_its_turn_and_a_batch_counts_as_its_messages(
     assert time.monotonic() - began >= 0.15
     assert limited.throttle_s > 0.0
     assert enforcer.usage()[0].admitted == 40.0
+
+
+def test_kip599_a_producer_heeds_what_a_controller_said_less_what_was_waited(
+    producer: Kafka, topic: str
+) -> None:
+    enforcer = make(node_limit("publish_messages", 1_000, 1_000))
+    at_s = time.monotonic() - 20.0
+    hasty = ThrottledProducer(producer, enforcer, subject=who, block_s=0.0)
+    hasty.heed(Throttled(Refusal(delay_s=50.0), at_s=at_s))
+    with pytest.raises(Throttled) as caught:
+        hasty.send(topic, b"x")
+    assert 25_000 < caught.value.decision.throttle_time_ms <= 30_000
+    patient = ThrottledProducer(producer, enforcer, subject=who)
+    patient.heed(Throttled(Refusal(delay_s=21.0), at_s=at_s))
+    patient.send(topic, b"x")
+    assert time.monotonic() - at_s >= 21.0
+    began_s = time.monotonic()
+    patient.send(topic, b"x")
+    assert time.monotonic() - began_s < 10.0
+
+
+def test_ably_receivers_hear_on_a_topic_what_was_refused_to_a_producer(
+    producer: Kafka, consumer: Kafka, topic: str
+) -> None:
+    enforcer = make(node_limit("publish_messages", 0.001, 5))
+    limited = ThrottledProducer(
+        producer, enforcer, subject=who, block_s=0.0, notices_topic=topic
+    )
+    refused = 0
+    for _ in range(20):
+        try:
+            limited.send(topic, b"x", messages=3)
+        except Throttled:
+            refused += 1
+        if refused == 10:
+            break
+    assert refused == 10
+    consumer.assign([kafka.TopicPartition(topic, 0)])
+    told: list[dict[str, Any]] = []
+    end_s = time.monotonic() + PATIENCE_S
+    while sum(one["requests"] for one in told) < 10:
+        limited.tell_due()
+        for records in consumer.poll(timeout_ms=200).values():
+            texts = [value(record) for record in records]
+            told += [json.loads(text) for text in texts if text != b"x"]
+        assert time.monotonic() < end_s, told
+    # Three messages and one byte each.
+    assert sum(one["units"] for one in told) == 40
+    assert told[0]["dimension"] == "publish_messages"
 
 
 def value(record: Kafka) -> bytes:

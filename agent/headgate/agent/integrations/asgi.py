@@ -18,10 +18,13 @@ the quota and its window, ``RateLimit`` what remains and when the bucket is full
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, cast
 
 from headgate.agent.decision import ADMITTED
+from headgate.agent.errors import Throttled
+from headgate.agent.integrations.mutes import LONGEST_MUTE_S
 from headgate.agent.integrations.sources import MOST_LIMITERS, SubjectCache
 from headgate.agent.integrations.web.answers import (
     ONE_REQUEST,
@@ -30,6 +33,7 @@ from headgate.agent.integrations.web.answers import (
     refusal_body,
     retry_after_s,
 )
+from headgate.agent.limiter.kafka_quota import composed
 from headgate.agent.limiter.limiter import Limiter
 from headgate.agent.limiter.ratelimit_headers import Header, ratelimit_headers
 
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
     from headgate.agent.bucket.chain import Link
     from headgate.agent.decision import Decision
+    from headgate.agent.integrations.notice_stream import NoticeStream
     from headgate.agent.integrations.sources import LimiterSource
     from headgate.agent.limiter.handle import DimensionHandle
 
@@ -49,9 +54,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LONGEST_WAIT_S = 10.0
 """Longest wait for tokens, by default: shorter than most clients' timeouts."""
-
-LONGEST_MUTE_S = 30.0
-"""Longest time that a connection is held after the bytes of its response."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -70,7 +72,12 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 class LimitMiddleware:
-    """Admits, refuses or delays HTTP requests and WebSocket connections."""
+    """Admits, refuses or delays HTTP requests and WebSocket connections.
+
+    An application that is itself refused, by a controller that it forwards to, raises
+    `headgate.Throttled` before it answers: the client is told the longer delay, less
+    what it has waited (KIP-599).
+    """
 
     def __init__(
         self,
@@ -83,6 +90,7 @@ class LimitMiddleware:
         headers: bool = True,
         mute_refused: bool = False,
         slots: bool = False,
+        notices: NoticeStream | None = None,
     ) -> None:
         """Wrap an application.
 
@@ -100,6 +108,7 @@ class LimitMiddleware:
                 proxy whose connections carry the requests of many callers.
             slots: Hold a slot in flight of each group that limits them, from before
                 the request is admitted until its response, or connection, has ended.
+            notices: Where those who would have received what was refused are told.
         """
         self.app = app
         self._handles = SubjectCache(source, Limiter.handle)
@@ -110,8 +119,9 @@ class LimitMiddleware:
         self._headers = headers
         self._mute_refused = mute_refused
         self._slots = slots
+        self._notices = notices
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: C901  # the short way has no call to spare
         """Serve one connection."""
         kind = scope["type"]
         subject = (
@@ -149,6 +159,8 @@ class LimitMiddleware:
         else:
             decision = handle.try_acquire()
         if decision is not ADMITTED:
+            if not decision and self._notices is not None:
+                self._notices.note(handle.limiter, decision, ONE_REQUEST)
             await self._answer(decision, chain.links, now, scope, receive, send)
             return
         if self._headers and kind == "http":
@@ -156,7 +168,10 @@ class LimitMiddleware:
                 send = _marked(send, only.told)
             else:
                 send = _marked(send, ratelimit_headers(chain.links, now))
-        await self.app(scope, receive, send)
+        try:
+            await self.app(scope, receive, send)
+        except Throttled as error:
+            await self._pass_on(error, decision, scope, send)
 
     def _add_tenant(self, tenant: str) -> DimensionHandle[Limiter]:
         if len(self._of_tenant) >= MOST_LIMITERS:
@@ -188,6 +203,8 @@ class LimitMiddleware:
             decision = await limiter.wait_async(timeout_s=self._longest_wait_s, **costs)
         else:
             decision = limiter.try_acquire(**costs)
+        if not decision and self._notices is not None:
+            self._notices.note(limiter, decision, costs)
         links, now = limiter.links(costs), limiter.clock()
         await self._answer(decision, links, now, scope, receive, send)
 
@@ -211,11 +228,26 @@ class LimitMiddleware:
                 send = _muting(send, decision.delay_s)
             await _refuse(kind, decision, marks, send)
             return
+        answer = send
         if mutes:  # admitted, but no next request until then
-            send = _muting(send, decision.delay_s)
+            answer = _muting(answer, decision.delay_s)
         if self._headers and kind == "http":
-            send = _marked(send, marks)
-        await self.app(scope, receive, send)
+            answer = _marked(answer, marks)
+        try:
+            await self.app(scope, receive, answer)
+        except Throttled as error:
+            await self._pass_on(error, decision, scope, send)
+
+    async def _pass_on(
+        self, error: Throttled, decision: Decision, scope: Scope, send: Send
+    ) -> None:
+        """Answer for an application that a controller refused, before it answered."""
+        refused = composed(decision, error, time.monotonic())
+        marks = [] if refused.never else [_retry_after(refused)]
+        mutes = self._mute_refused or decision.delay_s > 0.0
+        if mutes and scope["type"] == "http" and not refused.never:
+            send = _muting(send, refused.delay_s)
+        await _refuse(scope["type"], refused, marks, send)
 
 
 def _marked(send: Send, marks: list[Header]) -> Send:

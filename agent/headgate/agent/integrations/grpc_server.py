@@ -10,20 +10,36 @@
 For `grpc.aio` there is `AsyncLimitInterceptor`.  The trailers carry ``retry-after-ms``
 and gRPC's own ``grpc-retry-pushback-ms``, which its clients' retry policies obey.  For
 a call that will never be admitted both are -1: don't retry.
+
+A servicer that is itself refused, by a controller that it calls, raises
+`headgate.Throttled`: the trailers carry the longer delay of the two, less what has been
+waited (KIP-599).
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
+from headgate.agent.decision import ADMITTED
+from headgate.agent.errors import Throttled
+from headgate.agent.integrations.mutes import LONGEST_MUTE_S, Mutes
 from headgate.agent.integrations.sources import limiter_cache
+from headgate.agent.limiter.kafka_quota import composed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Iterator,
+        Mapping,
+    )
 
     from headgate.agent.decision import Decision
     from headgate.agent.integrations.sources import LimiterSource
@@ -31,9 +47,6 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT_S = 10.0
 """Longest wait for tokens, by default; a waiting call holds a thread of the server."""
-
-LONGEST_MUTE_S = 30.0
-"""Longest time that a call is held in mode ``delay``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +90,10 @@ class _Rules:
         subject: Callable[[Call], Mapping[str, str | None] | None],
         costs: Callable[[Call], Mapping[str, float]] | None,
         longest_wait_s: float,
+        *,
+        mute_refused: bool,
     ) -> None:
+        self.mutes = Mutes(time.monotonic) if mute_refused else None
         self._limiters = limiter_cache(source)
         self._subject = subject
         self._costs = costs
@@ -96,6 +112,15 @@ class _Rules:
         costs = {"requests": 1.0} if self._costs is None else self._costs(call)
         return self._limiters.get(subject), costs
 
+    def held_s(self, limiter: Limiter) -> float:
+        """Return how long to hold a call of a caller that was refused before."""
+        return 0.0 if self.mutes is None else self.mutes.left_s(limiter.subject)
+
+    def note_refused(self, limiter: Limiter, decision: Decision) -> None:
+        """Mute the caller, where refused ones are muted."""
+        if self.mutes is not None and not decision.never:
+            self.mutes.mute(limiter.subject, decision.delay_s)
+
 
 class _LimitInterceptor:
     """Admits, refuses or delays calls of a threaded server."""
@@ -107,8 +132,11 @@ class _LimitInterceptor:
         subject: Callable[[Call], Mapping[str, str | None] | None],
         costs: Callable[[Call], Mapping[str, float]] | None = None,
         longest_wait_s: float = LONGEST_WAIT_S,
+        mute_refused: bool = False,
     ) -> None:
-        self._rules = _Rules(source, subject, costs, longest_wait_s)
+        self._rules = _Rules(
+            source, subject, costs, longest_wait_s, mute_refused=mute_refused
+        )
 
     def intercept_service(
         self, continuation: Callable[[object], object], handler_call_details: object
@@ -118,20 +146,25 @@ class _LimitInterceptor:
         if found is None or handler is None:
             return handler
         limiter, costs = found
+        if (held_s := self._rules.held_s(limiter)) > 0.0:
+            time.sleep(held_s)
         if limiter.waits(costs):
             decision = limiter.wait(timeout_s=self._rules.longest_wait_s, **costs)
         else:
             decision = limiter.try_acquire(**costs)
+
+        def abort(context: _Context, refused: Decision) -> object:
+            self._rules.note_refused(limiter, refused)
+            context.set_trailing_metadata(_trailers(refused))
+            return context.abort(_exhausted(), str(refused))
+
         if decision:
             if decision.delay_s > 0.0:
                 time.sleep(min(decision.delay_s, LONGEST_MUTE_S))
-            return handler
-
-        def abort(_: object, context: _Context) -> object:
-            context.set_trailing_metadata(_trailers(decision))
-            return context.abort(_exhausted(), str(decision))
-
-        return _refusing(cast("_Handler", handler), abort)
+            return _passing_on(cast("_Handler", handler), abort)
+        return _made_like(
+            cast("_Handler", handler), lambda _, context: abort(context, decision)
+        )
 
 
 class _AsyncLimitInterceptor:
@@ -144,8 +177,11 @@ class _AsyncLimitInterceptor:
         subject: Callable[[Call], Mapping[str, str | None] | None],
         costs: Callable[[Call], Mapping[str, float]] | None = None,
         longest_wait_s: float = LONGEST_WAIT_S,
+        mute_refused: bool = False,
     ) -> None:
-        self._rules = _Rules(source, subject, costs, longest_wait_s)
+        self._rules = _Rules(
+            source, subject, costs, longest_wait_s, mute_refused=mute_refused
+        )
 
     async def intercept_service(
         self,
@@ -157,21 +193,28 @@ class _AsyncLimitInterceptor:
         if found is None or handler is None:
             return handler
         limiter, costs = found
+        if (held_s := self._rules.held_s(limiter)) > 0.0:
+            await asyncio.sleep(held_s)
         if limiter.waits(costs):
             wait_s = self._rules.longest_wait_s
             decision = await limiter.wait_async(timeout_s=wait_s, **costs)
         else:
             decision = limiter.try_acquire(**costs)
+
+        async def abort(context: _Context, refused: Decision) -> None:
+            self._rules.note_refused(limiter, refused)
+            context.set_trailing_metadata(_trailers(refused))
+            await cast("Awaitable[None]", context.abort(_exhausted(), str(refused)))
+
         if decision:
             if decision.delay_s > 0.0:
                 await asyncio.sleep(min(decision.delay_s, LONGEST_MUTE_S))
-            return handler
+            return _passing_on_async(cast("_Handler", handler), abort)
 
-        async def abort(_: object, context: _Context) -> None:
-            context.set_trailing_metadata(_trailers(decision))
-            await cast("Awaitable[None]", context.abort(_exhausted(), str(decision)))
+        async def refuse(_: object, context: _Context) -> None:
+            await abort(context, decision)
 
-        return _refusing(cast("_Handler", handler), abort)
+        return _made_like(cast("_Handler", handler), refuse)
 
 
 def LimitInterceptor(  # noqa: N802 RUF100  # used as a class
@@ -180,6 +223,7 @@ def LimitInterceptor(  # noqa: N802 RUF100  # used as a class
     subject: Callable[[Call], Mapping[str, str | None] | None],
     costs: Callable[[Call], Mapping[str, float]] | None = None,
     longest_wait_s: float = LONGEST_WAIT_S,
+    mute_refused: bool = False,
 ) -> object:
     """Return an interceptor for `grpc.server`.
 
@@ -189,10 +233,19 @@ def LimitInterceptor(  # noqa: N802 RUF100  # used as a class
             pass without a limit.
         costs: Returns units by dimension; one unit of ``requests`` by default.
         longest_wait_s: Longest wait for tokens in groups of mode ``wait``.
+        mute_refused: Refuse *and* mute, as KIP-599's brokers do: hold the next calls of
+            a refused subject until its delay is over; each holds a thread.
     """
     base = cast("type", import_module("grpc").ServerInterceptor)
     kind = type("LimitInterceptor", (_LimitInterceptor, base), {})
-    return _made(kind, source, subject, costs, longest_wait_s)
+    make = cast("Callable[..., object]", kind)
+    return make(
+        source,
+        subject=subject,
+        costs=costs,
+        longest_wait_s=longest_wait_s,
+        mute_refused=mute_refused,
+    )
 
 
 def AsyncLimitInterceptor(  # noqa: N802 RUF100  # used as a class
@@ -201,22 +254,19 @@ def AsyncLimitInterceptor(  # noqa: N802 RUF100  # used as a class
     subject: Callable[[Call], Mapping[str, str | None] | None],
     costs: Callable[[Call], Mapping[str, float]] | None = None,
     longest_wait_s: float = LONGEST_WAIT_S,
+    mute_refused: bool = False,
 ) -> object:
     """Return an interceptor for `grpc.aio.server`; see `LimitInterceptor`."""
     base = cast("type", import_module("grpc.aio").ServerInterceptor)
     kind = type("AsyncLimitInterceptor", (_AsyncLimitInterceptor, base), {})
-    return _made(kind, source, subject, costs, longest_wait_s)
-
-
-def _made(
-    kind: type,
-    source: LimiterSource,
-    subject: Callable[[Call], Mapping[str, str | None] | None],
-    costs: Callable[[Call], Mapping[str, float]] | None,
-    longest_wait_s: float,
-) -> object:
     make = cast("Callable[..., object]", kind)
-    return make(source, subject=subject, costs=costs, longest_wait_s=longest_wait_s)
+    return make(
+        source,
+        subject=subject,
+        costs=costs,
+        longest_wait_s=longest_wait_s,
+        mute_refused=mute_refused,
+    )
 
 
 def _exhausted() -> object:
@@ -231,24 +281,78 @@ def _trailers(decision: Decision) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _refusing(handler: _Handler, abort: Callable[..., object]) -> object:
-    """Return a handler of the same shape that aborts.
+def _passing_on(
+    handler: _Handler, abort: Callable[[_Context, Decision], object]
+) -> object:
+    """Return a handler that tells what a controller said to its servicer."""
+    inner = _behaviour(handler)
 
-    A streaming handler should be a generator, but nothing is ever iterated, because
-    `abort` raises.
+    def unary(request: object, context: _Context) -> object:
+        try:
+            return inner(request, context)
+        except Throttled as error:
+            return abort(context, composed(ADMITTED, error, time.monotonic()))
+
+    def stream(request: object, context: _Context) -> Iterator[object]:
+        try:
+            yield from cast("Iterator[object]", inner(request, context))
+        except Throttled as error:
+            abort(context, composed(ADMITTED, error, time.monotonic()))
+
+    return _made_like(handler, stream if handler.response_streaming else unary)
+
+
+def _passing_on_async(
+    handler: _Handler, abort: Callable[[_Context, Decision], Awaitable[None]]
+) -> object:
+    """Do what `_passing_on` does, for servicers of `grpc.aio`."""
+    inner = _behaviour(handler)
+
+    async def unary(request: object, context: _Context) -> object:
+        try:
+            return await cast("Awaitable[object]", inner(request, context))
+        except Throttled as error:
+            await abort(context, composed(ADMITTED, error, time.monotonic()))
+            return None
+
+    async def stream(request: object, context: _Context) -> AsyncIterator[object]:
+        try:
+            async for response in cast(
+                "AsyncIterator[object]", inner(request, context)
+            ):
+                yield response
+        except Throttled as error:
+            await abort(context, composed(ADMITTED, error, time.monotonic()))
+
+    if inspect.iscoroutinefunction(inner):
+        return _made_like(handler, unary)
+    if inspect.isasyncgenfunction(inner):
+        return _made_like(handler, stream)
+    return handler  # a plain function, or one that writes to the context itself
+
+
+def _shape(handler: _Handler) -> str:
+    requests = "stream" if handler.request_streaming else "unary"
+    return f"{requests}_{'stream' if handler.response_streaming else 'unary'}"
+
+
+def _behaviour(handler: _Handler) -> Callable[[object, _Context], object]:
+    found: Callable[[object, _Context], object] = getattr(handler, _shape(handler))
+    return found
+
+
+def _made_like(handler: _Handler, behaviour: Callable[..., object]) -> object:
+    """Return a handler of the same shape.
+
+    A streaming handler that refuses should be a generator, but nothing is ever
+    iterated, because `abort` raises.
     """
-    shape = {
-        (False, False): "unary_unary",
-        (False, True): "unary_stream",
-        (True, False): "stream_unary",
-        (True, True): "stream_stream",
-    }[handler.request_streaming, handler.response_streaming]
     make = cast(
         "Callable[..., object]",
-        getattr(import_module("grpc"), f"{shape}_rpc_method_handler"),
+        getattr(import_module("grpc"), f"{_shape(handler)}_rpc_method_handler"),
     )
     return make(
-        abort,
+        behaviour,
         request_deserializer=handler.request_deserializer,
         response_serializer=handler.response_serializer,
     )

@@ -6,6 +6,9 @@ out, for the client or for one request::
 
     client = httpx.Client(transport=RetryThrottled(httpx.HTTPTransport()))
     client.get(url, extensions={"retry_throttled": False})
+
+With ``mute=True`` a client that was told a delay sends nothing more to that server
+until it is over, whoever asks: no retry, no other request (KIP-219).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from headgate.agent.integrations.mutes import Mutes
 from headgate.agent.integrations.web.throttle_delay import (
     DEADLINE_S,
     THROTTLED,
@@ -39,6 +43,7 @@ class RetryThrottled(httpx.BaseTransport):
         *,
         deadline_s: float = DEADLINE_S,
         retry: bool = True,
+        mute: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -48,6 +53,7 @@ class RetryThrottled(httpx.BaseTransport):
             transport: Sends the requests.
             deadline_s: Longest time from the first attempt to the last.
             retry: Whether to retry by default; a request can choose otherwise.
+            mute: Hold all requests to a server until the delay that it told is over.
             clock: Seconds, monotonic.
             sleep: Waits seconds.
         """
@@ -57,12 +63,18 @@ class RetryThrottled(httpx.BaseTransport):
         self._retry = retry
         self._clock = clock
         self._sleep = sleep
+        self._mutes = Mutes(clock) if mute else None
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; retry while it is throttled and there is time."""
         end_s = self._clock() + self._deadline_s
         while True:
+            if (held_s := _held_s(self._mutes, request)) > 0.0:
+                self._sleep(held_s)
             response = self._transport.handle_request(request)
+            if self._mutes is not None and response.status_code == THROTTLED:
+                response.read()
+                self._mutes.mute(_server(request), throttle_delay_s(response))
             if not _to_retry(request, response, retry=self._retry):
                 return response
             response.read()
@@ -91,6 +103,7 @@ class AsyncRetryThrottled(httpx.AsyncBaseTransport):
         *,
         deadline_s: float = DEADLINE_S,
         retry: bool = True,
+        mute: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Wrap a transport; the arguments are those of `RetryThrottled`."""
@@ -99,12 +112,18 @@ class AsyncRetryThrottled(httpx.AsyncBaseTransport):
         self._deadline_s = deadline_s
         self._retry = retry
         self._clock = clock
+        self._mutes = Mutes(clock) if mute else None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; retry while it is throttled and there is time."""
         end_s = self._clock() + self._deadline_s
         while True:
+            if (held_s := _held_s(self._mutes, request)) > 0.0:
+                await asyncio.sleep(held_s)
             response = await self._transport.handle_async_request(request)
+            if self._mutes is not None and response.status_code == THROTTLED:
+                await response.aread()
+                self._mutes.mute(_server(request), throttle_delay_s(response))
             if not _to_retry(request, response, retry=self._retry):
                 return response
             await response.aread()
@@ -118,6 +137,15 @@ class AsyncRetryThrottled(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close the transport."""
         await self._transport.aclose()
+
+
+def _held_s(mutes: Mutes | None, request: httpx.Request) -> float:
+    return 0.0 if mutes is None else mutes.left_s(_server(request))
+
+
+def _server(request: httpx.Request) -> tuple[str, str, int | None]:
+    url = request.url
+    return url.scheme, url.host, url.port
 
 
 def throttle_delay_s(response: httpx.Response) -> float:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from headgate.agent.errors import Throttled
 from headgate.agent.integrations.sources import limiter_cache
+from headgate.agent.limiter.kafka_quota import composed
+from headgate.agent.limiter.notices import Notice, NoticeBoard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from headgate.agent.limiter.limiter import Limiter
 
 Header = tuple[str, bytes]
+
+MOST_SUBJECTS = 10_000
+"""Subjects with refusals that are still to be told."""
 
 LONGEST_BLOCK_S = 60.0
 """Longest time that `send` blocks, the same as kafka-python's max_block_ms."""
@@ -115,6 +120,7 @@ class ThrottledProducer:
         *,
         subject: Callable[[str], Mapping[str, str | None]],
         block_s: float = LONGEST_BLOCK_S,
+        notices_topic: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Wrap a producer of bytes (without serializers).
@@ -125,6 +131,9 @@ class ThrottledProducer:
             subject: Returns who publishes on a Kafka topic, such as
                 ``lambda topic: {"tenant": "acme", "client": "etl"}``.
             block_s: Longest wait of `send` in the fair queue; with 0 it raises at once.
+            notices_topic: Where those who would have received what was refused are
+                told, as JSON (`headgate.agent.limiter.notices.Notice.to_json`), at most
+                once a second for each subject; None for nowhere.
             clock: Seconds, monotonic.
         """
         self.throttle_s = 0.0
@@ -133,6 +142,18 @@ class ThrottledProducer:
         self._subject = subject
         self._block_s = block_s
         self._clock = clock
+        self._controller: Throttled | None = None
+        self._notices_topic = notices_topic
+        self._boards: dict[str, NoticeBoard] = {}
+
+    def heed(self, refusal: Throttled) -> None:
+        """Send nothing until a controller's delay is over, too (KIP-599).
+
+        Args:
+            refusal: What the controller said, such as of a topic to be created.
+        """
+        at_s = time.monotonic() if refusal.at_s is None else refusal.at_s
+        self._controller = Throttled(refusal.decision, at_s=at_s)
 
     def send(
         self,
@@ -162,14 +183,54 @@ class ThrottledProducer:
         size = len(value or b"") + len(key or b"")
         size += sum(len(name) + len(content) for name, content in headers or ())
         costs = {"publish_messages": float(messages), "publish_bytes": float(size)}
+        if self._controller is not None:
+            self._wait_for_controller(self._controller, limiter.validate(**costs))
         decision = limiter.try_acquire(**costs) if self._block_s <= 0.0 else None
         if decision is None:
             began_s = self._clock()
             decision = limiter.wait(timeout_s=self._block_s, **costs)
             self.throttle_s += self._clock() - began_s
+        self._note(limiter, decision, costs)
         if not decision:
             raise Throttled(decision)
         return self._producer.send(topic, value=value, key=key, headers=headers)
+
+    def tell_due(self) -> None:
+        """Tell of refusals after which nothing was sent any more; call it now and then.
+
+        `send` does it, too.
+        """
+        for board in list(self._boards.values()):
+            board.tell_due(self._clock())
+
+    def _note(
+        self, limiter: Limiter, decision: Decision, costs: Mapping[str, float]
+    ) -> None:
+        if self._notices_topic is None:
+            return
+        subject = str(limiter.subject)
+        if not decision and subject not in self._boards:
+            if len(self._boards) >= MOST_SUBJECTS:
+                self._boards.clear()  # what was not told yet is lost
+            self._boards[subject] = NoticeBoard(limiter, self._tell, clock=self._clock)
+        if (board := self._boards.get(subject)) is not None:
+            board.note(decision, costs)
+
+    def _tell(self, notice: Notice) -> None:
+        assert self._notices_topic is not None
+        key = notice.subject.encode()
+        self._producer.send(
+            self._notices_topic, value=notice.to_json().encode(), key=key, headers=None
+        )
+
+    def _wait_for_controller(self, controller: Throttled, own: Decision) -> None:
+        """Wait for the longer of both delays, or raise where that takes too long."""
+        refused = composed(own, controller, time.monotonic())
+        if refused.delay_s > self._block_s:
+            raise Throttled(refused)
+        time.sleep(refused.delay_s)
+        self.throttle_s += refused.delay_s
+        self._controller = None
 
 
 class ThrottledConsumer:

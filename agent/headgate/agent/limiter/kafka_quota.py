@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.agent.decision import Decision, Refusal
+
 if TYPE_CHECKING:
-    from headgate.agent.decision import Decision
+    from headgate.agent.errors import Throttled
 
 SAMPLES = 11
 """Kafka's `quota.window.num`: the samples it keeps, the current one included."""
@@ -54,3 +56,22 @@ def throttle_time_ms(
     """
     longest_s = max(request_delay_s, controller_delay_s - waited_s, 0.0)
     return round(longest_s * 1e3)
+
+
+def composed(request: Decision, controller: Throttled, now: float) -> Refusal:
+    """Return the refusal that a client is told: the longer delay of the two.
+
+    Args:
+        request: What the request met here: refused, or admitted and to be muted.
+        controller: What the controller said; the client has waited since then.
+        now: Seconds on the monotonic clock.
+    """
+    waited_s = 0.0 if controller.at_s is None else now - controller.at_s
+    left_s = max(controller.decision.delay_s - waited_s, 0.0)
+    longer = request if request.delay_s > left_s else controller.decision
+    return Refusal(
+        delay_s=max(request.delay_s, left_s),
+        never=controller.decision.never,
+        limit=longer.limit,
+        reason=controller.decision.reason,
+    )

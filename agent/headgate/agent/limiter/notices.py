@@ -7,12 +7,13 @@ refusals and publishes at most one notice a second.
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from headgate.agent.decision import Decision, LimitName
     from headgate.agent.limiter.limiter import Limiter
@@ -43,6 +44,20 @@ class Notice:
     units: float
     since_s: float
     until_s: float
+
+    def to_json(self) -> str:
+        """Return it as those who receive it read it."""
+        limit = self.limit
+        return json.dumps(
+            {
+                "subject": self.subject,
+                "group": None if limit is None else limit.group,
+                "dimension": None if limit is None else limit.dimension,
+                "requests": self.requests,
+                "units": self.units,
+                "within_s": round(self.until_s - self.since_s, 3),
+            }
+        )
 
 
 class NoticeBoard:
@@ -84,6 +99,11 @@ class NoticeBoard:
     def try_acquire(self, **costs: float) -> Decision:
         """Do what `Limiter.try_acquire` does, and publish refusals."""
         decision = self._limiter.try_acquire(**costs)
+        self.note(decision, costs)
+        return decision
+
+    def note(self, decision: Decision, costs: Mapping[str, float]) -> None:
+        """Count an attempt that was made elsewhere, if it was refused."""
         now = self._clock()
         if not decision:
             if not self._requests:
@@ -92,7 +112,6 @@ class NoticeBoard:
             self._requests += 1
             self._units += sum(costs.values())
         self.tell_due(now)
-        return decision
 
     def tell_due(self, now: float) -> None:
         """Publish the refusals since the last notice, if that is long enough ago."""

@@ -1,0 +1,52 @@
+"""Callers that were refused, and are not served until their delay is over (KIP-599).
+
+A broker answers a throttled client at once and then stops reading from it, so that a
+client that ignores the delay can't ask again before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+LONGEST_MUTE_S = 30.0
+"""Longest time that a caller is held: about the timeout of clients."""
+
+MOST_MUTED = 10_000
+"""Callers that are remembered; beyond it those whose delay ends first are let go."""
+
+
+class Mutes:
+    """Until when each caller is muted.  A thread may call it while others do."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Mute nobody.
+
+        Args:
+            clock: Seconds, monotonic.
+        """
+        self._clock = clock
+        self._until_s: dict[Hashable, float] = {}
+
+    def mute(self, caller: Hashable, delay_s: float) -> None:
+        """Mute a caller from now on, for `LONGEST_MUTE_S` at most."""
+        if len(self._until_s) >= MOST_MUTED:
+            self._let_go()
+        self._until_s[caller] = self._clock() + min(delay_s, LONGEST_MUTE_S)
+
+    def left_s(self, caller: Hashable) -> float:
+        """Return how long to hold the next request of a caller; 0 if it is free."""
+        until_s = self._until_s.get(caller)
+        if until_s is None:
+            return 0.0
+        left_s = until_s - self._clock()
+        if left_s <= 0.0:
+            self._until_s.pop(caller, None)
+        return max(left_s, 0.0)
+
+    def _let_go(self) -> None:
+        ends = sorted(list(self._until_s.items()), key=lambda pair: pair[1])
+        for caller, _ in ends[: len(ends) // 2]:
+            self._until_s.pop(caller, None)
