@@ -286,3 +286,17 @@ def test_where_a_parent_is_closed_nothing_is_due_to_its_children() -> None:
     )
     due = dues(scenario, np.array([[5.0], [5.0]]), np.array([1.0]))
     assert due.part.tolist() == [[0.0], [0.0]]
+
+
+def test_what_was_over_in_the_warm_up_is_left_out_of_the_steady_figure() -> None:
+    flash = np.full(25, 1.0)  # 25 at once, 10 of them from the burst
+    got = np.r_[flash, evenly(10, 4.0, 10)]
+    figures = total_figures(run_of([got], [got], measure_from=5.0))
+    assert figures.overshoot_seconds == pytest.approx(1.5, abs=0.11)
+    assert figures.steady_overshoot_seconds == 0.0
+
+
+def test_a_steady_excess_whose_window_began_in_the_warm_up_counts() -> None:
+    got = np.r_[np.full(10, 4.0), evenly(20, 4.01, 6)]
+    figures = total_figures(run_of([got], [got], measure_from=5.0))
+    assert figures.steady_overshoot_seconds == pytest.approx(2.0, abs=0.11)

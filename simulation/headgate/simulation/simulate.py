@@ -91,20 +91,37 @@ PLAIN = (
 )
 """Figures of the contract: without the warm-up, but for how far over and settling."""
 
-BESIDES = ("excess_costs", "delays_kept", "healed_intervals")
-"""Further figures, from time 0."""
+WHOLE = ("overshoot_seconds",)
+"""Those of them that the contract counts from time 0 though both are known."""
+
+BESIDES = (
+    "steady_overshoot_seconds",
+    "excess_costs",
+    "delays_kept",
+    "healed_intervals",
+)
+"""Further figures: from time 0, but for the first."""
 
 
 def _steady(figures: Figures) -> dict[str, object]:
     """Return the figures of the contract, which leave the warm-up out."""
     values = asdict(figures)
-    return {name: values.get(f"steady_{name}", values[name]) for name in PLAIN}
+    return {
+        name: values[name]
+        if name in WHOLE
+        else values.get(f"steady_{name}", values[name])
+        for name in PLAIN
+    }
 
 
 def _besides(figures: Figures) -> dict[str, object]:
     """Return the same from time 0, by names that begin with `whole`, and the rest."""
     values = asdict(figures)
-    whole = {f"whole_{n}": values[n] for n in PLAIN if f"steady_{n}" in values}
+    whole = {
+        f"whole_{n}": values[n]
+        for n in PLAIN
+        if f"steady_{n}" in values and n not in WHOLE
+    }
     return whole | {name: values[name] for name in BESIDES}
 
 

@@ -55,7 +55,7 @@ STARVED_STRICT = 0.6
 MARGIN_PART = 0.25
 """Part of the burst that an agent may leave for what it has not heard of yet."""
 
-MARGIN_SIGMAS = 2.0
+MARGIN_SIGMAS = 2.5
 """Noise of Poisson arrivals within the age of information that it may leave."""
 
 SIGMAS = 5.0

@@ -54,6 +54,8 @@ class Figures:
         steady_error_1s_mean: See there.
         steady_error_1s_max: See there.
         steady_falsely_refused: See there.
+        steady_overshoot_seconds: `overshoot_seconds` of what was admitted after the
+            warm-up; its window may begin before.
         excess_costs: How far admissions went below the central bucket's own depth,
             in largest costs, at least 0.
         delays_kept: Part of the refusals that told a sensible delay.
@@ -80,6 +82,7 @@ class Figures:
     steady_error_1s_mean: float
     steady_error_1s_max: float
     steady_falsely_refused: float
+    steady_overshoot_seconds: float
     excess_costs: float
     delays_kept: float | None
     healed_intervals: float | None
@@ -96,6 +99,7 @@ STEADY = (
     "steady_error_1s_mean",
     "steady_error_1s_max",
     "steady_falsely_refused",
+    "steady_overshoot_seconds",
     "reports_per_agent_second",
     "bytes_per_agent_second",
 )
@@ -124,9 +128,9 @@ def group_figures(run: SimulationRun, group: int) -> Figures:
     """Return the figures of one group."""
     rates = RateTable(run.scenario.limits(group), run.scenario.seconds)
     seconds = _seconds(run, group, rates)
-    overshoot = overshoot_seconds(merged(run.admitted[group]), rates)
+    overshoots = [_overshoots(run, merged(run.admitted[group]), rates)]
     parts = fair_parts(run, group)
-    return _figures(run, (group,), seconds, (overshoot,), parts)
+    return _figures(run, (group,), seconds, overshoots, parts)
 
 
 def total_figures(run: SimulationRun) -> Figures:
@@ -140,9 +144,7 @@ def total_figures(run: SimulationRun) -> Figures:
         central=np.sum([s.central for s in each], axis=0),
         rate=np.sum([each[g].rate for g in roots], axis=0),
     )
-    overshoots = tuple(
-        overshoot_seconds(merged(below(run, g)), tables[g]) for g in groups
-    )
+    overshoots = [_overshoots(run, merged(below(run, g)), tables[g]) for g in groups]
     parts = [fair_parts(run, g) for g in groups]
     joined = Fairness(
         admitted=np.concatenate([p.admitted for p in parts]),
@@ -163,11 +165,27 @@ def traffic(run: SimulationRun) -> Traffic:
     )
 
 
-def overshoot_seconds(admitted: Admissions, rates: RateTable) -> float:
+def _overshoots(
+    run: SimulationRun, admitted: Admissions, rates: RateTable
+) -> tuple[float, float]:
+    """Return (from time 0, without the warm-up)."""
+    start = run.scenario.measure_from
+    whole = overshoot_seconds(admitted, rates)
+    return whole, overshoot_seconds(admitted, rates, start_s=start) if start else whole
+
+
+def overshoot_seconds(
+    admitted: Admissions, rates: RateTable, *, start_s: float = 0.0
+) -> float:
     """Return the depth below zero of a bucket fed with what was admitted, seconds.
 
     The worst, over all windows, of (admitted − burst − ∫rate) / mean rate of the
     window, at least 0.  A window begins where the bucket was last full.
+
+    Args:
+        admitted: By all agents together, from time 0.
+        rates: What was in force.
+        start_s: Windows that end before this are left out.
     """
     times, units = admitted
     if not len(times):
@@ -183,7 +201,8 @@ def overshoot_seconds(admitted: Admissions, rates: RateTable) -> float:
     before = spent - np.where(finite, units, 0.0) - earned
     start = np.minimum.accumulate(before)
     first = _place_of_minimum(before)
-    over = np.where(finite, spent - earned - start - burst, -inf)
+    counts = finite & (times >= start_s)
+    over = np.where(counts, spent - earned - start - burst, -inf)
     worst = int(np.argmax(over))
     if over[worst] <= 0:
         return 0.0
@@ -206,7 +225,7 @@ def _figures(
     run: SimulationRun,
     groups: tuple[int, ...],
     seconds: _Seconds,
-    overshoots: tuple[float, ...],
+    overshoots: list[tuple[float, float]],
     parts: Fairness,
 ) -> Figures:
     start = run.scenario.measure_from
@@ -225,7 +244,7 @@ def _figures(
         total_ratio=_ratio(admitted, central),
         error_1s_mean=float(error.mean()) if len(error) else 0.0,
         error_1s_max=float(error.max()) if len(error) else 0.0,
-        overshoot_seconds=max(overshoots, default=0.0),
+        overshoot_seconds=max(whole for whole, _ in overshoots),
         falsely_refused=_falsely_refused(offered, admitted, central),
         fairness=parts.jain(),
         worst_agent=parts.worst(),
@@ -240,6 +259,7 @@ def _figures(
         steady_falsely_refused=_falsely_refused(
             steady_offered, steady_admitted, steady_central
         ),
+        steady_overshoot_seconds=max(steady for _, steady in overshoots),
         excess_costs=max(excess_costs(run, g) for g in groups),
         delays_kept=_ratio(sum(told.kept for told in delays), refusals),
         healed_intervals=_longest(healed_intervals(run, g) for g in groups),

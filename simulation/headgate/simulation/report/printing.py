@@ -48,6 +48,9 @@ FROM_START: tuple[tuple[str, Callable[[Result], str]], ...] = (
 
 STEADY: tuple[tuple[str, Callable[[Result], str]], ...] = (
     ("admitted / central", lambda r: _ratio(r.figures.steady_total_ratio)),
+    ("error per second, mean", lambda r: _percent(r.figures.steady_error_1s_mean)),
+    ("overshoot", lambda r: _seconds(r.figures.steady_overshoot_seconds)),
+    ("falsely refused", lambda r: _percent(r.figures.steady_falsely_refused)),
     ("fairness (Jain)", lambda r: _ratio(r.figures.fairness)),
     ("worst agent", lambda r: _ratio(r.figures.worst_agent)),
     ("swing", lambda r: _percent(r.figures.swing)),

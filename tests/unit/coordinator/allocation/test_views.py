@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import nan
 
 import numpy as np
@@ -35,16 +36,14 @@ def block_of(demands: list[float], level: float = 500.0) -> LedgerBlock:
     return block
 
 
+CONDITIONS = Conditions(
+    now=NOW, lag_s=0.025, loss=0.0, age_s=AGE_S, present=1.0, mute=False
+)
+
+
 def look(block: LedgerBlock, now: float = NOW, *, echoed: bool = True) -> None:
-    on = Conditions(
-        now=now,
-        lag_s=0.025,
-        loss=0.0,
-        age_s=AGE_S,
-        present=float(block.used[0]),
-        mute=False,
-        echoed=echoed,
-    )
+    present = float(block.used[0])
+    on = replace(CONDITIONS, now=now, present=present, echoed=echoed)
     share_out(block, ONE, on, Settings())
 
 
@@ -105,6 +104,22 @@ def test_nobody_is_moved_by_one_alone_or_by_chance(told: list[float]) -> None:
     tell(block, told)
     look(block)
     assert block.level[0] == 500.0
+
+
+@pytest.mark.parametrize(("after_s", "moves"), [(0.05, False), (1.0, True)])
+def test_a_level_told_before_what_was_heard_here_is_no_other_view(
+    after_s: float, *, moves: bool
+) -> None:
+    # A herd: each of the others tells its own request, and a level without the rest.
+    block = block_of([100.0] * 5, level=-500.0)
+    block.rate[0] = 0.0  # the level stands still
+    block.news[0] = 1000.0
+    settle(block, ONE, NOW + after_s, AGE_S)
+    block.told_at[:5, 0] = NOW + after_s
+    block.rate[0] = RATE
+    tell(block, [500.0] * 4)
+    look(block, NOW + after_s)
+    assert (block.level[0] > -500.0) == moves
 
 
 def test_a_strict_ledger_goes_by_permits() -> None:
