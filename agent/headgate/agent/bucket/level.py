@@ -367,7 +367,7 @@ class Level:
         # From here to the end: no call, no backward jump.
         # The ledger has cut its level at B itself, up to now.
         self.overflowed = overflowed
-        self.moved[self.place] = 1
+        old_capacity, old_room = self.capacity, self.room
         passed_s = now - as_of_s
         spent = self.folded + self.spent - counted
         if level == level:  # not NaN
@@ -394,6 +394,8 @@ class Level:
         self.least_delay_s = least_delay_s
         self.ceiling = ceiling
         self.capacity = capacity
+        if level < capacity or capacity != old_capacity or self.room != old_room:
+            self.moved[self.place] = 1  # else a bucket at rest stays at rest
         self.closed = False
         self.deadline_s = deadline_s
         self.reserve = reserve
