@@ -162,9 +162,11 @@ class _LimitInterceptor:
             if decision.delay_s > 0.0:
                 time.sleep(min(decision.delay_s, LONGEST_MUTE_S))
             return _passing_on(cast("_Handler", handler), abort)
-        return _made_like(
-            cast("_Handler", handler), lambda _, context: abort(context, decision)
-        )
+
+        def refuse(_: object, context: _Context) -> object:
+            return abort(context, decision)
+
+        return _made_like(cast("_Handler", handler), refuse)
 
 
 class _AsyncLimitInterceptor:
