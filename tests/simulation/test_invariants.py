@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from headgate.coordinator import (
-    Ceilings,
     Configured,
     Coordinator,
     Counted,
@@ -37,8 +36,6 @@ from headgate.simulation.simulate import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
     from headgate.simulation.controllers.controller import Birth, Controller
 
@@ -105,22 +102,12 @@ class Broken(Coordinator):
         return effect
 
 
-def private(ceilings: Ceilings, rate: NDArray[np.float64]) -> Ceilings:
-    """Return buckets of one agent alone that refill at a rate."""
-    return replace(
-        ceilings,
-        shared=np.zeros_like(ceilings.shared),
-        rate=rate,
-        ceiling=rate,
-        reserve=rate,
-    )
-
-
 def scaled(effect: Effect, factor: float) -> Effect:
     if isinstance(effect, SetCeilings):
         return replace(
             effect,
-            ceilings=private(effect.ceilings, factor * effect.ceilings.ceiling),
+            ceiling=effect.ceiling * factor,
+            reserve=effect.reserve * factor,
         )
     return effect
 
@@ -154,8 +141,7 @@ class EqualParts(Broken):
     def spoil(self, now: float, effect: Effect) -> Effect:
         del now
         if isinstance(effect, SetCeilings):
-            rate = np.minimum(effect.ceilings.ceiling, 300.0 / AGENTS)
-            return replace(effect, ceilings=private(effect.ceilings, rate))
+            return replace(effect, ceiling=np.minimum(effect.ceiling, 300.0 / AGENTS))
         return effect
 
 
@@ -227,9 +213,8 @@ class Carefree(Broken):
     def spoil(self, now: float, effect: Effect) -> Effect:
         del now
         if isinstance(effect, SetCeilings):
-            rate = np.full_like(effect.ceilings.ceiling, 280.0)
-            ceilings = private(effect.ceilings, rate)
-            return replace(effect, ceilings=ceilings, deadline_s=rate * np.inf)
+            ceiling = np.full_like(effect.ceiling, 280.0)
+            return replace(effect, ceiling=ceiling, deadline_s=ceiling * np.inf)
         return effect
 
 

@@ -150,7 +150,7 @@ class LimitMiddleware:
         if (
             only is not None
             and now < only.bucket.look_s
-            and only.bucket.spent <= only.bucket.headroom
+            and only.bucket.spent <= only.bucket.free
         ):
             only.bucket.spent += (
                 1.0  # as in `DimensionHandle.try_acquire`, without the call

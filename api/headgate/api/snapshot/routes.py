@@ -158,8 +158,7 @@ async def get_snapshot(
 
     With `alive`, the answer has a member `alive`; it stands alone when the
     configuration is still the one that the caller knows.  A member `levels` has what
-    limits hold that nobody uses, and those of a minute or more, for agents that find
-    nobody to ask.
+    limits of a minute or more hold, for agents that find nobody to ask.
     """
     if at is not None:
         past = await run_in_threadpool(
@@ -261,11 +260,9 @@ async def _newest(
 
 
 async def _levels(request: Request, snapshot: SnapshotText) -> list[dict[str, object]]:
-    """Return what limits of the groups of `snapshot` hold, as far as that is known."""
-    observing = request.app.state.observing
-    book = cast("LevelBook", observing.levels)
-    watched = cast("bool", observing.watches())
-    levels = await run_in_threadpool(book.told, snapshot.revision, watched=watched)
+    """Return what long limits of the groups of `snapshot` hold."""
+    book = cast("LevelBook", request.app.state.observing.levels)
+    levels = await run_in_threadpool(book.told, snapshot.revision)
     return [level for level in levels if level["group"] in snapshot.groups]
 
 
