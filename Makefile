@@ -19,7 +19,7 @@ SIMULATED = tests/simulation
 REAL = tests/api tests/web tests/integration tests/e2e
 
 # Tests of real parts wait most of the time: LANES of them run at once, a module in one
-# lane.  What computes, Spark and the simulation, gets what they leave of the cores.
+# lane.  Spark computes, and gets what they leave of the cores: a test of it may take long.
 # Tests marked `alone` promise something about time: they run last, one by one.
 SIDE_BY_SIDE = $(MAKE) --no-print-directory --output-sync=target
 POLITE = nice -n 10
@@ -49,10 +49,7 @@ demo: $(DEMO_READY) ## one quota over five processes  (SECONDS=30, BUS=kafka, SH
 	@if [ "$(BUS)" = kafka ]; then sh tools/require_java.sh; fi
 	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
-test: check docs parts ## everything, on real parts
-	@echo "headgate: real parts, Spark and the simulation; each shows its tests when it ends"
-	@$(SIDE_BY_SIDE) -j3 services pipeline simulated
-	@$(MAKE) --no-print-directory alone
+test: check docs simulated real ## everything, on real parts
 
 check: format lint types layers unit ## format, lint, types, layers, unit tests: a minute
 
@@ -81,9 +78,10 @@ unit: $(READY) ## unit tests and doctests
 	@$(BIN)/pytest -q -n $(WORKERS) $(QUICK)
 
 simulated: $(READY) ## the scenario library over a few seeds
-	@$(POLITE) $(BIN)/pytest -q -n $(WORKERS) $(SIMULATED)
+	@$(BIN)/pytest -q -n $(WORKERS) $(SIMULATED)
 
 real: parts ## Kafka, ZeroMQ, HTTP, Spark, processes
+	@echo "headgate: services beside Spark; each shows its tests when it ends"
 	@$(SIDE_BY_SIDE) -j2 services pipeline
 	@$(MAKE) --no-print-directory alone
 
@@ -99,7 +97,7 @@ services: $(READY)
 	@$(BIN)/pytest -q -n $(LANES) --dist loadfile -m "not alone" $(REAL)
 
 pipeline: $(READY)
-	@$(POLITE) $(BIN)/pytest -q tests/pipeline
+	@$(POLITE) $(BIN)/pytest -q --timeout 2400 tests/pipeline
 
 alone: $(READY)
 	@$(BIN)/pytest -q -m alone $(REAL)
