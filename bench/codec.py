@@ -36,6 +36,7 @@ def rows(random: np.random.Generator, dimension: str, scale: float) -> Rows:
         admitted=np.floor(admitted),
         demand=random.lognormal(5, 2, ROWS) * scale,
         held=np.floor(random.normal(20, 40, ROWS) * scale),
+        cost=np.ones(len(np.arange(1, ROWS + 1))),
     )
 
 

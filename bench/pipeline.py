@@ -86,6 +86,7 @@ def payloads(shape: Shape) -> list[tuple[float, bytes]]:
                 admitted=admitted[agent].copy(),
                 demand=np.full(shape.groups, 50.0),
                 held=np.full(shape.groups, 3.0),
+                cost=np.ones(len(ids)),
             )
             report = Report(
                 cluster="bench",

@@ -63,6 +63,7 @@ def report_of(
         admitted=np.array([counters[g][1] for g in ids], np.float64),
         demand=np.zeros(len(ids)),
         held=np.ones(len(ids)),
+        cost=np.ones(len(np.array(ids, np.int64))),
     )
     return Report(
         cluster="c",
@@ -278,6 +279,7 @@ def test_amounts_that_are_not_whole_add_up_as_well() -> None:
             admitted=np.array([total]),
             demand=np.zeros(1),
             held=np.zeros(1),
+            cost=np.ones(len(ids)),
         )
         report = replace(
             report_of(sequence, {}, at_us=EPOCH + sequence * 8 * SECOND), rows=(rows,)

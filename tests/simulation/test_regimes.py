@@ -21,8 +21,8 @@ from headgate.simulation.regimes.cells import (
     sample,
     strained,
 )
-from headgate.simulation.regimes.judge import CellFigures, run_cell
-from headgate.simulation.regimes.page import page_of
+from headgate.simulation.regimes.judge import DELAYS_KEPT, CellFigures, run_cell
+from headgate.simulation.regimes.page import delays_kept, page_of
 
 GOOD = CellFigures(
     total=1.0, admissions=100, excess=0.5, over=-1.0, refusals=10, delays_kept=10
@@ -167,3 +167,16 @@ def test_a_forbidden_cell_is_listed_apart_and_misses_nothing() -> None:
     text, missed = page_of({cell: replace(GOOD, total=0.5)}, cells=1, picture="")
     assert missed == 0
     assert cell.name in text.partition("can't reach the goal\n")[2]
+
+
+@pytest.mark.timeout(900)  # a minute of an idle processor for all of them together
+@pytest.mark.parametrize("agents", AGENTS)
+def test_the_sample_reaches_the_goal(agents: int) -> None:
+    found = {cell: run_cell(cell) for cell in sample() if cell.agents == agents}
+    missed = {
+        cell.name: told
+        for cell, figures in found.items()
+        if (told := figures.missed(strained=bool(strained(cell))))
+    }
+    assert missed == {}
+    assert delays_kept(found) >= DELAYS_KEPT

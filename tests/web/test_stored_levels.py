@@ -85,3 +85,56 @@ def test_ably_an_hourly_quota_survives_the_restart_of_the_whole_cluster(
             more += bool(limiter.try_acquire(requests=1))
             time.sleep(0.004)
         assert 550 + more < 760
+
+
+SHORT = {"limits": [{"dimension": "requests", "rate": 4, "burst": 40}]}
+
+
+def _levels_of(server: Server, group: str) -> list[float]:
+    snapshot = httpx.get(f"{server.url}/api/v1/snapshot", timeout=TIMEOUT_S).json()
+    (number,) = (g["id"] for g in snapshot["groups"] if g["name"] == group)
+    told = snapshot.get("levels", [])
+    return [float(row["level"]) for row in told if row["group"] == number]
+
+
+def test_a_group_that_nobody_used_is_full_for_whoever_asks_first(
+    server: Server,
+) -> None:
+    url = f"{server.url}/api/v1"
+    for path, body in (
+        ("groups/short", SHORT),
+        ("tenants/acme", None),
+        ("attachments", {"subject": {"tenant": "acme"}, "group": "short"}),
+    ):
+        answer = httpx.put(f"{url}/{path}", json=body, timeout=TIMEOUT_S)
+        answer.raise_for_status()
+    until(lambda: _levels_of(server, "short") == [40.0], "an unused limit is full")
+    with (
+        headgate.agent.connect(
+            server.url, agent="x", keep_snapshot=False, wait_s=TIMEOUT_S
+        ) as x,
+        headgate.agent.connect(
+            server.url, agent="y", keep_snapshot=False, wait_s=TIMEOUT_S
+        ) as y,
+    ):
+        first, second = x.limiter(tenant="acme"), y.limiter(tenant="acme")
+        began, taken = time.monotonic(), 0
+        while taken < 38 and time.monotonic() < began + 6.0:
+            taken += bool(first.try_acquire(requests=1))
+            time.sleep(0.005)
+        seconds = time.monotonic() - began
+        # From an empty bucket 4/s would be 24 by now.
+        assert 36 <= taken <= 40 + 4 * seconds + 1
+        until(lambda: _levels_of(server, "short") == [], "it is in use: not known")
+        got = 0
+        deadline = time.monotonic() + TIMEOUT_S
+        while got < 4:
+            assert time.monotonic() < deadline, "the other one gets its part"
+            got += bool(second.try_acquire(requests=1))
+            time.sleep(0.02)
+        seconds = time.monotonic() - began
+        assert taken + got <= 40 + 4 * seconds + 2
+    until(
+        lambda: any(level < 40.0 for level in _levels_of(server, "short")),
+        "the last level is stored when the last one has gone",
+    )

@@ -311,16 +311,14 @@ class Agent:
         """Return what is left of a limit over the cluster; None if unknown.
 
         Returns:
-            Units left, those in local buckets included, and the units/s that the other
-            agents take.
+            Units left, and the units/s that the other agents take.
         """
         try:
             ledger = self._runtime.table(group_id, dimension)
         except KeyError:
             return None
-        level = ledger.level + sum(row.held for row in ledger.agents)
         others = [row for row in ledger.agents if row.agent != self._runtime.agent]
-        return level, sum(min(row.demand, row.share) for row in others)
+        return ledger.level, sum(min(row.demand, row.share) for row in others)
 
     def _check_open(self) -> None:
         """Raise once the agent is closed."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from headgate.coordinator.config.configuration import IN_FLIGHT
-from headgate.coordinator.demand.local_buckets import enter_few
 from headgate.coordinator.escrow.holder import GONE_PART
 from headgate.coordinator.escrow.targets import ask_for_room
 from headgate.coordinator.explain.explain import (
@@ -18,7 +17,7 @@ from headgate.coordinator.explain.explain import (
     member_views,
 )
 from headgate.coordinator.gossip.schedule import CONFIRM_S
-from headgate.coordinator.ledger.replay import charge_own, wake
+from headgate.coordinator.ledger.replay import charge_own
 from headgate.coordinator.lifecycle import Tracking
 from headgate.coordinator.messages.events import (
     Configured,
@@ -166,6 +165,7 @@ class Coordinator:
             now,
             agent=self._core.agent,
             incarnation=self._core.incarnation,
+            revision=self.revision,
             wait=wait,
         )
         self._take_in(heard, effects)
@@ -240,13 +240,13 @@ class Coordinator:
             own.place_in(self._core.table)
             self._core.placed = self._core.table.version
         self._notice_pause(now, effects)
-        self._counted_at = now
+        since, self._counted_at = self._counted_at, now
         if self._goes_on:
             # Not before: what was sent before the question is no answer to it.
             self._goes_on = self._asked_again = False
             self._ask_anew()
         self._count_slots(event, now)
-        busy = self._enter_own(own, event, now)
+        busy = self._enter_own(own, event, now, since)
         effects.extend(self._core.attendance.advance(now, self._core.agent))
         self._calculation.finish_joining(now)
         # What is told enters the calculation, as it does at those who hear it; but
@@ -307,17 +307,18 @@ class Coordinator:
         """Ask the others for their rows and levels, as a newcomer does."""
         self._core.reporting.hello = True
         for key in self._core.table:
-            shelf, slot = self._core.table.at(key)
-            shelf.joining_until[slot] = np.inf
-            shelf.dirty[slot] = True
-            self._core.joining.begin(int(shelf.number[slot]), doubted=True)
+            block, slot = self._core.table.at(key)
+            block.joining_until[slot] = np.inf
+            block.dirty[slot] = True
+            self._core.joining.begin(int(block.number[slot]), doubted=True)
 
-    def _enter_own(self, own: Own, event: Counted, now: float) -> bool:
+    def _enter_own(self, own: Own, event: Counted, now: float, since: float) -> bool:
+        """Enter what the own buckets counted; return whether callers are busy."""
         moved = own.count(event)
         if not moved and not own.demand.due(now):
             own.rest(now)
             for place in own.places:
-                place.shelf.held[0, place.slots] = own.held[place.rows]
+                place.block.tokens[place.slots] = own.held[place.rows]
             return False
         reset = own.look(now)
         if self._core.strict:
@@ -326,22 +327,17 @@ class Coordinator:
         own.confirm_at[reset] = now + CONFIRM_S
         refresh = self._calculation.refresh_s()
         for place in own.places:
-            if place.few:
-                enter_few(own, place, now, moved=moved, reset=reset, refresh_s=refresh)
-                continue
-            shelf, slots, rows = place.shelf, place.slots, place.rows
+            block, slots, rows = place.block, place.slots, place.rows
+            charge_own(block, slots, own.admitted[rows], own.overflowed[rows], since)
+            block.tokens[slots] = block.held[0, slots] = own.held[rows]
+            block.demand[0, slots] = own.usable[rows]
+            block.cost[0, slots] = block.own_cost[slots] = own.cost[rows]
+            block.refused[0, slots] = own.refused[rows]
+            block.subjects[0, slots] = own.subjects[rows]
             if moved:
-                wake(shelf, slots, now)
-            charge_own(shelf, slots, own.admitted[rows], own.held[rows])
-            shelf.demand[0, slots] = own.usable[rows]
-            shelf.room[slots] = own.room[rows]
-            shelf.cost[slots] = own.cost[rows]
-            shelf.refused[0, slots] = own.refused[rows]
-            shelf.subjects[0, slots] = own.subjects[rows]
-            if moved:
-                soon = np.minimum(shelf.due[slots], shelf.at[slots] + refresh)
-                shelf.due[slots] = np.where(own.used[rows], soon, shelf.due[slots])
-            shelf.dirty[slots] |= reset[rows]
+                soon = np.minimum(block.due[slots], block.at[slots] + refresh)
+                block.due[slots] = np.where(own.used[rows], soon, block.due[slots])
+            block.dirty[slots] |= reset[rows]
         return own.demand.busy(now)
 
     def _next_at(self, now: float, *, busy: bool) -> float:
@@ -350,7 +346,9 @@ class Coordinator:
         settings = self._core.settings
         pace = settings.tick_s if busy or self._core.joining else settings.rest_tick_s
         return min(
-            now + pace, max(self._core.reporting.next_at(), now + settings.tick_s)
+            now + pace,
+            max(self._core.reporting.next_at(), now + settings.tick_s),
+            max(self._calculation.arrives_at, now),
         )
 
     # What people see.
@@ -361,11 +359,11 @@ class Coordinator:
         Raises:
             KeyError: No such limit is tracked here.
         """
-        shelf, slot = self._calculation.fresh(
+        block, slot = self._calculation.fresh(
             (dimension, group_id), max(now, self._now)
         )
         return explained(
-            shelf, slot, (dimension, group_id), self._stand(now), self._core.settings
+            block, slot, (dimension, group_id), self._stand(now), self._core.settings
         )
 
     def table(self, group_id: int, dimension: str, now: float) -> LedgerView:
@@ -374,11 +372,11 @@ class Coordinator:
         Raises:
             KeyError: No such limit is tracked here.
         """
-        shelf, slot = self._calculation.fresh(
+        block, slot = self._calculation.fresh(
             (dimension, group_id), max(now, self._now)
         )
         return ledger_view(
-            shelf, slot, (dimension, group_id), self._stand(now), self._core.settings
+            block, slot, (dimension, group_id), self._stand(now), self._core.settings
         )
 
     def slots(self, group_id: int) -> list[SlotView]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.ceilings import margin_of
+from headgate.coordinator.allocation.ceilings import start_level
 from headgate.coordinator.allocation.hierarchy import Tree
 from headgate.coordinator.demand.local_buckets import Own
 from headgate.coordinator.ledger.limits import Limits, apply
@@ -31,17 +31,19 @@ class Tracking:
     def configure(self, now: float, event: Configured) -> None:
         """Follow a new revision."""
         before, self._core.limits = self._core.limits, Limits(event.configuration)
+        if event.agents is not None:
+            self._core.agents_told = event.agents
         self._core.tree = Tree(self._core.limits)
         for key in self._core.table:
             if key in self._core.limits.by_key:
-                shelf, slot = self._core.table.at(key)
-                shelf.direct[slot] = nan  # there may be no children any more
+                block, slot = self._core.table.at(key)
+                block.direct[slot] = nan  # there may be no children any more
                 if before.ancestors.get(key) != self._core.limits.ancestors[key]:
-                    shelf.part[slot] = inf
+                    block.part[slot] = inf
                 ruled = self._core.limits.by_key[key]
                 if before.by_key.get(key) != ruled:
-                    self._calculation.settle(shelf, np.array([slot]), now)
-                    apply(ruled, shelf, slot)
+                    self._calculation.settle(block, np.array([slot]), now)
+                    apply(ruled, block, slot)
         if self._core.own is not None:
             self._replace_own(self._core.own.keys, now)
         born: set[Key] = set()
@@ -96,29 +98,33 @@ class Tracking:
         self._core.placed = -1
 
     def _number(self, key: Key) -> int:
-        shelf, slot = self._core.table.at(key)
-        return int(shelf.number[slot])
+        block, slot = self._core.table.at(key)
+        return int(block.number[slot])
 
     def _open(self, key: Key, now: float, *, born: bool) -> None:
-        shelf, slot = self._core.table.add(key, own=0)
-        shelf.at[slot] = now
-        apply(self._core.limits.by_key[key], shelf, slot)
-        shelf.admitted[0, slot] = 0.0
-        shelf.level[slot] = shelf.burst[slot]
+        block, slot = self._core.table.add(key, own=0)
+        block.at[slot] = now
+        apply(self._core.limits.by_key[key], block, slot)
+        block.admitted[0, slot] = 0.0
+        level = block.burst.item(slot)
         if self._core.own is not None and key in self._core.own.at:
-            shelf.admitted[0, slot] = self._core.own.admitted[self._core.own.at[key]]
+            at = self._core.own.at[key]
+            block.admitted[0, slot] = self._core.own.admitted[at]
+            if not np.isnan(self._core.own.overflowed[at]):
+                block.overflowed[slot] = self._core.own.overflowed[at]
+        counted = block.admitted.item(0, slot)
+        block.known_admitted[slot] = block.told_admitted[slot] = counted
         if not born:
-            at = slice(slot, slot + 1)
-            on = self._calculation.conditions(now)
-            shelf.level[at] = margin_of(
-                shelf.rate[at], shelf.burst[at], shelf.cost[at], on
-            )
-            stored = self._core.joining.recall(key, rate=shelf.rate.item(slot), now=now)
+            stored = self._core.joining.recall(key, rate=block.rate.item(slot), now=now)
             if stored is not None:
-                shelf.level[slot] = min(stored, shelf.burst.item(slot))
+                level = min(stored, level)
+            else:
+                on = self._calculation.conditions(now)
+                level = start_level(block, slot, on, self._core.settings)
             # Others may know it: ask, and spend only the floor until they answer.
-            shelf.joining_until[slot] = np.inf
-            self._core.joining.begin(int(shelf.number[slot]))
+            block.joining_until[slot] = np.inf
+            self._core.joining.begin(int(block.number[slot]))
+        block.level[slot] = block.belief[slot] = level
 
     def restore(self, now: float, event: Restored) -> None:
         """Take levels that were stored, for ledgers that nobody answers for.
@@ -136,12 +142,14 @@ class Tracking:
             else:
                 self._core.joining.stored(key, level, at=now - event.age_s)
         numbers = np.array(list(told), dtype=np.int64)
-        for shelf, slots in self._core.table.where(numbers):
-            unsure = shelf.joining_until[slots] > now  # nobody has told its level yet
-            slots = slots[unsure & np.isfinite(shelf.rate[slots])]
-            self._calculation.settle(shelf, slots, now)
-            level = np.array([told[n] for n in shelf.number[slots].tolist()])
-            level += shelf.rate[slots] * event.age_s
-            shelf.level[slots] += np.minimum(level, shelf.burst[slots])
-            shelf.level[slots] -= shelf.belief[slots]
-            shelf.dirty[slots] = True
+        for block, slots in self._core.table.where(numbers):
+            unsure = block.joining_until[slots] > now  # nobody has told its level yet
+            slots = slots[unsure & np.isfinite(block.rate[slots])]
+            self._calculation.settle(block, slots, now)
+            level = np.array([told[n] for n in block.number[slots].tolist()])
+            level += block.rate[slots] * event.age_s
+            change = np.minimum(level, block.burst[slots]) - block.belief[slots]
+            block.level[slots] += change
+            block.belief[slots] += change
+            block.bucket_knows[slots] = False
+            block.dirty[slots] = True

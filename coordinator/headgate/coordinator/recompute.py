@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.allocation.ceilings import (
+    FEWEST_AT_FIRST,
+    KNOWN_LAGS,
     Conditions,
-    floor_of,
     own_ceilings,
     share_out,
 )
 from headgate.coordinator.allocation.reserves import keep_shares, seat
 from headgate.coordinator.config.configuration import HOLD
-from headgate.coordinator.ledger.arithmetic import ops_of
-from headgate.coordinator.ledger.replay import EXTRAPOLATE_SMALL_S, settle
-from headgate.coordinator.table.arrays import Shelf, compact
+from headgate.coordinator.ledger.replay import settle
+from headgate.coordinator.table.arrays import LedgerBlock, compact
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,10 +33,16 @@ that it would take more than a tenth of a core is looked at less often."""
 
 
 class Calculation:
-    """Looks at ledgers when an input changed, and at busy ones at least so often."""
+    """Looks at ledgers when an input changed, and at busy ones at least so often.
+
+    Attributes:
+        arrives_at: When the others know what this agent told last, monotonic seconds;
+            infinite where nothing is on its way.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.arrives_at = np.inf
 
     def refresh_s(self) -> float:
         """Return how old the allocation of a busy ledger may become."""
@@ -54,65 +60,52 @@ class Calculation:
         told = dict(over)
         numbers = np.array(list(told), dtype=np.int64)
         on = self.conditions(now)
-        for shelf, slots in self._core.table.where(numbers):
-            self.settle(shelf, slots, now)
-            share_out(shelf, slots, on, self._core.settings)
-            answers = [told[number] for number in shelf.number[slots].tolist()]
+        for block, slots in self._core.table.where(numbers):
+            self.settle(block, slots, now)
+            share_out(block, slots, on, self._core.settings)
+            answers = [told[number] for number in block.number[slots].tolist()]
             known = np.array([answer is not None for answer in answers])
             if known.any():
                 pairs = np.array([answer for answer in answers if answer is not None])
-                self._take_levels(shelf, slots[known], pairs.T, on)
-            doubts = [self._core.joining.doubts(n) for n in shelf.number[slots]]
-            lost = slots[~known & np.array(doubts) & (shelf.agents[slots] > 1.0)]
-            excess = shelf.belief[lost] - shelf.margin[lost]
-            shelf.level[lost] -= np.maximum(excess, 0.0)
+                self._take_levels(block, slots[known], pairs.T, on)
+            doubts = [self._core.joining.doubts(n) for n in block.number[slots]]
+            lost = slots[~known & np.array(doubts) & (block.agents[slots] > 1.0)]
+            # What the others spent while this agent stood still is not known.
+            excess = np.maximum(block.belief[lost] - block.margin[lost], 0.0)
+            block.level[lost] -= excess
+            block.belief[lost] -= excess
             # Else all are new and began at what was stored, or at the margin.
             # What they spent meanwhile is charged already: to begin anew now
             # would give it back, to each a different amount.
-            shelf.joining_until[slots] = now
-            shelf.dirty[slots] = True
+            block.joining_until[slots] = now
+            block.dirty[slots] = True
+            block.bucket_knows[lost] = False
 
     def _take_levels(
         self,
-        shelf: Shelf,
+        block: LedgerBlock,
         slots: NDArray[np.int64],
         answers: NDArray[np.float64],
         on: Conditions,
     ) -> None:
         """Go over to levels that others told, with what they have grown by since.
 
-        The others left this agent its share, which it did not spend while it asked:
-        to go by a level of half a second ago is to compute other shares than they
-        do, and to predict them wrongly until their next keyframe.
-
         Args:
-            shelf: Changed.
-            slots: K of its slots.
+            block: Changed.
+            slots: K of its columns.
             answers: ``float64[2, K]`` level and when it was true.
             on: What holds now.
         """
         level, told_at = answers
-        shelf.level[slots] += level - shelf.belief[slots]
-        shelf.belief[slots] = level
-        shelf.joining_until[slots] = on.now
-        share_out(shelf, slots, on, self._core.settings)
-        rate, burst = shelf.rate[slots], shelf.burst[slots]
-        # They were not at the floor, and count on being extrapolated at a share.
-        burn = shelf.burn[1:, slots]
-        due = burn * (shelf.at[slots] - shelf.told_at[1:, slots])
-        heard = (shelf.weight[1:, slots] > 0.0) & ~shelf.small[slots]
-        missed = np.where(heard, due - shelf.ahead[1:, slots], 0.0)
-        shelf.ahead[1:, slots] += missed
-        shelf.level[slots] += missed.sum(axis=0)
-        elapsed_s = np.maximum(on.now - told_at, 0.0)
-        spent = burn.sum(axis=0) + floor_of(rate, shelf.agents[slots])
-        grown = np.maximum(rate - spent, 0.0) * elapsed_s
-        shelf.level[slots] += np.maximum(np.minimum(grown, burst - level), 0.0)
-        # What they take this agent to have spent meanwhile is told at once.
-        own = shelf.burn[0, slots]
-        noise = np.sqrt(own * shelf.cost[slots] * self._core.settings.interval_s)
-        if (own * elapsed_s > noise).any():
-            self._core.reporting.urgent = True
+        spent = block.burn[1:, slots].sum(axis=0)
+        grown = (block.rate[slots] - spent) * np.maximum(on.now - told_at, 0.0)
+        # What this agent spent meanwhile, the others did not know of.
+        grown -= np.maximum(block.unseen[slots], 0.0)
+        change = np.minimum(level + grown, block.burst[slots]) - block.belief[slots]
+        block.level[slots] += change
+        block.belief[slots] += change
+        block.bucket_knows[slots] = False
+        block.joining_until[slots] = on.now
 
     def _patience_s(self, now: float) -> float:
         """Return for how long a round that is over is not yet believed to be.
@@ -129,114 +122,128 @@ class Calculation:
             return 0.0
         return members.lease_of(None)
 
-    def settle(self, shelf: Shelf, slots: NDArray[np.int64], now: float) -> None:
+    def settle(self, block: LedgerBlock, slots: NDArray[np.int64], now: float) -> None:
         """Bring some ledgers to `now`, without sharing out."""
-        settle(
-            shelf,
-            slots,
-            now,
-            small_s=self._core.members.lag_s + EXTRAPOLATE_SMALL_S,
-        )
+        settle(block, slots, now, self.conditions(now).age_s)
 
     def conditions(self, now: float) -> Conditions:
         """Return what holds for all ledgers now."""
-        members = self._core.members
-        delivered = 1.0 - members.loss
-        unseen = members.lag_s + self._core.settings.interval_s / (
-            delivered * delivered
-        )
+        members, settings = self._core.members, self._core.settings
         attendance = self._core.attendance
         mute = attendance.mute(now)
         return Conditions(
             now,
             members.lag_s,
-            unseen,
+            members.loss,
+            members.lag_s + settings.urgent_gap_s + settings.tick_s,
+            self._present(),
             mute,
             adrift=mute and attendance.adrift(now),
             quorate=attendance.quorate(self._core.agent)
             if self._core.limits.closed
             else True,
+            echoed=members.echoed,
         )
 
-    def calculate(self, now: float) -> list[tuple[Shelf, NDArray[np.bool_]]]:
+    def _present(self) -> float:
+        """Return how many agents to assume where a level is still asked for.
+
+        Those that are known, if the API says how many there are or one round of
+        reports was heard; else more.
+        """
+        known = 1.0 + len(self._core.members.by_agent)
+        told = self._core.agents_told
+        if told is not None:
+            return max(known, float(told))
+        return known if self._core.members.echoed else max(known, FEWEST_AT_FIRST)
+
+    def calculate(self, now: float) -> list[tuple[LedgerBlock, NDArray[np.bool_]]]:
         """Bring every ledger up to date that changed or is due."""
-        computed: list[tuple[Shelf, NDArray[np.bool_]]] = []
-        for shelf in self._core.table.shelves:
-            chosen = shelf.dirty | (shelf.due <= now)
+        computed: list[tuple[LedgerBlock, NDArray[np.bool_]]] = []
+        if self.arrives_at <= now:
+            self.arrives_at = np.inf
+        for block in self._core.table.blocks:
+            chosen = block.dirty | (block.due <= now)
             slots = chosen.nonzero()[0]
             if len(slots):
-                self.calculate_shelf(shelf, slots, now)
-                computed.append((shelf, chosen))
+                self.calculate_block(block, slots, now)
+                computed.append((block, chosen))
         if self._core.tree:
             self._pass_down(computed)
         return computed
 
-    def _pass_down(self, computed: list[tuple[Shelf, NDArray[np.bool_]]]) -> None:
+    def _pass_down(self, computed: list[tuple[LedgerBlock, NDArray[np.bool_]]]) -> None:
         for parent in self._core.tree.children:
             if parent in self._core.table:
-                shelf, slot = self._core.table.at(parent)
-                if any(other is shelf and chosen[slot] for other, chosen in computed):
+                block, slot = self._core.table.at(parent)
+                if any(other is block and chosen[slot] for other, chosen in computed):
                     self._core.tree.pass_down(parent, self._core.table)
 
-    def calculate_shelf(
-        self, shelf: Shelf, slots: NDArray[np.int64], now: float
+    def calculate_block(
+        self, block: LedgerBlock, slots: NDArray[np.int64], now: float
     ) -> None:
         """Bring some ledgers to `now` and share out."""
         at = compact(slots)
         on = self.conditions(now)
         own = self._core.weight
-        held = (shelf.isolation[at] == HOLD).nonzero()[0]
+        held = (block.isolation[at] == HOLD).nonzero()[0]
         if len(held):
             keep_shares(
-                shelf,
+                block,
                 slots[held],
                 self._core.attendance.roster(own, now),
                 now=now,
                 interval_s=self._core.settings.interval_s,
             )
-        settle(shelf, at, now, small_s=on.lag_s + EXTRAPOLATE_SMALL_S)
-        stale = shelf.stale[at]
+        settle(block, at, now, on.age_s)
+        stale = block.stale[at]
         if np.count_nonzero(stale):
             roster = self._core.attendance.roster(own, now)
-            seat(shelf, slots[stale], roster)
-        asked = share_out(shelf, at, on, self._core.settings)
-        shelf.dirty[at] = False
+            seat(block, slots[stale], roster)
+        asked = share_out(block, at, on, self._core.settings)
+        block.dirty[at] = False
         # Without demand and with a full bucket nothing changes until someone asks.
-        at, ops = ops_of(at)
-        busy = ~shelf.full[at] | asked
-        shelf.due[at] = ops.where(busy, now + self.refresh_s(), np.inf)
+        # Nor while the others have yet to hear what was told them last.
+        busy = ~block.full[at] | asked | (block.pending_at[at] < np.inf)
+        # What arrives at the others widens the window: not a tick later.
+        arrives = block.pending_at[at] + KNOWN_LAGS * on.lag_s
+        # One that hears nobody does not count on it (`_know`), and must not wait here.
+        arrives = np.where(arrives > now, arrives, np.inf)
+        soon = np.minimum(now + self.refresh_s(), arrives)
+        self.arrives_at = min(self.arrives_at, float(np.minimum.reduce(arrives)))
+        block.due[at] = np.where(busy, soon, np.inf)
 
     def set_ceilings(
         self,
         own: Own,
         now: float,
-        computed: list[tuple[Shelf, NDArray[np.bool_]]],
+        computed: list[tuple[LedgerBlock, NDArray[np.bool_]]],
         effects: list[Effect],
     ) -> None:
         """Append what the shell must be told of the ledgers just calculated."""
         on = self.conditions(now)
         lease_s = self._core.members.lease_of(None)
         for place in own.places:
-            for shelf, chosen in computed:
-                if shelf is not place.shelf:
+            for block, chosen in computed:
+                if block is not place.block:
                     continue
                 rows, slots = _picked(own, place, chosen)
                 if not len(rows):
                     continue
-                new = own_ceilings(shelf, slots, on, self._core.settings)
+                new = own_ceilings(block, slots, on, self._core.settings)
                 # A right that was given must not be used for one look longer.
-                exact = shelf.strict[slots]
+                exact = block.strict[slots]
                 change = own.change(rows, new, now=now, lease_s=lease_s, exact=exact)
                 if change is not None:
                     effects.append(change)
 
-    def fresh(self, key: Key, now: float) -> tuple[Shelf, int]:
+    def fresh(self, key: Key, now: float) -> tuple[LedgerBlock, int]:
         """Return a copy of one ledger, brought to `now`: looking changes nothing."""
-        shelf, slot = self._core.table.at(key)
-        copy = Shelf(shelf.width)
+        block, slot = self._core.table.at(key)
+        copy = LedgerBlock(block.width)
         to = copy.take_slot()
-        shelf.copy_slot(slot, copy, to)
-        self.calculate_shelf(copy, np.array([to]), now)
+        block.copy_slot(slot, copy, to)
+        self.calculate_block(copy, np.array([to]), now)
         return copy, to
 
 
@@ -248,4 +255,4 @@ def _picked(
     rows = own.positions[place.rows]
     if here.all():
         return rows, place.slots
-    return rows[here], compact(place.shelf.slots[place.slots][here])
+    return rows[here], compact(place.block.slots[place.slots][here])

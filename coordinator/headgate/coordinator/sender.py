@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.allocation.ceilings import note_told
 from headgate.coordinator.messages.events import Effect, Publish
 from headgate.coordinator.messages.report import Permits, Report
 
@@ -31,61 +31,56 @@ class Speaking:
 
     def report(self, own: Own, now: float, wall_s: float) -> list[Effect]:
         """Return the report that is due now, if one is."""
-        if not self._core.reporting.may_speak(now, own) or self._is_quiet(own, now):
+        if not self._core.reporting.may_speak(now, own):
             return []
         size = len(own.names)
-        off, burn, quota, theta = np.zeros((4, size))
-        eager = np.zeros(size, dtype=np.bool_)
+        expected, burn, quota, theta, quiet, swung = np.zeros((6, size))
+        at_once = np.zeros(size, dtype=np.bool_)
         for place in own.places:
-            shelf, slots, rows = place.shelf, place.slots, place.rows
-            rho = shelf.burn[0, slots]
+            block, slots, rows = place.block, place.slots, place.rows
+            rho = block.burn[0, slots]
             burn[rows] = rho
-            off[rows] = shelf.ahead[0, slots] + rho * (now - shelf.at[slots])
+            expected[rows] = block.ahead[0, slots] + rho * (now - block.at[slots])
             # Where nothing is shared out nothing is urgent: heartbeats will do.
-            free = shelf.unlimited[slots]
-            rate = np.where(free, np.inf, shelf.rate[slots])
-            quota[rows] = rate / shelf.agents[slots]
-            theta[rows] = shelf.theta[slots] * self._core.settings.weight
-            eager[rows] = shelf.small[slots] & ~free
-        off = own.admitted - own.sent_admitted + own.held - own.sent_held - off
+            free = block.unlimited[slots]
+            rate = np.where(free, np.inf, block.rate[slots])
+            quota[rows] = rate / block.agents[slots]
+            theta[rows] = block.theta[slots] * self._core.settings.weight
+            quiet[rows] = block.quiet_s[slots]
+            swung[rows] = block.swung[slots]
+            at_once[rows] = block.at_once[0, slots] & ~free
         chosen = self._core.reporting.choose(
             own,
             now,
-            off=off,
+            off=own.admitted - own.sent_admitted - expected,
+            unsure=swung * self._age_s(),
             theta=theta,
             quota=quota,
             burn=burn,
-            eager=eager,
+            quiet_s=quiet,
+            at_once=at_once,
             loss=self._core.members.loss,
         )
         if chosen is None:
             return []
         chosen = own.with_ancestors(chosen)
-        report = self._publish(own, chosen, own.tell(chosen, eager), now, wall_s)
+        report = self._publish(own, chosen, own.tell(chosen, at_once), now, wall_s)
         for place in own.places:
-            shelf, slots = place.shelf, place.slots
-            zero = -shelf.burn[0, slots] * (now - shelf.at[slots])
             sent = chosen[place.rows]
-            shelf.ahead[0, slots] = np.where(sent, zero, shelf.ahead[0, slots])
-            shelf.told_demand[slots] = np.maximum(own.sent_demand[place.rows], 0.0)
-            shelf.dirty[slots] |= sent
+            if not np.count_nonzero(sent):
+                continue
+            block = place.block
+            slots = block.slots[place.slots][sent]
+            rows = own.positions[place.rows][sent]
+            demand = np.maximum(own.sent_demand[rows], 0.0)
+            note_told(block, slots, own.sent_admitted[rows], demand, now)
+            block.dirty[slots] = True
         return [Publish(report)]
 
-    def _is_quiet(self, own: Own, now: float) -> bool:
-        """Say of a lone bucket that there is nothing to report: a cheap second look."""
-        if len(own.names) != 1 or not own.places:
-            return False
-        place = own.places[0]
-        shelf, slot = place.shelf, place.few[0][2]
-        free = bool(shelf.unlimited.item(slot))
-        rate = inf if free else shelf.rate.item(slot)
-        return self._core.reporting.is_quiet(
-            own,
-            now,
-            theta=shelf.theta.item(slot) * self._core.settings.weight,
-            quota=rate / shelf.agents.item(slot),
-            eager=bool(shelf.small.item(slot)) and not free,
-        )
+    def _age_s(self) -> float:
+        """Return Δ, for which the others may take ρ for what it was before."""
+        settings = self._core.settings
+        return self._core.members.lag_s + settings.urgent_gap_s + settings.tick_s
 
     def _publish(
         self,
@@ -98,9 +93,13 @@ class Speaking:
         level = np.zeros(len(own.names))
         joined = True
         for place in own.places:
-            level[place.rows] = place.shelf.belief[place.slots]
+            block, slots = place.block, place.slots
+            others = block.outflow[slots] - block.burn[0, slots]
+            grown = (block.rate[slots] - others) * (now - block.at[slots])
+            most = block.burst[slots]
+            level[place.rows] = np.minimum(block.belief[slots] + grown, most)
             unsure_s = UNSURE_LAGS * self._core.members.lag_s
-            asking = place.shelf.joining_until[place.slots] > now - unsure_s
+            asking = block.joining_until[slots] > now - unsure_s
             joined = joined and not bool((asking & rows[place.rows]).any())
         report = self._core.reporting.publish(
             own,

@@ -58,19 +58,54 @@ class Result:
             "strategy": self.strategy,
             "agents": scenario.agents,
             "seconds": scenario.seconds,
-            **_rounded(asdict(self.figures)),
+            **_rounded(_steady(self.figures)),
             **_rounded(asdict(self.traffic)),
             "violations": [
                 {"name": v.name, "time": round(v.time, DIGITS), "detail": v.detail}
                 for v in self.violations
             ],
+            **_rounded(_besides(self.figures)),
         }
         if scenario.tree:
             result["groups"] = {
-                name: _rounded(asdict(figures)) for name, figures in self.groups.items()
+                name: _rounded(_steady(figures) | _besides(figures))
+                for name, figures in self.groups.items()
             }
         result["noticed"] = dict(sorted(self.noticed.items()))
         return result
+
+
+PLAIN = (
+    "offered",
+    "admitted",
+    "central",
+    "total_ratio",
+    "error_1s_mean",
+    "error_1s_max",
+    "overshoot_seconds",
+    "falsely_refused",
+    "fairness",
+    "worst_agent",
+    "settle_seconds",
+    "swing",
+)
+"""Figures of the contract: without the warm-up, but for how far over and settling."""
+
+BESIDES = ("excess_costs", "delays_kept", "healed_intervals")
+"""Further figures, from time 0."""
+
+
+def _steady(figures: Figures) -> dict[str, object]:
+    """Return the figures of the contract, which leave the warm-up out."""
+    values = asdict(figures)
+    return {name: values.get(f"steady_{name}", values[name]) for name in PLAIN}
+
+
+def _besides(figures: Figures) -> dict[str, object]:
+    """Return the same from time 0, by names that begin with `whole`, and the rest."""
+    values = asdict(figures)
+    whole = {f"whole_{n}": values[n] for n in PLAIN if f"steady_{n}" in values}
+    return whole | {name: values[name] for name in BESIDES}
 
 
 def controller_of(strategy: Strategy) -> Callable[[Scenario, Birth], Controller]:

@@ -52,6 +52,7 @@ def report(
         admitted=admitted * one,
         demand=demand * one,
         held=0 * one,
+        cost=np.ones(len(np.array([group]))),
     )
     return encode(
         Report(

@@ -88,7 +88,9 @@ class Link:
         """Refuse what a bucket that is still in debt refuses: the short way."""
         bucket = self.bucket
         bucket.refused += cost if cost < bucket.most_counted else bucket.most_counted
-        return self.refuse(now, bucket.ready_s - now)
+        delay_s = bucket.clear_s - now
+        least_s = bucket.least_delay_s
+        return self.refuse(now, delay_s if delay_s > least_s else least_s)
 
     def refuse(self, now: float, delay_s: float) -> Decision:
         """Return a refusal by a bucket that is in debt, whatever the cost."""
@@ -152,7 +154,7 @@ def charge_chain_at(
     """
     for bucket in chain:
         # No call, no backward jump from the comparison to the store.
-        if now < bucket.look_s and bucket.spent <= bucket.free:
+        if now < bucket.look_s and bucket.spent <= bucket.headroom:
             bucket.spent += cost
         elif bucket.try_acquire_at(now, cost) > 0.0:
             return bucket

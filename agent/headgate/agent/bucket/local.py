@@ -124,7 +124,7 @@ class LocalBucket:
     @property
     def spendable(self) -> float:
         """Units/s that may be spent here: the ceiling; infinite when unlimited."""
-        return inf if self.limit.rate == inf else self.bucket.rate
+        return inf if self.limit.rate == inf else self.bucket.ceiling
 
     def usage_at(self, now: float) -> Usage:
         """Return the counters."""

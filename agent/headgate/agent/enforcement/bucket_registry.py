@@ -172,9 +172,14 @@ def limit_of(group: Group, dimension: str, scope: str) -> Limit | None:
     return None
 
 
-def _may_owe(group: Group, *, node: bool) -> bool:
-    """Whether a local bucket may owe: of a balanced group, as the ledger knows."""
-    return group.may_owe if node else group.mode != "strict"
+def _may_owe(group: Group, *, node: bool, new: bool = False) -> bool:
+    """Whether a local bucket may owe; a part of a strict group never does.
+
+    One request passes before the coordinator has spoken: the bucket is `new`.
+    """
+    if group.mode == "strict" and not node:
+        return False
+    return group.may_owe or (new and not node)
 
 
 def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBucket:
@@ -193,7 +198,7 @@ def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBuc
         rate=rate if node else first_rate(limit),
         capacity=limit.burst if node else limit.burst * FIRST_FLOOR,
         level=inf if node else 0.0,
-        may_owe=_may_owe(group, node=node),
+        may_owe=_may_owe(group, node=node, new=True),
         maximum_cost=inf if node else largest_cost(group, limit),
         seed=seed,
     )
@@ -217,24 +222,17 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     if limit.rate <= 0.0:
         bucket.close_at(now)
     elif node or limit.rate == inf:
-        bucket.set_ceiling_at(now, ceiling=limit.rate_per_s, capacity=limit.burst)
+        bucket.set_rate_at(now, rate=limit.rate_per_s, capacity=limit.burst)
         local.share = limit.rate_per_s
     elif old.rate <= 0.0 or old.rate == inf:
         floor = first_rate(limit)
-        bucket.set_ceiling_at(now, ceiling=floor, capacity=limit.burst * FIRST_FLOOR)
+        bucket.set_rate_at(now, rate=floor, capacity=limit.burst * FIRST_FLOOR)
         local.share = floor
     elif limit.rate_per_s < old.rate_per_s or limit.burst < old.burst:
         # A lowered limit holds at once; the coordinator deals the parts anew
         # within a tick.  A raised one waits for it.
         part = min(1.0, limit.rate_per_s / old.rate_per_s)
-        bucket.set_ceiling_at(
-            now,
-            ceiling=bucket.rate * part,
-            capacity=min(bucket.capacity * part, limit.burst),
-            probability=bucket.probability,
-            deadline_s=bucket.deadline_s,
-            reserve=bucket.reserve * part,
-        )
+        bucket.lower_at(now, part, limit.burst)
 
 
 def _forgettable(local: LocalBucket, now: float) -> bool:

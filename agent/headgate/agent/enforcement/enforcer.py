@@ -400,7 +400,7 @@ class Enforcer:
         """Log each condition once; runs only in the agent's thread."""
         if self._unconfigured.bucket.sampled and "unconfigured" not in self._said:
             self._said.add("unconfigured")
-            what = "refused" if self._unconfigured.bucket.tokenless else "admitted"
+            what = "refused" if self._unconfigured.bucket.closed else "admitted"
             logger.warning(
                 "no configuration yet, neither from the API nor from disk;"
                 " every attempt is %s until there is one",

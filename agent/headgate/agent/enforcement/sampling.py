@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.agent.bucket.level import LULL_S
-from headgate.coordinator.messages.events import Counted, Keys
+from headgate.coordinator.messages.events import Ceilings, Counted, Keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,11 +61,17 @@ READ = (
     "capacity",
     "deadline_s",
     "reserve",
-    "tokenless",
+    "closed",
     "look_s",
     "clipped",
+    "overflowed",
+    "room",
+    "room_cap",
+    "expected_rate",
 )
 """What is read of a bucket; the getter is C, so no thread comes between."""
+
+_TERMS = Ceilings.__slots__
 
 _read = attrgetter(*READ)
 
@@ -98,7 +103,7 @@ class Columns:
         count = len(self.locals)
         self._refused, self._admitted = np.zeros((2, count))
         self._held = np.full(count, nan)
-        self._clipped = np.zeros(count)
+        self._clipped, self._overflowed = np.zeros((2, count))
         self._sampled, self._sampled_units = np.zeros((2, count))
         self._cost = np.full(count, FIRST_COST)
         self._said: Counted | None = None
@@ -138,6 +143,7 @@ class Columns:
             cost=self._cost.copy(),
             subjects=self._subjects,
             clipped=self._clipped.copy(),
+            overflowed=self._overflowed.copy(),
         )
         return self._said
 
@@ -160,7 +166,14 @@ class Columns:
         held = bucket.held_at(now)
         self._held[row] = held
         self._clipped[row] = bucket.clipped
-        if bucket.tokenless or bucket.capacity in (held, inf):
+        self._overflowed[row] = bucket.overflowed
+        level = bucket.level_at(now)
+        still = bucket.expected_rate == 0.0 or level == held
+        if (
+            bucket.closed
+            or bucket.capacity == inf
+            or (still and bucket.capacity == level)
+        ):
             self._rest([row], [[spent], [folded], [refused], [sampled]], now)
 
     def _sample(self, row: int, sampled: int, sampled_units: float) -> None:
@@ -187,11 +200,18 @@ class Columns:
         self._admitted[rows] = np.maximum(self._admitted[rows], admitted)
         self._refused[rows] = np.maximum(self._refused[rows], columns["refused"])
         self._sample_many(rows, columns["sampled"], columns["sampled_units"])
-        held = held_of(columns, now)
+        level, held = levels_of(columns, now)
         self._held[rows] = held
+        # Not while what may be spent untold still grows.
+        still = (columns["expected_rate"] == 0.0) | (level == held)
         self._clipped[rows] = columns["clipped"]
+        self._overflowed[rows] = columns["overflowed"]
         capacity = columns["capacity"]
-        full = (held == capacity) | (capacity == inf) | (columns["tokenless"] > 0.0)
+        full = (
+            (still & (level == capacity))
+            | (capacity == inf)
+            | (columns["closed"] > 0.0)
+        )
         full &= columns["look_s"] <= now
         if np.count_nonzero(full):
             known = [columns[name][full].tolist() for name in READ[:4]]
@@ -233,41 +253,66 @@ class Columns:
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Set what the coordinator decided, where the limit still has a rate."""
-        given = ceilings.credit
+        new, given = ceilings.ceilings, ceilings.credit
+        count = len(ceilings.index)
         changes = zip(
             map(self.locals.__getitem__, ceilings.index.tolist()),
-            ceilings.share.tolist(),
-            ceilings.ceiling.tolist(),
-            ceilings.capacity.tolist(),
-            ceilings.probability.tolist(),
+            zip(*(getattr(new, name).tolist() for name in _TERMS), strict=True),
+            ceilings.counted.tolist(),
             ceilings.deadline_s.tolist(),
-            ceilings.reserve.tolist(),
-            [0.0] * len(ceilings.index) if given is None else given.tolist(),
+            [0.0] * count if given is None else given.tolist(),
             strict=True,
         )
-        for (
-            local,
-            share,
-            ceiling,
-            capacity,
-            probability,
-            deadline_s,
-            reserve,
-            credit,
-        ) in changes:
+        for local, terms, counted, deadline_s, credit in changes:
             limit = local.limit
             # The step may have been taken before the limit was closed or opened.
-            if 0.0 < limit.rate < inf:
-                local.share = share
-                local.bucket.set_ceiling_at(
+            if not 0.0 < limit.rate < inf:
+                continue
+            (
+                shared,
+                local.share,
+                ceiling,
+                level,
+                rate,
+                capacity,
+                room,
+                window,
+                expected_rate,
+                room_cap,
+                cautious,
+                quota,
+                least_delay_s,
+                reserve,
+            ) = terms
+            if not shared:
+                local.bucket.set_rate_at(
                     now,
-                    ceiling=ceiling,
+                    rate=rate,
                     capacity=capacity if capacity < limit.burst else limit.burst,
-                    probability=probability,
                     deadline_s=deadline_s,
                     reserve=reserve,
                     credit=credit,
                 )
+                continue
+            local.bucket.share_at(
+                now,
+                as_of_s=ceilings.as_of_s,
+                counted=counted,
+                level=level,
+                rate=rate,
+                capacity=capacity if capacity < limit.burst else limit.burst,
+                room=room,
+                window=window,
+                expected_rate=expected_rate,
+                room_cap=room_cap,
+                cautious=cautious,
+                may_owe=local.group.may_owe,
+                quota=quota,
+                least_delay_s=least_delay_s,
+                ceiling=ceiling,
+                deadline_s=deadline_s,
+                reserve=reserve,
+            )
 
     def _carry_over(self, before: Columns) -> None:
         old = {id(bucket): row for row, bucket in enumerate(before.buckets)}
@@ -278,8 +323,8 @@ class Columns:
             getattr(self, name)[to] = getattr(before, name)[of]
 
 
-def held_of(read: Mapping[str, Floats], now: float) -> Floats:
-    """Return ``float64[K]``: what `Level.held_at` returns for each of some buckets.
+def levels_of(read: Mapping[str, Floats], now: float) -> tuple[Floats, Floats]:
+    """Return ``float64[K]`` what `Level.level_at` and `Level.held_at` return.
 
     Args:
         read: Columns by the names of `READ`.
@@ -289,11 +334,10 @@ def held_of(read: Mapping[str, Floats], now: float) -> Floats:
     rate, capacity, deadline_s = read["rate"], read["capacity"], read["deadline_s"]
     # What is infinite is told as 0 below, whatever becomes of it on the way.
     with np.errstate(invalid="ignore"):
+        room = read["room"] - spent
+        passed_s = np.maximum(np.minimum(now, deadline_s) - since_s, 0.0)
+        room = np.minimum(room + passed_s * read["expected_rate"], read["room_cap"])
         level = free - spent
-        charged = (spent > 0.0) & (now > since_s)
-        earned = np.minimum(now - since_s, LULL_S) * rate
-        lost = np.minimum(np.maximum(free + earned - capacity, 0.0), earned)
-        level = np.where(charged, level - lost, level)
         over = now > deadline_s
         if np.count_nonzero(over):
             ended = level + np.maximum(deadline_s - since_s, 0.0) * rate
@@ -301,8 +345,8 @@ def held_of(read: Mapping[str, Floats], now: float) -> Floats:
             since_s = np.where(over, np.maximum(deadline_s, since_s), since_s)
             rate = np.where(over, read["reserve"], rate)
         level = np.minimum(level + np.maximum(now - since_s, 0.0) * rate, capacity)
-        nothing = (read["tokenless"] > 0.0) | (free == inf)
-        return np.where(nothing, 0.0, level)
+        nothing = (read["closed"] > 0.0) | (free == inf)
+        return level, np.where(nothing, 0.0, np.minimum(level, room))
 
 
 def _integers(values: Iterable[int]) -> NDArray[np.int64]:

@@ -77,7 +77,7 @@ class TopicSplit:
 
     def parts(self) -> dict[Hashable, float]:
         """Return the present units/s of each topic."""
-        return {topic: bucket.rate for topic, bucket in self._buckets.items()}
+        return {topic: bucket.ceiling for topic, bucket in self._buckets.items()}
 
     def add(self, topic: Hashable) -> None:
         """Give a topic a part."""
@@ -110,6 +110,6 @@ class TopicSplit:
             self._counted[topic] = attempted
         self._dealt_s = now
         for topic, rate in parts_of(self._rate_of(), use, self._how).items():
-            self._buckets[topic].set_ceiling_at(
-                now, ceiling=rate, capacity=max(rate * BURST_S, 1.0)
+            self._buckets[topic].set_rate_at(
+                now, rate=rate, capacity=max(rate * BURST_S, 1.0)
             )

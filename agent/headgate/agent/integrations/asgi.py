@@ -140,7 +140,7 @@ class LimitMiddleware:
         if (
             only is not None
             and now < only.bucket.look_s
-            and only.bucket.spent <= only.bucket.free
+            and only.bucket.spent <= only.bucket.headroom
         ):
             only.bucket.spent += (
                 1.0  # as in `DimensionHandle.try_acquire`, without the call

@@ -313,9 +313,9 @@ class FairQueue:
 
 def _tick_s(bucket: Bucket) -> float:
     """Return how long tokens accumulate: a tick, or until a small bucket is full."""
-    if bucket.rate * TICK_S <= bucket.capacity:
+    if bucket.quota * TICK_S <= bucket.capacity:
         return TICK_S
-    return max(bucket.capacity / bucket.rate, LEAST_TICK_S)
+    return max(bucket.capacity / bucket.quota, LEAST_TICK_S)
 
 
 def _tenant_of(waiter: Waiter) -> str:

@@ -135,13 +135,13 @@ class Limiter:
             only = chain.only
             if only is not None:
                 alone = only.bucket
-                if now < alone.look_s and alone.spent <= alone.free:
+                if now < alone.look_s and alone.spent <= alone.headroom:
                     alone.spent += cost
                     return chain.admitted
                 if alone.since_s <= now < alone.ready_s:
                     return only.refuse_again(now, cost)
             for bucket in chain.buckets:
-                if now < bucket.look_s and bucket.spent <= bucket.free:
+                if now < bucket.look_s and bucket.spent <= bucket.headroom:
                     bucket.spent += cost
                 elif bucket.try_acquire_at(now, cost) > 0.0:
                     return refuse(chain, "requests", now, cost, bucket)
@@ -467,8 +467,5 @@ class Limiter:
         """Return how much of `cost` every limit admits now, in whole items."""
         fitting = cost
         for bucket in self.chain(dimension).buckets:
-            if not bucket.tokenless:  # else chance decides on the whole batch
-                fits = bucket.level_at(now) // each
-                # One that may owe admits items while its level is >= 0.
-                fitting = min(fitting, (fits + bucket.may_owe) * each)
-        return max(fitting, 0.0)
+            fitting = min(fitting, bucket.fitting_at(now, each) * each)
+        return fitting

@@ -72,11 +72,11 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
         for link in chains.get(dimension, NO_LIMITS).links:
             bucket = link.bucket
             if bucket.since_s <= now < bucket.ready_s:  # still in the debt of before
-                delay_s = bucket.ready_s - now
+                delay_s = max(bucket.clear_s - now, bucket.least_delay_s)
                 if bucket is not stopped:
                     most = bucket.most_counted
                     bucket.refused += cost if cost < most else most
-            elif now < bucket.look_s and bucket.spent <= bucket.free:
+            elif now < bucket.look_s and bucket.spent <= bucket.headroom:
                 admitting.append((link, cost))  # the same test as on the way in
                 continue
             else:

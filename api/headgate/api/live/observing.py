@@ -1,5 +1,6 @@
 """This process's view of the cluster, as one object that the routes share."""
 
+import time
 from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
@@ -14,13 +15,17 @@ if TYPE_CHECKING:
     from headgate.agent.observer import Observer
 
 
+FRESH_S = 5.0
+"""Age of the newest picture from which on agents may have come unseen."""
+
+
 class Observing:
     """The newest picture, the history of all before it, all limits at a glance.
 
     Attributes:
         history: The last 30 minutes.
         overview: Every limit with its use.
-        levels: What limits of a minute or more hold, as stored.
+        levels: What limits hold that nobody uses, or that are long, as stored.
         streams: Event streams that are open now.
         observer: The listener on the bus, or None if there is none.
     """
@@ -38,6 +43,13 @@ class Observing:
         """Take a new picture; callable from any one thread."""
         self.history.record(picture)
         self._newest = picture
+
+    def watches(self) -> bool:
+        """Say whether agents that use a limit are seen to."""
+        picture = self._newest
+        if picture is None or not picture.bus_open:
+            return False
+        return time.time() - picture.at_s < FRESH_S
 
     def newest(self) -> ClusterSnapshot | None:
         """Return the newest picture; None before the first."""

@@ -21,7 +21,7 @@ from headgate.agent.follow.snapshot import (
 from headgate.agent.follow.stored_levels import restored
 from headgate.agent.observer import AgentUse as ObservedPart
 from headgate.agent.observer import LimitUse, Observer, Sight
-from headgate.api.levels.service import load, save
+from headgate.api.levels.service import IN_USE, LEAST_PERIOD_S, load, save
 from headgate.api.live.observing import Observing
 from headgate.api.live.snapshot import AgentSeen, ClusterSnapshot, LiveAgentUse, Use
 from headgate.api.snapshot.service import changes_document, group_documents
@@ -94,6 +94,7 @@ class Sampler:
         self._observing = observing
         self._number = 0
         self._left: dict[tuple[int, str], Use] = {}
+        self._in_use: set[tuple[int, str]] = set()
         self._failures: set[str] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(
@@ -132,13 +133,19 @@ class Sampler:
         self._number += 1
         picture = painted(sight, number=self._number, at_s=time.time())
         self._observing.see(picture)
-        for seen in sight.left:
-            self._left[seen.group.id, seen.limit.dimension] = _use(seen)
+        for limit in sight.left:
+            self._left[limit.group.id, limit.limit.dimension] = _use(limit)
+        used = {(use.group_id, use.dimension): use for use in picture.uses}
+        # That a limit is in use is stored at once: it must not be told as full.
+        seen = {key: (use, picture.at_s) for key, use in self._left.items()}
+        seen.update((key, (used[key], IN_USE)) for key in used.keys() - self._in_use)
         if self._number % save_every == 0:
-            # Later uses of one limit come later, and hold.
-            uses = (*self._left.values(), *picture.uses)
-            save(self._store, uses, at_s=picture.at_s)
-            self._left.clear()
+            long = (key for key, use in used.items() if use.period_s >= LEAST_PERIOD_S)
+            seen.update((key, (used[key], picture.at_s)) for key in long)
+        if seen:
+            save(self._store, seen.values())
+        self._in_use = set(used)
+        self._left.clear()
 
     def _restore(self, observer: Observer) -> None:
         """Tell the observer the levels that were stored before it began."""

@@ -122,9 +122,9 @@ class ExplanationShown(BaseModel):
     isolation: str
     level_reported: float | None = Field(description="L, from what was reported.")
     predicted: float = Field(description="P, admitted but not yet reported.")
-    held: float = Field(description="h, tokens in local buckets.")
-    level: float | None = Field(description="E = L − P − h.")
-    debt_cap: float | None
+    level: float | None = Field(description="E = min(L − P, B).")
+    unseen: float = Field(description="V, spent beyond what others know or expect.")
+    window: float | None = Field(description="a, how far V may grow; null: alone.")
     margin: float | None
     horizon_s: float
     lag_s: float

@@ -157,7 +157,8 @@ async def get_snapshot(
 
     With `alive`, the answer has a member `alive`; it stands alone when the
     configuration is still the one that the caller knows.  A member `levels` has what
-    limits of a minute or more hold, for agents that find nobody to ask.
+    limits hold that nobody uses, and those of a minute or more, for agents that find
+    nobody to ask.
     """
     if at is not None:
         past = await run_in_threadpool(
@@ -259,9 +260,11 @@ async def _newest(
 
 
 async def _levels(request: Request, snapshot: SnapshotText) -> list[dict[str, object]]:
-    """Return what long limits of the groups of `snapshot` hold."""
-    book = observing_of(request).levels
-    levels = await run_in_threadpool(book.told, snapshot.revision)
+    """Return what limits of the groups of `snapshot` hold, as far as that is known."""
+    observing = observing_of(request)
+    levels = await run_in_threadpool(
+        observing.levels.told, snapshot.revision, watched=observing.watches()
+    )
     return [level for level in levels if level["group"] in snapshot.groups]
 
 

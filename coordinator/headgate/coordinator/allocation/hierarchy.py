@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.ledger.limits import Limits
-    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key, Table
 
     Floats = NDArray[np.float64]
@@ -96,13 +96,15 @@ def fill(available: float, branches: Sequence[Branch]) -> list[float]:
     ]
 
 
-def beside_of(above: Shelf, slot: int, children: Sequence[tuple[Shelf, int]]) -> Floats:
+def beside_of(
+    above: LedgerBlock, slot: int, children: Sequence[tuple[LedgerBlock, int]]
+) -> Floats:
     """Return what each agent wants of a parent, but of none of some children.
 
     Args:
-        above: The parent's shelf.
+        above: The parent's block.
         slot: The parent's.
-        children: Shelf and slot of each.
+        children: LedgerBlock and slot of each.
 
     Returns:
         ``float64[A]`` units/s, in the order of the parent's lines.
@@ -113,12 +115,12 @@ def beside_of(above: Shelf, slot: int, children: Sequence[tuple[Shelf, int]]) ->
     lines = np.flatnonzero(above.member[:, slot] != NOBODY)
     line_of[above.member[lines, slot]] = lines
     left: Floats = wanted.copy()
-    for shelf, at in children:
-        member = shelf.member[:, at]
+    for block, at in children:
+        member = block.member[:, at]
         here = np.flatnonzero((member != NOBODY) & (member < len(line_of)))
         line = line_of[member[here]]
         here, line = here[line != NOBODY], line[line != NOBODY]
-        left[line] -= shelf.demand[here, at]
+        left[line] -= block.demand[here, at]
     # What is left of a sum and its terms by rounding, or while one of both was lost.
     left[left < LEAST_PART * wanted] = 0.0
     capped: Floats = np.minimum(left, above.demand_cap[slot])
@@ -160,8 +162,8 @@ class Tree:
         parts = fill(available, [*branches, self._beside(parent, table, beside)])
         rest = parts.pop()
         slack = max(0.0, available - sum(parts) - rest)
-        for part, branch, (shelf, at) in zip(parts, branches, places, strict=True):
-            shelf.part[at] = min(part + slack, branch.maximum)
+        for part, branch, (block, at) in zip(parts, branches, places, strict=True):
+            block.part[at] = min(part + slack, branch.maximum)
         above.direct[slot] = beside[0]
         weight = above.weight[:, slot : slot + 1]
         theta = water_level(beside[:, None], weight, np.array([rest]))
@@ -177,12 +179,12 @@ class Tree:
             demand=float(wanted.sum()),
         )
 
-    def _branch(self, key: Key, shelf: Shelf, slot: int) -> Branch:
+    def _branch(self, key: Key, block: LedgerBlock, slot: int) -> Branch:
         ruled = self._limits.by_key[key]
         limit = ruled.limit
-        wanted = np.where(shelf.weight[:, slot] > 0.0, shelf.demand[:, slot], 0.0)
+        wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
         # More than its own limit lets through it can't use, whatever is wanted.
-        own = inf if shelf.unlimited[slot] else self._usable(shelf, slot)
+        own = inf if block.unlimited[slot] else self._usable(block, slot)
         return Branch(
             weight=ruled.group.weight,
             minimum=limit.minimum / limit.period_s,
@@ -191,7 +193,7 @@ class Tree:
         )
 
     @staticmethod
-    def _usable(shelf: Shelf, slot: int) -> float:
-        surplus = float(shelf.belief[slot] - shelf.margin[slot])
-        horizon = max(float(shelf.horizon[slot]), 1e-9)
-        return max(0.0, float(shelf.rate[slot]) + surplus / horizon)
+    def _usable(block: LedgerBlock, slot: int) -> float:
+        surplus = float(block.belief[slot] - block.margin[slot])
+        horizon = max(float(block.horizon[slot]), 1e-9)
+        return max(0.0, float(block.rate[slot]) + surplus / horizon)

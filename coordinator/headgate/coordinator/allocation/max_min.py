@@ -2,7 +2,7 @@
 
 For each ledger find the water level θ with Σ_j min(λ_j, w_j·θ) = Q'.  Then
 share_j = min(λ_j, w_j·θ); where all demand fits θ is infinite and the rest of Q'
-is slack.  All agents hold the same lines, so all compute the same shares and
+is slack.  All agents hold the same rows, so all compute the same shares and
 nobody negotiates.
 
 **Newton's method is exact here.**  f(θ) = Σ min(λ_j, w_j·θ) is concave, rising and
@@ -10,7 +10,7 @@ piecewise linear.  A tangent of a concave function lies above it, so its root li
 at or below θ*: after one step from anywhere the iteration climbs from below, and
 each step either finds a new agent satisfied or has found θ*, which is then the
 exact root of its own piece, (Q' − Σ_satisfied λ) / Σ_others w.  At most A + 1
-steps; two or three from the last θ, since demand moves little between two looks.
+steps; two or three as a rule.
 Rejected: sorting by λ/w (exact in one pass, but a sort of every ledger costs more
 than three passes that only compare and add), bisection (never exact), and
 quota · own use / total use (PIP-82): with use in place of demand every saturated
@@ -40,54 +40,17 @@ def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
         demand: ``float64[A, G]`` λ ≥ 0.
         weight: ``float64[A, G]``; 0 keeps an agent out.
         available: ``float64[G]`` Q' ≥ 0.
-
-    Of one ledger the lines may be given as ``float64[A]``, and a number comes back.
     """
-    return level_of(wanted_by(demand, weight), weight, available)
-
-
-def wanted_by(demand: Floats, weight: Floats) -> Floats:
-    """Return ``float64[A, G]`` or ``[A]``: λ, and 0 where the weight is 0.
-
-    It is `demand` itself where all take part.
-    """
-    present = weight > 0.0
-    return demand if present.all() else np.where(present, demand, 0.0)
-
-
-def level_of(wanted: Floats, weight: Floats, available: Floats) -> Floats:
-    """Return θ of what `wanted_by` gave: see `water_level`."""
-    if wanted.ndim == 1:
-        return np.float64(_level_of_one(wanted, weight, float(available)))  # type: ignore[return-value]
-    if len(available) == 1:
-        level = _level_of_one(wanted[:, 0], weight[:, 0], float(available[0]))
-        return np.array([level])
+    demand = np.where(weight > 0.0, demand, 0.0)
     theta = np.full(available.shape, inf)
-    short = np.flatnonzero(wanted.sum(axis=0) > available)
+    short = (demand.sum(axis=0) > available).nonzero()[0]
     if len(short) == 0:
         return theta
     if len(short) < len(available):
-        wanted, weight = wanted[:, short], weight[:, short]
+        demand, weight = demand[:, short], weight[:, short]
         available = available[short]
-    theta[short] = _climb(wanted, weight, available)
+    theta[short] = _climb(demand, weight, available)
     return theta
-
-
-def _level_of_one(wanted: Floats, weight: Floats, available: float) -> float:
-    """Return θ of one ledger: the same steps, with one number where there is one."""
-    if not float(np.add.reduce(wanted)) > available:
-        return inf
-    level = available / float(np.add.reduce(weight))
-    while True:
-        hungry = wanted > weight * level
-        rest = available - float(np.add.reduce(np.where(hungry, 0.0, wanted)))
-        open_weight = float(np.add.reduce(np.where(hungry, weight, 0.0)))
-        if not open_weight > 0.0:
-            return level
-        higher = rest / max(open_weight, 1e-300)
-        if not higher > level:
-            return level
-        level = higher
 
 
 def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
@@ -109,11 +72,5 @@ def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
 
 def shares_at(theta: Floats, demand: Floats, weight: Floats) -> Floats:
     """Return min(λ, w·θ), ``float64[A, G]``; 0 where the weight is 0."""
-    return shares_of(theta, wanted_by(demand, weight), weight)
-
-
-def shares_of(theta: Floats, wanted: Floats, weight: Floats) -> Floats:
-    """Return the shares of what `wanted_by` gave: see `shares_at`."""
-    # Who wants nothing gets nothing, whatever the product is, if only it is a number.
     share: Floats = weight * np.minimum(theta, _ALL)
-    return np.minimum(wanted, share, out=share)
+    return np.minimum(demand, share, out=share)

@@ -5,7 +5,8 @@ that depends only on how long they have not heard each other; the silent one may
 spend at most what the others keep for it::
 
     silent ≤ lease           nothing changes: it is extrapolated like any other
-    ≤ presumed-dead time M   reserve: w_j/Σw·Q (fair), last share (hold), 0 (closed)
+    ≤ presumed-dead time M   reserve: w_j/Σw·Q (fair), last share (hold), 0 (closed),
+                             and once, of what the bucket holds, w_j/Σw of it
     > M                      dropped, and the others take it back
 
 and all that hear each other share out Q' − Σ_silent reserve.  An agent that hears
@@ -37,13 +38,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.config.configuration import CLOSED, HOLD, OPEN
-from headgate.coordinator.ledger.arithmetic import Ops, many
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.membership.failure_detector import Roster
-    from headgate.coordinator.table.arrays import Index, Shelf
+    from headgate.coordinator.table.arrays import Index, LedgerBlock
 
     Floats = NDArray[np.float64]
 
@@ -54,61 +54,69 @@ FREEZE_INTERVALS = 1.2
 """Heartbeats of silence after which that average stands still: one may be late."""
 
 
-def seat(shelf: Shelf, slots: Index, roster: Roster) -> None:
+def seat(block: LedgerBlock, slots: Index, roster: Roster) -> None:
     """Work out who takes part, and what is kept for the silent.
 
     Args:
-        shelf: Changed: `weight`, `burn` of the silent, `reserved`, `whole_weight`.
+        block: Changed: `weight`, `burn` and `aside` of the silent, `reserved`,
+            `whole_weight`.
         slots: K of its slots; they must have been settled.
         roster: The members.
     """
-    member = shelf.member[:, slots]
+    member = block.member[:, slots]
     weight = roster.weights[member]
     gone = roster.silent[member]
     whole = weight.sum(axis=0)
-    reserve = shelf.rate[slots] * weight / np.maximum(whole, 1e-12)
-    policy = shelf.isolation[slots]
+    reserve = block.rate[slots] * weight / np.maximum(whole, 1e-12)
+    policy = block.isolation[slots]
     reserve = np.where(policy == CLOSED, 0.0, reserve)
-    reserve = np.where(policy == HOLD, shelf.kept[:, slots], reserve)
+    reserve = np.where(policy == HOLD, block.kept[:, slots], reserve)
     reserve = np.where(gone, reserve, 0.0)
-    shelf.whole_weight[slots] = whole
-    shelf.reserved[slots] = reserve.sum(axis=0)
-    shelf.weight[:, slots] = np.where(gone, 0.0, weight)
-    shelf.burn[:, slots] = np.where(gone, reserve, shelf.burn[:, slots])
-    shelf.stale[slots] = False
+    # Whoever falls silent may also spend its part of what the bucket holds now.
+    part = weight / np.maximum(whole, 1e-12) * np.maximum(block.belief[slots], 0.0)
+    part = np.where(policy == CLOSED, 0.0, part)
+    before = block.weight[:, slots] == 0.0
+    aside = np.where(before, block.aside[:, slots], part)
+    block.aside[:, slots] = np.where(gone, aside, 0.0)
+    block.at_once[:, slots] &= ~gone
+    block.whole_weight[slots] = whole
+    block.reserved[slots] = reserve.sum(axis=0)
+    block.weight[:, slots] = np.where(gone, 0.0, weight)
+    block.burn[:, slots] = np.where(gone, reserve, block.burn[:, slots])
+    block.stale[slots] = False
 
 
 def keep_shares(
-    shelf: Shelf, slots: Index, roster: Roster, *, now: float, interval_s: float
+    block: LedgerBlock, slots: Index, roster: Roster, *, now: float, interval_s: float
 ) -> None:
     """Follow the shares that `hold` would keep, of members that are heard.
 
     Must be called before the ledgers are settled: the time since the last
     calculation weighs the shares that have held since then.
     """
-    elapsed = now - shelf.at[slots]
-    heard_at = roster.heard_at[shelf.member[:, slots]]
+    elapsed = now - block.at[slots]
+    heard_at = roster.heard_at[block.member[:, slots]]
     fresh = now - heard_at < FREEZE_INTERVALS * interval_s
-    kept = shelf.kept[:, slots]
+    kept = block.kept[:, slots]
     gain = np.where(fresh, -np.expm1(-elapsed / KEPT_S), 0.0)
-    shelf.kept[:, slots] = kept + gain * (shelf.burn[:, slots] - kept)
+    block.kept[:, slots] = kept + gain * (block.burn[:, slots] - kept)
 
 
 def alone_of(
-    shelf: Shelf, slots: Index, ops: Ops = many, *, quorate: bool, adrift: bool
+    block: LedgerBlock, slots: Index, *, quorate: bool, adrift: bool
 ) -> tuple[Floats, Floats]:
     """Return (reserve, most) in units/s, ``float64[K]`` each.
 
     *reserve* is what this agent may spend once it is cut off, *most* what it may
     spend at all while it does not hear a majority.
     """
-    policy = shelf.isolation[slots]
-    whole = ops.maximum(shelf.whole_weight[slots], 1e-9)
-    part = ops.minimum(shelf.weight[0, slots] / whole, 1.0)
-    reserve: Floats = shelf.rate[slots] * part
-    reserve = ops.where(policy == HOLD, shelf.kept[0, slots], reserve)
-    reserve = ops.where(policy == CLOSED, 0.0, reserve)
+    policy = block.isolation[slots]
+    whole = np.maximum(block.whole_weight[slots], 1e-9)
+    part = np.minimum(block.weight[0, slots] / whole, 1.0)
+    reserve: Floats = block.rate[slots] * part
+    reserve = np.where(policy == HOLD, block.kept[0, slots], reserve)
+    reserve = np.where(policy == CLOSED, 0.0, reserve)
     if adrift:
-        reserve = ops.where(policy == OPEN, inf, reserve)
-    most = ops.where((policy == CLOSED) & (not quorate), 0.0, inf)
+        reserve = np.where(policy == OPEN, inf, reserve)
+    most = np.where((policy == CLOSED) & (not quorate), 0.0, inf)
     return reserve, most

@@ -14,22 +14,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.last_ceilings import Given
+from headgate.coordinator.allocation.last_ceilings import LastCeilings
 from headgate.coordinator.demand.blocking import Blocking
 from headgate.coordinator.demand.estimator import Demand
 from headgate.coordinator.demand.parents import Families
 from headgate.coordinator.ledger.counter_resets import restarted
-from headgate.coordinator.ledger.scalar import charge_one, wake_one
 from headgate.coordinator.messages.events import SetCeilings
-from headgate.coordinator.table.index import FEW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from headgate.coordinator.allocation.ceilings import Ceilings
-    from headgate.coordinator.messages.events import Counted, Keys
+    from headgate.coordinator.messages.events import Ceilings, Counted, Keys
     from headgate.coordinator.table.index import Key, Place, Table
 
     Floats = NDArray[np.float64]
@@ -56,7 +53,9 @@ class Own:
         places: Where the own lines stand.
         admitted: ``float64[N]`` units since this life began; never falls.
         refused: ``float64[N]``.
-        held: ``float64[N]``.
+        held: ``float64[N]`` level of the local bucket.
+        overflowed: ``float64[N]`` units earned while full; NaN where none counts it.
+        largest: ``float64[N]`` most that came within one tick since the row was told.
         clipped: ``float64[N]`` units that lowered capacities took out, as counted.
         credit: ``float64[N]`` units that the next ceilings are to put in, once.
         cost: ``float64[N]``.
@@ -64,16 +63,17 @@ class Own:
         demand: The estimates.
         usable: ``float64[N]`` λ' that no other limit blocks, units/s; what is told.
         sent_admitted: ``float64[N]`` as last published.
-        sent_held: ``float64[N]``.
         sent_demand: ``float64[N]``; −1 where the row was never published.
         repeats: ``int64[N]`` heartbeats that are still to carry the row.
+        again: ``int64[N]`` how often a row is still to be said again, for loss.
+        again_at: ``float64[N]`` when that is due.
         confirm_at: ``float64[N]`` when a reset estimate is told again.
         wanted: ``bool[N]`` others asked for the row.
         used: ``bool[N]`` counters grew at the last look.
         positions: ``int64[N]``, 0 … N − 1.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  # one line for each array
         self,
         keys: Keys,
         ancestors: Mapping[Key, list[Key]],
@@ -114,18 +114,21 @@ class Own:
         self.subjects: Ints = np.zeros(n, dtype=np.int64)
         self.demand = Demand(n, now)
         self.usable = np.zeros(n)
-        self.room = np.zeros(n)
+        self.largest = np.zeros(n)
+        self.overflowed = np.full(n, np.nan)
+        self._raw_overflowed = np.zeros(n)
         self._blocking = Blocking(names, node)
-        self.sent_admitted, self.sent_held = np.zeros((2, n))
+        self.sent_admitted = np.zeros(n)
         self.sent_demand = np.full(n, -1.0)
         self.repeats: Ints = np.zeros(n, dtype=np.int64)
+        self.again: Ints = np.zeros(n, dtype=np.int64)
+        self.again_at = np.full(n, np.inf)
         self.confirm_at = np.full(n, np.inf)
         self.wanted = np.zeros(n, dtype=np.bool_)
-        self._given = Given(n, self.told_size)
+        self._given = LastCeilings(n, self.told_size)
         self.used = np.zeros(n, dtype=np.bool_)
         self.positions: Ints = np.arange(n, dtype=np.int64)
         self.by_dimension = self._grouped()
-        self._few = n <= FEW and not pairs
         self._families: Families | None = None
         if pairs:
             self._families = Families(
@@ -198,16 +201,18 @@ class Own:
         """
         if event.clipped is not None:
             self.clipped[: self.told_size] = event.clipped
-        if self._few and self._none_fell(event):
-            return self._count_few(event)
         n = self.told_size
+        if event.overflowed is not None:
+            over = event.overflowed - self._raw_overflowed[:n]
+            # A bucket that was made anew counts from 0.
+            over = np.where(over < 0.0, event.overflowed, over)
+            self._raw_overflowed[:n] = event.overflowed
+            before = self.overflowed[:n]
+            self.overflowed[:n] = np.where(np.isnan(before), 0.0, before) + over
         grown = event.admitted - self._raw_admitted[:n]
         turned_away = event.refused - self._raw_refused[:n]
         moved = bool(grown.any() or turned_away.any())
         self.held[:n] = event.held
-        if len(self._sum_to):
-            self.held[n:] = 0.0
-            np.add.at(self.held, self._sum_to, event.held[self._sum_of])
         if moved:
             if min(grown.min(), turned_away.min()) < 0.0:
                 restarted(grown, self._raw_admitted[:n], event.admitted)
@@ -222,51 +227,19 @@ class Own:
             self._direct_cost[:n] += gain * (event.cost - self._direct_cost[:n])
             self.cost[:n] = self._direct_cost[:n]
             self.used[:n] = used
+            self.largest[:n] = np.maximum(self.largest[:n], grown)
             self.subjects[:n] = event.subjects
             if len(self._sum_to):
                 np.add.at(self.admitted, self._sum_to, grown[self._sum_of])
+                np.maximum.at(self.largest, self._sum_to, grown[self._sum_of])
                 np.add.at(self.refused, self._sum_to, turned_away[self._sum_of])
                 self._sum_up()
         return moved
-
-    def _none_fell(self, event: Counted) -> bool:
-        return all(
-            event.admitted.item(i) >= self._raw_admitted.item(i)
-            and event.refused.item(i) >= self._raw_refused.item(i)
-            for i in range(self.told_size)
-        )
-
-    def _count_few(self, event: Counted) -> bool:
-        """Do what `count` does where no counter fell, on plain floats."""
-        grown: list[float] = []
-        for i in range(self.told_size):
-            self.held[i] = event.held.item(i)
-            admitted = event.admitted.item(i) - self._raw_admitted.item(i)
-            refused = event.refused.item(i) - self._raw_refused.item(i)
-            grown.append(admitted + refused)
-            if grown[-1] > 0.0:
-                self._raw_admitted[i] += admitted
-                self._raw_refused[i] += refused
-                self.admitted[i] += admitted
-                self.refused[i] += refused
-        if not any(grown):
-            return False
-        for i, units in enumerate(grown):
-            self.used[i] = units > 0.0
-            if units > 0.0:
-                seen = min(self._costs_seen.item(i) + 1.0, COST_LASTS)
-                cost = self._direct_cost.item(i)
-                cost += 1.0 / seen * (event.cost.item(i) - cost)
-                self._costs_seen[i] = seen
-                self.cost[i] = self._direct_cost[i] = cost
-            self.subjects[i] = event.subjects.item(i)
-        return True
 
     def look(self, now: float) -> NDArray[np.bool_]:
         """Bring the estimates to `now`; return ``bool[N]``: which were reset."""
         reset = self.demand.look(now, self.admitted + self.refused, self.cost)
         self.usable = self._blocking.usable(self.demand.rate, self._given.ceiling)
-        self.room = self.demand.room(self.cost)
         if self._families is not None:
             self._families.look(now, self._raw(), self.cost)
         return reset
@@ -326,10 +299,10 @@ class Own:
             exact: ``bool[K]`` every lowering counts, however small.
         """
         given = self._given
-        lower = new.ceiling < given.ceiling[rows]
-        lower = exact & (lower | (new.capacity < given.capacity[rows]))
+        lower = exact & given.is_lower(rows, new)
         lower |= self.credit[rows] > 0.0  # or it would be lost
-        far = given.take(rows, new, now=now, lease_s=lease_s, anyway=lower)
+        counted = self._raw_admitted[rows]
+        far = given.take(rows, new, counted, now=now, lease_s=lease_s, anyway=lower)
         if far is None:
             return None
         at = rows[far]
@@ -338,12 +311,10 @@ class Own:
         return SetCeilings(
             keys=self.keys,
             index=at,
-            ceiling=new.ceiling[far],
-            capacity=new.capacity[far],
-            probability=new.probability[far],
-            share=new.share[far],
+            ceilings=new.at(far),
+            counted=counted[far],
+            as_of_s=now,
             deadline_s=given.deadline[at],
-            reserve=new.reserve[far],
             credit=credit if credit.any() else None,
         )
 
@@ -365,53 +336,20 @@ _COUNTERS = ("admitted", "refused", "_raw_admitted", "_raw_refused")
 _INHERITED = (
     *_COUNTERS,
     "held",
+    "overflowed",
+    "_raw_overflowed",
+    "largest",
+    "again",
+    "again_at",
     "credit",
     "cost",
     "_direct_cost",
     "_costs_seen",
     "subjects",
     "sent_admitted",
-    "sent_held",
     "sent_demand",
     "wanted",
     "repeats",
     "usable",
     "confirm_at",
 )
-
-
-def enter_few(
-    own: Own,
-    place: Place,
-    now: float,
-    *,
-    moved: bool,
-    reset: NDArray[np.bool_],
-    refresh_s: float,
-) -> None:
-    """Enter what this agent's own buckets of a place counted, and what they want.
-
-    Args:
-        own: The buckets, just looked at.
-        place: Where some of them stand.
-        now: Monotonic seconds.
-        moved: Whether anything was used.
-        reset: ``bool[N]`` estimates that began anew.
-        refresh_s: How old the allocation of a busy ledger may become.
-    """
-    shelf = place.shelf
-    for row, _, slot in place.few:
-        if moved:
-            wake_one(shelf, slot, now)
-        charge_one(shelf, slot, own.admitted.item(row), own.held.item(row))
-        shelf.demand[0, slot] = own.usable.item(row)
-        shelf.room[slot] = own.room.item(row)
-        shelf.cost[slot] = own.cost.item(row)
-        shelf.refused[0, slot] = own.refused.item(row)
-        shelf.subjects[0, slot] = own.subjects.item(row)
-        if moved and own.used.item(row):
-            soon = shelf.at.item(slot) + refresh_s
-            if soon < shelf.due.item(slot):
-                shelf.due[slot] = soon
-        if reset.item(row):
-            shelf.dirty[slot] = True

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.membership.members import Members
     from headgate.coordinator.messages.events import Vouched
     from headgate.coordinator.messages.report import Report
-    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key, Table
 
     Ints = NDArray[np.int64]
@@ -358,12 +358,12 @@ class Strict:
                 self.waits |= self.stocks[key].waits
             if not held.escrow.uses or key not in self._table:
                 continue
-            shelf, slot = self._table.at(key)
+            block, slot = self._table.at(key)
             if held.aside is not None:
-                self._give(held, clipped_of(own, key), shelf.burst.item(slot), now)
+                self._give(held, clipped_of(own, key), block.burst.item(slot), now)
                 moved = True
-            self._set_aside(key, held, shelf, slot, own)
-            self._use(key, held, shelf, slot, own)
+            self._set_aside(key, held, block, slot, own)
+            self._use(key, held, block, slot, own)
         return moved
 
     def asks(self) -> bool:
@@ -453,9 +453,9 @@ class Strict:
 
     def _present(self, key: Key) -> list[AgentLife]:
         """Return the lives that have a weight in a limit, by line."""
-        shelf, slot = self._table.at(key)
-        lines = np.flatnonzero(shelf.weight[:, slot] > 0.0)
-        return [self._life(number) for number in shelf.member[lines, slot].tolist()]
+        block, slot = self._table.at(key)
+        lines = np.flatnonzero(block.weight[:, slot] > 0.0)
+        return [self._life(number) for number in block.member[lines, slot].tolist()]
 
     def _weight_of(self, agent: str) -> float:
         member = self._members.by_agent.get(agent)
@@ -470,18 +470,18 @@ class Strict:
     # Gifts.
 
     def _set_aside(
-        self, key: Key, held: Held, shelf: Shelf, slot: int, own: Own
+        self, key: Key, held: Held, block: LedgerBlock, slot: int, own: Own
     ) -> None:
         """Decide what to give: what is owned beyond the target, where some lack it."""
         escrow = held.escrow
         owned = escrow.owned()
-        if not shelf.weight[0, slot] or len(owned) <= LEAST_GIFT:
+        if not block.weight[0, slot] or len(owned) <= LEAST_GIFT:
             return
-        lines = np.flatnonzero(shelf.weight[:, slot] > 0.0).tolist()
+        lines = np.flatnonzero(block.weight[:, slot] > 0.0).tolist()
         able = sorted(
             (life, line)
             for line in lines
-            if (life := self._life(shelf.member.item(line, slot))) == self._me
+            if (life := self._life(block.member.item(line, slot))) == self._me
             or escrow.may_be_given(life)
         )
         lives = [life for life, _ in able]
@@ -489,7 +489,7 @@ class Strict:
         mine = lives.index(self._me)
         owns[mine] = len(owned)
         rows = np.array([line for _, line in able])
-        lacking = targets(shelf, slot, rows, int(owns.sum())) - owns
+        lacking = targets(block, slot, rows, int(owns.sum())) - owns
         surplus = int(-lacking[mine])
         lacking = np.where(2 * lacking > LEAST_GIFT, lacking, 0)
         # Where somebody lacks many, all give what they have too many of: each of ten
@@ -535,7 +535,9 @@ class Strict:
             ):
                 escrow.registers.write(at, life, self._me, now)
 
-    def _use(self, key: Key, held: Held, shelf: Shelf, slot: int, own: Own) -> None:
+    def _use(
+        self, key: Key, held: Held, block: LedgerBlock, slot: int, own: Own
+    ) -> None:
         """Let the bucket go by the permits that are owned and not set aside."""
         escrow = held.escrow
         count = 0 if escrow.superseded else len(escrow.owned())
@@ -546,10 +548,10 @@ class Strict:
         if held.due and at < own.told_size:
             own.credit[at] += held.due
             held.due = 0.0
-            shelf.dirty[slot] = True
-        if part != shelf.right[slot]:
-            shelf.right[slot] = part
-            shelf.dirty[slot] = True
+            block.dirty[slot] = True
+        if part != block.right[slot]:
+            block.right[slot] = part
+            block.dirty[slot] = True
 
 
 def clipped_of(own: Own, key: Key) -> float:

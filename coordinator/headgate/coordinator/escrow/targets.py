@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.demand.local_buckets import Own
-    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.table.arrays import LedgerBlock
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -44,12 +44,12 @@ def ask_for_room(own: Own) -> None:
     room = np.where(young, own.demand.sigma(own.cost), 0.0)
     usable = own.usable.copy()
     for place in own.places:
-        strict = place.shelf.strict[place.slots]
+        strict = place.block.strict[place.slots]
         usable[place.rows] += np.where(strict, room[place.rows], 0.0)
     own.usable = usable
 
 
-def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
+def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
     """Return how many permits each agent should own, ``int64[K]``.
 
     They are worth the max-min shares of what all of them own together, not of Q', for
@@ -62,21 +62,21 @@ def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
     and the rest is even: whoever starts has something at once.
 
     Args:
-        shelf: Of the ledger.
+        block: Of the ledger.
         slot: Of the ledger.
         lines: ``int64[K]`` of the agents that can be given permits, this one first,
             the others by id.
         permits: Owned by all of these together.
     """
-    whole = max(float(shelf.rate[slot]), 1e-12)
+    whole = max(float(block.rate[slot]), 1e-12)
     rate = whole * permits / PERMITS
-    cost = float(shelf.cost[slot])
+    cost = float(block.own_cost[slot])
     # With less than one cost of the burst an agent admits nothing at all.
-    fewest = ceil(PERMITS * cost / max(shelf.burst.item(slot), cost))
-    demand = np.minimum(shelf.demand[lines, slot], shelf.demand_cap[slot])
-    weight = _weights(shelf, slot, lines, demand, PERMITS // fewest)
+    fewest = ceil(PERMITS * cost / max(block.burst.item(slot), cost))
+    demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
+    weight = _weights(block, slot, lines, demand, PERMITS // fewest)
     even = weight / max(float(weight.sum()), 1e-12)
-    held = _shares(demand, weight, rate) / whole * shelf.burst.item(slot)
+    held = _shares(demand, weight, rate) / whole * block.burst.item(slot)
     room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
     most = np.sqrt(2.0 * demand * cost)
     least = np.minimum(most, demand * room)
@@ -110,9 +110,11 @@ def gifts(surplus: int, lacking: Ints) -> Ints:
     return np.diff(upto * min(surplus, whole) // max(whole, 1), prepend=0)
 
 
-def _weights(shelf: Shelf, slot: int, lines: Ints, demand: Floats, most: int) -> Floats:
+def _weights(
+    block: LedgerBlock, slot: int, lines: Ints, demand: Floats, most: int
+) -> Floats:
     """Return the weights, ``float64[K]``; 0 of those for whom tokens are too few."""
-    weight: Floats = shelf.weight[lines, slot]
+    weight: Floats = block.weight[lines, slot]
     if len(lines) > most:
         # Those with most demand own permits; ties keep the order of the lines.
         weight = weight.copy()

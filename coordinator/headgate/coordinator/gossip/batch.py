@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.ledger.replay import hear_together
+from headgate.coordinator.ledger.replay import hear, overflow
 from headgate.coordinator.messages.report import Rows
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ class _Columns:
     rows: Rows
     places: list[Place]
 
+    def told_at(self, waiting: list[Waiting]) -> Floats:
+        """Return ``float64[N]``: when each row was true, monotonic seconds."""
+        times = np.array([waiting[at].told_at for at in self.of])
+        return np.repeat(times, self.sizes)
+
 
 def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
     """Enter the rows of reports of different members.
@@ -77,7 +82,7 @@ def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
     Returns:
         Of each report in how many dimensions a counter could not be true; None where
         nothing was entered, since some rows must be heard one by one: they have no
-        line yet, or are no numbers.
+        row yet, are no numbers, or are of a ledger at rest.
     """
     if len(waiting) < FEWEST or not len(table):
         return None
@@ -87,6 +92,8 @@ def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
         if found is None:
             return None
         columns.append(found)
+    if any(_at_rest(each, waiting) for each in columns):
+        return None
     wrong = [0] * len(waiting)
     for each in columns:
         for at in _enter(each, waiting):
@@ -94,13 +101,22 @@ def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
     return wrong
 
 
+def _at_rest(columns: _Columns, waiting: list[Waiting]) -> bool:
+    """Say whether a ledger overflowed since: then the order of its charges counts."""
+    told_at = columns.told_at(waiting)
+    return any(
+        np.count_nonzero(overflow(place, told_at[place.rows]) > 0.0)
+        for place in columns.places
+    )
+
+
 def _enter(columns: _Columns, waiting: list[Waiting]) -> set[int]:
     """Enter one dimension; return the reports of which a counter could not be true."""
-    told = np.array([waiting[at].told_at for at in columns.of])
-    told_at = np.repeat(told, columns.sizes)
+    told_at = columns.told_at(waiting)
     whose: set[int] = set()
     for place in columns.places:
-        wrong = hear_together(place, columns.rows, told_at)
+        told = told_at[place.rows]
+        wrong = hear(place, columns.rows, told, told_together=True)
         if np.count_nonzero(wrong):
             of = np.repeat(columns.of, columns.sizes)[place.rows]
             whose.update(of[wrong].tolist())
@@ -131,11 +147,16 @@ def _joined(parts: list[Rows]) -> Rows | None:
         return None
     floats = [
         np.concatenate([getattr(rows, name) for rows in parts])
-        for name in ("refused", "admitted", "demand", "held")
+        for name in ("refused", "admitted", "demand", "held", "cost")
     ]
     if not isfinite(sum(float(np.add.reduce(column)) for column in floats)):
         return None
-    refused, admitted, demand, held = floats
+    refused, admitted, demand, held, cost = floats
+    largest = [rows.largest for rows in parts]
+    levels = [
+        np.full(len(rows.cost), np.nan) if rows.level is None else rows.level
+        for rows in parts
+    ]
     subjects = [rows.subjects for rows in parts if rows.subjects is not None]
     return Rows(
         dimension=parts[0].dimension,
@@ -144,5 +165,15 @@ def _joined(parts: list[Rows]) -> Rows | None:
         admitted=admitted,
         demand=demand,
         held=held,
+        cost=cost,
+        largest=None
+        if all(each is None for each in largest)
+        else np.concatenate(
+            [
+                np.zeros(len(rows.cost)) if rows.largest is None else rows.largest
+                for rows in parts
+            ]
+        ),
+        level=np.concatenate(levels),
         subjects=np.concatenate(subjects) if subjects else None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from headgate.coordinator.ledger.replay import close_account, hear
 from headgate.coordinator.membership.failure_detector import Attendance
 from headgate.coordinator.membership.members import Member, Members
 from headgate.coordinator.messages.events import Noticed
-from headgate.coordinator.table.index import FEW
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +39,10 @@ SEQUENCES_PER_S = 40.0
 SEQUENCE_GRACE = 1000
 """And this: a burst of reports after a pause."""
 
+NEWBORN_SEQUENCE = 20
+"""A life whose first report that is heard has a number up to this began a moment ago:
+its counters are charged from 0.  Of any other they are a base line."""
+
 OBSERVER_PULL = 0.3
 """Part of the difference to another's level that an observer takes over."""
 
@@ -56,9 +59,9 @@ def _same(before: Ints, now: Ints) -> bool:
 
 def _finite(rows: Rows) -> bool:
     """Tell whether all of a report's columns are numbers."""
-    columns = (rows.admitted, rows.refused, rows.demand, rows.held)
-    if len(rows.admitted) <= FEW:
-        return all(isfinite(value) for column in columns for value in column.tolist())
+    columns = [rows.admitted, rows.refused, rows.demand, rows.held, rows.cost]
+    if rows.largest is not None:
+        columns.append(rows.largest)
     return isfinite(sum(float(np.add.reduce(column)) for column in columns))
 
 
@@ -123,6 +126,7 @@ class Listening:
         *,
         agent: str,
         incarnation: int,
+        revision: int,
         wait: bool = False,
     ) -> Outcome:
         """Take one report.
@@ -132,9 +136,14 @@ class Listening:
             now: Monotonic seconds.
             agent: Own id.
             incarnation: Own life.
+            revision: Of the own configuration.
             wait: Its rows may be put off until `enter` is called, or until a report
                 comes that must find them entered.
         """
+        if report.revision != revision and not (self._observing or self._joining):
+            # A level under other limits says nothing of these.
+            rows = tuple(replace(each, level=None) for each in report.rows)
+            report = replace(report, rows=rows)
         wait = wait and self._may_wait(report)
         outcome = Outcome() if wait else self.enter()
         if report.cluster != self._settings.cluster:
@@ -203,11 +212,13 @@ class Listening:
         if member is None:
             # It may have been dropped: it would go on sending only what changes.
             outcome.unknown = not report.keyframe
-            self.attendance.ghosts.pop(report.agent, None)
+            ghost = self.attendance.ghosts.pop(report.agent, None)
             member = self.members.join(report, now)
             if member is None:
                 self._notice(outcome, "too_many_members", report, "finds no room")
                 return
+            # Of one that was dropped unheard, what it did apart is not known.
+            member.newborn = ghost is None and report.sequence <= NEWBORN_SEQUENCE
             self.attendance.begin(member)
         if not self._believable(member, report, now, outcome):
             return
@@ -215,7 +226,7 @@ class Listening:
         told_at = member.arrival_of(report, now, self.members.least_lag_s)
         outcome.behind = self.members.note_sequence(member, report.sequence)
         if member.silent:
-            self.attendance.return_of(member, told_at)
+            self.attendance.return_of(member)
             # To the other side this agent returns as well.
             outcome.asked = True
         member.heard_at = now
@@ -236,7 +247,7 @@ class Listening:
         for rows in report.rows:
             self._hear_rows(member, rows, told_at, outcome, report)
         if report.leave:
-            self.attendance.drop(member, now)
+            self.attendance.drop(member, charge=False)
 
     def _believable(
         self, member: Member, report: Report, now: float, outcome: Outcome
@@ -268,7 +279,8 @@ class Listening:
     def _rebirth(self, member: Member, report: Report, now: float) -> None:
         """Begin a new life: its counters start anew, the old ones are closed."""
         for place in self._table.all_places(member.number):
-            close_account(place, now)
+            close_account(place, charge=True)
+        member.newborn = report.sequence <= NEWBORN_SEQUENCE
         # Its rows have to be fresh again, or nobody would answer them: a hello may
         # leave before the process has a bucket, and its answers come to nothing.
         self._table.drop_member(member.number)
@@ -295,9 +307,14 @@ class Listening:
         levels = rows.level is not None and (self._observing or self._joining)
         for place in places:
             if place.fresh is not None and place.fresh.any():
-                fresh = place.shelf.number[place.slots][place.fresh]
+                fresh = place.block.number[place.slots][place.fresh]
+                if member.newborn:
+                    # All that it counts was spent since this ledger was opened.
+                    counters = place.block.admitted.reshape(-1)
+                    cells = np.arange(len(counters))[place.cells][place.fresh]
+                    counters[cells] = 0.0
                 outcome.fresh = np.concatenate([outcome.fresh, fresh])
-            wrong += hear(place, rows, told_at=told_at)
+            wrong += int(np.count_nonzero(hear(place, rows, told_at)))
             if levels and rows.level is not None:
                 self._hear_levels(place, rows.level[place.rows], told_at)
         if wrong:
@@ -310,14 +327,16 @@ class Listening:
         self._notice(outcome, "disbelieved", report, "counts more than it may, or less")
 
     def _hear_levels(self, place: Place, levels: Floats, told_at: float) -> None:
-        shelf, slots = place.shelf, place.slots
+        block, slots = place.block, place.slots
         if self._joining:
-            self._joining.answer(shelf.number[slots], levels, told_at=told_at)
+            self._joining.answer(block.number[slots], levels, told_at=told_at)
         if self._observing:
             # One that does not take part has no feedback of its own to rely on.
-            known = np.isfinite(shelf.joining_until[slots])
-            apart = levels - shelf.belief[slots]
-            shelf.level[slots] += np.where(known, OBSERVER_PULL * apart, 0.0)
+            known = np.isfinite(block.joining_until[slots])
+            apart = levels - block.belief[slots]
+            pulled = np.where(known, OBSERVER_PULL * apart, 0.0)
+            block.level[slots] += pulled
+            block.belief[slots] += pulled
 
     def _places(self, member: Member, rows: Rows) -> list[Place]:
         cached = member.cache.get(rows.dimension)

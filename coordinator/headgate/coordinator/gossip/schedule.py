@@ -3,7 +3,7 @@
 Receivers extrapolate each row at ρ, the share that they compute; the sender
 computes the same and knows what they believe.  A heartbeat every T says "I live,
 and what I omit is as you extrapolate"; it carries a row only where the truth is
-off by more than max(½ cost, 1.5·√(ρ·cost·T)) units, so steady load costs no rows.
+off by more than max(½ cost, √(ρ·cost·T')) units, so steady load costs no rows.
 A keyframe of all rows every 10 T bounds what a lost row can do.
 
 **At once** goes a row whose usable demand min(λ, 1.2·w·θ) has moved by more than
@@ -20,7 +20,7 @@ for is an implicit question: receivers answer with their own row of that group.
 
 from __future__ import annotations
 
-from math import ceil, log, sqrt
+from math import ceil, log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,8 +51,15 @@ FRESH_S = 0.15
 """What "just after a reset" means."""
 
 
+AGAIN, AGAIN_S = 2, 0.1
+"""How often, and how much later, a row that tells each admission is said again while
+reports are lost."""
+
 MISSED_BY = 0.01
 """Chance to miss a change and all its repeats."""
+
+ANNOUNCED_COSTS = 3.0
+"""Mean costs above which a request, or what came within one tick, is announced."""
 
 REPEATS_MAX = 5
 """Heartbeats at most; keyframes come every ten."""
@@ -135,38 +142,8 @@ class Reporting:
             or self.urgent
             or bool(np.count_nonzero(own.used))
             or bool(np.count_nonzero(own.demand.rate))
+            or bool(np.count_nonzero(own.again))
         )
-
-    def is_quiet(
-        self, own: Own, now: float, *, theta: float, quota: float, eager: bool
-    ) -> bool:
-        """Say of the only bucket that `choose` would find nothing to report of it.
-
-        Args:
-            own: The buckets, just one.
-            now: Monotonic seconds.
-            theta: w·θ.
-            quota: Q/n, units/s; infinite where unlimited.
-            eager: Each admission is told at once.
-        """
-        if now >= min(self._next_beat, self._answer_at, self._rows_at):
-            return False
-        if self.hello or self.urgent:
-            return False
-        told = own.sent_demand.item(0)
-        if told < 0.0 or own.confirm_at.item(0) <= now:
-            return False
-        if eager and own.admitted.item(0) > own.sent_admitted.item(0):
-            return False
-        most = USABLE * theta
-        told = min(told, most)
-        moved = abs(min(own.usable.item(0), most) - told)
-        if not (moved > 0.1 * told and moved > 0.1 * quota):
-            return True
-        age_s = own.demand.age_s.item(0)
-        sigmas = FRESH_SIGMAS if age_s < FRESH_S else URGENT_SIGMAS
-        sigma = sqrt(own.demand.rate.item(0) * own.cost.item(0) / age_s)
-        return not moved > sigmas * sigma
 
     def choose(
         self,
@@ -174,10 +151,12 @@ class Reporting:
         now: float,
         *,
         off: Floats,
+        unsure: Floats,
         theta: Floats,
         quota: Floats,
         burn: Floats,
-        eager: NDArray[np.bool_],
+        quiet_s: Floats,
+        at_once: NDArray[np.bool_],
         loss: float,
     ) -> NDArray[np.bool_] | None:
         """Return which rows to publish now, ``bool[N]``, or None for no report.
@@ -186,10 +165,13 @@ class Reporting:
             own: The buckets.
             now: Monotonic seconds.
             off: ``float64[N]`` units by which the others' extrapolation is off.
+            unsure: ``float64[N]`` units by which it may be off besides, since ρ turned
+                while not all knew why.
             theta: ``float64[N]`` w·θ.
             quota: ``float64[N]`` Q/n, units/s; infinite where unlimited.
             burn: ``float64[N]`` ρ of this agent.
-            eager: ``bool[N]`` each admission is told at once (small quotas).
+            quiet_s: ``float64[N]`` T', how long a row in steady load stays untold.
+            at_once: ``bool[N]`` each admission is told at once.
             loss: Part of reports that are lost.
         """
         beat = now >= self._next_beat
@@ -220,16 +202,26 @@ class Reporting:
         if now >= self._rows_at:
             urgent |= own.wanted
             self._rows_at, self._told_rows_at = np.inf, now
-        if eager.any():
-            urgent |= eager & (own.admitted > own.sent_admitted)
+        news = at_once & (own.admitted > own.sent_admitted)
+        urgent |= news
+        if loss >= LOSS_FLOOR:
+            # Nothing is extrapolated, so whoever misses it does not know of it at all.
+            due = (own.again > 0) & (own.again_at <= now)
+            own.again[due] -= 1
+            own.again[news] = AGAIN
+            own.again_at[due | news] = now + AGAIN_S
+            urgent |= due
+        allowed: Floats = np.maximum(
+            0.5 * own.cost,
+            DRIFT_SIGMAS * np.sqrt(burn * own.cost * quiet_s),
+        )
+        drifted = ~at_once & (np.maximum(np.abs(off), unsure) > allowed)
+        # Where the bucket is large enough the next heartbeat will do.
+        urgent |= drifted & (quiet_s < self._settings.interval_s)
         urgent &= known
         if not beat and not self.urgent and not urgent.any():
             return None
-        allowed = np.maximum(
-            0.5 * own.cost,
-            DRIFT_SIGMAS * np.sqrt(burn * own.cost * self._settings.interval_s),
-        )
-        return urgent | (known & (np.abs(off) > allowed))
+        return urgent | (known & drifted)
 
     def _beat(self, now: float) -> None:
         interval = self._settings.interval_s
@@ -282,9 +274,9 @@ class Reporting:
             demand = own.usable if demand is None else demand
             parts = _rows_of(own, rows, demand, level)
             own.sent_admitted[rows] = own.admitted[rows]
-            own.sent_held[rows] = own.held[rows]
             own.sent_demand[rows] = demand[rows]
             own.wanted[rows] = False
+            own.largest[rows] = 0.0
         report = Report(
             cluster=like.cluster,
             agent=like.agent,
@@ -318,6 +310,12 @@ def _repeats(loss: float) -> int:
     return min(max(1, ceil(log(MISSED_BY) / log(min(loss, 0.9)))), REPEATS_MAX)
 
 
+def _announced(largest: Floats, cost: Floats) -> Floats | None:
+    """Return what to say of large requests; None where there was none."""
+    large = largest > ANNOUNCED_COSTS * cost
+    return np.where(large, largest, 0.0) if np.count_nonzero(large) else None
+
+
 def _rows_of(
     own: Own, chosen: NDArray[np.bool_], demand: Floats, level: Floats | None
 ) -> list[Rows]:
@@ -335,6 +333,8 @@ def _rows_of(
                 admitted=own.admitted[at],
                 demand=demand[at],
                 held=own.held[at],
+                cost=own.cost[at],
+                largest=_announced(own.largest[at], own.cost[at]),
                 level=None if level is None else level[at],
                 subjects=own.subjects[at],
             )

@@ -14,15 +14,8 @@ from headgate.coordinator.config.configuration import (
 
 if TYPE_CHECKING:
     from headgate.coordinator.config.configuration import Configuration, Group, Limit
-    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key
-
-DEBT_S = 1.0
-"""D in seconds of Q: a debt beyond it is forgiven, or one lie would close a group
-for minutes."""
-
-DEMAND_CAP = 2.0
-"""λ ≤ 2·Q: a storm of retries, or a lie, buys no more than wanting it all."""
 
 ANCESTORS_MAX = 16
 """Groups above one that count."""
@@ -70,7 +63,7 @@ class Limits:
             self.ancestors[dimension, group_id] = [k for k in keys if k in self.by_key]
 
 
-def apply(ruled: Ruled, shelf: Shelf, slot: int) -> None:
+def apply(ruled: Ruled, block: LedgerBlock, slot: int) -> None:
     """Write a limit into a settled ledger.
 
     A lowered burst takes effect at the next settling: E is clamped to it, so no
@@ -79,20 +72,23 @@ def apply(ruled: Ruled, shelf: Shelf, slot: int) -> None:
     limit, group = ruled.limit, ruled.group
     unlimited = isinf(limit.rate)
     rate = 0.0 if unlimited else limit.rate_per_s
-    was_unlimited = bool(shelf.unlimited[slot])
-    shelf.rate[slot] = rate
+    was_unlimited = bool(block.unlimited[slot])
+    block.rate[slot] = rate
     # An infinite burst would make levels that are not numbers.
     burst = limit.burst if limit.burst < inf else 1e6 * max(rate, 1.0)
-    shelf.burst[slot] = 0.0 if unlimited else burst
-    shelf.debt_cap[slot] = rate * DEBT_S
-    shelf.unlimited[slot] = unlimited
-    shelf.demand_cap[slot] = inf if unlimited else DEMAND_CAP * rate
-    shelf.strict[slot] = group.mode == "strict"
-    shelf.isolation[slot] = ISOLATIONS.index(group.isolation)
+    block.burst[slot] = 0.0 if unlimited else burst
+    block.unlimited[slot] = unlimited
+    block.demand_cap[slot] = inf if unlimited else 2.0 * rate
+    block.may_owe[slot] = group.may_owe and group.mode != "strict"
+    block.strict[slot] = group.mode == "strict"
+    block.isolation[slot] = ISOLATIONS.index(group.isolation)
     if was_unlimited and not unlimited:
-        outstanding = float(shelf.ahead[1:, slot].sum() + shelf.held[:, slot].sum())
-        shelf.level[slot] = burst + outstanding
+        block.level[slot] = burst + float(block.ahead[1:, slot].sum())
+        block.belief[slot] = burst
         # What was admitted while nothing was counted is not charged.
-        shelf.admitted[1:, slot] = nan
-        shelf.plausible[slot] = 0.0
-    shelf.dirty[slot] = shelf.stale[slot] = True
+        block.admitted[1:, slot] = nan
+        block.plausible[slot] = 0.0
+    # What others told of the level was of the former limits.
+    block.said[:, slot] = block.apart[:, slot] = nan
+    block.bucket_knows[slot] = False
+    block.dirty[slot] = block.stale[slot] = True

@@ -205,7 +205,7 @@ class Attendance:
         if now >= dead_at:
             if member.vouched is None:
                 self._remember(member, now, votes=not self.quorate(agent))
-            self.drop(member, now)
+            self.drop(member)
             noticed.append(
                 Noticed("dropped", f"agent {member.agent!r} is gone", member.agent)
             )
@@ -236,32 +236,31 @@ class Attendance:
             del self.ghosts[next(iter(self.ghosts))]
         self.ghosts[member.agent] = Ghost(member.weight, now, votes)
 
-    def return_of(self, member: Member, told_at: float) -> None:
-        """Take a silent member back: what it did meanwhile is not billed.
+    def return_of(self, member: Member) -> None:
+        """Take a silent member back.
 
-        What was kept for it is charged until its report was true: what it spent
-        since will be told, by the reports that follow.
+        What was predicted while it was not heard stands until its rows are, and then
+        makes place for what it counted.
         """
         member.silent = False
-        self.close(member, told_at)
         self.reseat(member)
 
-    def drop(self, member: Member, now: float) -> None:
-        """Forget a member."""
-        self.close(member, now)
+    def drop(self, member: Member, *, charge: bool = True) -> None:
+        """Forget a member; charge what was predicted of it, or give it back."""
+        self.close(member, charge=charge)
         self._table.drop_member(member.number)
         self._members.remove(member)
 
-    def close(self, member: Member, until: float) -> None:
-        """Charge what was predicted, in every ledger."""
+    def close(self, member: Member, *, charge: bool) -> None:
+        """End what is predicted of a member, in every ledger."""
         for place in self._table.all_places(member.number):
-            close_account(place, until)
+            close_account(place, charge=charge)
 
     def reseat(self, member: Member) -> None:
         """Have its ledgers work out anew who takes part."""
         for place in self._table.all_places(member.number):
-            place.shelf.stale[place.slots] = True
-            place.shelf.dirty[place.slots] = True
+            place.block.stale[place.slots] = True
+            place.block.dirty[place.slots] = True
 
     def roster(self, own: float, now: float) -> Roster:
         """Return what ledgers need to know of members, by number."""

@@ -74,6 +74,7 @@ class Member:
         lived_at: When the API last said that it lives, and then no more.
         excused: It was not heard since this agent stood still.
         whole: It has told all its rows.
+        newborn: Its life began a moment before it was first heard.
         cache: Where the rows of its last report stand, by dimension.
     """
 
@@ -94,6 +95,7 @@ class Member:
     lived_at: float = -inf
     excused: bool = False
     whole: bool = False
+    newborn: bool = False
     late_s: float = 0.0
     cache: dict[str, tuple[int, NDArray[np.int64], list[Place]]] = field(
         default_factory=dict[str, "tuple[int, NDArray[np.int64], list[Place]]"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.table.arrays import NOBODY, Index, Shelf, compact
+from headgate.coordinator.table.arrays import NOBODY, Index, LedgerBlock, compact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,15 +22,11 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 LEAST_WIDTH = 8
-"""Lines of the narrowest shelf: PIP-82's five brokers and this agent fit."""
+"""Lines of the narrowest block: PIP-82's five brokers and this agent fit."""
 
 GROUPS_MAX = 1 << 24
 """Largest group id that is looked up: ids are small integers, and a lying report
 must not make the index large."""
-
-FEW = 6
-"""Rows up to which a place is worked on one row at a time: what a call of numpy costs
-for six rows, plain floats do for one."""
 
 Key = tuple[str, int]
 """(dimension, group id) of a ledger."""
@@ -38,25 +34,23 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """The lines of one member in one shelf.
+    """The lines of one member in one block.
 
     Attributes:
-        shelf: Where.
+        block: Where.
         size: K.
         rows: K of what was looked up.
         slots: K.
         cells: K positions in the flattened [A, G] arrays.
         fresh: ``bool[K]`` lines made by this look-up; None where there are none.
-        few: K of (row, line, slot) where K is at most `FEW`, else empty.
     """
 
-    shelf: Shelf
+    block: LedgerBlock
     size: int
     rows: Index
     slots: Index
     cells: Index
     fresh: NDArray[np.bool_] | None = None
-    few: tuple[tuple[int, int, int], ...] = ()
 
     def settled(self) -> Place:
         """Return the same lines, none of them fresh."""
@@ -64,26 +58,21 @@ class Place:
 
 
 def place_of(
-    shelf: Shelf,
+    block: LedgerBlock,
     rows: Ints,
     slots: Ints,
     lines: Ints | None = None,
     fresh: NDArray[np.bool_] | None = None,
 ) -> Place:
     """Return the place of some rows, ``int64[K]`` each; no lines: the own ones."""
-    cells = slots if lines is None else lines * shelf.capacity + slots
-    few: list[tuple[int, int, int]] = []
-    if len(rows) <= FEW:
-        at = [0] * len(rows) if lines is None else lines.tolist()
-        few.extend(zip(rows.tolist(), at, slots.tolist(), strict=True))
+    cells = slots if lines is None else lines * block.capacity + slots
     return Place(
-        shelf,
+        block,
         len(rows),
         compact(rows),
         compact(slots),
         compact(cells),
         fresh,
-        tuple(few),
     )
 
 
@@ -91,19 +80,19 @@ class Table:
     """All ledgers that this agent tracks.
 
     Attributes:
-        shelves: By width, narrowest first.
+        blocks: By width, narrowest first.
         version: Grows whenever a line or ledger moves, comes or goes: positions
             that were looked up before are then void.
     """
 
     def __init__(self) -> None:
-        self.shelves: list[Shelf] = []
+        self.blocks: list[LedgerBlock] = []
         self.version = 0
         self._numbers: dict[Key, int] = {}
         self._keys: list[Key | None] = []
         self._unused: list[int] = []
         self._index: dict[str, NDArray[np.int64]] = {}
-        self._shelf_of = np.zeros(0, dtype=np.int64)
+        self._block_of = np.zeros(0, dtype=np.int64)
         self._slot_of = np.zeros(0, dtype=np.int64)
         self._lines: dict[int, NDArray[np.int64]] = {}
 
@@ -118,7 +107,7 @@ class Table:
 
     def cells(self) -> int:
         """Return how many cells each [A, G] array has in all."""
-        return sum(shelf.width * shelf.capacity for shelf in self.shelves)
+        return sum(block.width * block.capacity for block in self.blocks)
 
     def key_of(self, number: int) -> Key:
         """Return the ledger's key.
@@ -131,27 +120,27 @@ class Table:
             raise KeyError(number)
         return key
 
-    def at(self, key: Key) -> tuple[Shelf, int]:
-        """Return shelf and slot of a ledger.
+    def at(self, key: Key) -> tuple[LedgerBlock, int]:
+        """Return block and slot of a ledger.
 
         Raises:
             KeyError: It is not tracked.
         """
         number = self._numbers[key]
-        return self._shelf(number), int(self._slot_of[number])
+        return self._block(number), int(self._slot_of[number])
 
-    def add(self, key: Key, *, own: int) -> tuple[Shelf, int]:
-        """Track a ledger, with line 0 for member `own`; return shelf and slot."""
+    def add(self, key: Key, *, own: int) -> tuple[LedgerBlock, int]:
+        """Track a ledger, with line 0 for member `own`; return block and slot."""
         dimension, group_id = key
         number = self._unused.pop() if self._unused else self._new_number()
-        shelf_number = self._shelf_with(LEAST_WIDTH)
-        shelf = self.shelves[shelf_number]
-        slot = shelf.take_slot()
-        shelf.number[slot] = number
-        shelf.member[0, slot] = own
+        block_number = self._block_with(LEAST_WIDTH)
+        block = self.blocks[block_number]
+        slot = block.take_slot()
+        block.number[slot] = number
+        block.member[0, slot] = own
         self._numbers[key] = number
         self._keys[number] = key
-        self._shelf_of[number] = shelf_number
+        self._block_of[number] = block_number
         self._slot_of[number] = slot
         index = self._index.get(dimension)
         if index is None or group_id >= len(index):
@@ -159,16 +148,16 @@ class Table:
             self._index[dimension] = index
         index[group_id] = number
         self.version += 1
-        return shelf, slot
+        return block, slot
 
     def remove(self, key: Key) -> None:
         """Forget a ledger and all its lines."""
         number = self._numbers.pop(key)
-        shelf, slot = self._shelf(number), self._slot_of[number]
+        block, slot = self._block(number), self._slot_of[number]
         for lines in self._lines.values():
             if number < len(lines):
                 lines[number] = NOBODY
-        shelf.clear_slot(int(slot))
+        block.clear_slot(int(slot))
         self._index[key[0]][key[1]] = -1
         self._keys[number] = None
         self._unused.append(number)
@@ -191,17 +180,17 @@ class Table:
         numbers[known] = index[group_ids[known]]
         return numbers
 
-    def where(self, numbers: Ints) -> list[tuple[Shelf, Ints]]:
-        """Return shelf by shelf the slots, ``int64[K]``, of some ledgers.
+    def where(self, numbers: Ints) -> list[tuple[LedgerBlock, Ints]]:
+        """Return block by block the slots, ``int64[K]``, of some ledgers.
 
         Args:
             numbers: ``int64[N]`` of tracked ledgers, each once.
         """
-        shelves = self._shelf_of[numbers]
+        blocks = self._block_of[numbers]
         return [
-            (shelf, self._slot_of[numbers[shelves == at]])
-            for at, shelf in enumerate(self.shelves)
-            if np.count_nonzero(shelves == at)
+            (block, self._slot_of[numbers[blocks == at]])
+            for at, block in enumerate(self.blocks)
+            if np.count_nonzero(blocks == at)
         ]
 
     def own_places(self, numbers: NDArray[np.int64]) -> list[Place]:
@@ -211,10 +200,10 @@ class Table:
             numbers: ``int64[N]`` ledger numbers; −1 is left out.
         """
         places: list[Place] = []
-        for at, shelf in enumerate(self.shelves):
+        for at, block in enumerate(self.blocks):
             rows = np.flatnonzero(self._stands_in(at, numbers))
             if len(rows):
-                places.append(place_of(shelf, rows, self._slot_of[numbers[rows]]))
+                places.append(place_of(block, rows, self._slot_of[numbers[rows]]))
         return places
 
     def places(self, member: int, numbers: NDArray[np.int64]) -> list[Place]:
@@ -239,18 +228,18 @@ class Table:
             self._make_lines(member, lines, missing)
             fresh = np.isin(numbers, missing)
         places: list[Place] = []
-        for at, shelf in enumerate(self.shelves):
+        for at, block in enumerate(self.blocks):
             rows = np.flatnonzero(self._stands_in(at, numbers))
             if len(rows):
                 there = numbers[rows]
                 news = None if fresh is None else fresh[rows]
                 places.append(
-                    place_of(shelf, rows, self._slot_of[there], lines[there], news)
+                    place_of(block, rows, self._slot_of[there], lines[there], news)
                 )
         return places
 
     def _together(self, numbers: Ints, lines: Ints) -> Place | None:
-        """Return the place of lines that all exist and stand in one shelf: the rule.
+        """Return the place of lines that all exist and stand in one block: the rule.
 
         Args:
             numbers: ``int64[N]`` ledger numbers, all of them tracked.
@@ -258,12 +247,12 @@ class Table:
         """
         if np.minimum.reduce(lines) == NOBODY:
             return None
-        shelves = self._shelf_of[numbers]
-        at = int(shelves[0])
-        if len(self.shelves) > 1 and (shelves != at).any():
+        blocks = self._block_of[numbers]
+        at = int(blocks[0])
+        if len(self.blocks) > 1 and (blocks != at).any():
             return None
         slots = self._slot_of[numbers]
-        return place_of(self.shelves[at], np.arange(len(numbers)), slots, lines)
+        return place_of(self.blocks[at], np.arange(len(numbers)), slots, lines)
 
     def standing(
         self, members: list[int], sizes: list[int], numbers: Ints
@@ -285,23 +274,23 @@ class Table:
             # Clipped, as −1 is left out below; else it would go through a buffer.
             of_member.take(numbers[first:last], out=lines[first:last], mode="clip")
             first = last
-        shelves, unknown = self._shelf_of[numbers], numbers < 0
-        shelves[unknown], lines[unknown] = NOBODY, 0
+        blocks, unknown = self._block_of[numbers], numbers < 0
+        blocks[unknown], lines[unknown] = NOBODY, 0
         if len(lines) and np.minimum.reduce(lines) == NOBODY:
             return None
         places: list[Place] = []
-        for at, shelf in enumerate(self.shelves):
-            here = shelves == at
+        for at, block in enumerate(self.blocks):
+            here = blocks == at
             size = int(np.count_nonzero(here))
             if size == len(numbers):
                 slots = self._slot_of[numbers]
-                cells = lines * shelf.capacity + slots
-                return [Place(shelf, size, slice(0, size), slots, cells)]
+                cells = lines * block.capacity + slots
+                return [Place(block, size, slice(0, size), slots, cells)]
             if size:
                 rows = here.nonzero()[0]
                 slots = self._slot_of[numbers[rows]]
-                cells = lines[rows] * shelf.capacity + slots
-                places.append(Place(shelf, size, rows, slots, cells))
+                cells = lines[rows] * block.capacity + slots
+                places.append(Place(block, size, rows, slots, cells))
         return places
 
     def all_places(self, member: int) -> list[Place]:
@@ -321,8 +310,8 @@ class Table:
     def drop_line(self, member: int, number: int) -> None:
         """Take a member out of one ledger."""
         lines = self._lines[member]
-        shelf = self._shelf(number)
-        shelf.clear_line(int(lines[number]), int(self._slot_of[number]))
+        block = self._block(number)
+        block.clear_line(int(lines[number]), int(self._slot_of[number]))
         lines[number] = NOBODY
         self.version += 1
 
@@ -334,57 +323,57 @@ class Table:
 
     def _stands_in(self, at: int, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         here = numbers >= 0
-        here[here] = self._shelf_of[numbers[here]] == at
+        here[here] = self._block_of[numbers[here]] == at
         return here
 
-    def _shelf(self, number: int) -> Shelf:
-        return self.shelves[int(self._shelf_of[number])]
+    def _block(self, number: int) -> LedgerBlock:
+        return self.blocks[int(self._block_of[number])]
 
     def _make_lines(
         self, member: int, lines: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> None:
         # One by one: a line is made once in the life of a member.
         for number in numbers.tolist():
-            shelf, slot = self._with_room(number)
-            if shelf.holes[slot]:
-                line = int(np.argmax(shelf.member[:, slot] == NOBODY))
-                shelf.holes[slot] -= 1
+            block, slot = self._with_room(number)
+            if block.holes[slot]:
+                line = int(np.argmax(block.member[:, slot] == NOBODY))
+                block.holes[slot] -= 1
             else:
-                line = int(shelf.used[slot])
-                shelf.used[slot] += 1
-            shelf.member[line, slot] = member
-            shelf.admitted[line, slot] = np.nan
-            shelf.stale[slot] = True
+                line = int(block.used[slot])
+                block.used[slot] += 1
+            block.member[line, slot] = member
+            block.admitted[line, slot] = np.nan
+            block.stale[slot] = True
             lines[number] = line
         self.version += 1
 
-    def _with_room(self, number: int) -> tuple[Shelf, int]:
-        shelf, slot = self._shelf(number), int(self._slot_of[number])
-        if shelf.used[slot] < shelf.width or shelf.holes[slot]:
-            return shelf, slot
-        wider_number = self._shelf_with(2 * shelf.width)
-        wider = self.shelves[wider_number]
+    def _with_room(self, number: int) -> tuple[LedgerBlock, int]:
+        block, slot = self._block(number), int(self._slot_of[number])
+        if block.used[slot] < block.width or block.holes[slot]:
+            return block, slot
+        wider_number = self._block_with(2 * block.width)
+        wider = self.blocks[wider_number]
         to = wider.take_slot()
-        shelf.copy_slot(slot, wider, to)
-        shelf.clear_slot(slot)
-        shelf.shrink()
-        self._shelf_of[number] = wider_number
+        block.copy_slot(slot, wider, to)
+        block.clear_slot(slot)
+        block.shrink()
+        self._block_of[number] = wider_number
         self._slot_of[number] = to
         return wider, to
 
-    def _shelf_with(self, width: int) -> int:
-        for at, shelf in enumerate(self.shelves):
-            if shelf.width == width:
+    def _block_with(self, width: int) -> int:
+        for at, block in enumerate(self.blocks):
+            if block.width == width:
                 return at
-        self.shelves.append(Shelf(width))
-        return len(self.shelves) - 1
+        self.blocks.append(LedgerBlock(width))
+        return len(self.blocks) - 1
 
     def _new_number(self) -> int:
         number = len(self._keys)
         self._keys.append(None)
-        if number >= len(self._shelf_of):
+        if number >= len(self._block_of):
             length = max(16, 2 * number)
-            self._shelf_of = self._longer(self._shelf_of, length, fill=0)
+            self._block_of = self._longer(self._block_of, length, fill=0)
             self._slot_of = self._longer(self._slot_of, length, fill=0)
         return number
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.simulation.measure.admissions import merged
 from headgate.simulation.measure.excess import depths
-from headgate.simulation.measure.metrics import merged
 from headgate.simulation.measure.rates import RateTable
 
 if TYPE_CHECKING:

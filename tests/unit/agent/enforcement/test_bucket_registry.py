@@ -25,7 +25,7 @@ def test_a_strict_bucket_never_owes_and_a_cost_above_its_part_may_pass_later(
     if changed:
         follow_limit(local, group, LIMIT, 0.0)
     bucket = local.bucket
-    bucket.set_ceiling_at(0.0, ceiling=10.0, capacity=10.0, credit=10.0)
+    bucket.set_rate_at(0.0, rate=10.0, capacity=10.0, credit=10.0)
     assert bucket.try_acquire_at(0.0, 4.0) == 0.0
     assert bucket.try_acquire_at(0.0, 7.0) == pytest.approx(0.1)
     assert bucket.try_acquire_at(0.0, 20.0) == pytest.approx(1.4)

@@ -37,9 +37,27 @@ def disturb(bucket: Bucket, random: np.random.Generator, now: float) -> None:
             bucket.count_refused(cost)
         case 4:
             capacity = float(random.choice([0.0, 5.0, 10.0]))
-            bucket.set_ceiling_at(now, ceiling=100.0, capacity=capacity)
+            bucket.set_rate_at(now, rate=100.0, capacity=capacity)
         case 5:
-            bucket.set_ceiling_at(now, ceiling=50.0, capacity=10.0, probability=0.5)
+            bucket.share_at(
+                now,
+                as_of_s=now,
+                counted=bucket.admitted,
+                level=7.0,
+                rate=20.0,
+                capacity=10.0,
+                room=3.0,
+                window=3.0,
+                expected_rate=2.0,
+                room_cap=5.0,
+                cautious=False,
+                may_owe=True,
+                quota=50.0,
+                least_delay_s=0.1,
+                ceiling=20.0,
+                deadline_s=now + 0.5,
+                reserve=1.0,
+            )
         case _:
             pass
 
@@ -72,7 +90,7 @@ def test_what_is_told_is_what_a_look_at_each_bucket_says(
         assert counted.held.tolist() == [b.held_at(now) for b in buckets]
         assert counted.subjects.tolist() == [uses[g] for g in (1, 2, 3)]
     for bucket in buckets:
-        bucket.set_ceiling_at(now, ceiling=100.0, capacity=10.0)
+        bucket.set_rate_at(now, rate=100.0, capacity=10.0)
     full = columns.counted(now + 10.0, uses)
     # All are full and at rest: there is nothing new to say.
     assert columns.counted(now + 11.0, uses) is full
@@ -87,7 +105,7 @@ def test_a_caller_who_read_the_clock_before_the_look_is_counted_all_the_same() -
     local = registry.get(group, "requests", "cluster", 0.0)
     assert local is not None
     columns, bucket = Columns([local], None), local.bucket
-    bucket.set_ceiling_at(0.0, ceiling=1e6, capacity=50.0)
+    bucket.set_rate_at(0.0, rate=1e6, capacity=50.0)
     bucket.try_acquire_at(1.0, 1.0)  # for a lull others take the short way
     assert columns.counted(1.01, {}).admitted.tolist() == [1.0]
     bucket.try_acquire_at(1.0005, 1.0)
@@ -104,7 +122,7 @@ def test_nothing_that_threads_charge_while_others_look_is_ever_forgotten() -> No
     ]
     columns = Columns([local for local in found if local is not None], None)
     for bucket in columns.buckets:
-        bucket.set_ceiling_at(time.monotonic(), ceiling=1e6, capacity=50.0)
+        bucket.set_rate_at(time.monotonic(), rate=1e6, capacity=50.0)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

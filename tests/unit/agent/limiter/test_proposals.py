@@ -100,7 +100,7 @@ def test_a_soft_threshold_is_a_part_of_the_groups_rate_not_of_the_own_share() ->
     enforcer, clock = make(group(shared, soft_threshold=0.6), acme=1)
     limiter = enforcer.limiter(tenant="acme")
     (local,) = enforcer.locals()
-    local.bucket.set_ceiling_at(clock.now, ceiling=100.0, capacity=100.0)
+    local.bucket.set_rate_at(clock.now, rate=100.0, capacity=100.0)
     used = 500.0  # by all agents: five times this one's share
     enforcer.use_of = lambda group, dimension: used
     for _ in range(3):

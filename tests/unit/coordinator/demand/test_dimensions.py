@@ -75,7 +75,7 @@ class Caller:
         told: list[Report] = []
         for effect in self.coordinator.step(now, counted, wall_s=now):
             if isinstance(effect, SetCeilings):
-                self.ceiling[effect.index] = effect.ceiling
+                self.ceiling[effect.index] = effect.ceilings.ceiling
             elif isinstance(effect, Publish):
                 told.append(effect.report)
         return told
