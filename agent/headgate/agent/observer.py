@@ -360,7 +360,11 @@ class _NoEnforcement:
         )
 
     def configure(
-        self, configuration: Configuration, now: float, policies: Policies
+        self,
+        configuration: Configuration,
+        now: float,
+        policies: Policies,
+        wall_s: float | None = None,
     ) -> None:
         """Do nothing."""
 

@@ -29,9 +29,13 @@ class EnforcementPort(Protocol):
     """What enforces in this process: an `Enforcer`, or nothing for an observer."""
 
     def configure(
-        self, configuration: Configuration, now: float, policies: Policies
+        self,
+        configuration: Configuration,
+        now: float,
+        policies: Policies,
+        wall_s: float | None = None,
     ) -> None:
-        """Follow a new configuration, with its rate policies."""
+        """Follow a new configuration, with its rate policies, at `wall_s`."""
 
     def counts(self, now: float) -> Counted:
         """Return what was counted so far."""

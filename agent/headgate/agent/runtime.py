@@ -13,12 +13,14 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from headgate.agent.bus.open import open_bus
 from headgate.agent.bus.reports import ReportBus
 from headgate.agent.errors import BusUnavailable
 from headgate.agent.follow.liveness import LastWords
+from headgate.agent.follow.periods import in_periods
 from headgate.agent.once_log import OnceLog
 from headgate.coordinator import (
     Configured,
@@ -73,6 +75,10 @@ REOPEN_BUS_S = 10.0
 MAX_VOUCHED = 10_000
 """Statements of the API that wait for the next turn; the oldest are dropped."""
 
+CORRECTED_S = 3_600.0
+"""A wall clock that is set back by less is a correction: until it has caught up, it
+counts as standing still.  By more, it was wrong before."""
+
 CLOSE_S = 5.0
 """Longest wait for the leave report to go out and the daemon thread to end."""
 
@@ -108,6 +114,7 @@ class Runtime:
         options: RuntimeOptions,
         *,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         on_bus: Callable[[], None] | None = None,
     ) -> None:
         """Make a runtime; `start` starts it.
@@ -116,12 +123,16 @@ class Runtime:
             enforcement: What enforces in this process.
             options: Its settings.
             clock: Seconds, monotonic; that of `enforcement`.
+            wall: Seconds since the epoch: calendar periods go by it.
             on_bus: Called in the runtime's thread once a bus is open.
         """
         self._on_bus = on_bus
         self._enforcement = enforcement
         self._options = options
         self._clock = clock
+        self._wall = wall
+        self._boundary_s = inf
+        self._latest_s = -inf
         self._agent = options.agent
         self._incarnation = time.time_ns() // 1_000
         self._lock = threading.Lock()  # around each use of the coordinator
@@ -263,7 +274,7 @@ class Runtime:
         else:
             if reports := tuple(report for report, _ in self._bus.receive(wait_s)):
                 self._step(HeardTogether(reports))
-        if self._arrived is not self._followed:
+        if self._arrived is not self._followed or self._calendar() >= self._boundary_s:
             self._follow()
         while self._vouched and self._coordinator is not None:
             self._step(self._words.keep(self._vouched.popleft()))
@@ -278,6 +289,13 @@ class Runtime:
             self._step(counted)
             spent_s += time.thread_time()
             self._wake_at = max(self._wake_at, now + self._pause_s(spent_s))
+
+    def _calendar(self) -> float:
+        """Return the wall clock; a clock that was corrected repeats no boundary."""
+        wall_s = self._wall()
+        if not wall_s < self._latest_s < wall_s + CORRECTED_S:
+            self._latest_s = wall_s
+        return self._latest_s
 
     def _pause_s(self, spent_s: float) -> float:
         """Return how long to leave the counters alone after reading them."""
@@ -294,11 +312,12 @@ class Runtime:
             self._close_bus()
             self._bus_settings = wanted
             self._open_bus()
-        now = self._clock()
-        self._enforcement.configure(snapshot.configuration, now, snapshot.policies)
+        now, wall_s = self._clock(), self._calendar()
+        configuration, self._boundary_s = in_periods(snapshot.configuration, wall_s)
+        self._enforcement.configure(configuration, now, snapshot.policies, wall_s)
         before = self._coordinator
         self._coordinate(snapshot, now)
-        self._step(Configured(snapshot.configuration))
+        self._step(Configured(configuration))
         for word in self._words if self._coordinator is not before else ():
             self._step(word)
         self._followed = snapshot
@@ -333,7 +352,7 @@ class Runtime:
                 incarnation=self._incarnation,
                 seed=random.getrandbits(63),
                 now=now,
-                wall_s=time.time(),
+                wall_s=self._wall(),
                 observing=self._options.observing,
             )
 
@@ -343,7 +362,7 @@ class Runtime:
         if coordinator is None:
             return
         with self._lock:
-            effects = coordinator.step(self._clock(), event, wall_s=time.time())
+            effects = coordinator.step(self._clock(), event, wall_s=self._wall())
         for effect in effects:
             self._perform(effect)
 

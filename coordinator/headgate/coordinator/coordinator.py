@@ -123,9 +123,11 @@ class Coordinator:
             now: Monotonic time, seconds; an earlier one than before counts as
                 the same time.
             event: What happened.
-            wall_s: Wall clock; stamps reports, nothing else depends on it.
+            wall_s: Wall clock; stamps reports, and says in which calendar period a
+                level was stored.  Nothing else depends on it.
         """
         now = self._now = max(now, self._now)
+        self._core.wall_s = wall_s
         effects: list[Effect] = []
         match event:
             case Counted():
@@ -161,7 +163,7 @@ class Coordinator:
     ) -> None:
         self._notice_pause(now, effects)  # what waited meanwhile may come first
         heard = self._core.listening.hear(
-            report,
+            self._core.limits.of_this_period(report),
             now,
             agent=self._core.agent,
             incarnation=self._core.incarnation,

@@ -43,7 +43,7 @@ class Tracking:
                 ruled = self._core.limits.by_key[key]
                 if before.by_key.get(key) != ruled:
                     self._calculation.settle(block, np.array([slot]), now)
-                    apply(ruled, block, slot)
+                    apply(ruled, block, slot, before.by_key.get(key))
         if self._core.own is not None:
             self._replace_own(self._core.own.keys, now)
         born: set[Key] = set()
@@ -117,7 +117,7 @@ class Tracking:
         if not born:
             stored = self._core.joining.recall(key, rate=block.rate.item(slot), now=now)
             if stored is not None:
-                level = min(stored, level)
+                level = min(self._of_this_period(key, *stored), level)
             else:
                 on = self._calculation.conditions(now)
                 level = start_level(block, slot, on, self._core.settings)
@@ -125,6 +125,13 @@ class Tracking:
             block.joining_until[slot] = np.inf
             self._core.joining.begin(int(block.number[slot]))
         block.level[slot] = block.belief[slot] = level
+
+    def _of_this_period(self, key: Key, level: float, age_s: float) -> float:
+        """Return a stored level; of an earlier calendar period, what it begins with."""
+        limit = self._core.limits.calendar.get(key)
+        if limit is None or self._core.wall_s - age_s >= limit.begins_at_s:
+            return level
+        return limit.renewed(level)
 
     def restore(self, now: float, event: Restored) -> None:
         """Take levels that were stored, for ledgers that nobody answers for.
@@ -138,7 +145,7 @@ class Tracking:
         ):
             key = (event.dimension, group_id)
             if key in self._core.table:
-                told[self._number(key)] = level
+                told[self._number(key)] = self._of_this_period(key, level, event.age_s)
             else:
                 self._core.joining.stored(key, level, at=now - event.age_s)
         numbers = np.array(list(told), dtype=np.int64)

@@ -30,6 +30,7 @@ class Core:
         table: All ledgers.
         own: The buckets of the shell's newest keys; None before the first tick.
         placed: Version of the table that `own` was looked up in.
+        wall_s: The wall clock at this step; calendar periods go by it.
         agents_told: How many agents there are, as the API says; None: it does not.
         joining: Ledgers whose level is asked for.
         reporting: Timers and the choice of rows.
@@ -58,6 +59,7 @@ class Core:
         self.table = Table()
         self.own: Own | None = None
         self.placed = -1
+        self.wall_s = 0.0
         self.agents_told: int | None = None
         self.joining = Joining()
         self.reporting = Reporting(settings, phase=phase, now=now)

@@ -186,7 +186,11 @@ class FaultyEnforcement:
         )
 
     def configure(
-        self, configuration: Configuration, now: float, policies: Policies
+        self,
+        configuration: Configuration,
+        now: float,
+        policies: Policies,
+        wall_s: float | None = None,
     ) -> None:
         """Take it."""
 

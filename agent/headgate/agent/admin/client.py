@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from headgate.agent.json_place import Json, JsonPlace
-    from headgate.coordinator.config.configuration import Scope
+    from headgate.coordinator.config.configuration import Period, Scope
 
 Record = TypeVar("Record")
 
@@ -156,6 +156,8 @@ class Admin:
         *,
         burst: float | None = None,
         period_s: float | None = None,
+        period: Period | None = None,
+        time_zone: str | None = None,
         scope: Scope = "cluster",
     ) -> GroupRecord:
         """Set one limit of a group; it takes effect everywhere within a second.
@@ -167,6 +169,8 @@ class Admin:
             burst: Units that may pass at once after rest.  By default it stays as it
                 is, or follows the rate if it was equal to it.
             period_s: Seconds that `rate` counts for; stays as it is by default.
+            period: Instead of it, a calendar period, such as ``month``.
+            time_zone: Where calendar periods begin; stays as it is by default.
             scope: ``cluster``, or ``node`` for a limit that each agent has whole.
         """
         patch: dict[str, Json] = {"dimension": dimension, "scope": scope}
@@ -175,6 +179,10 @@ class Admin:
             patch["burst"] = quantity(burst)
         if period_s is not None:
             patch["period_s"] = period_s
+        if period is not None:
+            patch["period"] = period
+        if time_zone is not None:
+            patch["time_zone"] = time_zone
         return self._patch_limit(group, patch)
 
     def remove_limit(

@@ -10,6 +10,7 @@ from headgate.coordinator.config.configuration import (
     UNLIMITED,
     Isolation,
     Mode,
+    Period,
     Refusal,
     Scope,
 )
@@ -73,6 +74,9 @@ class LimitSpec:
         burst: Units that may pass at once after rest; None for what one period lets
             through.  The API always answers with a number.
         period_s: Length of the period that `rate` counts for, seconds.
+        period: Instead of it, a calendar period: ``minute``, ``hour``, ``day``,
+            ``week``, ``month`` or ``year``.
+        time_zone: IANA name of the zone in which calendar periods begin.
         scope: ``cluster`` shares the limit among all agents, ``node`` gives it whole
             to each.
         minimum: Units per period set aside inside the parent group.
@@ -83,6 +87,8 @@ class LimitSpec:
     rate: float
     burst: float | None = None
     period_s: float = 1.0
+    period: Period | None = None
+    time_zone: str = "UTC"
     scope: Scope = "cluster"
     minimum: float = 0.0
     maximum: float = UNLIMITED
@@ -94,6 +100,8 @@ class LimitSpec:
             "rate": quantity(self.rate),
             "burst": None if self.burst is None else quantity(self.burst),
             "period_s": self.period_s,
+            "period": self.period,
+            "time_zone": self.time_zone,
             "scope": self.scope,
             "minimum": quantity(self.minimum),
             "maximum": quantity(self.maximum),
@@ -287,6 +295,10 @@ def _limit(place: JsonPlace) -> LimitSpec:
         rate=place["rate"].quantity(),
         burst=place["burst"].quantity(),
         period_s=place.number("period_s", 1.0),
+        period=place.choice("period", get_args(Period), None)
+        if place.optional("period")
+        else None,
+        time_zone=place.text_or("time_zone", "UTC"),
         scope=place.choice("scope", get_args(Scope), "cluster"),
         minimum=place.quantity_or("minimum", 0.0),
         maximum=place.quantity_or("maximum", UNLIMITED),

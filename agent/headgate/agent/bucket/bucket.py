@@ -110,6 +110,8 @@ class Bucket(Level):
         delay_s = 0.0
         if level < 0.0:
             delay_s = -level / self.quota if self.quota > 0.0 else inf
+            if delay_s > self.renewed_s - now:
+                delay_s = self.renewed_s - now
         if elapsed >= 0.0 and ready_s < self.deadline_s:
             self.ready_s = ready_s
             self.clear_s = now + delay_s
@@ -258,7 +260,7 @@ class Bucket(Level):
         never = cost > self.capacity and self.maximum_cost == inf
         if self.quota <= 0.0 or (not self.may_owe and never):
             return inf
-        delay_s = (need - level) / self.quota
+        delay_s = min((need - level) / self.quota, self.renewed_s - self.since_s)
         return max(delay_s, self.least_delay_s, LEAST_DELAY_S)
 
     def _mean_wait_s(self, cost: float) -> float:

@@ -82,6 +82,7 @@ class Level:
         window, unless it is the first that they don't know of.
     quota: Units/s by which a debt is paid back, for the delays that are told.
     least_delay_s: Shortest delay that is told: until others could be heard.
+    renewed_s: When a calendar period ends and the bucket is filled: no delay is longer.
     ceiling: Units/s for people, and for a bucket that suppresses.
     deadline_s: When `rate` ends and `reserve` begins.
     reserve: Units/s after the deadline.
@@ -135,6 +136,7 @@ class Level:
         "rate",
         "ready_s",
         "refused",
+        "renewed_s",
         "reserve",
         "room",
         "room_cap",
@@ -187,6 +189,7 @@ class Level:
         self.cautious: bool = False
         self.quota: float = self.rate
         self.least_delay_s: float = 0.0
+        self.renewed_s: float = inf
         self.ceiling: float = rate
         self.deadline_s: float = inf
         self.reserve: float = 0.0

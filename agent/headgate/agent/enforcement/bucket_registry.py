@@ -53,6 +53,7 @@ class Registry:
         # that was dropped and comes back goes on counting from here.
         self._retired: dict[BucketKey, tuple[float, float]] = {}
         self._idle_since_s = inf  # no later than that of any bucket
+        self._calendar_s = 0.0
 
     def __iter__(self) -> Iterator[LocalBucket]:
         """Iterate over the buckets, oldest first."""
@@ -92,8 +93,17 @@ class Registry:
                 local.idle_since_s = now
                 self._idle_since_s = min(now, self._idle_since_s)
 
-    def follow(self, groups: dict[int, Group], now: float) -> None:
-        """Go over to a new configuration: rates, refusals, limits that are gone."""
+    def follow(
+        self, groups: dict[int, Group], now: float, calendar_s: float = 0.0
+    ) -> None:
+        """Go over to a new configuration: rates, refusals, limits that are gone.
+
+        Args:
+            groups: By id.
+            now: Seconds on the enforcer's clock.
+            calendar_s: The wall clock less the enforcer's.
+        """
+        self._calendar_s = calendar_s
         for key, local in list(self._buckets.items()):
             group = groups.get(key[0])
             limit = limit_of(group, key[1], key[2]) if group is not None else None
@@ -101,6 +111,7 @@ class Registry:
                 self._drop(key)
             else:
                 follow_limit(local, group, limit, now)
+                end_period(local, calendar_s)
         for key in [key for key in self._retired if key[0] not in groups]:
             del self._retired[key]  # ids are never used again
 
@@ -127,6 +138,7 @@ class Registry:
         key = (group.id, limit.dimension, limit.scope)
         self._seed += 1
         local = make_local(group, limit, now, seed=self._seed)
+        end_period(local, self._calendar_s)
         if limit.scope == "cluster":
             local.asked = self._asked
         counted = self._retired.pop(key, None)
@@ -207,6 +219,16 @@ def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBuc
     return LocalBucket(group, limit, bucket, rate if node else bucket.rate)
 
 
+def end_period(local: LocalBucket, calendar_s: float) -> None:
+    """Let delays end with the calendar period.
+
+    Args:
+        local: The bucket of a limit.
+        calendar_s: The wall clock less the enforcer's.
+    """
+    local.bucket.renewed_s = local.limit.ends_at_s - calendar_s
+
+
 def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> None:
     """Go over to a limit as it is configured now; what is held or owed stays."""
     old = local.limit
@@ -221,6 +243,15 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     local.group, local.limit = group, limit
     if limit.rate <= 0.0:
         bucket.close_at(now)
+    elif node and limit.period and old.rate < inf:
+        held = bucket.level_at(now)
+        bucket.set_rate_at(
+            now,
+            rate=limit.rate_per_s,
+            capacity=limit.burst,
+            credit=limit.renewed(held, old) - held,
+        )
+        local.share = limit.rate_per_s
     elif node or limit.rate == inf:
         bucket.set_rate_at(now, rate=limit.rate_per_s, capacity=limit.burst)
         local.share = limit.rate_per_s

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, get_args
@@ -173,7 +174,11 @@ class Enforcer:
         return self._policies.policies.options
 
     def configure(
-        self, configuration: Configuration, now: float, policies: Policies = NO_POLICIES
+        self,
+        configuration: Configuration,
+        now: float,
+        policies: Policies = NO_POLICIES,
+        wall_s: float | None = None,
     ) -> None:
         """Adopt a configuration; limiters follow at their next attempt.
 
@@ -181,12 +186,14 @@ class Enforcer:
             configuration: Groups and attachments.
             now: Seconds on the enforcer's clock.
             policies: Rate policies of topics.
+            wall_s: The wall clock, by which calendar periods end; read by default.
         """
+        calendar_s = (time.time() if wall_s is None else wall_s) - now
         with self._lock, self._attempt_lock or nullcontext():
             self._resolution = Resolution(configuration)
             self._policies.follow(policies, now)
-            self._entities.follow(self._resolution.groups, now)
-            self._registry.follow(self._resolution.groups, now)
+            self._entities.follow(self._resolution.groups, now, calendar_s)
+            self._registry.follow(self._resolution.groups, now, calendar_s)
             self._pools = {}
             self._limiters.forget_groups()
             for limiter in self._limiters.all():

@@ -15,6 +15,7 @@ from typing import get_args
 
 from headgate.agent.bus.port import BusKind, BusSettings
 from headgate.agent.errors import BusUnavailable, MalformedSnapshot
+from headgate.agent.follow.periods import UnknownTimeZone, zone_of
 from headgate.agent.follow.policies import NO_POLICIES, Policies
 from headgate.agent.follow.policies_json import (
     policies_from_changes,
@@ -32,6 +33,7 @@ from headgate.coordinator.config.configuration import (
     Isolation,
     Limit,
     Mode,
+    Period,
     Refusal,
     Scope,
 )
@@ -203,6 +205,8 @@ def _limit_to_json(limit: Limit) -> Json:
         "rate": _quantity(limit.rate),
         "burst": _quantity(limit.burst),
         "period_s": limit.period_s,
+        "period": limit.period,
+        "time_zone": limit.time_zone,
         "scope": limit.scope,
         "minimum": _quantity(limit.minimum),
         "maximum": _quantity(limit.maximum),
@@ -301,16 +305,24 @@ def _group(place: JsonPlace) -> Group:
 
 def _limit(place: JsonPlace) -> Limit:
     """Return the limit at `place`."""
+    period = place.optional("period")
+    zone = place.text_or("time_zone", "UTC")
     try:
+        if period:
+            zone_of(zone)
         return Limit(
             dimension=place["dimension"].text(),
             rate=place["rate"].quantity(),
             burst=place["burst"].quantity(),
             period_s=place.number("period_s", 1.0),
+            period=place.choice("period", get_args(Period), None) if period else None,
+            time_zone=zone,
             scope=place.choice("scope", get_args(Scope), "cluster"),
             minimum=place.quantity_or("minimum", 0.0),
             maximum=place.quantity_or("maximum", UNLIMITED),
         )
+    except UnknownTimeZone as error:
+        raise MalformedSnapshot(f"{place.path}.time_zone: {error}") from None
     except InvalidConfiguration as error:
         raise MalformedSnapshot(f"{place.path}.{error}") from None
 

@@ -74,6 +74,7 @@ def tightest(links: Sequence[Link], now: float) -> Link | None:
 def _tell(link: Link, now: float) -> list[Header]:
     level, full, rate = _state(link, now)
     full_in_s = (full - level) / rate if rate > 0.0 else 0.0
+    full_in_s = min(full_in_s, link.bucket.renewed_s - now)
     remaining = int(max(0.0, min(level, MOST_WHOLE)))
     reset_s = ceil(max(0.0, min(full_in_s, MOST_WHOLE)))
     if not link.told:  # the first time under this configuration

@@ -10,9 +10,11 @@ from headgate.api.values.quantities import Quantity, ShownQuantity
 from headgate.api.values.text import check_storable
 from headgate.coordinator.config.configuration import (
     MOST_SLOTS,
+    NOMINAL_PERIOD_S,
     UNLIMITED,
     Isolation,
     Mode,
+    Period,
     Refusal,
     Scope,
 )
@@ -42,7 +44,7 @@ KAFKA_WINDOW_S = 1.0
 MAX_SAMPLES = 1_000_000
 """Most samples; a burst of days of quota is none."""
 
-Period = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
+PeriodS = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
 Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]
 Samples = Annotated[int, Field(ge=1, le=MAX_SAMPLES)]
 Slots = Annotated[int, Field(ge=0, le=MOST_SLOTS)]
@@ -69,7 +71,15 @@ class LimitBody(Body):
     burst: Quantity | None = Field(
         default=None, description="Units that may pass at once after rest."
     )
-    period_s: Period = Field(default=1.0, description="Seconds that rate counts for.")
+    period_s: PeriodS = Field(default=1.0, description="Seconds that rate counts for.")
+    period: Period | None = Field(
+        default=None,
+        description="Instead of period_s: a calendar period.  All of the rate may pass "
+        "between one boundary and the next; a bucket admits up to twice as much.",
+    )
+    time_zone: str = Field(
+        default="UTC", description="IANA name; calendar periods begin there."
+    )
     scope: Scope = Field(
         default="cluster", description="Shared by all agents, or each has it whole."
     )
@@ -84,9 +94,21 @@ class LimitBody(Body):
         exclude=True,
         description="Instead of burst, as in Kafka: rate·samples·window_s.",
     )
-    window_s: Period | None = Field(
+    window_s: PeriodS | None = Field(
         default=None, exclude=True, description="Seconds of one of Kafka's samples."
     )
+
+    @model_validator(mode="after")
+    def _set_calendar_period(self) -> Self:
+        if self.period is None:
+            return self
+        mean_s = NOMINAL_PERIOD_S[self.period]
+        if self.period_s not in {1.0, mean_s}:
+            raise ValueError("expected period or period_s, but not both")
+        if self.samples is not None or self.window_s is not None:
+            raise ValueError("expected no samples or window_s with a calendar period")
+        self.period_s = mean_s
+        return self
 
     @model_validator(mode="after")
     def _set_kafkas_burst(self) -> Self:
@@ -108,11 +130,13 @@ class LimitPatch(Body):
     scope: Scope = "cluster"
     rate: Quantity | None = None
     burst: Quantity | None = None
-    period_s: Period | None = None
+    period_s: PeriodS | None = None
+    period: Period | None = None
+    time_zone: str | None = None
     minimum: Quantity | None = None
     maximum: Quantity | None = None
     samples: Samples | None = None
-    window_s: Period | None = None
+    window_s: PeriodS | None = None
 
 
 class GroupBody(Body):
@@ -211,6 +235,8 @@ class LimitShown(BaseModel):
     rate: ShownQuantity
     burst: ShownQuantity
     period_s: float
+    period: Period | None
+    time_zone: str
     scope: Scope
     minimum: ShownQuantity
     maximum: ShownQuantity
@@ -231,6 +257,8 @@ class GroupShown(BaseModel):
                             "rate": 1000.0,
                             "burst": 1000.0,
                             "period_s": 1.0,
+                            "period": None,
+                            "time_zone": "UTC",
                             "scope": "cluster",
                             "minimum": 0.0,
                             "maximum": "unlimited",

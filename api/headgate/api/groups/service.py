@@ -21,7 +21,7 @@ from headgate.api.values.errors import AlreadyExists, Conflict, InUse, Invalid, 
 from headgate.api.values.names import checked_name
 from headgate.api.values.preconditions import ANYTHING, Precondition
 from headgate.api.values.quantities import restored, stored
-from headgate.coordinator.config.configuration import Limit
+from headgate.coordinator.config.configuration import Limit, Period
 
 MAX_DEPTH = 16
 """Levels of a tree of groups; each costs an agent a bucket per request."""
@@ -305,6 +305,8 @@ def _shown(row: GroupRow, name_of: Callable[[int], str | None]) -> GroupShown:
             rate=restored(limit.rate),
             burst=restored(limit.burst),
             period_s=limit.period_s,
+            period=cast("Period | None", limit.period),
+            time_zone=limit.time_zone,
             scope="node" if limit.scope == "node" else "cluster",
             minimum=limit.minimum,
             maximum=restored(limit.maximum),
@@ -376,6 +378,7 @@ def _write_limits(row: GroupRow, limits: Sequence[Limit]) -> None:
         kept = kept or LimitRow(dimension=limit.dimension, scope=limit.scope)
         kept.rate, kept.burst = stored(limit.rate), stored(limit.burst)
         kept.period_s = limit.period_s
+        kept.period, kept.time_zone = limit.period, limit.time_zone
         kept.minimum, kept.maximum = limit.minimum, stored(limit.maximum)
         wanted.append(kept)
     row.limits = wanted

@@ -28,6 +28,7 @@ from headgate.api.snapshot.service import changes_document, group_documents
 from headgate.api.store import Store
 from headgate.api.store.tables import StateRow
 from headgate.api.store.transactions import current_revision
+from headgate.coordinator.config.configuration import NOMINAL_PERIOD_S
 from headgate.coordinator.explain.views import MemberView
 
 INTERVAL_S = 1.0
@@ -190,12 +191,14 @@ def painted(sight: Sight, *, number: int, at_s: float) -> ClusterSnapshot:
 
 
 def _use(seen: LimitUse) -> Use:
+    period = seen.limit.period
     return Use(
         group_id=seen.group.id,
         group=seen.group.name,
         dimension=seen.limit.dimension,
         rate=seen.limit.rate,
-        period_s=seen.limit.period_s,
+        period_s=NOMINAL_PERIOD_S[period] if period else seen.limit.period_s,
+        period=period,
         burst=seen.limit.burst,
         soft_threshold=seen.group.soft_threshold,
         level=seen.level,

@@ -6,9 +6,11 @@ only read it.  Rates are units per second, levels are units.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from types import MappingProxyType
 from typing import Literal
 
+from headgate.coordinator.config.configuration import Period
 from headgate.coordinator.explain.views import MemberState
 
 Pressure = Literal["over", "near", "calm"]
@@ -66,6 +68,7 @@ class Use:
         dimension: What is counted.
         rate: Units per period; infinite where unlimited.
         period_s: Seconds that `rate` counts for.
+        period: The calendar period that it is, or None.
         burst: B, units.
         soft_threshold: Part of the rate from which callers are warned, or None.
         level: E, tokens left as believed; below zero a debt.
@@ -80,6 +83,7 @@ class Use:
     dimension: str
     rate: float
     period_s: float
+    period: Period | None = None
     burst: float
     soft_threshold: float | None = None
     level: float
@@ -114,9 +118,14 @@ class Use:
 
     @property
     def utilisation(self) -> float:
-        """Admitted part of the rate; 0 where unlimited, 1 where the rate is 0."""
+        """Admitted part of the rate; 0 where unlimited, 1 where the rate is 0.
+
+        Of a calendar period, the part of its units that is used.
+        """
         if self.rate == 0:
             return 1.0 if self.demand_per_s > 0 else 0.0
+        if self.period is not None and self.rate < inf:
+            return 1.0 - self.level / self.rate
         return self.admitted_per_s / self.rate_per_s
 
     @property

@@ -192,7 +192,8 @@ class Overridden:
             return rate * factor, burst * factor
         wanted = found["rate"]
         new = restored(None if wanted == "unlimited" else float(str(wanted)))
-        scaled = burst * new / rate if 0 < rate < float("inf") else new
+        follows = burst == rate or not 0 < rate < float("inf")
+        scaled = new if follows else burst * new / rate
         return new, new if new in {0.0, float("inf")} else scaled
 
 

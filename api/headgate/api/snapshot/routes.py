@@ -56,6 +56,8 @@ _EXAMPLE = {
                     "rate": 1000.0,
                     "burst": 1000.0,
                     "period_s": 1.0,
+                    "period": None,
+                    "time_zone": "UTC",
                     "scope": "cluster",
                     "minimum": 0.0,
                     "maximum": "unlimited",

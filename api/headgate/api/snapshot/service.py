@@ -218,6 +218,8 @@ def group_documents(
                 "rate": shown(rate),
                 "burst": shown(burst),
                 "period_s": row.period_s,
+                "period": row.period,
+                "time_zone": row.time_zone,
                 "scope": row.scope,
                 "minimum": row.minimum,
                 "maximum": shown(restored(row.maximum)),

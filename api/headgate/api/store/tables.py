@@ -73,6 +73,8 @@ class LimitRow(StoreTable):
     rate: Mapped[float | None]
     burst: Mapped[float | None]
     period_s: Mapped[float]
+    period: Mapped[str | None] = mapped_column(Text)
+    time_zone: Mapped[str] = mapped_column(Text, default="UTC")
     minimum: Mapped[float]
     maximum: Mapped[float | None]
 

@@ -26,7 +26,9 @@ class GroupSettings:
             metavar="LIMIT",
             help="DIMENSION=RATE/PERIOD, optionally with ,burst=UNITS and ,scope=node. "
             "RATE is a number such as 1000, 10M or 1.5Ki, or unlimited; PERIOD is s "
-            "(default), m, h, d or 10s. Repeat the option for each dimension.",
+            "(default), m, h, d or 10s, or a calendar period such as month, "
+            "optionally with ,zone=Europe/Zurich. Repeat the option for each "
+            "dimension.",
             show_default=False,
         ),
     ] = None

@@ -23,6 +23,21 @@ ISOLATIONS: tuple[Isolation, ...] = ("fair", "hold", "closed", "open")
 FAIR, HOLD, CLOSED, OPEN = range(4)
 
 Refusal = Literal["reject", "delay", "wait", "suppress", "shadow"]
+Period = Literal["minute", "hour", "day", "week", "month", "year"]
+
+NOMINAL_PERIOD_S: dict[Period, float] = {
+    "minute": 60.0,
+    "hour": 3_600.0,
+    "day": 86_400.0,
+    "week": 604_800.0,
+    "month": 2_629_800.0,
+    "year": 31_557_600.0,
+}
+"""Mean length of each calendar period, seconds."""
+
+TRICKLE = 1e-18
+"""Part of a calendar limit's rate that flows in each second: nothing, even in a year,
+but a rate of 0 means a closed limit."""
 
 UNLIMITED = inf
 """The rate of a limit that refuses nothing (−1 on Pulsar's paths)."""
@@ -73,6 +88,11 @@ class Limit:
         rate: Units per period; 0 lets nothing through, `UNLIMITED` everything.
         burst: Units that may pass at once after rest; the bucket's size B.
         period_s: Length of the period that `rate` counts for, seconds.
+        period: A calendar period: `rate` units may pass between one boundary and the
+            next, and the burst is as large.  None for a bucket that refills evenly.
+        time_zone: IANA name of the zone in which calendar periods begin.
+        begins_at_s: When the present calendar period began, wall clock; 0 until
+            somebody looked at the calendar.
         scope: ``cluster`` shares the limit among all agents, ``node`` gives it
             whole to each.
         minimum: Units per period set aside inside the parent group.
@@ -83,6 +103,9 @@ class Limit:
     rate: float
     burst: float
     period_s: float = 1.0
+    period: Period | None = None
+    time_zone: str = "UTC"
+    begins_at_s: float = 0.0
     scope: Scope = "cluster"
     minimum: float = 0.0
     maximum: float = UNLIMITED
@@ -112,11 +135,40 @@ class Limit:
             )
         if self.minimum > self.maximum:
             raise InvalidConfiguration("minimum", "expected ≤ maximum")
+        if self.period is not None and self.burst != self.rate:
+            raise InvalidConfiguration(
+                "burst", f"expected the rate, {self.rate:g}, with a calendar period"
+            )
 
     @property
     def rate_per_s(self) -> float:
-        """Q: the rate in units per second."""
+        """Q: what flows in, units per second; next to nothing in a calendar period."""
+        return self.rate * TRICKLE if self.period else self.rate / self.period_s
+
+    @property
+    def mean_rate_per_s(self) -> float:
+        """The rate in units per second, for people."""
         return self.rate / self.period_s
+
+    @property
+    def ends_at_s(self) -> float:
+        """When the present calendar period ends, wall clock; infinite without one."""
+        return self.begins_at_s + self.period_s if self.period else inf
+
+    def renewed(self, level: float, before: Limit | None = None) -> float:
+        """Return the level of this calendar limit, given what it was.
+
+        A new period begins full, less what is owed.  Within a period, what was used
+        stays used when the limit is changed, and makes no debt.
+
+        Args:
+            level: Units, before.
+            before: The limit that `level` was of; None for an earlier period of this.
+        """
+        debt = min(level, 0.0)
+        if before is None or self.begins_at_s > before.begins_at_s:
+            return self.burst + debt
+        return max(level + self.burst - before.burst, debt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +219,10 @@ class Group:
         if len(set(keys)) < len(keys):
             raise InvalidConfiguration(
                 "limits", "expected at most one per dimension and scope"
+            )
+        if self.mode == "strict" and any(limit.period for limit in self.limits):
+            raise InvalidConfiguration(
+                "mode", "expected balanced: strict groups have no calendar periods"
             )
 
 
@@ -232,8 +288,10 @@ def _nearest(limit: Limit, above: list[Group]) -> Limit:
         for other in ancestor.limits:
             same = other.dimension == limit.dimension and other.scope == limit.scope
             if same and isfinite(other.rate):
-                rate = other.rate_per_s * limit.period_s
-                return replace(limit, rate=rate, burst=other.burst)
+                scale = other.period_s / limit.period_s
+                return replace(
+                    other, minimum=limit.minimum * scale, maximum=limit.maximum * scale
+                )
     return limit
 
 

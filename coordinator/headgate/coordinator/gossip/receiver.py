@@ -327,7 +327,12 @@ class Listening:
         self._notice(outcome, "disbelieved", report, "counts more than it may, or less")
 
     def _hear_levels(self, place: Place, levels: Floats, told_at: float) -> None:
-        block, slots = place.block, place.slots
+        told = np.isfinite(levels)  # those of another calendar period are left out
+        block, slots, levels = (
+            place.block,
+            place.block.slots[place.slots][told],
+            levels[told],
+        )
         if self._joining:
             self._joining.answer(block.number[slots], levels, told_at=told_at)
         if self._observing:

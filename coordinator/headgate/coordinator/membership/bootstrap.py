@@ -121,10 +121,15 @@ class Joining:
         if len(self._stored) < STORED_MAX:
             self._stored[key] = (level, at)
 
-    def recall(self, key: Key, *, rate: float, now: float) -> float | None:
-        """Return a stored level, with what the rate has earned since; once."""
+    def recall(
+        self, key: Key, *, rate: float, now: float
+    ) -> tuple[float, float] | None:
+        """Return a stored level, with what the rate has earned, and its age; once."""
         stored = self._stored.pop(key, None)
-        return None if stored is None else stored[0] + rate * (now - stored[1])
+        if stored is None:
+            return None
+        level, at = stored
+        return level + rate * (now - at), now - at
 
     def next_at(self) -> float:
         """Return when the next round is over; infinite when none is under way."""

@@ -7,7 +7,7 @@ import { ShareChart, UseChart, agentColour } from "./charts.js";
 import { confirmed } from "./dialogs.js";
 import { cut, h, newestOnly, scroller, setText, showList, toast } from "./dom.js";
 import { explained } from "./explain.js";
-import { age, full, perSecond, percent, rate, short, stamp, subject } from "./format.js";
+import { age, full, perSecond, percent, rate, rateOf, short, stamp, subject } from "./format.js";
 import { editGroup } from "./group_form.js";
 import { endOverride, overrideGroup, overrideText, overridesOf } from "./override_form.js";
 import { replaceQuery } from "./link.js";
@@ -291,7 +291,7 @@ function limitRow(limit, choose) {
     h("th", { scope: "row" }, h("button", {
       type: "button", class: "quiet small tab", "aria-pressed": "false", onclick: () => choose(limit.dimension),
     }, limit.dimension), limit.scope === "node" ? h("span", { class: "soft" }, " per node") : null),
-    h("td", { class: "number" }, rate(limit.rate, limit.period_s)),
+    h("td", { class: "number" }, rateOf(limit)),
     h("td", { class: "number" }, short(limit.burst)),
     limit.scope === "node" ? h("td", { colspan: "4", class: "soft" }, "Each process counts it alone; agents report nothing of it.")
       : ["attempted", "admitted", "refused", "level"].map((part) => h("td", { class: "number", dataset: { part } }, "–")));

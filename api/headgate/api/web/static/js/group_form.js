@@ -4,7 +4,7 @@ import { Problem, Unreachable, ask, groupPath } from "./api.js";
 import { openDialog } from "./dialogs.js";
 import { h, newestOnly, toast, uniqueId } from "./dom.js";
 import { check, choice, clearRefusals, field, quantity, showRefusals, shownQuantity, text } from "./fields.js";
-import { PERIODS } from "./format.js";
+import { CALENDAR, PERIODS } from "./format.js";
 import { previewed } from "./preview.js";
 
 const DIMENSIONS = [
@@ -124,17 +124,18 @@ function limitRow(limit, dimensions, changed) {
   const part = (name, input) => { input.dataset.part = name; return input; };
   const dimension = part("dimension", text(limit.dimension, { list: dimensions }));
   const rate = part("rate", text(shownQuantity(limit.rate), { inputmode: "decimal", placeholder: "unlimited" }));
-  const custom = PERIODS.some(([length]) => length === limit.period_s) ? [] : [[limit.period_s, `${limit.period_s} s`]];
-  const periodS = part("period_s", choice([...PERIODS.map(([length, word]) => [length, `per ${word}`]), ...custom], limit.period_s));
+  const custom = limit.period || PERIODS.some(([length]) => length === limit.period_s) ? [] : [[limit.period_s, `${limit.period_s} s`]];
+  const periodS = part("period_s", choice([...PERIODS.map(([length, word]) => [length, `per ${word}`]), ...custom, ...CALENDAR.map((word) => [word, `calendar ${word}`])], limit.period ?? limit.period_s));
+  const zone = part("time_zone", text(limit.time_zone ?? "UTC", { placeholder: "UTC" }));
   const followsRate = limit.burst === undefined || limit.burst === limit.rate;
   const burst = part("burst", text(followsRate ? "" : shownQuantity(limit.burst), { inputmode: "decimal", placeholder: "= rate" }));
   const scope = part("scope", choice([["cluster", "whole cluster"], ["node", "each node"]], limit.scope));
   const minimum = part("minimum", text(limit.minimum ? String(limit.minimum) : "", { inputmode: "decimal", placeholder: "0" }));
   const maximum = part("maximum", text(limit.maximum === undefined || limit.maximum === "unlimited" ? "" : String(limit.maximum), { inputmode: "decimal", placeholder: "unlimited" }));
   const remove = h("button", { type: "button", class: "quiet remove", title: "Remove this limit", "aria-label": "Remove this limit", onclick: () => { element.remove(); changed(); } }, "✕");
-  const more = h("details", { class: "limit-more-fold" }, h("summary", {}, "Minimum and maximum inside the parent"),
-    h("div", { class: "limit-more" }, field("Minimum", minimum), field("Maximum", maximum)));
-  more.open = Boolean(minimum.value || maximum.value);
+  const more = h("details", { class: "limit-more-fold" }, h("summary", {}, "Time zone; minimum and maximum inside the parent"),
+    h("div", { class: "limit-more" }, field("Time zone of calendar periods", zone), field("Minimum", minimum), field("Maximum", maximum)));
+  more.open = Boolean(minimum.value || maximum.value || limit.period);
   const element = h("div", { class: "limit" },
     h("div", { class: "limit-row" },
       field("Counts", dimension), field("Rate", rate), field("Period", periodS),
@@ -143,7 +144,8 @@ function limitRow(limit, dimensions, changed) {
     dimension: dimension.value.trim(),
     rate: quantity(rate) ?? "unlimited",
     ...(quantity(burst) === undefined ? {} : { burst: quantity(burst) }),
-    period_s: Number(periodS.value), scope: scope.value,
+    ...(CALENDAR.includes(periodS.value) ? { period: periodS.value, time_zone: zone.value.trim() || "UTC" } : { period_s: Number(periodS.value) }),
+    scope: scope.value,
     minimum: quantity(minimum) ?? 0, maximum: quantity(maximum) ?? "unlimited",
   });
   return { element };
