@@ -30,6 +30,8 @@ def test_a_new_group_has_every_default(rest: httpx.Client) -> None:
                 "rate": 1000.0,
                 "burst": 1000.0,
                 "period_s": 1.0,
+                "period": None,
+                "time_zone": "UTC",
                 "scope": "cluster",
                 "minimum": 0.0,
                 "maximum": "unlimited",

@@ -35,6 +35,8 @@ _USUAL: Document = {
     "messages": "unlimited",
     "bytes": "unlimited",
     "period_s": 1.0,
+    "period": None,
+    "time_zone": "UTC",
     "relative_to_publish_rate": False,
     "reason": "",
 }
