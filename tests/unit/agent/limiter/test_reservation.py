@@ -194,6 +194,40 @@ def test_a_task_waits_for_its_reservation_until_the_debt_is_paid() -> None:
     assert held(enforcer, clock) == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize(("wait_s", "ends"), [(1.5, True), (1.7, False)])
+def test_a_task_waits_for_its_reservation_no_longer_than_it_said(
+    wait_s: float, ends: bool
+) -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    enforcer.waiting.step_by_hand()
+    limiter = enforcer.limiter(tenant="acme")
+    limiter.charge(tokens=1_200)
+
+    class Loop(asyncio.SelectorEventLoop):
+        """Its time passes when the test says so."""
+
+        def time(self) -> float:
+            return clock.now
+
+    async def reserve() -> None:
+        async with limiter.reserve(tokens=300, wait_s=wait_s):
+            pytest.fail("the block must not run")
+
+    async def run() -> None:
+        task = asyncio.create_task(reserve())
+        await asyncio.sleep(0)
+        clock.now += 1.6
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert task.done() is ends
+        task.cancel()
+        with pytest.raises(Throttled if ends else asyncio.CancelledError):
+            await task
+
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(run())
+
+
 def test_a_wait_that_ends_in_a_refusal_says_that_it_was_the_deadline() -> None:
     enforcer, _ = make(group(TOKENS), acme=1)
     limiter = enforcer.limiter(tenant="acme")
