@@ -181,21 +181,6 @@ class Cluster:
         self._children.check()
         return since_s, time.monotonic()
 
-    def watch_until(
-        self, holds: Callable[[tuple[float, float]], bool], *, spans: int, span_s: float
-    ) -> tuple[float, float]:
-        """Watch `spans` of `span_s` at most, until in one of them `holds` is true.
-
-        Return that one, else the last: the machine may have let somebody starve at
-        its beginning or end.
-        """
-        span = self.watch(span_s)
-        for _ in range(spans - 1):
-            if holds(span):
-                break
-            span = self.watch(span_s)
-        return span
-
     def admitted(self, since_s: float, until_s: float) -> list[int]:
         """Return what each caller got between two times."""
         return [caller.admitted(since_s, until_s) for caller in self.callers]
