@@ -46,7 +46,7 @@ $(VENV)/.installed-$(DEMO_EXTRAS): $(INSTALLED_FROM)
 	@touch $@
 
 demo: $(DEMO_READY) ## one quota over five processes  (SECONDS=30, BUS=kafka, SHAPE=tokens)
-	@if [ "$(BUS)" = kafka ]; then sh tools/require_java.sh; fi
+	@if [ "$(BUS)" = kafka ]; then sh tools/require.sh java maven; fi
 	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
 test: check docs simulated real ## everything, on real parts
@@ -86,18 +86,14 @@ real: parts ## Kafka, ZeroMQ, HTTP, Spark, processes
 	@$(MAKE) --no-print-directory alone
 
 parts: $(READY)
-	@sh tools/require_java.sh
-	@sh tools/require_postgresql.sh
-	@sh tools/require_redis.sh
-	@sh tools/require_browser.sh
-	@sh tools/require_go.sh
+	@sh tools/require.sh java maven postgresql redis nginx browser go
 	@sh tools/fetch_parts.sh $(BIN)
 
 services: $(READY)
 	@$(BIN)/pytest -q -n $(LANES) --dist loadfile -m "not alone" $(REAL)
 
 pipeline: $(READY)
-	@$(POLITE) $(BIN)/pytest -q --timeout 2400 tests/pipeline
+	@$(POLITE) $(BIN)/pytest -q --timeout 1200 tests/pipeline
 
 alone: $(READY)
 	@$(BIN)/pytest -q -m alone $(REAL)
@@ -118,7 +114,12 @@ bench: $(READY) ## the tables of docs/benchmarks.md; hours, on an idle machine
 	@for script in $$(grep -rl "^if __name__" bench --include="*.py" | sort); do \
 	  echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
-peers: $(READY) ## four LiteLLM proxies under one limit, and LiteLLM's own with Redis
+peers: $(READY) ## Envoys under one limit, a league table, envoyproxy/ratelimit, LiteLLM
+	@sh tools/require.sh go redis
+	@PYTHONPATH=. $(BIN)/python bench/processes/envoy_quota.py
+	@PYTHONPATH=. $(BIN)/python bench/processes/envoy_quota.py --killed
+	@PYTHONPATH=. $(BIN)/python bench/processes/envoy_descriptors.py
+	@PYTHONPATH=. $(BIN)/python bench/league.py
 	@PYTHONPATH=. $(BIN)/python tools/peers.py
 
 clean: ## delete everything that make created

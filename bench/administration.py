@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GROUPS = 5_000
 ATTACHMENTS = 100_000
 CHANGES = 21
-"""Changes whose way to the agent is measured; the median is told."""
+"""Changes whose way to the agent is measured; the median is printed."""
 
 SERVE = """
 import json, sys

@@ -104,6 +104,7 @@ class Bench:
                 admitted=self.admitted[j][rows],
                 demand=self.random.uniform(5, 15, len(rows)).round(),
                 held=np.zeros(len(rows)),
+                cost=np.ones(len(ids[rows])),
             )
             sent.append(encode(replace(report, rows=(column,))))
         return sent
@@ -132,12 +133,8 @@ class Bench:
 
     def table_mb(self) -> float:
         """Return the memory of all ledgers, MB."""
-        arrays = (
-            getattr(shelf, name)
-            for shelf in self.coordinator._core.table.shelves
-            for name in shelf.__slots__
-        )
-        return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) / 1e6
+        blocks = self.coordinator._state.table.blocks
+        return sum(block.bytes_held() for block in blocks) / 1e6
 
     def tick(self) -> None:
         """Step the counters."""
@@ -183,7 +180,7 @@ GROW_USERS = 5
 """Agents a group in the second table: PIP-82's."""
 
 GROW_RUNS, GROW_RUNS_LARGE, LARGE = 5, 1, 2_000_000
-"""Cycles of which the median is taken; of more rows than this, one is enough."""
+"""Number of cycles for the median; with more rows than this, one is enough."""
 
 Grown = dict[tuple[int, int], tuple[float, float, float, float]]
 """By agents and groups: decode ms, ledger + shares ms, MB of table, kB of a report."""

@@ -24,7 +24,7 @@ class Peer:
     """One library.
 
     Attributes:
-        name: Of the package.
+        name: Name of the package.
         keyed: Has limits per key; else `attempt` ignores it.
         make: From (rate per second, burst) to `attempt`.
     """

@@ -150,6 +150,7 @@ def one_report(
             admitted=admitted[chosen] * scale,
             demand=np.full(count, 90.0 * scale),
             held=np.full(count, 10.0),
+            cost=np.ones(len(ids[chosen])),
         )
 
     columns = tuple(rows(d, 100.0**i) for i, d in enumerate(DIMENSIONS))

@@ -102,7 +102,7 @@ class Callers:
             time.sleep(0.1)
 
     def flip(self) -> None:
-        """Let all change places."""
+        """Make all change places."""
         for process in self.processes:
             process.send_signal(signal.SIGUSR1)
 

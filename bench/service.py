@@ -26,7 +26,7 @@ HALF_OPEN = 5_000
 GROUPS = 20_000
 ATTACHMENTS = 100_000
 LOOKS = 50
-"""Requests of which the slowest is told."""
+"""Number of requests; the slowest one is printed."""
 ROUNDS = 7
 
 TIMEOUT_S = 600.0
@@ -154,7 +154,7 @@ def large() -> None:
 
 
 async def wake(number: int) -> None:
-    """Let `number` wait, wake them, say when they were answered."""
+    """Make `number` requests wait, wake them, and return when they were answered."""
     with ExitStack() as stack:
         url, process = served(stack, None)
         where = urlsplit(url)
@@ -170,7 +170,7 @@ async def wake(number: int) -> None:
                 for watcher in watchers:
                     watcher.ask(revision)
                 await until_waiting(client, number)
-                await asyncio.sleep(1.0)  # what those who came meanwhile are told
+                await asyncio.sleep(1.0)  # what requests that came meanwhile get
                 pending = [asyncio.create_task(each.answered()) for each in watchers]
                 before, began = cpu_s(process), time.perf_counter()
                 answer = await client.put(f"/api/v1/groups/g{turn}", json={})

@@ -35,6 +35,7 @@ def report(groups: int) -> bytes:
             admitted=random.integers(0, 10_000_000, groups).astype(float),
             demand=random.random(groups) * 1_000,
             held=random.random(groups) * 100,
+            cost=np.ones(len(ids)),
         )
 
     columns = (rows("publish_messages"), rows("publish_bytes")) if groups else ()

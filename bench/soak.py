@@ -57,7 +57,7 @@ QUOTA = 2_000.0
 BURST = 2_000.0
 
 DEMAND = (0.2, 3.0)
-"""An agent asks for something between these parts of Q/n, drawn anew now and then:
+"""An agent's demand is between these parts of Q/n, drawn again now and then:
 1.6 times the quota in all while everyone is there."""
 
 REDRAW_S = 15.0
@@ -110,13 +110,13 @@ def call(url: str, agent: str, log: Path, seconds: float, kind: str) -> None:
 
 @dataclass(slots=True)
 class Slot:
-    """A place for an agent, whoever fills it now.
+    """A place for an agent; processes fill it one after another.
 
     Attributes:
         child: None while it was killed.
         back_s: When the next one is started, on the monotonic clock.
         lives: Started so far.
-        log: Of the newest life.
+        log: Log of the newest life.
     """
 
     agent: str
@@ -429,7 +429,7 @@ def main() -> None:
             soak.attempts(), from_s, until_s, largest, options.agents
         )
         tell_growth(soak.looks, from_s)
-        print(f"agents known at the end     {members}, of which {alive} live")
+        print(f"agents known at the end     {members}, {alive} of them alive")
         tell_load(soak.loads, from_s, until_s)
         for fault in faults:
             print(f"FAILED: {fault}")

@@ -58,7 +58,7 @@ class Middle(Protocol):
 
 
 class Proxy:
-    """`headgate bus proxy`; with `keys`, agents are told theirs in a section."""
+    """`headgate bus proxy`; with `keys`, agents find theirs in a section."""
 
     def __init__(self, folder: Path, children: Children, *, keys: bool) -> None:
         self._folder, self._children = folder, children
@@ -155,7 +155,7 @@ class Killer:
     _away: bool = False
 
     def begin(self) -> None:
-        """Let the time to the first kill begin."""
+        """Start the time to the first kill."""
         if self.every_s:
             wait_s = self.chance.expovariate(1 / self.every_s)
             self._next_s = time.monotonic() + wait_s

@@ -20,7 +20,7 @@ from bench.administration import served
 
 WATCHERS = 1_000
 ROUNDS = 7
-"""Changes that wake all; medians are told."""
+"""Changes that wake all; medians are printed."""
 
 
 def resident_mb(process: int) -> float:
@@ -79,7 +79,7 @@ async def until_waiting(client: httpx.AsyncClient, number: int) -> None:
 
 
 async def measure(url: str, process: int, number: int) -> None:
-    """Let them wait, wake them, and say what it took."""
+    """Make them wait, wake them, and return how long it took."""
     where = urlsplit(url)
     assert where.hostname is not None
     assert where.port is not None

@@ -1,11 +1,23 @@
-"""What all tests share: a cache folder of their own, and no skipped test in CI."""
+"""What all tests share: a cache folder, a server; and no skipped test in CI."""
+
+from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.terminal import TerminalReporter
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headgate.api import Addresses
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("untimed", parent=settings(), deadline=None)
+settings.load_profile("untimed")
 
 DOWNLOADED = ("go-build", "headgate/jars")
 """What `tools/fetch_parts.sh` keeps in the user's cache; tests use it from there."""
@@ -23,6 +35,17 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         yield
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
+    """A real server on free ports, shared by the tests of one module."""
+    from headgate.api import ServerSettings, running  # most tests need no server
+
+    database = str(tmp_path_factory.mktemp("server") / "headgate.db")
+    settings = ServerSettings(port=0, bus_ports=(0, 0), database=database)
+    with running(settings) as addresses:
+        yield addresses
 
 
 @pytest.hookimpl(trylast=True)

@@ -35,9 +35,13 @@ fetch "Spark's connectors" \
     "$bin/headgate" pipeline setup
 fetch "Pulsar's client" "$(has 'from tests.api.pulsar.pulsar_jars import JARS' 'JARS.exists()')" \
     "$bin/python" -m tests.api.pulsar.pulsar_jars
+fetch "Spark's connector for S3" "$(has 'from tests.pipeline.rigs.s3 import JARS' 'JARS.exists()')" \
+    "$bin/python" -m tests.pipeline.rigs.s3
 fetch "axe-core" "$(has 'from tools.npm_parts import AXE' 'AXE.path.exists()')" \
     "$bin/python" -m tools.npm_parts
 fetch "Helm, compiled from source" "$(has 'from tools.helm import HELM' 'HELM.exists()')" \
     "$bin/python" -m tools.helm
+fetch "the schema of Spark's operator" "GOPROXY=off $bin/python -m tools.spark_operator" \
+    "$bin/python" -m tools.spark_operator
 # Also compiled, so that the test finds it in Go's cache.
 fetch "a Go module" "export GOPROXY=off; $go_build" sh -c "$go_build"

@@ -89,5 +89,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the public names too that nobody has used yet."""
-    return sorted({*globals(), *__all__})
+    """Return the public names, whether or not they have been used yet."""
+    dunders = {name for name in globals() if name.startswith("__")}
+    return sorted(dunders.union(__all__))

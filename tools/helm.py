@@ -36,10 +36,23 @@ def build() -> None:
     if found is None or (int(found[1]), int(found[2])) < GO_NEEDED:
         sys.stderr.write("headgate: Helm needs Go 1.21; the chart is not tested\n")
         return
+    install(f"helm.sh/helm/v3/cmd/helm@{VERSION}", HELM.parent)
+
+
+def install(package: str, folder: Path) -> None:
+    """Build a Go program into a folder.
+
+    Args:
+        package: Its path and version.
+        folder: Absolute.
+
+    Raises:
+        SystemExit: It can't be fetched or compiled; says why.
+    """
     # One package at a time: some take a gigabyte to compile.
-    flags = {"GOBIN": str(HELM.parent), "GOFLAGS": "-p=1 -mod=mod"}
+    flags = {"GOBIN": str(folder), "GOFLAGS": "-p=1 -mod=mod"}
     done = subprocess.run(
-        ["go", "install", f"helm.sh/helm/v3/cmd/helm@{VERSION}"],
+        ["go", "install", package],
         env={**os.environ, **flags},
         capture_output=True,
         text=True,

@@ -34,6 +34,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NoReturn, Self
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # if run as a script
+
+from tools.ports import free_port  # path
+
 Auth = Literal["none", "scram"]
 
 KAFKA_VERSION = "4.4.0"
@@ -64,8 +68,8 @@ class Broker:
     """A broker process; its data survive `stop` and are deleted at the exit.
 
     Attributes:
-        port: Of the client listener; stays the same over restarts.
-        pid: Of the process, while it runs.
+        port: Port of the client listener; stays the same over restarts.
+        pid: Id of the process, while it runs.
     """
 
     def __init__(
@@ -78,7 +82,7 @@ class Broker:
         properties: dict[str, str] | None = None,
     ) -> None:
         self.directory = directory.resolve()
-        self.port = port or _free_port()
+        self.port = port or free_port()
         self.auth, self.tls = auth, tls
         self.pid: int | None = None
         self._properties = dict(properties or {})
@@ -114,7 +118,7 @@ class Broker:
         return self
 
     def become(self) -> NoReturn:
-        """Turn this process into the broker: whoever holds it then holds the broker.
+        """Turn this process into the broker: its owner then owns the broker.
 
         Raises:
             BrokerFailed: Java is missing, or the broker can't be configured.
@@ -171,7 +175,7 @@ class Broker:
 
     def _configure(self) -> Path:
         """Write server.properties; return its path."""
-        controller = _free_port()
+        controller = free_port()
         secured = "SASL_" if self.auth == "scram" else ""
         client = secured + ("SSL" if self.tls else "PLAINTEXT")
         properties = {
@@ -328,14 +332,6 @@ def _make_certificates(directory: Path) -> None:
     pair = [(directory / name).read_text() for name in ("server.key", "server.crt")]
     (directory / "server.pem").write_text("".join(pair))
     (directory / "server.pem").chmod(0o600)
-
-
-def _free_port() -> int:
-    """Return a port that nobody uses right now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _is_broker(pid: int) -> bool:

@@ -22,7 +22,7 @@ class NpmFile:
     Attributes:
         package: Name and version.
         member: Path of the file in the package.
-        sha256: Of the package's archive.
+        sha256: SHA-256 of the package's archive.
     """
 
     package: str

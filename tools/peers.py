@@ -17,7 +17,6 @@ import random
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import httpx
+from tools.ports import free_port
 
 from headgate.api import ServerSettings, running
 from headgate.cli.process.children import Children
@@ -48,10 +48,12 @@ START_S = 600.0
 ROOT = Path(__file__).parents[1]
 SOURCES = ("agent", "coordinator", "proto")
 NEEDS = [
+    "limits>=5,<6",
     "litellm[proxy]>=1.100,<2",
     "numpy>=2,<3",
     "protobuf>=7.34,<8",
     "pyzmq>=27,<28",
+    "throttled-py[redis]>=3,<4",
 ]
 
 CONFIG = """
@@ -116,7 +118,7 @@ def main() -> None:
     parser.add_argument("--burst-s", type=float, default=6.0, help="burst, in seconds")
     parser.add_argument("--only", choices=["headgate", "litellm"])
     chosen = parser.parse_args()
-    python = _environment(chosen.venv)
+    python = environment(chosen.venv)
     load = Load(chosen.seconds, chosen.overload, chosen.tokens, chosen.burst_s)
     print(
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {PROXIES} proxies, limit "
@@ -151,12 +153,15 @@ def _models(tokens: int) -> str:
     return json.dumps(deployments)
 
 
-def _environment(home: Path) -> Path:
+def environment(home: Path) -> Path:
+    """Make a virtual environment with the peers; return its Python."""
     python = home / "bin" / "python"
     if not python.exists():
-        print(f"installing LiteLLM's proxy into {home}", file=sys.stderr)
+        print(
+            f"installing LiteLLM's proxy and other peers into {home}", file=sys.stderr
+        )
         subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-    done = home / ".installed"
+    done = home / f".installed-{len(NEEDS)}"
     if not done.exists():
         pip = [str(python), "-m", "pip", "install", "--quiet", *NEEDS]
         subprocess.run(pip, check=True)
@@ -194,7 +199,7 @@ def _run(limited_by: str, python: Path, load: Load) -> str:
         )
         urls: list[str] = []
         for number in range(PROXIES):
-            port = _free_port()
+            port = free_port()
             command = [str(python.parent / "litellm"), "--config"]
             command += [str(home / "config.yaml"), "--port", str(port)]
             command += ["--host", "127.0.0.1", "--telemetry", "False"]
@@ -226,17 +231,10 @@ def _redis(children: Children, home: Path) -> int:
     server = shutil.which("redis-server")
     if server is None:
         sys.exit("redis-server is needed for the contrast; or --only headgate")
-    port = _free_port()
+    port = free_port()
     command = [server, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
     children.start("redis", command, log=home / "redis.log", talks=False)
     return port
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 async def _load(urls: list[str], load: Load, home: Path) -> str:

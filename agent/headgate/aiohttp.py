@@ -1,4 +1,4 @@
-"""aiohttp: `RetryThrottledMiddleware` comes back when it is told to."""
+"""aiohttp: `RetryThrottledMiddleware` retries when the server says so."""
 
 from headgate.agent.integrations.web.aiohttp_client import (
     RetryThrottledMiddleware as RetryThrottledMiddleware,

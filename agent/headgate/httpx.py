@@ -1,4 +1,4 @@
-"""An httpx transport that comes back when a throttled server says so.
+"""An httpx transport that retries when a throttling server says so.
 
 See `headgate.agent.integrations.http_client`.
 """

@@ -1,4 +1,4 @@
-"""requests: `RetryThrottledAdapter` comes back when it is told to."""
+"""requests: `RetryThrottledAdapter` retries when the server says so."""
 
 from headgate.agent.integrations.web.requests_client import (
     RetryThrottledAdapter as RetryThrottledAdapter,

@@ -1,4 +1,4 @@
-"""What of the time apart was billed: true counters against what agents believe.
+"""How much of the time apart was billed: true counters against what agents assume.
 
 A central bucket's level L obeys ΔL = Q·Δt − ΔA, with A what all callers were admitted.
 So E + A − Q·t of an agent that charges each unit once stands still, whatever its

@@ -115,7 +115,7 @@ class KafkaFaults:
         administrator.close()
 
     def fill(self) -> None:
-        """Let no file grow any more: to the broker that is a disk that is full."""
+        """Stop files from growing: to the broker that is a full disk."""
         pid = cast("int", self.broker.pid)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, 1))
 
@@ -125,11 +125,11 @@ class KafkaFaults:
         self.broker.start()
 
     def pause(self) -> None:
-        """Let a caller's process stand still."""
+        """Suspend a caller's process."""
         self.victim.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         self.victim.send_signal(signal.SIGCONT)
 
     def roll(self) -> None:
@@ -241,7 +241,7 @@ def on_zeromq(folder: Path, traces: Path | None) -> None:
 
 
 def halves(folder: Path, traces: Path | None, *, api: bool) -> None:
-    """Let two of four agents not hear the other two: two proxies, one left to each."""
+    """Separate two of four agents from the others: a proxy for each pair."""
     with ExitStack() as stack:
         proxies = [stack.enter_context(ZeroMQProxy()) for _ in range(2)]
         relays = [
@@ -275,7 +275,7 @@ def halves(folder: Path, traces: Path | None, *, api: bool) -> None:
 
 
 def hundred(folder: Path, agents: int) -> None:
-    """Let a hundred agents start within a second."""
+    """Start a hundred agents within a second."""
     with ZeroMQProxy() as proxy:
         bus = BusSettings(
             kind="zeromq",

@@ -79,7 +79,7 @@ def call(told: dict[str, object]) -> None:
 
 
 def explained(agent: Agent) -> dict[str, object]:
-    """Return what an agent says of its share and of its process."""
+    """Return an agent's statements about its share and its process."""
     said: dict[str, object] = {
         "rss": int(Path("/proc/self/statm").read_text().split()[1]),
         "threads": threading.active_count(),
@@ -106,12 +106,12 @@ class Caller:
     lines: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
 
     def read(self) -> None:
-        """Take down what it says, in a thread of its own."""
+        """Record its output, in a thread of its own."""
         for line in cast("IO[str]", self.process.stdout):
             self.lines.append(json.loads(line))
 
     def leave(self) -> None:
-        """Let it say farewell and end."""
+        """Make it leave the cluster and end."""
         cast("IO[str]", self.process.stdin).close()
         self.process.wait(PATIENCE_S)
 
@@ -172,7 +172,7 @@ class Stage:
         return [caller.process.pid for caller in self.callers]
 
     def restart(self, number: int) -> None:
-        """End one caller as a deployment does, and start it anew under its id."""
+        """End one caller as a deployment does, and restart it under its id."""
         self.callers[number].leave()
         self.ended.append(self.callers[number])
         self.callers[number] = start(self.told[number])
@@ -296,7 +296,7 @@ class Fault:
 
 
 def happen(fault: Fault, stage: Stage) -> None:
-    """Let one fault happen and print its row."""
+    """Cause one fault and print its row."""
     stage.await_fair()
     began_s = time.monotonic()
     time.sleep(STEADY_S)
@@ -338,7 +338,7 @@ def happen(fault: Fault, stage: Stage) -> None:
 def _billed(
     everyone: list[Caller], struck_s: float, healing_s: float, healed_s: float
 ) -> str:
-    """Say what all spent while something was wrong, and what of it was billed."""
+    """Print how much all spent while something was wrong, and how much was billed."""
     lines = [list(caller.lines) for caller in everyone]
     apart = Total(lines).between(struck_s, healing_s)
     billed = billed_units(

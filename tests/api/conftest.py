@@ -19,7 +19,7 @@ TIMEOUT_S = 30.0
 
 
 NOT_WOKEN_S = 60.0
-"""Of a watch that a change shall end: whoever is not woken waits longer than
+"""Timeout of a watch that a change must end: one that is not woken waits longer than
 `TIMEOUT_S`, and its request fails."""
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
+from tools.ports import free_port
 
-from headgate.api import Addresses, ServerSettings, running
 from headgate.cli import main
 from headgate.cli.client.rest import Rest
 from headgate.cli.demo.broker import check_bus, start_broker
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
+
+    from headgate.api import Addresses
 
 BusKind = Literal["zeromq", "kafka"]
 
@@ -96,7 +98,7 @@ class Cluster:
         self._children = children
         self._home = home
         self._kind = bus
-        self._port = "0"
+        self._port = str(free_port())
         self._bus_address = ""
         self._bus: Child | None = None
         self._api: Child | None = None
@@ -131,7 +133,6 @@ class Cluster:
             "api", command, log=self._home / "api.log", talks=False
         )
         self.url = json.loads(self._api.file(ready_file, START_TIMEOUT_S))["api"]
-        self._port = self.url.rpartition(":")[2]
 
     def kill_api(self) -> None:
         """End the API with SIGKILL."""
@@ -146,7 +147,7 @@ class Cluster:
             )
             return
         host, _, ports = self._bus_address.removeprefix("zeromq://").partition(":")
-        front, _, back = (ports or "0/0").partition("/")
+        front, _, back = (ports or f"{free_port()}/{free_port()}").partition("/")
         ready_file = self._home / "bus.ready"
         ready_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "headgate.cli", "bus", "proxy"]
@@ -181,21 +182,6 @@ class Cluster:
         self._children.check()
         return since_s, time.monotonic()
 
-    def watch_until(
-        self, holds: Callable[[tuple[float, float]], bool], *, spans: int, span_s: float
-    ) -> tuple[float, float]:
-        """Watch `spans` of `span_s` at most, until in one of them `holds` is true.
-
-        Return that one, else the last: the machine may have let somebody starve at
-        its beginning or end.
-        """
-        span = self.watch(span_s)
-        for _ in range(spans - 1):
-            if holds(span):
-                break
-            span = self.watch(span_s)
-        return span
-
     def admitted(self, since_s: float, until_s: float) -> list[int]:
         """Return what each caller got between two times."""
         return [caller.admitted(since_s, until_s) for caller in self.callers]
@@ -213,17 +199,6 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
         one = Cluster(children, tmp_path, request.param)
         one.start()
         yield one
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
-    """A real server on free ports, shared by the tests of one module."""
-    home = tmp_path_factory.mktemp("server")
-    settings = ServerSettings(
-        port=0, bus_ports=(0, 0), database=str(home / "headgate.db")
-    )
-    with running(settings) as addresses:
-        yield addresses
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_two_with_the_key_share_a_quota_and_who_has_none_says_so(
         shown = zmq.curve_public(secret.encode()).decode()
         missing = f"curve_secretkey: {tmp_path / 'nowhere.key'}"
         for says in (
-            f"no bus, this agent goes on alone: {missing}",
+            f"no bus, this agent continues alone: {missing}",
             f"it does not know its CURVE key {shown}",
             "curve_serverkey does not seem to be its public key",
         ):
@@ -144,4 +144,4 @@ def test_keys_that_are_not_there_or_not_meant_are_refused(
     assert main(["bus", "keys", "curve", "--out", str(tmp_path)]) == 0
     (tmp_path / "curve.key").write_text(zmq.curve_keypair()[1].decode())
     assert main(["up", *database, "--bus-keys", str(tmp_path)]) == 1
-    assert "does not let this key in" in capsys.readouterr().err
+    assert "does not admit this key" in capsys.readouterr().err

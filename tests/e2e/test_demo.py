@@ -57,6 +57,17 @@ def test_one_quota_is_held_over_five_processes(bus: str) -> None:
     assert summary["divided"] < 0.8 * summary["central"]
 
 
+def test_a_few_large_requests_share_one_quota_over_four_gateways() -> None:
+    command = [*DEMO[:-1], "60", "--shape", "tokens", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["faults"] == []
+    assert 0.97 <= summary["ratio"] <= 1.02
+    over = summary["debt_units"] - summary["central_debt_units"]
+    assert over <= 4 * summary["largest_cost"]
+
+
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A demo whose agents are running, on an encrypted bus."""

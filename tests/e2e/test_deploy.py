@@ -14,8 +14,11 @@ from typing import Any, cast
 import jsonschema
 import pytest
 import yaml
+from tools.spark_operator import crd
+from typer.testing import CliRunner
 
 from headgate.cli.options.bus_address import parse_bus
+from headgate.pipeline.command import app as pipeline
 
 ROOT = Path(__file__).parents[2]
 kubernetes_validate: Any = import_module("kubernetes_validate")  # has no types
@@ -128,6 +131,42 @@ def test_kubernetes_would_accept_the_manifests(version: str) -> None:
         kubernetes_validate.validate({**found[0], "specs": {}}, version, strict=True)
 
 
+def closed(schema: object) -> object:
+    """The schema of a custom resource, with fields that it doesn't name refused."""
+    if isinstance(schema, list):
+        return [closed(one) for one in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast("dict[str, object]", schema)
+    found = {name: closed(one) for name, one in fields.items()}
+    if isinstance(fields.get("properties"), dict) and "type" in fields:
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+def test_sparks_operator_would_accept_the_pipeline() -> None:
+    definition = yaml.safe_load(crd().read_text(encoding="utf-8"))
+    (version,) = (v for v in definition["spec"]["versions"] if v["name"] == "v1beta2")
+    schema = cast("dict[str, object]", closed(version["schema"]["openAPIV3Schema"]))
+    # Names that every object has are left open there.
+    cast("dict[str, dict[str, object]]", schema["properties"])["metadata"] = {}
+    text = (ROOT / "deploy/kubernetes/pipeline.yaml").read_text(encoding="utf-8")
+    claim, application = documents(text)
+    kubernetes_validate.validate(claim, KUBERNETES[-1], strict=True)
+    jsonschema.validate(application, schema)
+    spec = cast("dict[str, object]", application["spec"])
+    for wrong in ({"cores": 2}, {"mode": "remote"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**application, "spec": spec | wrong}, schema)
+    arguments = cast("list[str]", spec["arguments"])
+    assert arguments[0] == "run"
+    helped = CliRunner().invoke(pipeline, ["run", "--help"], terminal_width=200).output
+    for option in arguments:
+        assert not option.startswith("--") or option in helped
+    main = cast("str", spec["mainApplicationFile"])
+    assert main.endswith("/headgate/pipeline/submit/headgate_pipeline.py")
+
+
 def test_the_pod_runs_without_root_and_with_rights() -> None:
     text = (ROOT / "deploy/kubernetes/headgate.yaml").read_text(encoding="utf-8")
     for needed in ("--rights", "runAsNonRoot: true", "readOnlyRootFilesystem: true"):
@@ -141,8 +180,8 @@ def test_the_pod_runs_without_root_and_with_rights() -> None:
         assert f"--uid {user[1]} " in dockerfile
 
 
-def test_profiles_add_postgresql_and_spark(services: dict[str, Service]) -> None:
+def test_profiles_add_postgresql_and_the_pipeline(services: dict[str, Service]) -> None:
     assert services["postgres"]["profiles"] == ["postgres"]
-    assert services["pipeline"]["profiles"] == ["spark"]
+    assert services["pipeline"]["profiles"] == ["pipeline"]
     awaited = cast("dict[str, dict[str, object]]", services["api"]["depends_on"])
     assert awaited["postgres"]["required"] is False

@@ -73,12 +73,14 @@ def test_a_web_service_refuses_and_its_client_comes_back_when_told(
 ) -> None:
     _limit(server, requests=10.0)
     monkeypatch.setenv("HEADGATE_URL", server.api)
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES)]
+    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLES / "services")]
     command += ["limiter_asgi:app", "--port", "0"]
     with Children() as children:
         log = tmp_path / "web.log"
         web = children.start("web", command, log=log, talks=False)
-        said = _run(server, tmp_path, "limiter_http_client.py", _address_in(log))
+        said = _run(
+            server, tmp_path, "services/limiter_http_client.py", _address_in(log)
+        )
         children.check()
         assert web.returncode is None
     match = re.fullmatch(r"50 of 50 answered, (\d+) retries\n", said)
@@ -90,7 +92,7 @@ def test_a_grpc_service_says_when_to_come_back(
     server: Addresses, tmp_path: Path
 ) -> None:
     _limit(server, requests=20.0)
-    said = _run(server, tmp_path, "limiter_grpc.py", server.api)
+    said = _run(server, tmp_path, "services/limiter_grpc.py", server.api)
     assert re.search(r"^call \d+: .*requests", said, re.MULTILINE), said
 
 
@@ -99,7 +101,7 @@ def test_calls_of_litellm_s_library_are_refused_past_the_quota(
 ) -> None:
     _limit(server, tokens=20.0)
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # no network
-    said = _run(server, tmp_path, "limiter_litellm.py")
+    said = _run(server, tmp_path, "llm/limiter_litellm.py")
     match = re.search(r"^(\d+) answered, (\d+) refused: .*tokens", said, re.MULTILINE)
     assert match is not None, said
     assert int(match[1]) > 0
@@ -118,7 +120,7 @@ def test_a_kafka_producer_is_held_back_and_loses_nothing(
         _, address = start_broker(children, directory=tmp_path)
         bootstrap, _, topic = address.removeprefix("kafka://").partition("/")
         arguments = (bootstrap, topic, server.api)
-        said = _run(server, tmp_path, "limiter_kafka.py", *arguments)
+        said = _run(server, tmp_path, "messaging/limiter_kafka.py", *arguments)
     match = re.match(r"published (\d+), held back ([\d.]+) s\nconsumed (\d+), ", said)
     assert match is not None, said
     assert match[1] == match[3]
@@ -128,7 +130,7 @@ def test_a_kafka_producer_is_held_back_and_loses_nothing(
 def test_a_broker_reads_a_backlog_at_the_rate_of_its_policy(
     server: Addresses, tmp_path: Path
 ) -> None:
-    said = _run(server, tmp_path, "limiter_dispatcher.py")
+    said = _run(server, tmp_path, "messaging/limiter_dispatcher.py")
     match = re.fullmatch(
         r"delivered 200 messages in ([\d.]+) s, waited (\d+) times\n", said
     )

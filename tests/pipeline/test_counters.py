@@ -63,6 +63,7 @@ def report_of(
         admitted=np.array([counters[g][1] for g in ids], np.float64),
         demand=np.zeros(len(ids)),
         held=np.ones(len(ids)),
+        cost=np.ones(len(np.array(ids, np.int64))),
     )
     return Report(
         cluster="c",
@@ -220,6 +221,16 @@ def test_counters_that_fall_are_passed_over_and_told() -> None:
     assert admitted(closed({1: life}, replace(TIMES, watermark_us=FOREVER))) == 126
 
 
+def test_a_clock_that_is_set_back_loses_nothing() -> None:
+    life = Incarnation("a", 1)
+    absorb(life, report_of(1, {7: (0, 10), 8: (0, 10)}, at_us=EPOCH))
+    absorb(life, report_of(2, {7: (0, 20)}, at_us=EPOCH + 12 * SECOND))
+    # Of group 7 nothing newer can have happened than the clock said before.
+    later = report_of(3, {7: (0, 30), 8: (0, 20)}, at_us=EPOCH + 5 * SECOND)
+    absorb(life, later)
+    assert admitted(closed({1: life}, replace(TIMES, watermark_us=FOREVER))) == 50
+
+
 def test_a_sequence_that_jumps_too_far_changes_nothing() -> None:
     life = Incarnation("a", 1)
     absorb(life, report_of(5, {7: (0, 100)}, at_us=EPOCH))
@@ -278,6 +289,7 @@ def test_amounts_that_are_not_whole_add_up_as_well() -> None:
             admitted=np.array([total]),
             demand=np.zeros(1),
             held=np.zeros(1),
+            cost=np.ones(len(ids)),
         )
         report = replace(
             report_of(sequence, {}, at_us=EPOCH + sequence * 8 * SECOND), rows=(rows,)

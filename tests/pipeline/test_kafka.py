@@ -20,7 +20,7 @@ from kafka.structs import TopicPartition
 from tests.pipeline.rigs import recording as rec
 from tests.pipeline.rigs.brokers import Stamped, bus, produce, produce_recorded
 from tests.pipeline.rigs.runs import known_usage, run_of
-from tools.kafka_broker import Broker
+from tools.kafka_broker import PASSWORDS, Broker
 
 from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
 from headgate.agent.follow.snapshot import configuration_to_json
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from headgate.pipeline.stream.batch_log import BatchSummary
     from headgate.pipeline.stream.engine import StreamEngine
 
-PATIENCE_S = 600.0
+PATIENCE_S = 180.0
 """For a process to start, or a broker to come back, on a busy machine."""
 
 
@@ -182,7 +182,7 @@ def end_of(broker: Broker, topic: str) -> int:
     return offset
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 def test_a_broker_that_restarts_costs_the_bill_of_real_agents_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -376,3 +376,38 @@ def test_a_topic_whose_id_cannot_be_looked_up_is_refused(
 ) -> None:
     with pytest.raises(StreamFailed, match="nowhere: the topic does not exist"):
         run_of(spark, settings_for(broker, "nowhere", tmp_path))
+
+
+REFUSED = {
+    "a wrong password": ("agent", "guessed"),
+    "a user without rights": ("intruder", PASSWORDS["intruder"]),
+}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("guarded"), auth="scram") as running:
+        yield running
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_a_broker_that_refuses_the_user_is_one_line(
+    spark: SparkSession, guarded: Broker, tmp_path: Path, refused: str
+) -> None:
+    name, password = REFUSED[refused]
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    options = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": (
+            f'{module} required username="{name}" password="{password}";'
+        ),
+    }
+    settings = settings_for(guarded, "usage", tmp_path, kafka_options=options)
+    with pytest.raises(
+        StreamFailed, match="usage: Kafka refuses this user: "
+    ) as failed:
+        run_of(spark, settings)
+    assert "\n" not in str(failed.value)
+    assert "Exception" not in str(failed.value)
+    assert password not in str(failed.value)

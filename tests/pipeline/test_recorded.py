@@ -5,8 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import functions as f
 from rich.console import Console
 from tests.pipeline.rigs import recording as rec
@@ -24,12 +30,22 @@ from tests.pipeline.rigs.small import SMALL
 
 from headgate.agent.wire.checksum import sealed, stripped
 from headgate.coordinator import Limit
-from headgate.pipeline.batch_jobs import run_bill, run_recommend, summary_of, what_if_of
+from headgate.pipeline.batch_jobs import (
+    history_of,
+    run_bill,
+    run_invoices,
+    run_periods,
+    run_recommend,
+    summary_of,
+    what_if_of,
+)
+from headgate.pipeline.invoicing.plans import prices_of
 from headgate.pipeline.jobs.bill import bill, differences, unhealed
 from headgate.pipeline.report.html_report import print_summary, write_page
 from headgate.pipeline.settings import PipelineSettings
 from headgate.pipeline.stream.jars import connector_jars
-from headgate.pipeline.stream.session import SUBMIT
+from headgate.pipeline.stream.run import StreamRun
+from headgate.pipeline.stream.session import SUBMIT, log_option
 from headgate.pipeline.tables.filesystem import uri_of
 from headgate.pipeline.tables.store import TableStore
 
@@ -37,11 +53,18 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from headgate.pipeline.stream.engine import StreamEngine
     from headgate.simulation.world.record import SimulationRun
 
 BATCHES = 4
+
+PATIENCE_S = 60.0
+"""For a batch, on a busy machine."""
+
+SUBMIT_S = 400.0
+"""For all that spark-submit is told to do: half a minute on an idle machine."""
 
 CRASHED_UNTIL_S = 25.0
 """When the killed agent's second life begins, as the recording says."""
@@ -237,6 +260,48 @@ def test_a_driver_that_dies_anywhere_in_a_batch_changes_no_row(
         assert rows(engine, name) == rows(undisturbed, name), name
 
 
+class Overtaken(StreamRun):
+    """The next batch begins while `stop` is at work, just before it tells Spark."""
+
+    def __init__(self, spark: SparkSession, settings: PipelineSettings) -> None:
+        self.working, self.overtaking = threading.Event(), threading.Event()
+        super().__init__(spark, settings, history_of(spark, settings))
+
+    def _batch(self, frame: DataFrame, number: int) -> None:
+        if number:
+            self.overtaking.set()
+        super()._batch(frame, number)
+        self.working.set()
+
+    def _start(self, *, once: bool) -> StreamingQuery:
+        query = super()._start(once=once)
+        end = query.stop
+
+        def late() -> None:
+            assert self.overtaking.wait(PATIENCE_S)
+            end()
+
+        query.stop = late  # type: ignore[method-assign]
+        return query
+
+
+def test_a_stop_that_the_next_batch_overtakes_ends_the_stream(
+    spark: SparkSession, source: Path, tmp_path: Path, undisturbed: StreamEngine
+) -> None:
+    settings = settings_for(tmp_path, source)
+    run = Overtaken(spark, settings)
+    at_work = threading.Thread(target=run.forever, daemon=True)
+    at_work.start()
+    assert run.working.wait(PATIENCE_S)
+    run.stop()
+    at_work.join(PATIENCE_S)
+    assert not at_work.is_alive()
+    last = run_of(spark, settings)
+    last.until_caught_up()
+    for name in ("usage_10s", "usage_open"):
+        assert rows(last.engine, name) == rows(undisturbed, name), name
+
+
 def test_the_notebook_runs_on_real_tables(
     undisturbed: StreamEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,19 +316,49 @@ def test_the_notebook_runs_on_real_tables(
     assert "curve" in scope
 
 
+def invoiced_as_billed(
+    spark: SparkSession, engine: StreamEngine, source: Path, folder: Path
+) -> None:
+    """The invoice holds what the bill does; a month that goes on is open."""
+    listed = prices_of(
+        {
+            "plans": [
+                {
+                    "name": "p", "currency": "EUR",
+                    "prices": [{"dimension": "requests", "price": 2}],
+                }
+            ],
+            "default": {"plan": "p", "time_zone": "Asia/Tokyo"},
+        }
+    )  # fmt: skip
+    settings = settings_for(folder_of(engine.out), source)
+    for _ in range(2):
+        said = run_invoices(spark, settings, listed, folder / "invoices")
+        assert "1 made, 0 as they were" in said
+    (file,) = (folder / "invoices").rglob("*.json")
+    invoice = json.loads(file.read_text())
+    assert (invoice["tenant"], invoice["status"]) == ("(group) #1", "open")
+    admitted = sum(row["admitted"] for row in engine.tables.read("bill").collect())
+    assert float(invoice["total"]) == 2 * admitted > 0
+    assert engine.tables.read("invoices").count() == 1
+    assert "0 calendar periods" in run_periods(spark, settings)
+
+
 def test_the_report_of_a_recorded_cluster_is_a_page(
     spark: SparkSession, undisturbed: StreamEngine, source: Path, tmp_path: Path
 ) -> None:
+    said = run_bill(spark, settings_for(folder_of(undisturbed.out), source))
+    assert "equal to the agents' own counters" in said
+    assert "signatures not verified" in said
+    assert run_recommend(spark, settings_for(folder_of(undisturbed.out), source))
+    invoiced_as_billed(spark, undisturbed, source, tmp_path)
     summary = summary_of(spark, settings_for(folder_of(undisturbed.out), source), None)
     assert summary.agents == 6
     assert summary.curves
     page = write_page(summary, tmp_path)
     assert page.stat().st_size > 10_000
+    assert "Lines of invoices (1)" in page.read_text()
     print_summary(summary, Console(file=io.StringIO()))
-    said = run_bill(spark, settings_for(folder_of(undisturbed.out), source))
-    assert "equal to the agents' own counters" in said
-    assert "signatures not verified" in said
-    assert run_recommend(spark, settings_for(folder_of(undisturbed.out), source))
     effect = what_if_of(
         spark,
         settings_for(folder_of(undisturbed.out), source),
@@ -274,17 +369,15 @@ def test_the_report_of_a_recorded_cluster_is_a_page(
     assert len(effect) == 6
 
 
-@pytest.mark.timeout(900)
-def test_spark_submit_runs_the_stream_in_the_session_that_it_was_given(
-    source: Path, tmp_path: Path, undisturbed: StreamEngine
-) -> None:
-    out, events = tmp_path / "out", tmp_path / "events"
-    events.mkdir()
+def submitted(source: Path, out: Path, *words: str) -> subprocess.Popen[str]:
+    """Start the stream by spark-submit; the process is Java's."""
     submit = Path(sys.executable).with_name("spark-submit")
+    java = "spark.driver.extraJavaOptions"
     options = SMALL | {
+        java: f"{SMALL[java]} {log_option()}",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.dir": (out.parent / "events").as_uri(),
         "spark.driver.bindAddress": "127.0.0.1",
         # Executors fetch the jars from here: it must be the address that is bound.
         "spark.driver.host": "127.0.0.1",
@@ -294,23 +387,80 @@ def test_spark_submit_runs_the_stream_in_the_session_that_it_was_given(
     for name, value in options.items():
         command += ["--conf", f"{name}={value}"]
     command += ["--jars", ",".join(map(str, connector_jars(kafka=False)))]
-    command += [str(SUBMIT), "run", "usage", "bill", "--once"]
-    command += ["--files", str(source), "--out", str(out)]
-    told = subprocess.run(
-        command,
+    command += [str(SUBMIT), "run", *words]
+    return subprocess.Popen(
+        [*command, "--files", str(source), "--out", str(out)],
         env=os.environ | {"PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=800,
     )
-    assert told.returncode == 0, told.stderr
-    assert "equal to the agents' own counters" in told.stdout
+
+
+def ended(process: subprocess.Popen[str]) -> list[str]:
+    """Wait for the end; return its lines.  Nothing of Spark's log may be among them."""
+    # spark-submit puts both streams of the driver on its own stdout.
+    lines, errors = process.communicate(timeout=SUBMIT_S)
+    assert not re.search("INFO|WARN |ERROR", lines + errors), lines + errors
+    first, *rest = lines.splitlines()
+    assert first == "starting Spark …", lines + errors
+    return rest
+
+
+def sigterm_in_the_first_batch(source: Path, out: Path) -> list[str]:
+    """End a stream whose first step stands; return its lines."""
+    with submitted(source, out, "usage") as java:
+        try:
+            end_s = time.monotonic() + SUBMIT_S
+            while not (out / f"steps/_delta_log/{0:020}.json").exists():
+                assert java.poll() is None, java.communicate()
+                assert time.monotonic() < end_s, "no step"
+                time.sleep(0.01)
+            java.send_signal(signal.SIGTERM)
+            lines = ended(java)
+        finally:
+            java.kill()
+    assert java.returncode == 128 + signal.SIGTERM
+    return lines
+
+
+@pytest.mark.timeout(900)
+def test_spark_submit_ends_in_order_and_goes_on_in_the_session_that_it_was_given(
+    source: Path, simulated: SimulationRun, tmp_path: Path
+) -> None:
+    out, files, events = (tmp_path / name for name in ("out", "files", "events"))
+    files.mkdir()
+    events.mkdir()
+    early, late = sorted(source.iterdir())[:2], sorted(source.iterdir())[2:]
+    for path in early:
+        shutil.copy2(path, files)
+    *_, stopped = sigterm_in_the_first_batch(files, out)
+    # The batch is finished, or left out by a machine that needs too long for it.
+    assert stopped in {
+        "stopped after batch 0; the next run goes on from there",
+        "stopped before the first batch; the next run goes on from there",
+    }
+    for path in late:
+        shutil.copy2(path, files)
+    with submitted(files, out, "usage", "bill", "--once") as java:
+        try:
+            heading, *_, batch, last = ended(java)
+        finally:
+            java.kill()
+    assert java.returncode == 0
+    assert heading.split()[0] == "batch"
+    assert batch.split()[0] == "1"
+    assert last.startswith("bill: ")
+    assert "equal to the agents' own counters" in last
     log = "".join(p.read_text() for p in events.glob("**/*") if p.is_file())
     assert '"spark.master":"local[1]"' in log
-    usage = known_usage(undisturbed)
-    # The default lateness is longer than the recording: all of its windows are open.
-    opened = str(out / "tables" / "usage_open")
-    mine = usage.sparkSession.read.format("delta").load(opened)
-    assert mine.count() > 0
-    assert by_agent(mine) == by_agent(usage)
+    used: Counter[str] = Counter()
+    for name in ("usage_10s", "usage_open"):
+        table = DeltaTable(str(out / "tables" / name)).to_pyarrow_table()
+        for row in table.select(["agent", "attempted"]).to_pylist():
+            used[row["agent"]] += round(row["attempted"])
+    truth: Counter[str] = Counter()
+    for life, published in rec.last_told(simulated).items():
+        told = published.report.rows[0]
+        truth[life[0]] += round(told.refused[0] + told.admitted[0])
+    assert used == truth

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from deltalake import DeltaTable
@@ -18,9 +19,10 @@ from headgate.pipeline.stream.maintenance import (
     write_bill,
 )
 from headgate.pipeline.tables.schema import COUNTERS, LOSSES, USAGE
-from headgate.pipeline.tables.store import TableStore
+from headgate.pipeline.tables.store import TableStore, dated
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -60,6 +62,52 @@ def test_a_batch_that_is_written_again_is_there_once(
         store.append(NAME, losses(spark, batch), batch)
     assert rows(store) == before
     assert store.read(NAME, upto_batch=2).count() == 3
+
+
+class Stage(Protocol):
+    """A tuple of Scala's: the plan, its code, the sizes of its classes."""
+
+    def productElement(self, number: int, /) -> str: ...
+
+
+class Stages(Protocol):
+    def apply(self, number: int, /) -> Stage: ...
+
+    def size(self) -> int: ...
+
+
+def generated_code(frame: DataFrame) -> list[str]:
+    """What Spark compiles to make the rows of `frame`."""
+    execution = attrgetter("_jdf")(frame).queryExecution()
+    stages: Stages = execution.debug().codegenToSeq()
+    return [stages.apply(n).productElement(1) for n in range(stages.size())]
+
+
+@pytest.fixture
+def compiling(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with Spark's compiler, which the other tests do without."""
+    wanted = {
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "CODEGEN_ONLY",
+    }
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, usual in before.items():
+        spark.conf.set(name, str(usual))
+
+
+def test_the_number_of_a_batch_is_no_part_of_the_code_that_spark_generates(
+    compiling: SparkSession,
+) -> None:
+    nothing = (f.lit(None).cast(x.dataType).alias(x.name) for x in LOSSES.fields)
+    frame = compiling.range(0, 4, 1, 4).select(*nothing)
+    seventh, other = (dated(frame, NAME, batch) for batch in (7, 1_000_000_007))
+    code = generated_code(seventh)
+    assert code
+    assert code == generated_code(other)
+    assert [row["batch"] for row in seventh.collect()] == [7] * 4
 
 
 def test_compaction_changes_no_row_and_takes_no_file_from_a_reader(

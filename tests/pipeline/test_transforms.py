@@ -20,6 +20,8 @@ from headgate.coordinator.config.configuration import (
     Limit,
 )
 from headgate.pipeline.configured.limits_frame import limits_frame, named
+from headgate.pipeline.counters.counters import Part
+from headgate.pipeline.counters.rows import RowBuilder
 from headgate.pipeline.jobs.bill import bill, differences, unhealed
 from headgate.pipeline.jobs.fairness import (
     division,
@@ -31,7 +33,7 @@ from headgate.pipeline.jobs.fairness import (
 from headgate.pipeline.jobs.noisy import noisy
 from headgate.pipeline.jobs.recommend import limit_refusing, recommend, season
 from headgate.pipeline.jobs.segments import sorted_rows
-from headgate.pipeline.jobs.usage import rolled_up
+from headgate.pipeline.jobs.usage import rolled_up, usage_of
 from headgate.pipeline.jobs.violations import violations
 from headgate.pipeline.tables.schema import COUNTERS, GAPS, USAGE
 
@@ -433,3 +435,51 @@ def test_a_configuration_that_is_unchanged_makes_no_new_range(
     same = configuration(1, 9)
     history = [same, replace(same, revision=2), replace(same, revision=3)]
     assert limits_frame(spark, history).count() == 2
+
+
+def part_of(window_s: int, units: dict[int, tuple[float, float, int]]) -> Part:
+    """Refused, admitted and subjects by group."""
+    groups = np.array(sorted(units), np.int64)
+    refused, admitted, subjects = zip(*(units[g] for g in sorted(units)), strict=True)
+    return Part(
+        (START + window_s) * 1_000_000,
+        bool(window_s),
+        3,
+        7,
+        2.0,
+        groups,
+        np.array(refused, np.float64),
+        np.array(admitted, np.float64),
+        np.array(subjects, np.int64),
+    )
+
+
+def test_packed_usage_is_a_row_for_each_group(spark: SparkSession) -> None:
+    builder = RowBuilder()
+    builder.usage("a", "requests", part_of(0, {5: (1.5, 2, 1), 2**40: (0, 7, 3)}))
+    builder.usage("b", "bytes", part_of(10, {5: (0, 2.0**53, 1)}))
+    table = pa.Table.from_batches(list(builder.rest()))
+    assert table.num_rows == 2
+    step = spark.createDataFrame(table)
+    found = usage_of(step, limits_frame(spark, []))
+    assert sorted(
+        (
+            row["window_start"].timestamp() - START,
+            row["agent"],
+            row["dimension"],
+            row["group_id"],
+            row["attempted"],
+            row["admitted"],
+            row["refused"],
+            row["displaced"],
+            row["subjects"],
+            row["weight"],
+            row["revision_first"],
+            row["revision_last"],
+        )
+        for row in found.collect()
+    ) == [
+        (0, "a", "requests", 5, 3.5, 2, 1.5, False, 1, 2, 3, 7),
+        (0, "a", "requests", 2**40, 7, 7, 0, False, 3, 2, 3, 7),
+        (10, "b", "bytes", 5, 2.0**53, 2.0**53, 0, True, 1, 2, 3, 7),
+    ]

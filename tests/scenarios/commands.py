@@ -72,7 +72,7 @@ def _level(world: World, plain: list[str], named: dict[str, str]) -> str:
     )
     return (
         f"reported {shown.level_reported:.0f}, predicted {shown.predicted:.0f}, "
-        f"held {shown.held:.0f}: level {shown.level:.0f} of {shown.burst:.0f}; "
+        f"unseen {shown.unseen:.0f}: level {shown.level:.0f} of {shown.burst:.0f}; "
         f"Q' {shown.available:.0f}, kept for the silent {shown.reserved:.0f}"
     )
 
@@ -92,10 +92,7 @@ def _ceiling(world: World, plain: list[str], named: dict[str, str]) -> str:
     told = world.processes[name].ceilings.get(int(group_id))
     if told is None:
         return "never told"
-    text = f"{told.ceiling[0]:.0f}/s"
-    if told.probability[0] < 1.0:
-        text += f", chance {told.probability[0]:.2f}"
-    return f"{text}, then {told.reserve[0]:.0f}/s"
+    return f"{told.ceilings.ceiling[0]:.0f}/s, then {told.ceilings.reserve[0]:.0f}/s"
 
 
 def _members(world: World, plain: list[str], named: dict[str, str]) -> str:

@@ -257,10 +257,7 @@ def _one(effect: SetCeilings, at: int) -> SetCeilings:
     return replace(
         effect,
         index=effect.index[at : at + 1],
-        ceiling=effect.ceiling[at : at + 1],
-        capacity=effect.capacity[at : at + 1],
-        probability=effect.probability[at : at + 1],
-        share=effect.share[at : at + 1],
+        ceilings=effect.ceilings.at(effect.index == effect.index[at]),
+        counted=effect.counted[at : at + 1],
         deadline_s=effect.deadline_s[at : at + 1],
-        reserve=effect.reserve[at : at + 1],
     )

@@ -23,7 +23,7 @@ def values() -> Values:
 
 
 def kept(path: Path, values: Values, settle: list[float]) -> None:
-    good = {"total_ratio": 1.0, "error_1s_mean": 0.01, "overshoot_seconds": 0.0}
+    good = {"total_ratio": 1.0, "error_1s_mean": 0.01, "steady_overshoot_seconds": 0.0}
     lines = [
         json.dumps(
             values

@@ -16,6 +16,7 @@ from headgate.simulation.invariants.spans import (
     unbilled_s,
 )
 from headgate.simulation.invariants.work import check_work
+from headgate.simulation.measure.reference_bucket import central_admissions
 from headgate.simulation.scenario.scenario import (
     DemandPiece,
     Fault,
@@ -113,7 +114,8 @@ def test_refusals_below_the_limit_are_false() -> None:
 
 def test_after_the_last_fault_it_is_called_recovery() -> None:
     crash = Fault(kind="crash", agents=(0,), start_s=10.0, until_s=15.0)
-    run = run_of(scenario_of(faults=(crash,)), evenly(25), evenly(25))
+    late = np.r_[evenly(50, 0, 10), evenly(25, 10)]
+    run = run_of(scenario_of(faults=(crash,)), late, late)
     assert {"recovery", "work-conserved"} & names(run) == {"recovery"}
 
 
@@ -162,3 +164,54 @@ def test_a_fingerprint_sees_the_last_bit() -> None:
     value = np.array([1.0, 2.0])
     assert fingerprint([value]) == fingerprint([value.copy()])
     assert fingerprint([value]) != fingerprint([np.nextafter(value, 9.0)])
+
+
+MUTATIONS = GroupSpec(rate=5.0, burst=500.0)
+"""KIP-599's own figures, with requests of 80 mutations."""
+
+
+def mutations(part: float) -> set[str]:
+    """Return what is found where a part of each of the central's seconds is idle."""
+    scenario = replace(
+        scenario_of(group=MUTATIONS),
+        seconds=120.0,
+        demands=(
+            DemandPiece(agents=(0,), start_s=0.0, until_s=120.0, rate=20.0, cost=80.0),
+        ),
+    )
+    wanted = AgentArrivals(
+        np.arange(0.0, 120.0, 4.0), np.full(30, 80.0), np.zeros(30, dtype=np.bool_)
+    )
+    central = central_admissions(
+        scenario.limits(0), [wanted], [[]], may_owe=True, until_s=120.0
+    )
+    count = round(part * len(central[0]))
+    none = (np.zeros(0), np.zeros(0))
+    run = run_of(scenario, np.zeros(0), np.zeros(0))
+    run.arrivals = [[wanted, replace(wanted, time_s=np.zeros(0), cost=np.zeros(0))]]
+    run.admitted = [[(central[0][-count:], central[1][-count:]), none]]
+    run.central = [central]
+    return names(run)
+
+
+def test_three_quarters_of_a_few_large_requests_is_too_little() -> None:
+    assert mutations(1.0) == set()
+    assert mutations(0.737) == {"work-conserved"}
+
+
+def test_a_burst_that_is_left_unused_at_the_start_is_found() -> None:
+    scenario = scenario_of(group=GroupSpec(rate=RATE, burst=1000.0))
+    run = run_of(scenario, evenly(50), evenly(50))
+    full = np.r_[np.zeros(1000), evenly(100)]
+    run.central = [(full, np.ones(len(full)))]
+    assert "work-conserved" in names(run)
+
+
+def test_many_requests_at_once_are_unsafe_though_one_of_each_agent_is_not() -> None:
+    even = evenly(100, 0.01)
+    full = np.zeros(100)
+    for storm, found in ((2, set[str]()), (40, {"safety"})):
+        admitted = np.sort(np.r_[full, even, np.full(storm // 2, 20.0)])
+        other = np.full(storm // 2, 20.0)
+        run = run_of(scenario_of(), admitted, other)
+        assert {v.name for v in check_safety(run)} == found

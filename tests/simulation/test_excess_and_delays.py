@@ -63,6 +63,12 @@ def test_the_depth_is_that_of_a_bucket_that_never_holds_more_than_its_burst() ->
     assert depths(spent, table).tolist() == [0.0, 5.0, 0.0, 1.0]
 
 
+def test_a_burst_that_was_lowered_cuts_what_is_left_and_is_no_depth() -> None:
+    table = RateTable(((0.0, RATE, BURST), (10.0, 0.0, 0.0)), 20.0)
+    spent = admissions((9.0, 5.0), (10.01, 1.0), (10.02, 2.0))
+    assert depths(spent, table).tolist()[1:] == pytest.approx([1.0, 3.0])
+
+
 def test_one_largest_cost_of_each_agent_active_within_the_age_is_in_flight() -> None:
     busy = admissions((1.0, 5.0), (1.05, 2.0), (1.06, 3.0))
     rare = admissions((1.02, 7.0))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from headgate.coordinator import (
+    Ceilings,
     Configured,
     Coordinator,
     Counted,
@@ -36,6 +37,8 @@ from headgate.simulation.simulate import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from headgate.simulation.controllers.controller import Birth, Controller
 
@@ -102,12 +105,22 @@ class Broken(Coordinator):
         return effect
 
 
+def private(ceilings: Ceilings, rate: NDArray[np.float64]) -> Ceilings:
+    """Return buckets of one agent alone that refill at a rate."""
+    return replace(
+        ceilings,
+        shared=np.zeros_like(ceilings.shared),
+        rate=rate,
+        ceiling=rate,
+        reserve=rate,
+    )
+
+
 def scaled(effect: Effect, factor: float) -> Effect:
     if isinstance(effect, SetCeilings):
         return replace(
             effect,
-            ceiling=effect.ceiling * factor,
-            reserve=effect.reserve * factor,
+            ceilings=private(effect.ceilings, factor * effect.ceilings.ceiling),
         )
     return effect
 
@@ -141,7 +154,8 @@ class EqualParts(Broken):
     def spoil(self, now: float, effect: Effect) -> Effect:
         del now
         if isinstance(effect, SetCeilings):
-            return replace(effect, ceiling=np.minimum(effect.ceiling, 300.0 / AGENTS))
+            rate = np.minimum(effect.ceilings.ceiling, 300.0 / AGENTS)
+            return replace(effect, ceilings=private(effect.ceilings, rate))
         return effect
 
 
@@ -213,8 +227,9 @@ class Carefree(Broken):
     def spoil(self, now: float, effect: Effect) -> Effect:
         del now
         if isinstance(effect, SetCeilings):
-            ceiling = np.full_like(effect.ceiling, 280.0)
-            return replace(effect, ceiling=ceiling, deadline_s=ceiling * np.inf)
+            rate = np.full_like(effect.ceilings.ceiling, 280.0)
+            ceilings = private(effect.ceilings, rate)
+            return replace(effect, ceilings=ceilings, deadline_s=rate * np.inf)
         return effect
 
 

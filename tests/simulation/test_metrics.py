@@ -1,5 +1,7 @@
 """Each figure of the result against a case whose answer is known."""
 
+from dataclasses import asdict, replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,15 +12,17 @@ from headgate.simulation.max_min import max_min
 from headgate.simulation.measure.fairness import Fairness, fair_parts
 from headgate.simulation.measure.hierarchy import dues
 from headgate.simulation.measure.metrics import (
+    STEADY,
     group_figures,
     overshoot_seconds,
     total_figures,
     traffic,
 )
 from headgate.simulation.measure.rates import RateTable
-from headgate.simulation.measure.settling import settle_seconds
+from headgate.simulation.measure.settling import healed_intervals, settle_seconds
 from headgate.simulation.scenario.scenario import (
     DemandPiece,
+    Fault,
     GroupSpec,
     LimitChange,
     Scenario,
@@ -69,21 +73,34 @@ def run_of(
         gaps=[[] for _ in offered],
         arrivals=[arrivals],
         admitted=[[units(t) for t in admitted]],
+        refused=[[np.zeros((0, 3)) for _ in admitted]],
         central=[units(merged)],
         ceilings=[[AppliedCeilings() for _ in offered]],
     )
 
 
-def test_totals_errors_and_refusals_are_counted_from_the_warm_up_on() -> None:
+def test_totals_errors_and_refusals_are_counted_from_time_0() -> None:
     offered = evenly(20, 0.01, 10)
-    got = evenly(8, 0.01, 10)
+    got = np.r_[evenly(6, 0.01, 5), evenly(8, 5.01, 10)]
     run = run_of([offered], [got], measure_from=5.0)
     run.central = [units(evenly(10, 0.01, 10))]
     figures = total_figures(run)
-    assert (figures.offered, figures.admitted, figures.central) == (100, 40, 50)
-    assert figures.total_ratio == pytest.approx(0.8)
-    assert figures.error_1s_mean == pytest.approx(0.2)
-    assert figures.falsely_refused == pytest.approx(0.1)
+    assert (figures.offered, figures.admitted, figures.central) == (200, 70, 100)
+    assert figures.total_ratio == pytest.approx(0.7)
+    assert figures.steady_total_ratio == pytest.approx(0.8)
+    assert figures.error_1s_mean == pytest.approx(0.3)
+    assert figures.falsely_refused == pytest.approx(0.15)
+
+
+def test_the_steady_figures_are_those_that_leave_the_warm_up_out() -> None:
+    got = np.r_[evenly(6, 0.01, 5), evenly(8, 5.01, 10)]
+    early = total_figures(run_of([evenly(20, 0.01, 10)], [got], measure_from=0.0))
+    late = total_figures(run_of([evenly(20, 0.01, 10)], [got], measure_from=5.0))
+    known = {**asdict(early), **asdict(traffic(run_of([got], [got])))}
+    assert set(STEADY) <= set(known)
+    differ = {k for k, v in asdict(early).items() if v != getattr(late, k)}
+    assert differ <= set(STEADY)
+    assert {"worst_agent", "swing"} <= differ
 
 
 def test_nothing_offered_has_no_ratio_and_no_fairness() -> None:
@@ -152,7 +169,7 @@ def test_max_min_shares_meet_their_definition(
     assert (shares <= wanted + 1e-9).all()
     levels = shares / weights
     short = shares < wanted * (1 - 1e-9) - 1e-9
-    if short.any():  # whoever is short stands as high as anyone
+    if short.any():  # an agent that is short stands as high as any
         assert levels[short].min() >= levels.max() - 1e-6 * max(1.0, levels.max())
 
 
@@ -178,6 +195,24 @@ def test_settling_ends_when_ceilings_stay_near_max_min() -> None:
     second.add(7.0, (5.0, 5.0, 1.0, forever, 0.0))  # it does not stay so
     second.add(8.0, (10.0, 10.0, 1.0, forever, 0.0))
     assert settle_seconds(run, 0) == pytest.approx(4.0, abs=0.006)
+
+
+def test_healed_is_the_time_from_a_faults_end_until_averaged_shares_are_right() -> None:
+    wanted = (DemandPiece(agents=(0, 1), start_s=0.0, until_s=10.0, rate=10.0),)
+    run = run_of([np.zeros(0)] * 2, [np.zeros(0)] * 2, demands=wanted)
+    assert healed_intervals(run, 0) is None  # nothing was broken
+    cut = Fault(kind="cut", agents=(0,), start_s=2.0, until_s=4.0)
+    run.scenario = replace(run.scenario, faults=(cut,), interval_s=0.5)
+    forever = float("inf")
+    first, second = run.ceilings[0]
+    first.add(0.0, (5.0, 5.0, 1.0, forever, 0.0))
+    second.add(0.0, (5.0, 5.0, 1.0, forever, 0.0))
+    second.add(3.0, (1.0, 1.0, 1.0, forever, 0.0))
+    second.add(4.6, (5.0, 5.0, 1.0, forever, 0.0))
+    assert healed_intervals(run, 0) == pytest.approx(0.6 / 0.5)
+    second.add(8.0, (1.0, 1.0, 1.0, forever, 0.0))  # a single look
+    second.add(8.005, (5.0, 5.0, 1.0, forever, 0.0))
+    assert healed_intervals(run, 0) == pytest.approx(0.6 / 0.5)
 
 
 def test_past_its_deadline_a_ceiling_is_the_reserve() -> None:
@@ -251,3 +286,17 @@ def test_where_a_parent_is_closed_nothing_is_due_to_its_children() -> None:
     )
     due = dues(scenario, np.array([[5.0], [5.0]]), np.array([1.0]))
     assert due.part.tolist() == [[0.0], [0.0]]
+
+
+def test_what_was_over_in_the_warm_up_is_left_out_of_the_steady_figure() -> None:
+    flash = np.full(25, 1.0)  # 25 at once, 10 of them from the burst
+    got = np.r_[flash, evenly(10, 4.0, 10)]
+    figures = total_figures(run_of([got], [got], measure_from=5.0))
+    assert figures.overshoot_seconds == pytest.approx(1.5, abs=0.11)
+    assert figures.steady_overshoot_seconds == 0.0
+
+
+def test_a_steady_excess_whose_window_began_in_the_warm_up_counts() -> None:
+    got = np.r_[np.full(10, 4.0), evenly(20, 4.01, 6)]
+    figures = total_figures(run_of([got], [got], measure_from=5.0))
+    assert figures.steady_overshoot_seconds == pytest.approx(2.0, abs=0.11)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headgate.simulation.controllers.controller import real_coordinator
+from headgate.simulation.measure.reference_bucket import central_of
 from headgate.simulation.regimes.__main__ import code_digest, main
 from headgate.simulation.regimes.cells import (
     AGENTS,
@@ -21,8 +23,9 @@ from headgate.simulation.regimes.cells import (
     sample,
     strained,
 )
-from headgate.simulation.regimes.judge import CellFigures, run_cell
-from headgate.simulation.regimes.page import page_of
+from headgate.simulation.regimes.judge import DELAYS_KEPT, CellFigures, run_cell
+from headgate.simulation.regimes.page import delays_kept, page_of
+from headgate.simulation.world.engine import SimulationEngine
 
 GOOD = CellFigures(
     total=1.0, admissions=100, excess=0.5, over=-1.0, refusals=10, delays_kept=10
@@ -167,3 +170,50 @@ def test_a_forbidden_cell_is_listed_apart_and_misses_nothing() -> None:
     text, missed = page_of({cell: replace(GOOD, total=0.5)}, cells=1, picture="")
     assert missed == 0
     assert cell.name in text.partition("can't reach the goal\n")[2]
+
+
+RARE = (
+    "n=2 x=0.001 b=1 load=0.6 alike no-debt loss=0",
+    "n=2 x=0.001 b=1 load=1 alike no-debt loss=0",
+    "n=4 x=0.001 b=1 load=1 alike no-debt loss=0",
+)
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_requests_are_decided_as_one_bucket_decides_them(name: str) -> None:
+    """One request a minute: between two of them every agent is at rest."""
+    (cell,) = (cell for cell in grid() if cell.name == name)
+    run = SimulationEngine(
+        cell.scenario(), seed=1, strategy="headgate", make_controller=real_coordinator
+    ).run()
+    (central,) = central_of(run)
+    admitted = sorted(at for times, _ in run.admitted[0] for at in times.tolist())
+    assert admitted == central[0].tolist()
+    assert len(admitted) > 5
+
+
+OUTSIDE = {
+    "n=4 x=0.1 b=1 load=2 half debt loss=0.2": 1.04,
+    "n=4 x=1 b=60 load=5 half debt loss=0": 0.94,
+    "n=16 x=1 b=6 load=5 half no-debt loss=0": 1.03,
+}
+"""Cells of the sample that miss the goal for the total, and by how much at most: two
+requests too many of some fifty; a margin of a quarter of the burst, left unspent;
+sixteen agents that share six requests, owing one at the end."""
+
+
+@pytest.mark.timeout(900)  # a minute of an idle processor for all of them together
+@pytest.mark.parametrize("agents", AGENTS)
+def test_the_sample_reaches_the_goal(agents: int) -> None:
+    found = {cell: run_cell(cell) for cell in sample() if cell.agents == agents}
+    missed = {
+        cell.name: told
+        for cell, figures in found.items()
+        if cell.name not in OUTSIDE
+        and (told := figures.missed(strained=bool(strained(cell))))
+    }
+    assert missed == {}
+    for cell, figures in found.items():
+        if bound := OUTSIDE.get(cell.name):
+            assert min(bound, 0.97) <= figures.total <= max(bound, 1.02), cell.name
+    assert delays_kept(found) >= DELAYS_KEPT

@@ -1,9 +1,8 @@
 """A real server in a process of its own, and a real Chromium that looks at it."""
 
 import shutil
-import threading
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
@@ -15,9 +14,7 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
-from tests.web.rigs import TIMEOUT_S, Server
-
-import headgate.agent
+from tests.web.rigs import TIMEOUT_S, Server, at_work
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -71,7 +68,7 @@ def rest(server: Server) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def playwright() -> Iterator[Playwright]:
-    """Module by module: its event loop would be in the way of other tests' own."""
+    """Module by module: its event loop would disturb those of other tests."""
     if CHROMIUM is None:
         pytest.fail("no Chromium here; run: sh tools/require_browser.sh")
     with sync_playwright() as started:
@@ -113,29 +110,8 @@ def working_agents(
 ) -> Callable[..., AbstractContextManager[None]]:
     """Two real agents that attempt so many units a second together."""
 
-    @contextmanager
-    def working(*, tenant: str, per_s: float) -> Generator[None]:
-        stop = threading.Event()
-
-        def work(name: str) -> None:
-            with headgate.agent.connect(
-                server.url, agent=name, keep_snapshot=False, wait_s=TIMEOUT_S
-            ) as agent:
-                limiter = agent.limiter(tenant=tenant)
-                while not stop.wait(0.05):
-                    for _ in range(int(per_s * 0.05 / 2)):
-                        limiter.try_acquire(requests=1)
-
-        threads = [
-            threading.Thread(target=work, args=(name,)) for name in ("one", "two")
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
+    def working(*, tenant: str, per_s: float) -> AbstractContextManager[None]:
+        half = {tenant: per_s / 2}
+        return at_work(server.url, {"one": half, "two": half})
 
     return working

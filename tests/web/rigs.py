@@ -3,10 +3,17 @@
 import json
 import subprocess
 import sys
+import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
+
+from tools.ports import free_port
+
+import headgate.agent
 
 TIMEOUT_S = 60.0
 """Of a request or of a wait in the page; two slow cores are shared with others."""
@@ -30,7 +37,7 @@ class Server:
 
     folder: Path
     url: str = ""
-    port: int = 0
+    port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,10 +61,42 @@ class Server:
             assert time.monotonic() < deadline, "the server does not start"
             time.sleep(0.05)
         self.url = cast("str", json.loads(ready.read_text())["api"])
-        self.port = int(self.url.rsplit(":", 1)[1])
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
             self.process.wait(TIMEOUT_S)
             self.process = None
+
+
+STEP_S = 0.05
+"""Between two bursts of what an agent's callers attempt."""
+
+
+@contextmanager
+def at_work(url: str, wanted: Mapping[str, Mapping[str, float]]) -> Generator[None]:
+    """Real agents, by name, that attempt so many requests/s of each tenant."""
+    stop = threading.Event()
+
+    def work(name: str) -> None:
+        with headgate.agent.connect(
+            url, agent=name, keep_snapshot=False, wait_s=TIMEOUT_S
+        ) as agent:
+            limiters = [
+                (agent.limiter(tenant=tenant), int(per_s * STEP_S))
+                for tenant, per_s in wanted[name].items()
+            ]
+            while not stop.wait(STEP_S):
+                for limiter, count in limiters:
+                    for _ in range(count):
+                        limiter.try_acquire(requests=1)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in wanted]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

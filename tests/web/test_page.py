@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 import httpx
 from playwright.sync_api import Page, expect
-from tests.web.rigs import TIMEOUT_S, Server
+from tests.web.rigs import TIMEOUT_S, Server, at_work
 
 GOLD = {"limits": [{"dimension": "requests", "rate": 100}]}
 
@@ -120,6 +120,47 @@ def test_a_refused_value_is_shown_at_its_field_and_can_be_mended(
     assert rest.get("/groups/gold").json()["limits"][0]["rate"] == 250
     expect(page.locator("table.limits")).to_contain_text("250 / s")
     expect(page.locator(".changes-list")).to_contain_text("rate: 100 → 250")
+
+
+def test_saving_the_form_sets_a_calendar_month_and_keeps_what_it_has_no_field_for(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/tenants/acme", json={}).raise_for_status()
+    owned = {**GOLD, "owner": "acme", "split": "even"}
+    rest.put("/groups/gold", json=owned).raise_for_status()
+    opened(page, server, "#/group/gold")
+    expect(page.get_by_role("button", name="requests")).to_be_visible()
+    page.keyboard.press("e")
+    page.get_by_label("Period", exact=True).select_option("calendar month")
+    page.get_by_text("Time zone; minimum and maximum").click()
+    page.get_by_label("Time zone of calendar periods").fill("Europe/Zurich")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("dialog")).to_have_count(0)
+    group = rest.get("/groups/gold").json()
+    assert (group["owner"], group["split"]) == ("acme", "even")
+    (limit,) = group["limits"]
+    assert (limit["period"], limit["time_zone"]) == ("month", "Europe/Zurich")
+
+
+def test_pip82_the_form_sets_and_ends_the_split_among_topics(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/groups/gold", json=GOLD).raise_for_status()
+    opened(page, server, "#/group/gold")
+    for word, split in (
+        ("evenly", "even"),
+        ("in proportion", "proportional"),
+        ("no:", None),
+    ):
+        expect(page.get_by_role("button", name="requests")).to_be_visible()
+        page.keyboard.press("e")
+        page.get_by_text("Tree, refusal, isolation").click()
+        field = page.get_by_label("Divided among the topics of a process")
+        choice = field.locator("option", has_text=word)
+        field.select_option(choice.get_attribute("value"))
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator("dialog")).to_have_count(0)
+        assert rest.get("/groups/gold").json()["split"] == split
 
 
 def test_a_change_that_came_between_is_not_overwritten(
@@ -244,3 +285,44 @@ def test_a_restart_of_the_server_is_said_and_mended(
         f"{server.url}/api/v1/groups/silver", json=GOLD, timeout=TIMEOUT_S
     ).raise_for_status()
     expect(page.locator(".windowed")).to_contain_text("silver")
+
+
+LIMITED = {"limits": [{"dimension": "requests", "rate": 1000}]}
+TENANTS = ("acme", "beta", "gamma")
+
+WANTED: dict[str, dict[str, float]] = {
+    "web-2": {"acme": 40.0},
+    "batch-1": {"acme": 40.0, "beta": 40.0},
+    "web-10": {"acme": 40.0, "beta": 40.0, "gamma": 40.0},
+}
+"""Tenants that each agent serves: so many limits it uses."""
+
+
+def test_agents_are_found_sorted_and_summed(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    for tenant in TENANTS:
+        rest.put(f"/groups/of-{tenant}", json=LIMITED).raise_for_status()
+        rest.put(f"/tenants/{tenant}").raise_for_status()
+        body = {"subject": {"tenant": tenant}, "group": f"of-{tenant}"}
+        rest.put("/attachments", json=body).raise_for_status()
+    names = page.locator("tbody th")
+    limits = page.locator("tbody td:nth-child(7)")
+    total = page.locator("tfoot")
+    with at_work(server.url, WANTED):
+        page.goto(f"{server.url}/#/agents")
+        expect(names).to_have_text(["batch-1", "web-2", "web-10"])
+        expect(limits).to_have_text(["2", "1", "3"])
+        expect(total).to_contain_text("3 agents")
+        expect(total.locator("td").nth(5)).to_have_text("6")
+        page.get_by_role("button", name="Limits in use").click()
+        expect(names).to_have_text(["web-2", "batch-1", "web-10"])
+        page.get_by_role("button", name="Limits in use").click()
+        expect(names).to_have_text(["web-10", "batch-1", "web-2"])
+        page.get_by_role("searchbox").fill("web")
+        expect(names).to_have_text(["web-10", "web-2"])
+        expect(total).to_contain_text("2 agents")
+        expect(total).to_contain_text("2 present")
+        expect(total).to_contain_text("all current")
+        expect(total.locator("td").nth(5)).to_have_text("4")
+    expect(page.locator("main")).to_contain_text("No agent reports on the bus")

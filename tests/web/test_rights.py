@@ -31,8 +31,17 @@ def viewer(settings: ServerSettings) -> str:
 
 
 @pytest.fixture(scope="module")
-def guarded(settings: ServerSettings, viewer: str) -> Iterator[Addresses]:
+def operator(settings: ServerSettings) -> str:
+    """A token of an operator of one tenant."""
+    return create_token(settings, "anna", "operator", tenants=["acme"])
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    settings: ServerSettings, viewer: str, operator: str
+) -> Iterator[Addresses]:
     assert viewer
+    assert operator
     with running(settings) as addresses:
         yield addresses
 
@@ -88,3 +97,16 @@ def test_who_has_no_token_is_asked_once_and_may_enter_one_later(
     page.keyboard.press("Enter")
     expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
     expect(page.locator("#banner")).to_be_hidden()
+
+
+def test_a_view_that_a_token_does_not_allow_is_said_to_be_that(
+    page: Page, guarded: Addresses, operator: str
+) -> None:
+    page.goto(f"{guarded.api}/#/agents")
+    page.get_by_label("Bearer token").fill(operator)
+    page.keyboard.press("Enter")
+    banner = page.locator("#banner")
+    expect(banner).to_contain_text("Your token does not allow this view.")
+    page.get_by_role("link", name="Groups", exact=True).click()
+    expect(page.locator("#pulse")).to_have_attribute("data-state", "live")
+    expect(banner).to_be_hidden()

@@ -15,6 +15,7 @@ import logging
 import os
 import threading
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Self, Unpack
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate.agent")
 
+MEET_S = 1.0
+"""Longest wait of `connect` for the answers of the other agents."""
+
 FIRST_CONFIGURATION_S = 3.0
 """Longest wait of `connect` for the API; a refused connection is noticed sooner."""
 
@@ -50,9 +54,9 @@ class Options:
     """The settings of an agent; see `connect`.
 
     Attributes:
-        url: Of the API.
+        url: Address of the API.
         agent: Id, unique in the cluster.
-        token: Of the role *agent*, when the API asks for one.
+        token: Bearer token of the role *agent*, if the API requires one.
         trust: Certificate authorities to trust; None for the system's.
         without_configuration: What attempts meet before the first configuration.
         snapshot_path: Where the last snapshot is kept, None for nowhere.
@@ -81,7 +85,7 @@ class AgentStatus:
     Attributes:
         agent: Its id.
         incarnation: Number of this life of the agent; each start has a larger one.
-        revision: Of the configuration in force, None before the first.
+        revision: Revision of the configuration in force; None before the first.
         source: Where that came from.
         api_reachable: Whether the API answered the last request.
         bus: Kind of the bus, None without one.
@@ -148,7 +152,7 @@ class Agent:
     def dispatcher(
         self, *, topic: str, subscription: str | None = None, client: str | None = None
     ) -> Dispatcher:
-        """Return what says how much of a topic or subscription may be read.
+        """Return the dispatcher of a topic or subscription: how much of it may be read.
 
         Args:
             topic: ``persistent://tenant/namespace/name``.
@@ -189,18 +193,18 @@ class Agent:
     def explain(self, group: str, dimension: str) -> Explanation:
         """Return this agent's share of a limit with all its inputs and formulas.
 
+        Args:
+            group: Name of the group; ``template[value]`` for a value of a template.
+            dimension: What the limit counts.
+
         Raises:
             HeadgateError: This process does not use such a limit.
         """
         self._revive()
-        snapshot = self._runtime.snapshot
-        groups = snapshot.configuration.groups if snapshot is not None else ()
-        for known in groups:
-            if known.name == group:
-                try:
-                    return self._runtime.explain(known.id, dimension)
-                except KeyError:
-                    break
+        group_id = self._enforcer.group_id(group)
+        if group_id is not None:
+            with suppress(KeyError):
+                return self._runtime.explain(group_id, dimension)
         raise HeadgateError(
             f"this process uses no limit on {dimension!r} of group {group!r}: "
             "first make a limiter for a subject attached to that group"
@@ -281,6 +285,7 @@ class Agent:
         )
         self._runtime, self._watch = runtime, watch
         self._enforcer.use_of = self._use_of
+        self._enforcer.first_terms = runtime.first_terms
         self._enforcer.share_levels(self._level_of)
         inherited = self._parents[-1][0].snapshot if self._parents else None
         if inherited is not None:
@@ -295,6 +300,10 @@ class Agent:
             runtime.following.wait(
                 FIRST_CONFIGURATION_S if options.wait_s is None else options.wait_s
             )
+            if runtime.bus is not None and options.wait_s != 0.0:
+                # Callers may then have all that nobody else needs from the first
+                # request on, not the tenth part that is safe for one of many.
+                runtime.met.wait(MEET_S)
         elif watch.wrong_address and not self._parents:
             self.close()
             raise InvalidSetting(f"url: {watch.wrong_address}")
@@ -308,19 +317,17 @@ class Agent:
         return sum(row.demand for row in ledger.agents)
 
     def _level_of(self, group_id: int, dimension: str) -> tuple[float, float] | None:
-        """Return what is left of a limit over the cluster; None if unknown.
+        """Return how much of a limit is left over the cluster; None if unknown.
 
         Returns:
-            Units left, those in local buckets included, and the units/s that the other
-            agents take.
+            Units left, and the units/s that the other agents take.
         """
         try:
             ledger = self._runtime.table(group_id, dimension)
         except KeyError:
             return None
-        level = ledger.level + sum(row.held for row in ledger.agents)
         others = [row for row in ledger.agents if row.agent != self._runtime.agent]
-        return level, sum(min(row.demand, row.share) for row in others)
+        return ledger.level, sum(min(row.demand, row.share) for row in others)
 
     def _check_open(self) -> None:
         """Raise once the agent is closed."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LimitName:
-    """Which limit of which group.
+    """Names a limit of a group.
 
     Attributes:
         group: Name of the group.

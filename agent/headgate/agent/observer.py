@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from headgate.agent.follow.policies import Policies
     from headgate.agent.follow.snapshot import Snapshot
-    from headgate.agent.json_place import Json
     from headgate.coordinator import (
         AgentRow,
         Configuration,
@@ -112,12 +111,12 @@ class Sight:
     """Everything seen at one moment.
 
     Attributes:
-        revision: Of the observer's configuration; None before the first.
+        revision: Revision of the observer's configuration; None before the first.
         limits: Those that agents use, by dimension and group.
         left: Limits that agents used at the previous look and no longer use.
         in_flight: The groups that limit requests in flight, and who holds slots.
         members: All known agents, by id.
-        lag_s: Of the bus, as far as a listener can tell.
+        lag_s: Lag of the bus, as far as a listener can tell.
         bus_open: Whether the bus could be opened.
         partitions: Number of the bus's partitions, all of which the observer reads;
             0 without a bus.
@@ -141,18 +140,12 @@ class Observer:
     Args:
         source: Returns the newest snapshot, or None if there is none yet; called by
             each `look`.
-        bus_options: Added to the bus options that the snapshot names.
     """
 
-    def __init__(
-        self,
-        source: Callable[[], Snapshot | None],
-        *,
-        bus_options: Mapping[str, Json] | None = None,
-    ) -> None:
+    def __init__(self, source: Callable[[], Snapshot | None]) -> None:
         self._source = source
         name = f"observer-{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
-        options = RuntimeOptions(agent=name, observing=True, bus_options=bus_options)
+        options = RuntimeOptions(agent=name, observing=True)
         self._runtime = Runtime(_NoEnforcement(), options)
         self._given: Snapshot | None = None
         self._meters: dict[tuple[int, str, str], _Meter] = {}
@@ -163,6 +156,11 @@ class Observer:
         self._looking = threading.Lock()
         self._runtime.start()
         self._follow()
+
+    @property
+    def listening(self) -> bool:
+        """Whether the bus is open; from any thread."""
+        return self._runtime.bus is not None
 
     def look(self) -> Sight:
         """Return the present state; call it about once a second, from any thread."""
@@ -211,7 +209,7 @@ class Observer:
         return tuple((g, tuple(self._runtime.slots(g.id))) for g in limited)
 
     def slots(self, group_id: int) -> list[SlotView]:
-        """Return who holds how many slots in flight of a group, by id."""
+        """Return how many slots in flight of a group each agent holds, by id."""
         return self._runtime.slots(group_id)
 
     def close(self) -> None:
@@ -327,7 +325,7 @@ class _Meter:
         self._measured = -1.0  # below zero: not yet
 
     def read(self, row: AgentRow, now: float) -> None:
-        """Take the counters of a row read at `now`."""
+        """Enter the counters of a row read at `now`."""
         self.read_s = now
         readings = self._admitted
         readings.append((now, row.admitted + row.predicted))
@@ -341,7 +339,7 @@ class _Meter:
         self._read_refused(row, now - row.age_s)
 
     def _read_refused(self, row: AgentRow, told_s: float) -> None:
-        """Take the refused units of a row that was true at `told_s`."""
+        """Enter the refused units of a row that held at `told_s`."""
         elapsed_s = told_s - self._refused_s
         fresh = row.age_s <= WINDOW_S
         if elapsed_s >= LEAST_WINDOW_S:
@@ -370,7 +368,11 @@ class _NoEnforcement:
         )
 
     def configure(
-        self, configuration: Configuration, now: float, policies: Policies
+        self,
+        configuration: Configuration,
+        now: float,
+        policies: Policies,
+        wall_s: float | None = None,
     ) -> None:
         """Do nothing."""
 

@@ -1,6 +1,6 @@
 """What the rooms of an agent need of one another, each named by its job.
 
-A limiter asks whoever made it for its chains, and the fair queue asks a limiter to
+A limiter asks its maker for its chains, and the fair queue asks a limiter to
 charge; the thread of an agent moves whatever enforces in its process.  Each side
 knows the other only by what stands here, so that nothing imports what is above it.
 """
@@ -29,9 +29,13 @@ class EnforcementPort(Protocol):
     """What enforces in this process: an `Enforcer`, or nothing for an observer."""
 
     def configure(
-        self, configuration: Configuration, now: float, policies: Policies
+        self,
+        configuration: Configuration,
+        now: float,
+        policies: Policies,
+        wall_s: float | None = None,
     ) -> None:
-        """Follow a new configuration, with its rate policies."""
+        """Follow a new configuration, with its rate policies, at `wall_s`."""
 
     def counts(self, now: float) -> Counted:
         """Return what was counted so far."""
@@ -42,14 +46,14 @@ class EnforcementPort(Protocol):
         ...
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
-        """Let buckets refill at these rates."""
+        """Set the ceilings of buckets."""
 
     def hold(self, slots: SetSlots) -> None:
-        """Let callers hold so many slots."""
+        """Set how many slots callers may hold."""
 
 
 class ChainHolder(Protocol):
-    """A limiter, as whoever resolves its chains sees it."""
+    """A limiter, as the resolver of its chains sees it."""
 
     @property
     def subject(self) -> Subject:

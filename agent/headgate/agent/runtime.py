@@ -29,6 +29,7 @@ from headgate.agent.bus.open import open_bus
 from headgate.agent.bus.reports import ReportBus
 from headgate.agent.errors import BusUnavailable
 from headgate.agent.follow.liveness import LastWords
+from headgate.agent.follow.periods import in_periods
 from headgate.agent.once_log import OnceLog
 from headgate.coordinator import (
     Configured,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         SlotView,
         Vouched,
     )
+    from headgate.coordinator.config.configuration import Group
 
 MAX_POLL_S = 0.1
 """Longest wait on the bus; a new configuration and `close` are noticed after it."""
@@ -74,10 +76,10 @@ so soon, and a ledger follows what was heard so soon."""
 
 RESTS_AFTER_S = 5.0
 """Time without use after which an agent rests: an average over the slowest callers has
-faded by then, or the others were told how it does."""
+faded by then, or the others know how it fades."""
 
 ANSWERS_S = 1.0
-"""How long an agent doesn't rest after another told it rows or asked for its own: what
+"""How long an agent doesn't rest after another sent it rows or asked for its own: what
 has to be answered or asked in turn is due within that."""
 
 FAILED_TURN_PAUSE_S = 0.1
@@ -97,6 +99,10 @@ REOPEN_BUS_S = 10.0
 MAX_VOUCHED = 10_000
 """Statements of the API that wait for the next turn; the oldest are dropped."""
 
+CORRECTED_S = 3_600.0
+"""A wall clock that is set back by less is a correction: until it has caught up, it
+counts as standing still.  By more, it was wrong before."""
+
 CLOSE_S = 5.0
 """Longest wait for the leave report to go out and the daemon thread to end."""
 
@@ -108,7 +114,7 @@ class RuntimeOptions:
     Attributes:
         agent: Id of the agent.
         observing: Only listen.
-        weight: Of the agent relative to the others.
+        weight: Weight of the agent relative to the others.
         bus_options: Added to the bus options that the snapshot names: secrets, which
             a snapshot should not carry.
     """
@@ -124,6 +130,7 @@ class Runtime:
 
     Attributes:
         following: Set once the first configuration is in force.
+        met: Set once the other agents have had time to answer this one.
     """
 
     def __init__(
@@ -132,6 +139,7 @@ class Runtime:
         options: RuntimeOptions,
         *,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         on_bus: Callable[[], None] | None = None,
     ) -> None:
         """Make a runtime; `start` starts it.
@@ -140,12 +148,16 @@ class Runtime:
             enforcement: What enforces in this process.
             options: Its settings.
             clock: Seconds, monotonic; that of `enforcement`.
+            wall: Seconds since the epoch: calendar periods go by it.
             on_bus: Called in the runtime's thread once a bus is open.
         """
         self._on_bus = on_bus
         self._enforcement = enforcement
         self._options = options
         self._clock = clock
+        self._wall = wall
+        self._boundary_s = inf
+        self._latest_s = -inf
         self._agent = options.agent
         self._incarnation = time.time_ns() // 1_000
         self._lock = threading.Lock()  # around each use of the coordinator
@@ -165,6 +177,7 @@ class Runtime:
         self._counted: tuple[float, Counted] | None = None
         self._stopping = threading.Event()
         self.following = threading.Event()
+        self.met = threading.Event()
         self._log = OnceLog()
         self._thread = threading.Thread(
             target=self._run, name="headgate-agent", daemon=True
@@ -249,13 +262,25 @@ class Runtime:
                 raise KeyError(group_id)
             return self._coordinator.table(group_id, dimension, self._clock())
 
+    def first_terms(self, group: Group, dimension: str) -> tuple[float, float] | None:
+        """Return level and window of a limit whose bucket is just made, if known.
+
+        From any thread, without the lock: a caller doesn't wait for a calculation.
+        """
+        coordinator = self._coordinator
+        if coordinator is None:
+            return None
+        return coordinator.first_terms(
+            group.id, dimension, self._clock(), group.template
+        )
+
     def used(self) -> list[tuple[str, int]]:
         """Return (dimension, group id) of each limit that others use; any thread."""
         with self._lock:
             return [] if self._coordinator is None else self._coordinator.used()
 
     def slots(self, group_id: int) -> list[SlotView]:
-        """Return who holds how many slots of a group; from any thread."""
+        """Return how many slots of a group each agent holds; from any thread."""
         with self._lock:
             known = self._coordinator
             return [] if known is None else known.slots(group_id)
@@ -292,7 +317,7 @@ class Runtime:
             if reports := tuple(report for report, _ in self._bus.receive(wait_s)):
                 self._step(HeardTogether(reports))
                 self._wake_for(reports)
-        if self._arrived is not self._followed:
+        if self._arrived is not self._followed or self._calendar() >= self._boundary_s:
             self._follow()
         while self._vouched and self._coordinator is not None:
             self._step(self._words.keep(self._vouched.popleft()))
@@ -321,9 +346,15 @@ class Runtime:
         if self._bus is not None:
             self._bus.use(counted.keys.group_ids)
         self._step(counted)
+        if not self.met.is_set():
+            self._note_met(now)
         spent_s += time.thread_time()
         self._wake_at = min(self._due_at, now + LOOK_S)
         self._wake_at = max(self._wake_at, now + self._pause_s(spent_s))
+
+    def _note_met(self, now: float) -> None:
+        if self._coordinator is not None and self._coordinator.met(now):
+            self.met.set()
 
     def _rests(self, now: float) -> bool:
         """Whether a step of the coordinator would change nothing."""
@@ -346,6 +377,15 @@ class Runtime:
         elif others:
             self._due_at = -inf  # a heartbeat: one step, at the usual time
 
+    def _calendar(self) -> float:
+        """Return the wall clock; a clock that was corrected repeats no boundary."""
+        wall_s = self._wall()
+        if wall_s <= self._latest_s - CORRECTED_S:
+            self._boundary_s = -inf  # the period in force is of the wrong time
+        if not wall_s < self._latest_s < wall_s + CORRECTED_S:
+            self._latest_s = wall_s
+        return self._latest_s
+
     def _pause_s(self, spent_s: float) -> float:
         """Return how long to leave the counters alone after reading them."""
         interval_s = 1.0 if self._settings is None else self._settings.interval_s
@@ -361,11 +401,12 @@ class Runtime:
             self._close_bus()
             self._bus_settings = wanted
             self._open_bus()
-        now = self._clock()
-        self._enforcement.configure(snapshot.configuration, now, snapshot.policies)
+        now, wall_s = self._clock(), self._calendar()
+        configuration, self._boundary_s = in_periods(snapshot.configuration, wall_s)
+        self._enforcement.configure(configuration, now, snapshot.policies, wall_s)
         before = self._coordinator
         self._coordinate(snapshot, now)
-        self._step(Configured(snapshot.configuration))
+        self._step(Configured(configuration))
         for word in self._words if self._coordinator is not before else ():
             self._step(word)
         self._followed = snapshot
@@ -404,7 +445,7 @@ class Runtime:
                 seed=0,
                 draw=random.random,
                 now=now,
-                wall_s=time.time(),
+                wall_s=self._wall(),
                 observing=self._options.observing,
             )
 
@@ -420,7 +461,7 @@ class Runtime:
             return
         with self._lock:
             now = self._clock() if at_s is None else at_s
-            effects = coordinator.step(now, event, wall_s=time.time())
+            effects = coordinator.step(now, event, wall_s=self._wall())
         for effect in effects:
             self._perform(effect)
 
@@ -457,7 +498,7 @@ class Runtime:
         return replace(snapshot.bus, options=options)
 
     def _open_bus(self) -> None:
-        """Open the wanted bus; if that fails, the agent goes on alone."""
+        """Open the wanted bus; if that fails, the agent continues alone."""
         self._reopen_at = None
         if self._bus_settings is None:
             return
@@ -469,7 +510,7 @@ class Runtime:
                 self._on_bus()
         except BusUnavailable as error:
             self._reopen_at = self._clock() + REOPEN_BUS_S
-            sentence = f"no bus, this agent goes on alone: {error}"
+            sentence = f"no bus, this agent continues alone: {error}"
             self._log.note("bus_unavailable", sentence)
 
     def _close_bus(self) -> None:

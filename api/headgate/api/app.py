@@ -1,9 +1,10 @@
 """The application: all routes on one service."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib.metadata import version
+from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
 
@@ -19,6 +20,8 @@ from headgate.api.http.dependencies import Service, ServiceOf
 from headgate.api.http.guard import Guard
 from headgate.api.http.origins import OwnPagesOnly
 from headgate.api.http.response_headers import ResponseHeaders
+from headgate.api.invoices.folder import InvoiceFolder
+from headgate.api.invoices.routes import router as invoices_router
 from headgate.api.live.liveness import Presence
 from headgate.api.metrics.routes import router as metrics
 from headgate.api.observing.observing import Observing
@@ -76,16 +79,50 @@ def make_app(
     rights: RightsSettings | None = None,
     *,
     tls: bool = False,
+    invoices: Path | None = None,
 ) -> FastAPI:
     """Return the ASGI application that serves `service`.
 
     Args:
         service: Its parts.
         fixed: Members `bus` and `report` of each snapshot.
-        rights: Whether tokens are asked for; None for not.
-        tls: Whether it is served over TLS, and never otherwise.
+        rights: Whether tokens are required; None means that they are not.
+        tls: Whether it is served over TLS only.
+        invoices: Folder that the pipeline writes invoices to, or None.
     """
     observing = Observing(service.store)
+    app = FastAPI(
+        title="Headgate",
+        version=version("headgate"),
+        description=_DESCRIPTION,
+        lifespan=_lifespan(service, fixed, observing),
+        redirect_slashes=False,
+        docs_url=None,  # from a host of others; `mount` serves it from here
+        redoc_url=None,
+    )
+    app.state.service = service
+    app.state.observing = observing
+    app.state.invoices = InvoiceFolder(invoices)
+    app.state.following = Following(
+        service.watch, Snapshots(service.store, fixed), Presence(service.watch.stir)
+    )
+    problems.install(app)
+    settings = rights or RightsSettings()
+    # The last one added is the first that a request meets.
+    app.add_middleware(BodyLimits)
+    app.add_middleware(Guard, store=service.store, settings=settings)
+    app.add_middleware(OwnPagesOnly, settings=settings)
+    app.add_middleware(ResponseHeaders, tls=tls)
+    _add_routes(app)
+    mount(app)
+    complete(app, required=settings.required)
+    return app
+
+
+def _lifespan(
+    service: Service, fixed: Mapping[str, object], observing: Observing
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Return the lifespan of the application: it runs expiry and the live sampler."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
@@ -98,26 +135,10 @@ def make_app(
         with suppress(asyncio.CancelledError):
             await ending
 
-    app = FastAPI(
-        title="Headgate",
-        version=version("headgate"),
-        description=_DESCRIPTION,
-        lifespan=lifespan,
-        redirect_slashes=False,
-        docs_url=None,  # from a host of others; `mount` serves it from here
-        redoc_url=None,
-    )
-    app.state.service = service
-    app.state.observing = observing
-    app.state.following = Following(
-        service.watch, Snapshots(service.store, fixed), Presence(service.watch.stir)
-    )
-    problems.install(app)
-    app.add_middleware(BodyLimits)
-    settings = rights or RightsSettings()
-    app.add_middleware(Guard, store=service.store, settings=settings)
-    app.add_middleware(OwnPagesOnly, settings=settings)
-    app.add_middleware(ResponseHeaders, tls=tls)
+    return lifespan
+
+
+def _add_routes(app: FastAPI) -> None:
     app.include_router(_health, responses=problems.RESPONSES)
     app.include_router(metrics, responses=problems.RESPONSES)
     for router in (
@@ -135,6 +156,7 @@ def make_app(
         overview,
         history,
         events,
+        invoices_router,
     ):
         app.include_router(router, prefix="/api/v1", responses=problems.RESPONSES)
     for router in (
@@ -150,9 +172,6 @@ def make_app(
             prefix=problems.PULSAR_PREFIX,
             responses=problems.PULSAR_RESPONSES,
         )
-    mount(app)
-    complete(app, required=settings.required)
-    return app
 
 
 _health = APIRouter(tags=["health"])

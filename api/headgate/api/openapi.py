@@ -19,7 +19,7 @@ SCHEME = "bearer"
 
 
 def complete(app: FastAPI, *, required: bool) -> None:
-    """Let the document of `app` have the schemas of `NAMED` and say who may ask.
+    """Add the schemas of `NAMED` and the required roles to the document of `app`.
 
     Args:
         app: The application, with all routes.

@@ -45,7 +45,7 @@ def _make_private(settings: ServerSettings) -> None:
     """Make the file of a new SQLite database readable by its owner only.
 
     It holds hashes of tokens and everybody's limits.  SQLite gives its journals the
-    file's own mode.  Whoever created the file decided who may read it.
+    file's own mode.  Its creator decided who may read it.
     """
     file = _sqlite_file(settings)
     if file is not None:

@@ -118,7 +118,7 @@ class _Server(uvicorn.Server):
         self._on_ready = on_ready
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to stop."""
+        """Serve until stopped."""
         super().run(sockets or [self._listening])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -276,7 +276,7 @@ def _check_ready_file(settings: ServerSettings) -> None:
 def _opened_private(path: Path, mode: Literal["a", "w"]) -> TextIO:
     """Open a file; one that is made now only its owner may read.
 
-    The bus URL may hold a password.  Whoever created the file decided who may read it.
+    The bus URL may hold a password.  Its creator decided who may read it.
     """
 
     def private(name: str, flags: int) -> int:
@@ -293,7 +293,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _check_tokens(settings: ServerSettings, store: Store) -> None:
-    """Refuse to start where no token could ever be valid."""
+    """Refuse to start if no token could ever be valid."""
     if not settings.rights.required or settings.rights.key_set is not None:
         return
     with store.reading() as session:
@@ -312,7 +312,9 @@ def _made_app(
     except (OSError, ValueError) as error:
         raise CannotStart(f"key set: {error}") from error
     tls = settings.tls_certificate is not None
-    return make_app(service, fixed, settings.rights, tls=tls)
+    return make_app(
+        service, fixed, settings.rights, tls=tls, invoices=settings.invoices
+    )
 
 
 def _listening_socket(settings: ServerSettings) -> BoundedListener:
@@ -357,7 +359,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def _fixed_members(bus: BusSettings, interval_s: float) -> dict[str, object]:
-    """Return what each snapshot says of bus and reports."""
+    """Return the part of each snapshot about bus and reports."""
     document = snapshot_to_json(
         Snapshot(configuration=Configuration(), bus=bus, report_interval_s=interval_s)
     )

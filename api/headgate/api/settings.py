@@ -34,13 +34,15 @@ class ServerSettings:
         bus_ports: Ports of the embedded bus; None for `USUAL_BUS_PORTS` or, if
             taken, free ones.
         bus_keys: Folder of CURVE keys for the embedded bus, as `headgate bus keys
-            curve` makes it; None for a bus that whoever reaches it may use.
+            curve` makes it; None for a bus that anyone who reaches it may use.
         report_interval_s: T of the design: seconds between two heartbeats.
         rights: Whether tokens are asked for, and which are good.
         tls_certificate: Path of a PEM chain; with `tls_key` the API speaks TLS.
         tls_key: Path of its private key.
         trusted_proxies: Addresses and networks whose `X-Forwarded-For` and
             `X-Forwarded-Proto` are believed.
+        invoices: Folder that `headgate pipeline run invoices` writes; None serves no
+            invoices.
         ready_file: Gets `Addresses` as one line of JSON when the server listens.
     """
 
@@ -56,6 +58,7 @@ class ServerSettings:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     trusted_proxies: tuple[str, ...] = ()
+    invoices: Path | None = None
     ready_file: Path | None = None
 
     @property
@@ -74,7 +77,7 @@ class Addresses:
         api: URL of the API, such as ``http://127.0.0.1:8080``.
         docs: URL of its documentation.
         bus: Bus settings that the server sends to agents.
-        pid: Of the server's process.
+        pid: Id of the server's process.
         rights: Whether tokens are asked for.
     """
 

@@ -70,7 +70,7 @@ class RevisionWatch:
         return await self._reach(revision + 1, or_when, wait_s=wait_s)
 
     def upcoming(self) -> asyncio.Event:
-        """Return what is set by the next change or `stir`."""
+        """Return an event that the next change or `stir` sets."""
         return self._next
 
     def stir(self) -> None:

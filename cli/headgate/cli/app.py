@@ -43,92 +43,188 @@ class Entry:
     """One command: where it is defined, so that only this module is imported.
 
     Attributes:
+        panel: Heading of the list of commands.
+        help: Its line there; of a function, also the first of its docstring.
         module: Below `headgate.cli`.
         attribute: A function, or a `typer.Typer` with commands of its own.
-        panel: Heading of the help.
         epilog: Attribute with the text below the help of a function.
-        help: Of a `typer.Typer`; a function's is its docstring.
         passes_on: Whether another application reads the arguments and the options.
     """
 
+    panel: str
+    help: str
     module: str
     attribute: str
-    panel: str
     epilog: str | None = None
-    help: str | None = None
     passes_on: bool = False
 
 
 COMMANDS: Mapping[str, Entry] = {
-    "up": Entry("up", "up", _SERVERS, "UP_EPILOG"),
-    "demo": Entry("demo.command", "demo", _SERVERS, "DEMO_EPILOG"),
+    "up": Entry(
+        _SERVERS,
+        "Start the REST API and the embedded bus; Ctrl-C stops both.",
+        "up",
+        "up",
+        "UP_EPILOG",
+    ),
+    "envoy": Entry(
+        _SERVERS,
+        "Answer Envoy's rate limit filter, nginx and Traefik from memory.",
+        "envoy",
+        "envoy",
+        "ENVOY_EPILOG",
+    ),
+    "demo": Entry(
+        _SERVERS,
+        "Keep five processes to one quota while their demand shifts.",
+        "demo.command",
+        "demo",
+        "DEMO_EPILOG",
+    ),
     "bus": Entry(
+        _SERVERS,
+        "Run a bus of your own, and manage its topic and keys.",
         "commands.bus",
         "bus",
-        _SERVERS,
-        help="Run a bus of your own, and manage its topic and keys.",
     ),
     "token": Entry(
-        "commands.token",
-        "token",
-        _SERVERS,
-        help="Create, list and delete bearer tokens.",
+        _SERVERS, "Create, list and delete bearer tokens.", "commands.token", "token"
     ),
     "setting": Entry(
+        _SERVERS,
+        "Show and change the dynamic configuration.",
         "commands.settings",
         "setting",
-        _SERVERS,
-        help="Show and change the dynamic configuration.",
     ),
     "group": Entry(
-        "commands.groups",
-        "group",
-        _LIMITS,
-        help="Create, show, change and delete groups.",
+        _LIMITS, "Create, show, change and delete groups.", "commands.groups", "group"
     ),
     "tenant": Entry(
-        "commands.tenants", "tenant", _LIMITS, help="Create, list and delete tenants."
+        _LIMITS, "Create, list and delete tenants.", "commands.tenants", "tenant"
     ),
     "namespace": Entry(
-        "commands.tenants",
-        "namespace",
-        _LIMITS,
-        help="Create, list and delete namespaces.",
+        _LIMITS, "Create, list and delete namespaces.", "commands.tenants", "namespace"
     ),
-    "attach": Entry("commands.attachments", "attach", _LIMITS, "ATTACH_EPILOG"),
-    "detach": Entry("commands.attachments", "detach", _LIMITS, "DETACH_EPILOG"),
+    "attach": Entry(
+        _LIMITS,
+        "Attach a subject to a group, which then counts its requests.",
+        "commands.attachments",
+        "attach",
+        "ATTACH_EPILOG",
+    ),
+    "detach": Entry(
+        _LIMITS,
+        "Detach a subject from its group, whose limits it then no longer has.",
+        "commands.attachments",
+        "detach",
+        "DETACH_EPILOG",
+    ),
     "attachments": Entry(
-        "commands.attachments", "list_attachments", _LIMITS, "LIST_EPILOG"
+        _LIMITS,
+        "List the subjects that are attached to groups.",
+        "commands.attachments",
+        "list_attachments",
+        "LIST_EPILOG",
     ),
     "policy": Entry(
+        _LIMITS,
+        "Limit the rates of topics, per broker, namespace or topic.",
         "commands.policies",
         "policy",
-        _LIMITS,
-        help="Limit the rates of topics, per broker, namespace or topic.",
     ),
     "override": Entry(
-        "commands.overrides", "override", _LIMITS, help="Change limits temporarily."
+        _LIMITS, "Change limits temporarily.", "commands.overrides", "override"
     ),
-    "apply": Entry("commands.apply", "apply", _CHANGES, "APPLY_EPILOG"),
-    "delete": Entry("commands.apply", "delete", _CHANGES, "DELETE_EPILOG"),
-    "export": Entry("commands.apply", "export", _CHANGES, "EXPORT_EPILOG"),
-    "audit": Entry("commands.audit", "audit", _CHANGES, "AUDIT_EPILOG"),
-    "rollback": Entry("commands.audit", "rollback", _CHANGES, "ROLLBACK_EPILOG"),
-    "top": Entry("top.command", "top", _WATCHING, "TOP_EPILOG"),
-    "status": Entry("commands.status", "status", _WATCHING, "STATUS_EPILOG"),
-    "explain": Entry("commands.explain", "explain", _WATCHING, "EXPLAIN_EPILOG"),
-    "slots": Entry("commands.status", "slots", _WATCHING, "SLOTS_EPILOG"),
+    "apply": Entry(
+        _CHANGES,
+        "Bring groups, attachments and policies into the state that a file describes.",
+        "commands.apply",
+        "apply",
+        "APPLY_EPILOG",
+    ),
+    "delete": Entry(
+        _CHANGES,
+        "Delete everything that a file names, in one transaction.",
+        "commands.apply",
+        "delete",
+        "DELETE_EPILOG",
+    ),
+    "export": Entry(
+        _CHANGES,
+        "Print the configuration as a file that `headgate apply` takes.",
+        "commands.apply",
+        "export",
+        "EXPORT_EPILOG",
+    ),
+    "audit": Entry(
+        _CHANGES,
+        "Show who changed what, when and from where, newest first.",
+        "commands.audit",
+        "audit",
+        "AUDIT_EPILOG",
+    ),
+    "rollback": Entry(
+        _CHANGES,
+        "Restore the state of an earlier revision; tokens are left alone.",
+        "commands.audit",
+        "rollback",
+        "ROLLBACK_EPILOG",
+    ),
+    "top": Entry(
+        _WATCHING,
+        "Show the usage of groups against their limits, live, and who uses them.",
+        "top.command",
+        "top",
+        "TOP_EPILOG",
+    ),
+    "status": Entry(
+        _WATCHING,
+        "Show demand, share, admitted, refused and level of each agent, live.",
+        "commands.status",
+        "status",
+        "STATUS_EPILOG",
+    ),
+    "explain": Entry(
+        _WATCHING,
+        "Say who gets how much and why, then show the formulas with all inputs.",
+        "commands.explain",
+        "explain",
+        "EXPLAIN_EPILOG",
+    ),
+    "slots": Entry(
+        _WATCHING,
+        "Show how many requests are in flight, by agent.",
+        "commands.status",
+        "slots",
+        "SLOTS_EPILOG",
+    ),
     "context": Entry(
+        _OFFLINE,
+        "Name servers, and choose the one that commands ask.",
         "commands.contexts",
         "context",
-        _OFFLINE,
-        help="Name servers, and choose the one that commands ask.",
     ),
     "completion": Entry(
-        "commands.completion", "completion", _OFFLINE, "COMPLETION_EPILOG"
+        _OFFLINE,
+        "Print the script that lets a shell complete commands, options and groups.",
+        "commands.completion",
+        "completion",
+        "COMPLETION_EPILOG",
     ),
-    "simulate": Entry("mounted", "simulate", _OFFLINE, passes_on=True),
-    "pipeline": Entry("mounted", "pipeline", _OFFLINE, passes_on=True),
+    "simulate": Entry(
+        _OFFLINE,
+        "Run scenarios on a simulated cluster, reproducible from a seed.",
+        "mounted",
+        "simulate",
+        passes_on=True,
+    ),
+    "pipeline": Entry(
+        _OFFLINE,
+        "Analyse the usage topic with Spark: usage, violations, unfairness.",
+        "mounted",
+        "pipeline",
+        passes_on=True,
+    ),
 }
 
 _PASS_ON: dict[str, object] = {
@@ -140,9 +236,10 @@ _PASS_ON: dict[str, object] = {
 
 
 def application(words: Sequence[str]) -> typer.Typer:
-    """Return the application with the command that `words` begin with, or with all.
+    """Return the application for a command line of `words`.
 
-    Only what is registered is imported, so a command does not pay for the others.
+    Only the command that they begin with is imported.  Of the others the names are
+    enough, to list them and to say that none is called so.
     """
     app = typer.Typer(
         name="headgate",
@@ -154,10 +251,18 @@ def application(words: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(root)
-    named = words[0] if words else ""
-    for name in [named] if named in COMMANDS else COMMANDS:
-        _register(app, name, COMMANDS[name])
+    named = next((word for word in words if word != "--"), "")
+    if named in COMMANDS:
+        _register(app, named, COMMANDS[named])
+    else:
+        for name, entry in COMMANDS.items():
+            app.command(name, help=entry.help, rich_help_panel=entry.panel)(_not_run)
     return app
+
+
+def _not_run() -> None:
+    """Stand for a command that is listed, which no command line here can run."""
+    raise AssertionError("a command that was only listed runs")
 
 
 def _register(app: typer.Typer, name: str, entry: Entry) -> None:

@@ -11,20 +11,19 @@ import typer
 
 from headgate.cli.failure import Failure, Misused
 from headgate.cli.options.bus_address import EMBEDDED, parse_bus, shown_bus
+from headgate.cli.options.common import MAX_PORT, Host, ReadyFile
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.output.printing import print_line
 
 if TYPE_CHECKING:
     from headgate.api import Addresses, ServerSettings
+    from headgate.cli.envoy import ProxyThread
 
 MIN_INTERVAL_S = 0.05
 """Twenty reports per second and agent; shares can't change faster than that."""
 
 MAX_INTERVAL_S = 60.0
 """A silent agent is presumed dead after three heartbeats, here three minutes."""
-
-MAX_PORT = 65_535
-"""The largest TCP port."""
 
 UP_EPILOG = """[bold]Examples[/bold]
 
@@ -35,6 +34,8 @@ headgate up --host 0.0.0.0 --rights --database postgresql+psycopg://headgate@db/
 headgate up --bus kafka://kafka-1:9092,kafka-2:9092/headgate-usage
 
 headgate bus keys curve --out keys && headgate up --bus-keys keys   (encrypted)
+
+headgate up --envoy 8081 --envoy-config limits.yaml   (Envoy asks this process)
 
 Agents learn the bus from the API; the API's URL is all they need."""
 
@@ -49,7 +50,7 @@ class ListenOptions:
             ones.
     """
 
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
+    host: Host = "127.0.0.1"
     port: Annotated[
         int | None,
         typer.Option(
@@ -93,6 +94,15 @@ class ListenOptions:
             show_default=False,
         ),
     ] = None
+    invoices: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            file_okay=False,
+            help="Serve the invoices that `headgate pipeline run invoices` wrote.",
+            show_default=False,
+        ),
+    ] = None
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -111,7 +121,7 @@ class ListenOptions:
 
 @dataclass(frozen=True, slots=True)
 class AccessOptions:
-    """Who may use the server, and how it proves its identity."""
+    """Options on access: who may use the server, and how it proves its identity."""
 
     rights: Annotated[
         bool,
@@ -169,17 +179,37 @@ class AccessOptions:
     ] = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """What else answers proxies, and by which limits."""
+
+    envoy: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            help="Also answer Envoy's rate limit filters on this port of 127.0.0.1, as "
+            "`headgate envoy` does; 0 for a free one. Needs --envoy-config.",
+            min=0,
+            max=MAX_PORT,
+            show_default=False,
+        ),
+    ] = None
+    envoy_config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="YAML of the limits for --envoy, one domain each. May be repeated.",
+            show_default=False,
+        ),
+    ] = None
+
+
 @spread
 def up(
     listen: ListenOptions,
     access: AccessOptions,
-    ready_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the addresses to this file, as JSON, once the server is ready.",
-            show_default=False,
-        ),
-    ] = None,
+    proxies: ProxyOptions,
+    ready_file: ReadyFile = None,
 ) -> None:
     """Start the REST API and the embedded bus; Ctrl-C stops both.
 
@@ -193,10 +223,36 @@ def up(
         from headgate.api import CannotStart, run
 
         settings = _settings(listen, access, ready_file)
+        beside = _beside(proxies)
+
+        def ready(addresses: "Addresses") -> None:
+            _tell(addresses)
+            if beside is not None:
+                beside.start(addresses.api)
+
         try:
-            run(settings, _tell)
+            run(settings, ready)
         except CannotStart as error:
             raise Failure(str(error)) from error
+        finally:
+            if beside is not None:
+                beside.close()
+
+
+def _beside(proxies: ProxyOptions) -> "ProxyThread | None":
+    """Return what is to answer proxies, or None.
+
+    Raises:
+        Misused: Only one of the two options is given.
+        Failure: A file can't be used, or a package is missing.
+    """
+    if proxies.envoy is None and not proxies.envoy_config:
+        return None
+    if proxies.envoy is None or not proxies.envoy_config:
+        raise Misused("--envoy PORT and --envoy-config FILE: expected both, or neither")
+    from headgate.cli.envoy import ProxyThread
+
+    return ProxyThread(proxies.envoy, proxies.envoy_config)
 
 
 @contextmanager
@@ -240,6 +296,7 @@ def _settings(
         bus=bus,
         bus_ports=ports,
         bus_keys=listen.bus_keys,
+        invoices=listen.invoices,
         report_interval_s=listen.interval,
         rights=RightsSettings(
             required=access.rights,

@@ -37,6 +37,9 @@ from headgate.coordinator.explain.views import Explanation as Explanation
 from headgate.coordinator.explain.views import LedgerView as LedgerView
 from headgate.coordinator.explain.views import MemberView as MemberView
 from headgate.coordinator.messages.events import (
+    Ceilings as Ceilings,
+)
+from headgate.coordinator.messages.events import (
     Configured as Configured,
 )
 from headgate.coordinator.messages.events import (

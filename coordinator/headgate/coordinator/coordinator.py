@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from headgate.coordinator.config.configuration import IN_FLIGHT
-from headgate.coordinator.demand.local_buckets import enter_few
 from headgate.coordinator.escrow.holder import GONE_PART
 from headgate.coordinator.escrow.targets import ask_for_room
 from headgate.coordinator.explain.explain import (
@@ -18,8 +17,8 @@ from headgate.coordinator.explain.explain import (
     member_views,
 )
 from headgate.coordinator.gossip.schedule import CONFIRM_S
-from headgate.coordinator.ledger.replay import charge_own, wake
-from headgate.coordinator.lifecycle import Tracking
+from headgate.coordinator.ledger.replay import charge_own
+from headgate.coordinator.lifecycle import Lifecycle
 from headgate.coordinator.messages.events import (
     Configured,
     Counted,
@@ -36,9 +35,10 @@ from headgate.coordinator.messages.events import (
     WakeAt,
 )
 from headgate.coordinator.messages.report import AgentLife
-from headgate.coordinator.recompute import Calculation
-from headgate.coordinator.sender import Speaking
-from headgate.coordinator.state import Core
+from headgate.coordinator.recompute import Recomputation
+from headgate.coordinator.sender import ReportSender
+from headgate.coordinator.state import CoordinatorState
+from headgate.coordinator.table.one_or_many import chosen, lesser, single
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.constants import Settings
-    from headgate.coordinator.demand.local_buckets import Own
+    from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.escrow.slots import SlotView
     from headgate.coordinator.explain.views import Explanation, LedgerView, MemberView
     from headgate.coordinator.gossip.receiver import Outcome
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 RENAMED_MARK = "~"
-"""Between the id that was given and what makes it unique."""
+"""Separates the given id from the suffix that makes it unique."""
 
 
 class Coordinator:
@@ -70,12 +70,12 @@ class Coordinator:
         settings: Parameters.
         agent: Id of this agent, unique in the cluster.
         incarnation: This life; larger than that of any earlier one.
-        seed: Of the phase of heartbeats and of a new id, should one be needed.
-        draw: Returns numbers from 0 to 1 for the same, in place of the seed: a process
-            that draws two of them need not hold the 7 MB of numpy's generators.
+        seed: Determines the phase of heartbeats, and a new id should one be needed.
+        draw: Returns numbers from 0 to 1, to be used instead of the seed: a process
+            that draws only two of them need not load numpy's generators (7 MB).
         now: Monotonic time, seconds.
         wall_s: Wall clock, seconds since the epoch.
-        observing: Only listens: publishes nothing and has no part in any group.
+        observing: This agent only listens: it publishes nothing and has no share.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Coordinator:
         self._goes_on = self._asked_again = False
         self._may_hold: dict[int, int] = {}
         self._slots_until = -inf
-        self._core = Core(
+        self._state = CoordinatorState(
             settings,
             agent=agent,
             incarnation=incarnation,
@@ -103,35 +103,41 @@ class Coordinator:
             now=now,
             observing=observing,
         )
-        self._calculation = Calculation(self._core)
-        self._tracking = Tracking(self._core, self._calculation)
-        self._speaking = Speaking(self._core)
+        self._recomputation = Recomputation(self._state)
+        self._lifecycle = Lifecycle(self._state, self._recomputation)
+        self._sender = ReportSender(self._state)
 
     @property
     def agent(self) -> str:
-        """Id that this agent goes by; changes with `Renamed`."""
-        return self._core.agent
+        """This agent's id; `Renamed` changes it."""
+        return self._state.agent
 
     @property
     def incarnation(self) -> int:
         """This life."""
-        return self._core.incarnation
+        return self._state.incarnation
 
     @property
     def revision(self) -> int:
-        """Of the configuration that is followed."""
-        return self._core.limits.revision
+        """Revision of the configuration in force."""
+        return self._state.limits.revision
+
+    def met(self, now: float) -> bool:
+        """Return whether the other agents have had time to answer this one."""
+        return self._state.members.knows_at <= now
 
     def step(self, now: float, event: Event, *, wall_s: float) -> list[Effect]:
-        """Take one event and say what is to be done.
+        """Process one event and return the effects that the shell must perform.
 
         Args:
             now: Monotonic time, seconds; an earlier one than before counts as
                 the same time.
             event: What happened.
-            wall_s: Wall clock; stamps reports, nothing else depends on it.
+            wall_s: Wall clock.  It stamps reports and tells in which calendar period a
+                level was stored; nothing else depends on it.
         """
         now = self._now = max(now, self._now)
+        self._state.wall_s = wall_s
         effects: list[Effect] = []
         match event:
             case Counted():
@@ -141,21 +147,22 @@ class Coordinator:
             case HeardTogether():
                 try:
                     for report in event.reports:
-                        # What is told of strict groups may ask for an answer at once.
-                        wait = not self._core.strict
+                        # What a report says about strict groups may need an answer at
+                        # once.
+                        wait = not self._state.strict
                         self._hear(now, report, effects, wait=wait)
-                finally:  # nothing may wait past this step: members come and go
-                    self._take_in(self._core.listening.enter(), effects)
+                finally:  # rows must not wait past this step: members come and go
+                    self._take_in(self._state.receiver.enter(), effects)
             case Configured():
-                self._tracking.configure(now, event)
+                self._lifecycle.configure(now, event)
             case Vouched():
-                self._core.attendance.vouch(event, now)
-                self._core.strict.vouch(event)
+                self._state.detector.vouch(event, now)
+                self._state.strict.vouch(event)
             case Restored():
-                self._tracking.restore(now, event)
+                self._lifecycle.restore(now, event)
             case Stopping():
-                if not self._core.observing:
-                    self._speaking.stop(now, wall_s, effects)
+                if not self._state.observing:
+                    self._sender.stop(now, wall_s, effects)
             case _:
                 assert_never(event)
         return effects
@@ -165,130 +172,140 @@ class Coordinator:
     def _hear(
         self, now: float, report: Report, effects: list[Effect], *, wait: bool = False
     ) -> None:
-        self._notice_pause(now, effects)  # what waited meanwhile may come first
-        heard = self._core.listening.hear(
-            report,
+        self._notice_pause(
+            now, effects
+        )  # rows that are still waiting may have to be entered first
+        deaf = self._state.detector.deaf(now)
+        heard = self._state.receiver.hear(
+            self._state.limits.of_this_period(report),
             now,
-            agent=self._core.agent,
-            incarnation=self._core.incarnation,
+            agent=self._state.agent,
+            incarnation=self._state.incarnation,
+            revision=self.revision,
             wait=wait,
         )
         self._take_in(heard, effects)
-        if report.cluster == self._core.settings.cluster:
-            self._core.strict.note(AgentLife(report.agent, report.incarnation), now)
-        if heard.believed and self._core.strict:
+        if report.cluster == self._state.settings.cluster:
+            self._state.strict.note(AgentLife(report.agent, report.incarnation), now)
+        if heard.believed and self._state.strict:
             self._hear_permits(report, now, effects)
-        if heard.doubled or self._core.strict.superseded:
+        if heard.doubled or self._state.strict.superseded:
             self._rename(effects)
         self._note_questions(heard, now)
         if heard.behind and not self._asked_again and not self._goes_on:
             # The hello after a pause may have been answered before the bus was back.
             self._asked_again = True
             self._ask_anew()
+        hears_again = deaf and not self._state.detector.deaf(now)
+        if hears_again and not self._goes_on:
+            # The others know better than this agent what they spent meanwhile.
+            self._ask_anew()
         if heard.echo is not None:
-            self._core.joining.echoed(heard.echo, now + self._core.members.answer_s())
-        elif self._core.observing and self._core.joining.answered():
-            # It never asks, so it never hears itself: the first answers will do.
-            self._core.joining.take_what_came(now + self._core.settings.interval_s)
+            self._state.bootstrap.echoed(
+                heard.echo, now + self._state.members.answer_s()
+            )
+        elif self._state.observing and self._state.bootstrap.answered():
+            # An observer never asks, so it never hears itself: the first answers do.
+            self._state.bootstrap.take_what_came(now + self._state.settings.interval_s)
 
     def _take_in(self, heard: Outcome, effects: list[Effect]) -> None:
-        """Say what was noticed, and answer rows that someone had no line for."""
+        """Pass on what was noticed; answer senders that had no row for this agent."""
         effects.extend(heard.noticed)
-        if self._core.own is not None and len(heard.fresh):
-            gap_s = self._core.members.answer_gap_s()
-            self._core.reporting.owe_rows(self._now, gap_s)
+        if self._state.local is not None and len(heard.fresh):
+            gap_s = self._state.members.answer_gap_s()
+            self._state.schedule.owe_rows(self._now, gap_s)
             for number in heard.fresh.tolist():
-                at = self._core.own.index_of.get(number)
+                at = self._state.local.index_of.get(number)
                 if at is not None:
-                    self._core.own.wanted[at] = True
+                    self._state.local.wanted[at] = True
 
     def _note_questions(self, heard: Outcome, now: float) -> None:
-        """Note what is to be answered, and what to ask if it does not come anyway."""
-        members, reporting = self._core.members, self._core.reporting
+        """Note what to answer, and what to ask for unless it arrives unasked."""
+        members, schedule = self._state.members, self._state.schedule
         if heard.asked:
-            reporting.owe(now, members.answer_gap_s())
+            schedule.owe(now, members.answer_gap_s())
         if heard.unknown:
             wait_s = 2.0 * members.answer_gap_s() + members.answer_s()
-            reporting.wonder(now, wait_s)
+            schedule.wonder(now, wait_s)
 
     def _hear_permits(self, report: Report, now: float, effects: list[Effect]) -> None:
-        if self._core.strict.hear(report, now):
-            self._core.reporting.owe(now, self._core.members.answer_gap_s())
-        if (report.permits or report.rows) and not self._core.observing:
-            # Others wait for what is given on: look at once.
+        if self._state.strict.hear(report, now):
+            self._state.schedule.owe(now, self._state.members.answer_gap_s())
+        if (report.permits or report.rows) and not self._state.observing:
+            # Others wait for the permits that are passed on: look at once.
             effects.append(WakeAt(now))
 
     def _rename(self, effects: list[Effect]) -> None:
-        """Leave the id to the process that started later, and begin under a new one."""
-        base = self._core.agent.partition(RENAMED_MARK)[0]
-        self._core.agent = f"{base}{RENAMED_MARK}{int(self._draw() * (1 << 32)):08x}"
-        self._core.members.forget_published()
-        self._core.reporting.hello = True
-        self._core.strict.begin(self._core.agent, self._core.incarnation, self._now)
-        if self._core.strict.stocks:
+        """Leave the id to the process that started later; go on under a new one."""
+        base = self._state.agent.partition(RENAMED_MARK)[0]
+        self._state.agent = f"{base}{RENAMED_MARK}{int(self._draw() * (1 << 32)):08x}"
+        self._state.members.forget_published()
+        self._state.schedule.hello = True
+        self._state.strict.begin(self._state.agent, self._state.incarnation, self._now)
+        if self._state.strict.stocks:
             self._may_hold = {}
             effects.append(SetSlots({}, -inf, lost=True))
-        effects.append(Renamed(self._core.agent))
+        effects.append(Renamed(self._state.agent))
 
     # The tick.
 
     def _count(
         self, now: float, event: Counted, wall_s: float, effects: list[Effect]
     ) -> None:
-        if self._core.own is None or event.keys is not self._core.own.keys:
-            self._tracking.take_keys(event.keys, now)
-        own = self._core.own
-        assert own is not None
-        if self._core.placed != self._core.table.version:
-            own.place_in(self._core.table)
-            self._core.placed = self._core.table.version
+        if self._state.local is None or event.keys is not self._state.local.keys:
+            self._lifecycle.take_keys(event.keys, now)
+        local = self._state.local
+        assert local is not None
+        if self._state.placed != self._state.table.version:
+            local.place_in(self._state.table)
+            self._state.placed = self._state.table.version
         self._notice_pause(now, effects)
-        self._counted_at = now
+        since, self._counted_at = self._counted_at, now
         if self._goes_on:
-            # Not before: what was sent before the question is no answer to it.
+            # Not earlier: a report sent before the question does not answer it.
             self._goes_on = self._asked_again = False
             self._ask_anew()
         self._count_slots(event, now)
-        busy = self._enter_own(own, event, now)
-        effects.extend(self._core.attendance.advance(now, self._core.agent))
-        self._calculation.finish_joining(now)
-        # What is told enters the calculation, as it does at those who hear it; but
-        # ceilings are lowered before anyone can take what they leave.
-        if self._core.strict and not self._core.observing:
-            heard_own = self._core.members.echoed
-            if self._core.strict.step(now, own, heard_own=heard_own):
-                self._core.reporting.urgent = True
-            self._core.reporting.hello |= self._core.strict.asks()
-            for life in self._core.strict.waited_for(now):
+        busy = self._enter_counters(local, event, now, since)
+        effects.extend(self._state.detector.advance(now, self._state.agent))
+        self._recomputation.finish_joining(now)
+        # What is reported enters the calculation here as it does at its receivers,
+        # but ceilings are lowered before anyone can take what they free.
+        if self._state.strict and not self._state.observing:
+            heard_own = self._state.members.echoed
+            if self._state.strict.step(now, local, heard_own=heard_own):
+                self._state.schedule.urgent = True
+            self._state.schedule.hello |= self._state.strict.asks()
+            for life in self._state.strict.waited_for(now):
                 detail = f"strict groups wait for agent {life.agent!r} to agree"
                 effects.append(Noticed("strict_waits", detail, life.agent))
-        if self._core.reporting.wonders(now) and not self._core.members.all_whole():
-            self._core.reporting.hello = True
-        told = [] if self._core.observing else self._speaking.report(own, now, wall_s)
-        computed = self._calculation.calculate(now)
+        if self._state.schedule.wonders(now) and not self._state.members.all_whole():
+            self._state.schedule.hello = True
+        told = [] if self._state.observing else self._sender.report(local, now, wall_s)
+        computed = self._recomputation.calculate(now)
         if computed:
-            self._calculation.set_ceilings(own, now, computed, effects)
+            self._recomputation.set_ceilings(local, now, computed, effects)
         self._set_slots(now, effects, told=bool(told))
         effects.extend(told)
         effects.append(WakeAt(self._next_at(now, busy=busy)))
 
     def _count_slots(self, event: Counted, now: float) -> None:
-        strict, counts = self._core.strict, event.slots
+        strict, counts = self._state.strict, event.slots
         if counts or strict.stocks:
-            self._tracking.follow_slots([count.group_id for count in counts], now)
+            self._lifecycle.follow_slots([count.group_id for count in counts], now)
         for count in counts:
             if (IN_FLIGHT, count.group_id) in strict.stocks:
                 strict.stocks[IN_FLIGHT, count.group_id].count(count, now)
 
     def _set_slots(self, now: float, effects: list[Effect], *, told: bool) -> None:
-        """Say how many slots may be held, where that moved or its time is extended.
+        """Return how many slots may be held, if that changed or needs more time.
 
-        As long as others have heard nothing from this agent, they may take it for dead
-        once half a lease has passed, so it hands out slots for no longer than that.
+        While the others hear nothing from this agent they may presume it dead after
+        half a lease, so it hands out slots for no longer than that.
         """
-        may_hold = self._core.strict.may_hold()
+        may_hold = self._state.strict.may_hold()
         if told:
-            settings = self._core.settings
+            settings = self._state.settings
             lease_s = settings.lease_min_intervals * settings.interval_s
             self._slots_until = now + GONE_PART * lease_s
         elif may_hold == self._may_hold:
@@ -298,65 +315,87 @@ class Coordinator:
         self._may_hold = may_hold
 
     def _notice_pause(self, now: float, effects: list[Effect]) -> None:
-        """Begin anew after a pause longer than a lease: the others went on without."""
+        """Start over after a pause longer than a lease: the others did not wait."""
         pause = now - self._counted_at
-        if pause <= self._core.members.lease_of(None):
+        if pause <= self._state.members.lease_of(None):
             return
         effects.append(Noticed("paused", f"this agent stood still for {pause:.1f} s"))
-        self._core.members.excuse(since=self._counted_at, pause_s=pause)
+        self._state.members.excuse(since=self._counted_at, pause_s=pause)
         self._counted_at, self._goes_on = now, True
 
     def _ask_anew(self) -> None:
-        """Ask the others for their rows and levels, as a newcomer does."""
-        self._core.reporting.hello = True
-        for key in self._core.table:
-            shelf, slot = self._core.table.at(key)
-            shelf.joining_until[slot] = np.inf
-            shelf.dirty[slot] = True
-            self._core.joining.begin(int(shelf.number[slot]), doubted=True)
+        """Ask the others for their rows and levels, as an agent that joins does."""
+        self._state.schedule.hello = True
+        for key in self._state.table:
+            block, slot = self._state.table.at(key)
+            block.joining_until[slot] = np.inf
+            block.dirty[slot] = True
+            self._state.bootstrap.begin(int(block.number[slot]), doubted=True)
 
-    def _enter_own(self, own: Own, event: Counted, now: float) -> bool:
-        moved = own.count(event)
-        if not moved and not own.demand.due(now):
-            own.rest(now)
-            for place in own.places:
-                place.shelf.held[0, place.slots] = own.held[place.rows]
+    def _enter_counters(
+        self, local: LocalBuckets, event: Counted, now: float, since: float
+    ) -> bool:
+        """Enter this agent's own counters; return whether callers are busy."""
+        moved = local.count(event)
+        if not moved and not local.demand.due(now):
+            local.rest(now)
+            for place in local.places:
+                slots, rows = single(place.slots), single(place.rows)
+                place.block.tokens[slots] = local.held[rows]
             return False
-        reset = own.look(now)
-        if self._core.strict:
-            ask_for_room(own)
-        own.add_up()
-        own.confirm_at[reset] = now + CONFIRM_S
-        refresh = self._calculation.refresh_s()
-        for place in own.places:
-            if place.few:
-                enter_few(own, place, now, moved=moved, reset=reset, refresh_s=refresh)
-                continue
-            shelf, slots, rows = place.shelf, place.slots, place.rows
+        reset = local.look(now)
+        if self._state.strict:
+            ask_for_room(local)
+        local.add_up()
+        local.confirm_at[reset] = now + CONFIRM_S
+        refresh = self._recomputation.refresh_s()
+        for place in local.places:
+            block, slots, rows = place.block, single(place.slots), single(place.rows)
+            charge_own(
+                block, slots, local.admitted[rows], local.overflowed[rows], since
+            )
+            block.tokens[slots] = block.held[0, slots] = local.held[rows]
+            block.demand[0, slots] = local.usable[rows]
+            block.cost[0, slots] = block.own_cost[slots] = local.cost[rows]
+            block.refused[0, slots] = local.refused[rows]
+            block.subjects[0, slots] = local.subjects[rows]
             if moved:
-                wake(shelf, slots, now)
-            charge_own(shelf, slots, own.admitted[rows], own.held[rows])
-            shelf.demand[0, slots] = own.usable[rows]
-            shelf.room[slots] = own.room[rows]
-            shelf.cost[slots] = own.cost[rows]
-            shelf.refused[0, slots] = own.refused[rows]
-            shelf.subjects[0, slots] = own.subjects[rows]
-            if moved:
-                soon = np.minimum(shelf.due[slots], shelf.at[slots] + refresh)
-                shelf.due[slots] = np.where(own.used[rows], soon, shelf.due[slots])
-            shelf.dirty[slots] |= reset[rows]
-        return own.demand.busy(now)
+                soon = lesser(block.due[slots], block.at[slots] + refresh)
+                block.due[slots] = chosen(local.used[rows], soon, block.due[slots])
+            block.dirty[slots] |= reset[rows]
+        return local.demand.busy(now)
 
     def _next_at(self, now: float, *, busy: bool) -> float:
-        if self._core.strict.waits:
+        if self._state.strict.waits:
             return now
-        settings = self._core.settings
-        pace = settings.tick_s if busy or self._core.joining else settings.rest_tick_s
+        settings = self._state.settings
+        pace = (
+            settings.tick_s if busy or self._state.bootstrap else settings.rest_tick_s
+        )
         return min(
-            now + pace, max(self._core.reporting.next_at(), now + settings.tick_s)
+            now + pace,
+            max(self._state.schedule.next_at(), now + settings.tick_s),
+            max(self._recomputation.arrives_at, now),
         )
 
-    # What people see.
+    def first_terms(
+        self, group_id: int, dimension: str, now: float, template: int | None = None
+    ) -> tuple[float, float] | None:
+        """Return what a new bucket may assume until the next look.
+
+        Args:
+            group_id: Of the limit.
+            dimension: Of the limit.
+            now: Monotonic seconds.
+            template: Id of the template whose limits the group has for one value.
+
+        Returns:
+            Level and window, units; None if that is not known before the look.
+        """
+        key = (dimension, group_id)
+        return self._lifecycle.first_terms(key, max(now, self._now), template)
+
+    # Views for people and metrics.
 
     def explain(self, group_id: int, dimension: str, now: float) -> Explanation:
         """Return every input of this agent's share of one limit.
@@ -364,11 +403,11 @@ class Coordinator:
         Raises:
             KeyError: No such limit is tracked here.
         """
-        shelf, slot = self._calculation.fresh(
+        block, slot = self._recomputation.fresh(
             (dimension, group_id), max(now, self._now)
         )
         return explained(
-            shelf, slot, (dimension, group_id), self._stand(now), self._core.settings
+            block, slot, (dimension, group_id), self._stand(now), self._state.settings
         )
 
     def table(self, group_id: int, dimension: str, now: float) -> LedgerView:
@@ -377,38 +416,38 @@ class Coordinator:
         Raises:
             KeyError: No such limit is tracked here.
         """
-        shelf, slot = self._calculation.fresh(
+        block, slot = self._recomputation.fresh(
             (dimension, group_id), max(now, self._now)
         )
         return ledger_view(
-            shelf, slot, (dimension, group_id), self._stand(now), self._core.settings
+            block, slot, (dimension, group_id), self._stand(now), self._state.settings
         )
 
     def slots(self, group_id: int) -> list[SlotView]:
         """Return who holds how many slots of a group, by id; empty if unknown."""
-        return self._core.strict.slot_views(group_id)
+        return self._state.strict.slot_views(group_id)
 
     def used(self) -> list[Key]:
-        """Return the limits of which other agents have told rows, by key."""
+        """Return the limits for which other agents have reported rows, by key."""
         numbers: set[int] = set()
-        for member in self._core.members.by_number:
-            numbers.update(self._core.table.lines_of(member).tolist())
-        return sorted(self._core.table.key_of(number) for number in numbers)
+        for member in self._state.members.by_number:
+            numbers.update(self._state.table.lines_of(member).tolist())
+        return sorted(self._state.table.key_of(number) for number in numbers)
 
     def members(self, now: float) -> list[MemberView]:
         """Return all agents that are known, this one included, by id."""
         return member_views(
             self._stand(max(now, self._now)),
-            self._core.settings,
-            observing=self._core.observing,
+            self._state.settings,
+            observing=self._state.observing,
         )
 
     def _stand(self, now: float) -> Stand:
         return Stand(
-            agent=self._core.agent,
-            incarnation=self._core.incarnation,
+            agent=self._state.agent,
+            incarnation=self._state.incarnation,
             revision=self.revision,
-            on=self._calculation.conditions(max(now, self._now)),
-            members=self._core.members,
-            apart=self._core.attendance.apart(now),
+            on=self._recomputation.conditions(max(now, self._now)),
+            members=self._state.members,
+            apart=self._state.detector.apart(now),
         )

@@ -1,147 +1,210 @@
-"""Which ledgers there are: limits of the configuration that buckets here use."""
+"""Which ledgers exist: one for each configured limit that a bucket here uses."""
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import inf, isinf, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.ceilings import margin_of
+from headgate.coordinator.allocation.ceilings import start_level
 from headgate.coordinator.allocation.hierarchy import Tree
-from headgate.coordinator.demand.local_buckets import Own
+from headgate.coordinator.config.template_values import VALUES_FROM
+from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headgate.coordinator.messages.events import Configured, Keys, Restored
-    from headgate.coordinator.recompute import Calculation
-    from headgate.coordinator.state import Core
+    from headgate.coordinator.recompute import Recomputation
+    from headgate.coordinator.state import CoordinatorState
     from headgate.coordinator.table.index import Key
 
 
-class Tracking:
+class Lifecycle:
     """Opens and closes ledgers as configuration and buckets come and go."""
 
-    def __init__(self, core: Core, calculation: Calculation) -> None:
-        self._core = core
-        self._calculation = calculation
+    def __init__(self, state: CoordinatorState, recomputation: Recomputation) -> None:
+        self._state = state
+        self._recomputation = recomputation
 
     def configure(self, now: float, event: Configured) -> None:
-        """Follow a new revision."""
-        before, self._core.limits = self._core.limits, Limits(event.configuration)
-        self._core.tree = Tree(self._core.limits)
-        for key in self._core.table:
-            if key in self._core.limits.by_key:
-                shelf, slot = self._core.table.at(key)
-                shelf.direct[slot] = nan  # there may be no children any more
-                if before.ancestors.get(key) != self._core.limits.ancestors[key]:
-                    shelf.part[slot] = inf
-                ruled = self._core.limits.by_key[key]
+        """Adopt a new revision of the configuration."""
+        before, self._state.limits = self._state.limits, Limits(event.configuration)
+        if self._state.local is not None:
+            self._state.limits.follow_values(self._state.local.keys.templates)
+        if event.agents is not None:
+            self._state.agents_told = event.agents
+        self._state.tree = Tree(self._state.limits)
+        for key in self._state.table:
+            if key in self._state.limits.by_key:
+                block, slot = self._state.table.at(key)
+                block.own_callers[slot] = nan  # its children may be gone
+                if before.ancestors.get(key) != self._state.limits.ancestors[key]:
+                    block.parent_cap[slot] = inf
+                ruled = self._state.limits.by_key[key]
                 if before.by_key.get(key) != ruled:
-                    self._calculation.settle(shelf, np.array([slot]), now)
-                    apply(ruled, shelf, slot)
-        if self._core.own is not None:
-            self._replace_own(self._core.own.keys, now)
+                    self._recomputation.settle(block, np.array([slot]), now)
+                    apply(ruled, block, slot, before.by_key.get(key))
+        if self._state.local is not None:
+            self._replace_own(self._state.local.keys, now)
         born: set[Key] = set()
-        if before.by_key:
-            born = set(self._core.limits.by_key) - set(before.by_key)
+        if before.known:
+            born = set(self._state.limits.by_key) - set(before.by_key)
         self._track(now, born=born)
-        self.follow_slots([key[1] for key in self._core.strict.stocks], now)
+        self.follow_slots([key[1] for key in self._state.strict.stocks], now)
 
     def take_keys(self, keys: Keys, now: float) -> None:
-        """Follow a new set of buckets."""
+        """Adopt a new set of buckets."""
+        if self._state.limits.follow_values(keys.templates):
+            self._state.tree = Tree(self._state.limits)
         self._replace_own(keys, now)
         self._track(now, born=set())
 
     def follow_slots(self, used: Iterable[int], now: float) -> None:
-        """Follow whose slots are used here: of these groups, or all where observing."""
-        core = self._core
-        sizes = core.limits.slots
-        if not core.observing:
+        """Adopt the groups whose slots are used here; an observer follows all."""
+        state = self._state
+        sizes = state.limits.slots
+        if not state.observing:
             sizes = {group: sizes[group] for group in sorted(used) if group in sizes}
-        core.reporting.urgent |= core.strict.follow_slots(sizes, now)
+        state.schedule.urgent |= state.strict.follow_slots(sizes, now)
 
     def _replace_own(self, keys: Keys, now: float) -> None:
-        old = self._core.own
-        self._core.own = Own(
-            keys, self._core.limits.ancestors, self._core.limits.node, now
+        old = self._state.local
+        self._state.local = LocalBuckets(
+            keys, self._state.limits.ancestors, self._state.limits.node, now
         )
         if old is not None:
-            self._core.own.inherit(old)
-        self._core.placed = -1
+            self._state.local.inherit(old)
+        self._state.placed = -1
 
     def _track(self, now: float, born: set[Key]) -> None:
-        """Have a ledger for each limit in use, and no other."""
-        wanted: set[Key] = set(self._core.limits.by_key)
-        if not self._core.observing:
-            wanted &= set(self._core.own.names) if self._core.own is not None else set()
-        for key in self._core.table:
+        """Keep exactly one ledger for each limit in use."""
+        wanted: set[Key] = set(self._state.limits.by_key)
+        if not self._state.observing:
+            wanted &= (
+                set(self._state.local.names) if self._state.local is not None else set()
+            )
+        for key in self._state.table:
             if key not in wanted:
-                self._core.joining.forget(int(self._number(key)))
-                if key in self._core.limits.by_key and self._core.strict.retire(
+                self._state.bootstrap.forget(int(self._number(key)))
+                if key in self._state.limits.by_key and self._state.strict.retire(
                     key, now
                 ):
-                    self._core.reporting.urgent = True
-                self._core.strict.close(key)
-                self._core.table.remove(key)
-        for key in sorted(wanted):
-            if key not in self._core.table:
-                self._open(key, now, born=key in born)
-            if self._core.limits.by_key[key].group.mode == "strict":
-                self._core.strict.open(key, now)
-            else:
-                self._core.strict.close(key)
-        self._core.placed = -1
+                    self._state.schedule.urgent = True
+                self._state.strict.close(key)
+                self._state.table.remove(key)
+        for key in sorted(wanted.difference(self._state.table)):
+            self._open(key, now, born=key in born)
+        strict = wanted & self._state.limits.strict
+        if self._state.strict:
+            for key in wanted - strict:
+                self._state.strict.close(key)
+        for key in sorted(strict):
+            self._state.strict.open(key, now)
+        self._state.placed = -1
 
     def _number(self, key: Key) -> int:
-        shelf, slot = self._core.table.at(key)
-        return int(shelf.number[slot])
+        block, slot = self._state.table.at(key)
+        return int(block.number[slot])
 
     def _open(self, key: Key, now: float, *, born: bool) -> None:
-        shelf, slot = self._core.table.add(key, own=0)
-        shelf.at[slot] = now
-        apply(self._core.limits.by_key[key], shelf, slot)
-        shelf.admitted[0, slot] = 0.0
-        shelf.level[slot] = shelf.burst[slot]
-        if self._core.own is not None and key in self._core.own.at:
-            shelf.admitted[0, slot] = self._core.own.admitted[self._core.own.at[key]]
+        block, slot = self._state.table.add(key, own=0)
+        block.at[slot] = now
+        apply(self._state.limits.by_key[key], block, slot)
+        block.admitted[0, slot] = 0.0
+        level = block.burst.item(slot)
+        if self._state.local is not None and key in self._state.local.at:
+            at = self._state.local.at[key]
+            block.admitted[0, slot] = self._state.local.admitted[at]
+            if not np.isnan(self._state.local.overflowed[at]):
+                block.overflowed[slot] = self._state.local.overflowed[at]
+        counted = block.admitted.item(0, slot)
+        block.known_admitted[slot] = block.reported_admitted[slot] = counted
         if not born:
-            at = slice(slot, slot + 1)
-            on = self._calculation.conditions(now)
-            shelf.level[at] = margin_of(
-                shelf.rate[at], shelf.burst[at], shelf.cost[at], on
+            stored = self._state.bootstrap.recall(
+                key, rate=block.rate.item(slot), now=now
             )
-            stored = self._core.joining.recall(key, rate=shelf.rate.item(slot), now=now)
+            self._state.bootstrap.opened(key)
+            if stored is None and key[1] >= VALUES_FROM:
+                stored = level, 0.0  # a value that no agent knows is unused: it is full
             if stored is not None:
-                shelf.level[slot] = min(stored, shelf.burst.item(slot))
-            # Others may know it: ask, and spend only the floor until they answer.
-            shelf.joining_until[slot] = np.inf
-            self._core.joining.begin(int(shelf.number[slot]))
+                level = min(self._of_this_period(key, *stored), level)
+            else:
+                on = self._recomputation.conditions(now)
+                level = start_level(block, slot, on, self._state.settings)
+            # Other agents may know its level: ask, and spend only the floor until then.
+            block.joining_until[slot] = np.inf
+            self._state.bootstrap.begin(int(block.number[slot]))
+        block.level[slot] = block.belief[slot] = level
+
+    def first_terms(
+        self, key: Key, now: float, template: int | None = None
+    ) -> tuple[float, float] | None:
+        """Return level and window of a limit that has no ledger here yet.
+
+        The group of a template's new value is taken for unused, as `_open` does.
+
+        They are what the first look will find if the API reported the level and only
+        the number of agents matters.  A limit that has a parent or children, is strict
+        or is closed needs more than that.  Another thread may call this while the
+        agent's thread computes; each value read here is replaced as a whole.
+        """
+        state, limits = self._state, self._state.limits
+        known = key if template is None else (key[0], template)
+        ruled = limits.by_key.get(known)
+        if ruled is None or ruled.group.mode == "strict" or state.observing:
+            return None
+        if ruled.group.isolation == "closed" or state.detector.mute(now):
+            return None
+        if limits.ancestors[known] or known in state.tree.children:
+            return None
+        limit = ruled.limit
+        stored = state.bootstrap.recall(key, rate=limit.rate_per_s, now=now)
+        if stored is None and template is not None:
+            stored = limit.burst, 0.0
+        if stored is None or isinf(limit.burst):
+            return None
+        present = self._recomputation.present(now)
+        level = min(self._of_this_period(key, *stored), limit.burst)
+        return level, inf if present <= 1.0 else max(level, 0.0) / present
+
+    def _of_this_period(self, key: Key, level: float, age_s: float) -> float:
+        """Return a stored level, or what a new calendar period makes of it."""
+        limit = self._state.limits.calendar.get(key)
+        if limit is None or self._state.wall_s - age_s >= limit.begins_at_s:
+            return level
+        return limit.renewed(level)
 
     def restore(self, now: float, event: Restored) -> None:
-        """Take levels that were stored, for ledgers that nobody answers for.
+        """Adopt stored levels for ledgers whose level no agent reports.
 
-        A ledger begins at its level, so that what is spent until the others have
-        answered, or have not, is charged to it.
+        A ledger starts at its stored level, so that whatever is spent until the others
+        answer, or fail to, is charged to it.
         """
         told: dict[int, float] = {}
         for group_id, level in zip(
             event.group_ids.tolist(), event.level.tolist(), strict=True
         ):
             key = (event.dimension, group_id)
-            if key in self._core.table:
-                told[self._number(key)] = level
+            if key in self._state.table:
+                told[self._number(key)] = self._of_this_period(key, level, event.age_s)
             else:
-                self._core.joining.stored(key, level, at=now - event.age_s)
+                self._state.bootstrap.stored(key, level, at=now - event.age_s)
         numbers = np.array(list(told), dtype=np.int64)
-        for shelf, slots in self._core.table.where(numbers):
-            unsure = shelf.joining_until[slots] > now  # nobody has told its level yet
-            slots = slots[unsure & np.isfinite(shelf.rate[slots])]
-            self._calculation.settle(shelf, slots, now)
-            level = np.array([told[n] for n in shelf.number[slots].tolist()])
-            level += shelf.rate[slots] * event.age_s
-            shelf.level[slots] += np.minimum(level, shelf.burst[slots])
-            shelf.level[slots] -= shelf.belief[slots]
-            shelf.dirty[slots] = True
+        for block, slots in self._state.table.where(numbers):
+            unsure = (
+                block.joining_until[slots] > now
+            )  # no agent has reported its level yet
+            slots = slots[unsure & np.isfinite(block.rate[slots])]
+            self._recomputation.settle(block, slots, now)
+            level = np.array([told[n] for n in block.number[slots].tolist()])
+            level += block.rate[slots] * event.age_s
+            change = np.minimum(level, block.burst[slots]) - block.belief[slots]
+            block.level[slots] += change
+            block.belief[slots] += change
+            for number, by in zip(block.number[slots], change, strict=True):
+                self._state.bootstrap.moved(int(number), by=float(by))
+            block.bucket_knows[slots] = False
+            block.dirty[slots] = True

@@ -1,4 +1,4 @@
-"""From counters to ceilings: brings ledgers up to date and says what changed."""
+"""From counters to ceilings: bring ledgers up to date and return what changed."""
 
 from __future__ import annotations
 
@@ -7,245 +7,267 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.allocation.ceilings import (
+    FEWEST_AT_FIRST,
+    KNOWN_LAGS,
     Conditions,
-    floor_of,
     own_ceilings,
     share_out,
 )
 from headgate.coordinator.allocation.reserves import keep_shares, seat
 from headgate.coordinator.config.configuration import HOLD
-from headgate.coordinator.ledger.arithmetic import ops_of
-from headgate.coordinator.ledger.replay import EXTRAPOLATE_SMALL_S, settle
-from headgate.coordinator.table.arrays import Shelf, compact
+from headgate.coordinator.ledger.replay import settle
+from headgate.coordinator.table.arrays import LedgerBlock, compact
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.coordinator.demand.local_buckets import Own
+    from headgate.coordinator.demand.local_buckets import LocalBuckets
+    from headgate.coordinator.membership.bootstrap import Answered
     from headgate.coordinator.messages.events import Effect
-    from headgate.coordinator.state import Core
+    from headgate.coordinator.state import CoordinatorState
     from headgate.coordinator.table.arrays import Index
     from headgate.coordinator.table.index import Key, Place
 
 SECONDS_PER_CELL = 2.5e-7
-"""Ten times what one cell of the table costs in a calculation: a table so large
-that it would take more than a tenth of a core is looked at less often."""
+"""Ten times the cost of computing one cell of the table: a table so large that it
+would take more than a tenth of a core is recomputed less often."""
 
 
-class Calculation:
-    """Looks at ledgers when an input changed, and at busy ones at least so often."""
+class Recomputation:
+    """Recomputes ledgers when an input changed, and busy ones at least every so often.
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    Attributes:
+        arrives_at: When the others will know this agent's last report, monotonic
+            seconds; infinite if none is on its way.
+    """
+
+    def __init__(self, state: CoordinatorState) -> None:
+        self._state = state
+        self.arrives_at = np.inf
 
     def refresh_s(self) -> float:
         """Return how old the allocation of a busy ledger may become."""
         return max(
-            self._core.settings.refresh_s, SECONDS_PER_CELL * self._core.table.cells()
+            self._state.settings.refresh_s, SECONDS_PER_CELL * self._state.table.cells()
         )
 
     def finish_joining(self, now: float) -> None:
-        """Take over the levels that were asked for, where the round is over."""
-        if not self._core.joining:
+        """Adopt the levels that this agent asked for, once the answers are in."""
+        if not self._state.bootstrap:
             return
-        over = self._core.joining.finish(now - self._patience_s(now))
+        over = self._state.bootstrap.finish(now - self._patience_s(now))
         if not over:
             return
         told = dict(over)
         numbers = np.array(list(told), dtype=np.int64)
         on = self.conditions(now)
-        for shelf, slots in self._core.table.where(numbers):
-            self.settle(shelf, slots, now)
-            share_out(shelf, slots, on, self._core.settings)
-            answers = [told[number] for number in shelf.number[slots].tolist()]
+        for block, slots in self._state.table.where(numbers):
+            self.settle(block, slots, now)
+            share_out(block, slots, on, self._state.settings)
+            answers = [told[number] for number in block.number[slots].tolist()]
+            doubts = np.array(
+                [self._state.bootstrap.doubts(n) for n in block.number[slots]]
+            )
             known = np.array([answer is not None for answer in answers])
             if known.any():
-                pairs = np.array([answer for answer in answers if answer is not None])
-                self._take_levels(shelf, slots[known], pairs.T, on)
-            doubts = [self._core.joining.doubts(n) for n in shelf.number[slots]]
-            lost = slots[~known & np.array(doubts) & (shelf.agents[slots] > 1.0)]
-            excess = shelf.belief[lost] - shelf.margin[lost]
-            shelf.level[lost] -= np.maximum(excess, 0.0)
-            # Else all are new and began at what was stored, or at the margin.
-            # What they spent meanwhile is charged already: to begin anew now
-            # would give it back, to each a different amount.
-            shelf.joining_until[slots] = now
-            shelf.dirty[slots] = True
+                found = [answer for answer in answers if answer is not None]
+                self._take_levels(block, slots[known], found, doubts[known], now)
+            lost = slots[~known & doubts & (block.agents[slots] > 1.0)]
+            # Nobody here knows what the others spent while this agent stood still.
+            excess = np.maximum(block.belief[lost] - block.margin[lost], 0.0)
+            block.level[lost] -= excess
+            block.belief[lost] -= excess
+            # Otherwise all agents are new and started at the stored level or at
+            # the margin.  What they spent since is charged already; starting over
+            # now would give it back, a different amount to each.
+            block.joining_until[slots] = now
+            block.apart[:, slots] = np.nan
+            block.dirty[slots] = True
+            block.bucket_knows[lost] = False
 
     def _take_levels(
         self,
-        shelf: Shelf,
+        block: LedgerBlock,
         slots: NDArray[np.int64],
-        answers: NDArray[np.float64],
-        on: Conditions,
+        answers: list[Answered],
+        doubts: NDArray[np.bool_],
+        now: float,
     ) -> None:
-        """Go over to levels that others told, with what they have grown by since.
+        """Adopt levels that the others reported.
 
-        The others left this agent its share, which it did not spend while it asked:
-        to go by a level of half a second ago is to compute other shares than they
-        do, and to predict them wrongly until their next keyframe.
+        A new agent corrects its level by how far it was off when they answered, because
+        whatever was charged since lowers both.  An agent that stood still or was cut
+        off has meanwhile caught up with what they knew long ago, so it adopts the level
+        itself, plus what that has earned since.
 
         Args:
-            shelf: Changed.
-            slots: K of its slots.
-            answers: ``float64[2, K]`` level and when it was true.
-            on: What holds now.
+            block: Changed.
+            slots: K of its columns.
+            answers: K of them.
+            doubts: ``bool[K]`` this agent may have missed what the others spent.
+            now: Monotonic seconds.
         """
-        level, told_at = answers
-        shelf.level[slots] += level - shelf.belief[slots]
-        shelf.belief[slots] = level
-        shelf.joining_until[slots] = on.now
-        share_out(shelf, slots, on, self._core.settings)
-        rate, burst = shelf.rate[slots], shelf.burst[slots]
-        # They were not at the floor, and count on being extrapolated at a share.
-        burn = shelf.burn[1:, slots]
-        due = burn * (shelf.at[slots] - shelf.told_at[1:, slots])
-        heard = (shelf.weight[1:, slots] > 0.0) & ~shelf.small[slots]
-        missed = np.where(heard, due - shelf.ahead[1:, slots], 0.0)
-        shelf.ahead[1:, slots] += missed
-        shelf.level[slots] += missed.sum(axis=0)
-        elapsed_s = np.maximum(on.now - told_at, 0.0)
-        spent = burn.sum(axis=0) + floor_of(rate, shelf.agents[slots])
-        grown = np.maximum(rate - spent, 0.0) * elapsed_s
-        shelf.level[slots] += np.maximum(np.minimum(grown, burst - level), 0.0)
-        # What they take this agent to have spent meanwhile is told at once.
-        own = shelf.burn[0, slots]
-        noise = np.sqrt(own * shelf.cost[slots] * self._core.settings.interval_s)
-        if (own * elapsed_s > noise).any():
-            self._core.reporting.urgent = True
+        level = np.array([answer.level for answer in answers])
+        reported_at = np.array([answer.reported_at for answer in answers])
+        spent = block.extrapolated_rate[1:, slots].sum(axis=0)
+        level += (block.rate[slots] - spent) * np.maximum(now - reported_at, 0.0)
+        # The others did not know what this agent spent meanwhile.
+        level -= np.maximum(block.unseen[slots], 0.0)
+        apart = np.array([answer.apart for answer in answers])
+        change = np.where(doubts, level - block.belief[slots], apart)
+        change = np.minimum(change, block.burst[slots] - block.belief[slots])
+        block.level[slots] += change
+        block.belief[slots] += change
+        block.bucket_knows[slots] = False
 
     def _patience_s(self, now: float) -> float:
-        """Return for how long a round that is over is not yet believed to be.
+        """Return for how long to distrust a round of answers that seems complete.
 
-        Who knows few of the many that start with it would take their parts: as long
-        as it meets others, of whom some have not told their rows, it goes on at the
-        floor, for a lease at most.
+        Of many agents that start together, one that knows only a few of the others
+        would take their shares too.  So while it keeps meeting agents whose rows it has
+        not heard, it stays at the floor, for a lease at most.
         """
-        members = self._core.members
+        members = self._state.members
         quiet_s = now - members.met_at
         if quiet_s > members.answer_gap_s() + members.answer_s():
             return 0.0
-        if self._core.observing or members.all_whole():
+        if self._state.observing or members.all_whole():
             return 0.0
         return members.lease_of(None)
 
-    def settle(self, shelf: Shelf, slots: NDArray[np.int64], now: float) -> None:
-        """Bring some ledgers to `now`, without sharing out."""
-        settle(
-            shelf,
-            slots,
-            now,
-            small_s=self._core.members.lag_s + EXTRAPOLATE_SMALL_S,
-        )
+    def settle(self, block: LedgerBlock, slots: NDArray[np.int64], now: float) -> None:
+        """Bring some ledgers to `now` without computing shares."""
+        settle(block, slots, now, self.conditions(now).age_s)
 
     def conditions(self, now: float) -> Conditions:
-        """Return what holds for all ledgers now."""
-        members = self._core.members
-        delivered = 1.0 - members.loss
-        unseen = members.lag_s + self._core.settings.interval_s / (
-            delivered * delivered
-        )
-        attendance = self._core.attendance
-        mute = attendance.mute(now)
+        """Return what applies to all ledgers now."""
+        members, settings = self._state.members, self._state.settings
+        detector = self._state.detector
+        mute = detector.mute(now)
         return Conditions(
             now,
             members.lag_s,
-            unseen,
+            members.loss,
+            members.lag_s + settings.urgent_gap_s + settings.tick_s,
+            self.present(now),
             mute,
-            adrift=mute and attendance.adrift(now),
-            quorate=attendance.quorate(self._core.agent)
-            if self._core.limits.closed
+            adrift=mute and detector.adrift(now),
+            quorate=detector.quorate(self._state.agent)
+            if self._state.limits.closed
             else True,
+            echoed=members.echoed,
         )
 
-    def calculate(self, now: float) -> list[tuple[Shelf, NDArray[np.bool_]]]:
+    def present(self, now: float) -> float:
+        """Return how many agents to assume for a ledger whose level is not known yet.
+
+        The number of known agents once they have had time to answer; until then a
+        larger one, unless the shell says how many there are.
+        """
+        known = 1.0 + len(self._state.members.by_agent)
+        told = self._state.agents_told
+        if told is not None:
+            return max(known, float(told))
+        if self._state.members.knows_at <= now:
+            return known
+        return max(known, FEWEST_AT_FIRST)
+
+    def calculate(self, now: float) -> list[tuple[LedgerBlock, NDArray[np.bool_]]]:
         """Bring every ledger up to date that changed or is due."""
-        computed: list[tuple[Shelf, NDArray[np.bool_]]] = []
-        for shelf in self._core.table.shelves:
-            chosen = shelf.dirty | (shelf.due <= now)
+        computed: list[tuple[LedgerBlock, NDArray[np.bool_]]] = []
+        if self.arrives_at <= now:
+            self.arrives_at = np.inf
+        for block in self._state.table.blocks:
+            chosen = block.dirty | (block.due <= now)
             slots = chosen.nonzero()[0]
             if len(slots):
-                self.calculate_shelf(shelf, slots, now)
-                computed.append((shelf, chosen))
-        if self._core.tree:
+                self.calculate_block(block, slots, now)
+                computed.append((block, chosen))
+        if self._state.tree:
             self._pass_down(computed)
         return computed
 
-    def _pass_down(self, computed: list[tuple[Shelf, NDArray[np.bool_]]]) -> None:
-        for parent in self._core.tree.children:
-            if parent in self._core.table:
-                shelf, slot = self._core.table.at(parent)
-                if any(other is shelf and chosen[slot] for other, chosen in computed):
-                    self._core.tree.pass_down(parent, self._core.table)
+    def _pass_down(self, computed: list[tuple[LedgerBlock, NDArray[np.bool_]]]) -> None:
+        for parent in self._state.tree.children:
+            if parent in self._state.table:
+                block, slot = self._state.table.at(parent)
+                if any(other is block and chosen[slot] for other, chosen in computed):
+                    self._state.tree.pass_down(parent, self._state.table)
 
-    def calculate_shelf(
-        self, shelf: Shelf, slots: NDArray[np.int64], now: float
+    def calculate_block(
+        self, block: LedgerBlock, slots: NDArray[np.int64], now: float
     ) -> None:
-        """Bring some ledgers to `now` and share out."""
+        """Bring some ledgers to `now` and compute shares."""
         at = compact(slots)
         on = self.conditions(now)
-        own = self._core.weight
-        held = (shelf.isolation[at] == HOLD).nonzero()[0]
+        local = self._state.weight
+        held = (block.isolation[at] == HOLD).nonzero()[0]
         if len(held):
             keep_shares(
-                shelf,
+                block,
                 slots[held],
-                self._core.attendance.roster(own, now),
+                self._state.detector.roster(local, now),
                 now=now,
-                interval_s=self._core.settings.interval_s,
+                interval_s=self._state.settings.interval_s,
             )
-        settle(shelf, at, now, small_s=on.lag_s + EXTRAPOLATE_SMALL_S)
-        stale = shelf.stale[at]
+        settle(block, at, now, on.age_s)
+        stale = block.stale[at]
         if np.count_nonzero(stale):
-            roster = self._core.attendance.roster(own, now)
-            seat(shelf, slots[stale], roster)
-        asked = share_out(shelf, at, on, self._core.settings)
-        shelf.dirty[at] = False
-        # Without demand and with a full bucket nothing changes until someone asks.
-        at, ops = ops_of(at)
-        busy = ~shelf.full[at] | asked
-        shelf.due[at] = ops.where(busy, now + self.refresh_s(), np.inf)
+            roster = self._state.detector.roster(local, now)
+            seat(block, slots[stale], roster)
+        asked = share_out(block, at, on, self._state.settings)
+        block.dirty[at] = False
+        # A full bucket without demand does not change until someone asks.
+        # Nor does it while the last report is still on its way to the others.
+        busy = ~block.full[at] | asked | (block.pending_at[at] < np.inf)
+        # Once a report has arrived the window widens; don't wait another tick.
+        arrives = block.pending_at[at] + KNOWN_LAGS * on.lag_s
+        # An agent that hears nobody can't count on that (`_know`), so it doesn't wait.
+        arrives = np.where(arrives > now, arrives, np.inf)
+        soon = np.minimum(now + self.refresh_s(), arrives)
+        self.arrives_at = min(self.arrives_at, float(np.minimum.reduce(arrives)))
+        block.due[at] = np.where(busy, soon, np.inf)
 
     def set_ceilings(
         self,
-        own: Own,
+        local: LocalBuckets,
         now: float,
-        computed: list[tuple[Shelf, NDArray[np.bool_]]],
+        computed: list[tuple[LedgerBlock, NDArray[np.bool_]]],
         effects: list[Effect],
     ) -> None:
-        """Append what the shell must be told of the ledgers just calculated."""
+        """Append what the shell must know about the ledgers just computed."""
         on = self.conditions(now)
-        lease_s = self._core.members.lease_of(None)
-        for place in own.places:
-            for shelf, chosen in computed:
-                if shelf is not place.shelf:
+        lease_s = self._state.members.lease_of(None)
+        for place in local.places:
+            for block, chosen in computed:
+                if block is not place.block:
                     continue
-                rows, slots = _picked(own, place, chosen)
+                rows, slots = _picked(local, place, chosen)
                 if not len(rows):
                     continue
-                new = own_ceilings(shelf, slots, on, self._core.settings)
-                # A right that was given must not be used for one look longer.
-                exact = shelf.strict[slots]
-                change = own.change(rows, new, now=now, lease_s=lease_s, exact=exact)
+                new = own_ceilings(block, slots, on, self._state.settings)
+                # A permit that was given away must not be used until the next look.
+                exact = block.strict[slots]
+                change = local.change(rows, new, now=now, lease_s=lease_s, exact=exact)
                 if change is not None:
                     effects.append(change)
 
-    def fresh(self, key: Key, now: float) -> tuple[Shelf, int]:
-        """Return a copy of one ledger, brought to `now`: looking changes nothing."""
-        shelf, slot = self._core.table.at(key)
-        copy = Shelf(shelf.width)
+    def fresh(self, key: Key, now: float) -> tuple[LedgerBlock, int]:
+        """Return a copy of one ledger, brought to `now`; change nothing else."""
+        block, slot = self._state.table.at(key)
+        copy = LedgerBlock(block.width)
         to = copy.take_slot()
-        shelf.copy_slot(slot, copy, to)
-        self.calculate_shelf(copy, np.array([to]), now)
+        block.copy_slot(slot, copy, to)
+        self.calculate_block(copy, np.array([to]), now)
         return copy, to
 
 
 def _picked(
-    own: Own, place: Place, chosen: NDArray[np.bool_]
+    local: LocalBuckets, place: Place, chosen: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], Index]:
     """Return rows and slots of the own buckets of a place that are chosen."""
     here = chosen[place.slots]
-    rows = own.positions[place.rows]
+    rows = local.positions[place.rows]
     if here.all():
         return rows, place.slots
-    return rows[here], compact(place.shelf.slots[place.slots][here])
+    return rows[here], compact(place.block.slots[place.slots][here])

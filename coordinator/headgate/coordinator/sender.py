@@ -1,4 +1,4 @@
-"""What this agent tells the others, and the memory of what it told."""
+"""What this agent reports to the others, and its memory of what it has reported."""
 
 from __future__ import annotations
 
@@ -7,151 +7,171 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.allocation.ceilings import note_told
+from headgate.coordinator.gossip.schedule import Extrapolation
 from headgate.coordinator.messages.events import Effect, Publish
 from headgate.coordinator.messages.report import Permits, Report
+from headgate.coordinator.table.one_or_many import chosen, single
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.coordinator.demand.local_buckets import Own
-    from headgate.coordinator.state import Core
+    from headgate.coordinator.demand.local_buckets import LocalBuckets
+    from headgate.coordinator.state import CoordinatorState
+    from headgate.coordinator.table.arrays import Index, LedgerBlock
 
     Floats = NDArray[np.float64]
 
 UNSURE_LAGS = 4.0
-"""After its own round, for so many lags, an agent tells no level: rows on their way
-tell of the time when all spent the floor, and are extrapolated at a share."""
+"""For this many lags after it has learnt the levels an agent reports none itself: rows
+still on their way date from when all agents spent the floor, but are extrapolated at a
+share."""
 
 
-class Speaking:
+class ReportSender:
     """The sender's side: from ledgers to reports."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, state: CoordinatorState) -> None:
+        self._state = state
 
-    def report(self, own: Own, now: float, wall_s: float) -> list[Effect]:
+    def report(self, local: LocalBuckets, now: float, wall_s: float) -> list[Effect]:
         """Return the report that is due now, if one is."""
-        if not self._core.reporting.may_speak(now, own) or self._is_quiet(own, now):
+        if not self._state.schedule.may_speak(now, local):
             return []
-        size = len(own.names)
-        off, burn, quota, theta = np.zeros((4, size))
-        eager = np.zeros(size, dtype=np.bool_)
-        for place in own.places:
-            shelf, slots, rows = place.shelf, place.slots, place.rows
-            rho = shelf.burn[0, slots]
-            burn[rows] = rho
-            off[rows] = shelf.ahead[0, slots] + rho * (now - shelf.at[slots])
-            # Where nothing is shared out nothing is urgent: heartbeats will do.
-            free = shelf.unlimited[slots]
-            rate = np.where(free, np.inf, shelf.rate[slots])
-            quota[rows] = rate / shelf.agents[slots]
-            theta[rows] = shelf.theta[slots] * self._core.settings.weight
-            eager[rows] = shelf.small[slots] & ~free
-        off = own.admitted - own.sent_admitted + own.held - own.sent_held - off
-        chosen = self._core.reporting.choose(
-            own,
-            now,
-            off=off,
-            theta=theta,
-            quota=quota,
-            burn=burn,
-            eager=eager,
-            loss=self._core.members.loss,
+        outlook = self._outlook(local, now)
+        loss = self._state.members.loss
+        picked = self._state.schedule.choose(local, now, outlook, loss)
+        if picked is None:
+            return []
+        picked = local.with_ancestors(picked)
+        report = self._publish(
+            local, picked, local.tell(picked, outlook.at_once), now, wall_s
         )
-        if chosen is None:
-            return []
-        chosen = own.with_ancestors(chosen)
-        report = self._publish(own, chosen, own.tell(chosen, eager), now, wall_s)
-        for place in own.places:
-            shelf, slots = place.shelf, place.slots
-            zero = -shelf.burn[0, slots] * (now - shelf.at[slots])
-            sent = chosen[place.rows]
-            shelf.ahead[0, slots] = np.where(sent, zero, shelf.ahead[0, slots])
-            shelf.told_demand[slots] = np.maximum(own.sent_demand[place.rows], 0.0)
-            shelf.dirty[slots] |= sent
+        for place in local.places:
+            sent = picked[place.rows]
+            if not np.count_nonzero(sent):
+                continue
+            block = place.block
+            slots = block.slots[place.slots][sent]
+            rows = local.positions[place.rows][sent]
+            demand = np.maximum(local.sent_demand[rows], 0.0)
+            note_told(block, slots, local.sent_admitted[rows], demand, now)
+            block.dirty[slots] = True
         return [Publish(report)]
 
-    def _is_quiet(self, own: Own, now: float) -> bool:
-        """Say of a lone bucket that there is nothing to report: a cheap second look."""
-        if len(own.names) != 1 or not own.places:
-            return False
-        place = own.places[0]
-        shelf, slot = place.shelf, place.few[0][2]
-        free = bool(shelf.unlimited.item(slot))
-        rate = inf if free else shelf.rate.item(slot)
-        return self._core.reporting.is_quiet(
-            own,
-            now,
-            theta=shelf.theta.item(slot) * self._core.settings.weight,
-            quota=rate / shelf.agents.item(slot),
-            eager=bool(shelf.small.item(slot)) and not free,
+    def _outlook(self, local: LocalBuckets, now: float) -> Extrapolation:
+        """Return how the others extrapolate each row until they hear of it again."""
+        if len(local.names) == 1 and local.places:
+            (place,) = local.places
+            slots, rows = single(place.slots), single(place.rows)
+            return self._extrapolated(local, place.block, slots, rows, now)
+        size = len(local.names)
+        found = Extrapolation._make([*np.zeros((6, size)), np.zeros(size, np.bool_)])
+        for place in local.places:
+            block, slots, rows = place.block, place.slots, place.rows
+            here = self._extrapolated(local, block, slots, rows, now)
+            for column, values in zip(found, here, strict=True):
+                column[rows] = values
+        return found
+
+    def _extrapolated(
+        self,
+        local: LocalBuckets,
+        block: LedgerBlock,
+        slots: Index,
+        rows: Index,
+        now: float,
+    ) -> Extrapolation:
+        """Return it for some rows of one block, as numbers if there is one."""
+        rho = block.extrapolated_rate[0, slots]
+        expected = block.predicted[0, slots] + rho * (now - block.at[slots])
+        # An unlimited ledger has no shares, so nothing is urgent there.
+        free = block.unlimited[slots]
+        rate = chosen(free, inf, block.rate[slots])
+        return Extrapolation(
+            off=local.admitted[rows] - local.sent_admitted[rows] - expected,
+            unsure=block.swung[slots] * self._age_s(),
+            theta=block.theta[slots] * self._state.settings.weight,
+            quota=rate / block.agents[slots],
+            extrapolated_rate=rho,
+            quiet_s=block.quiet_s[slots],
+            at_once=block.at_once[0, slots] & ~free,
         )
+
+    def _age_s(self) -> float:
+        """Return Δ, the time for which the others may still go by an earlier ρ."""
+        settings = self._state.settings
+        return self._state.members.lag_s + settings.urgent_gap_s + settings.tick_s
 
     def _publish(
         self,
-        own: Own,
+        local: LocalBuckets,
         rows: NDArray[np.bool_],
         demand: Floats,
         now: float,
         wall_s: float,
     ) -> Report:
-        level = np.zeros(len(own.names))
+        level = np.zeros(len(local.names))
         joined = True
-        for place in own.places:
-            level[place.rows] = place.shelf.belief[place.slots]
-            unsure_s = UNSURE_LAGS * self._core.members.lag_s
-            asking = place.shelf.joining_until[place.slots] > now - unsure_s
+        for place in local.places:
+            block, slots = place.block, place.slots
+            others = block.outflow[slots] - block.extrapolated_rate[0, slots]
+            grown = (block.rate[slots] - others) * (now - block.at[slots])
+            most = block.burst[slots]
+            level[place.rows] = np.minimum(block.belief[slots] + grown, most)
+            unsure_s = UNSURE_LAGS * self._state.members.lag_s
+            asking = block.joining_until[slots] > now - unsure_s
             joined = joined and not bool((asking & rows[place.rows]).any())
-        report = self._core.reporting.publish(
-            own,
+        report = self._state.schedule.publish(
+            local,
             rows,
             now=now,
             level=level if joined else None,
             demand=demand,
             like=self._blank(wall_s, permits=self._permits(now)),
         )
-        if self._core.joining:
-            self._core.joining.asked(report.sequence, own.numbers[rows])
-        self._core.members.published(report.sequence, now)
+        if self._state.bootstrap:
+            self._state.bootstrap.asked(report.sequence, local.numbers[rows])
+        self._state.members.published(report.sequence, now)
         return report
 
     def _permits(self, now: float) -> tuple[Permits, ...]:
-        reporting = self._core.reporting
-        return self._core.strict.permits(now, whole=reporting.answer or reporting.hello)
+        schedule = self._state.schedule
+        return self._state.strict.permits(now, whole=schedule.answer or schedule.hello)
 
     def _blank(
         self, wall_s: float, *, leave: bool = False, permits: tuple[Permits, ...] = ()
     ) -> Report:
         return Report(
-            cluster=self._core.settings.cluster,
-            agent=self._core.agent,
-            incarnation=self._core.incarnation,
+            cluster=self._state.settings.cluster,
+            agent=self._state.agent,
+            incarnation=self._state.incarnation,
             sequence=0,
             sent_at_s=wall_s,
-            revision=self._core.limits.revision,
+            revision=self._state.limits.revision,
             leave=leave,
             permits=permits,
-            weight=self._core.settings.weight,
-            interval_s=self._core.settings.interval_s,
+            weight=self._state.settings.weight,
+            interval_s=self._state.settings.interval_s,
         )
 
     def stop(self, now: float, wall_s: float, effects: list[Effect]) -> None:
-        """Append the last report: final counters, and what was owned given away."""
-        own = self._core.own
-        rows = None if own is None else own.numbers >= 0
-        self._core.reporting.hello = False
-        self._core.strict.leave(now)
+        """Append the last report: final counters, and all permits given away."""
+        local = self._state.local
+        rows = None if local is None else local.numbers >= 0
+        self._state.schedule.hello = False
+        self._state.strict.leave(now)
         effects.append(
             Publish(
-                self._core.reporting.publish(
-                    own,
+                self._state.schedule.publish(
+                    local,
                     rows,
                     now=now,
                     level=None,
                     like=self._blank(
                         wall_s,
                         leave=True,
-                        permits=self._core.strict.permits(now, whole=True),
+                        permits=self._state.strict.permits(now, whole=True),
                     ),
                 )
             )

@@ -1,4 +1,4 @@
-"""What the parts of a coordinator share: one agent's whole state."""
+"""The whole state of one agent's coordinator, which its parts share."""
 
 from __future__ import annotations
 
@@ -6,35 +6,37 @@ from typing import TYPE_CHECKING
 
 from headgate.coordinator.allocation.hierarchy import Tree
 from headgate.coordinator.escrow.holder import Strict
-from headgate.coordinator.gossip.receiver import Listening
-from headgate.coordinator.gossip.schedule import Reporting
+from headgate.coordinator.gossip.receiver import ReportReceiver
+from headgate.coordinator.gossip.schedule import ReportSchedule
 from headgate.coordinator.ledger.limits import Limits
-from headgate.coordinator.membership.bootstrap import Joining
+from headgate.coordinator.membership.bootstrap import Bootstrap
 from headgate.coordinator.table.index import Table
 
 if TYPE_CHECKING:
     from headgate.coordinator.config.constants import Settings
-    from headgate.coordinator.demand.local_buckets import Own
+    from headgate.coordinator.demand.local_buckets import LocalBuckets
 
 
-class Core:
+class CoordinatorState:
     """One agent's state.
 
     Attributes:
         settings: Parameters.
         agent: Own id.
         incarnation: Own life.
-        observing: Only listens.
-        limits: Of the revision that is followed.
-        tree: Of these limits.
+        observing: Whether it only listens.
+        limits: The limits of the configuration in force.
+        tree: Which of them are inside which.
         table: All ledgers.
-        own: The buckets of the shell's newest keys; None before the first tick.
+        local: The buckets of the shell's newest keys; None before the first tick.
         placed: Version of the table that `own` was looked up in.
-        joining: Ledgers whose level is asked for.
-        reporting: Timers and the choice of rows.
-        listening: What reports do.
-        members: All others.
-        attendance: Who of them is silent or gone.
+        wall_s: The wall clock at this step; calendar periods go by it.
+        agents_told: How many agents there are according to the API, if it says so.
+        bootstrap: Ledgers whose level is not known yet.
+        schedule: Timers and the choice of rows.
+        receiver: What to do with the reports of others.
+        members: All other agents.
+        detector: Which of them are silent or gone.
         strict: The strict ledgers.
     """
 
@@ -55,19 +57,21 @@ class Core:
         self.limits = Limits()
         self.tree = Tree(self.limits)
         self.table = Table()
-        self.own: Own | None = None
+        self.local: LocalBuckets | None = None
         self.placed = -1
-        self.joining = Joining()
-        self.reporting = Reporting(settings, phase=phase, now=now)
-        self.listening = Listening(
-            settings, self.table, self.joining, now, observing=observing
+        self.wall_s = 0.0
+        self.agents_told: int | None = None
+        self.bootstrap = Bootstrap()
+        self.schedule = ReportSchedule(settings, phase=phase, now=now)
+        self.receiver = ReportReceiver(
+            settings, self.table, self.bootstrap, now, observing=observing
         )
-        self.members = self.listening.members
-        self.attendance = self.listening.attendance
+        self.members = self.receiver.members
+        self.detector = self.receiver.detector
         self.strict = Strict(settings, self.table, self.members)
         self.strict.begin(agent, incarnation, now)
 
     @property
     def weight(self) -> float:
-        """Own weight; 0 of one that only listens."""
+        """This agent's weight; 0 if it only listens."""
         return 0.0 if self.observing else self.settings.weight

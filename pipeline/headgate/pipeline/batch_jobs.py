@@ -1,7 +1,8 @@
-"""The jobs that read the tables: recommend, bill, and the summary for people."""
+"""The jobs that read the tables: bill, invoices, recommend, the summary for people."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,11 @@ from pyspark.sql import functions as f
 from headgate.coordinator import Group
 from headgate.pipeline.configured.history import ConfigurationFile, ConfigurationTable
 from headgate.pipeline.configured.limits_frame import limits_frame
+from headgate.pipeline.invoicing.files import write_invoices
+from headgate.pipeline.invoicing.rows import invoiced, invoices_frame, invoices_of
 from headgate.pipeline.jobs.bill import differences
+from headgate.pipeline.jobs.months import months
+from headgate.pipeline.jobs.periods import periods
 from headgate.pipeline.jobs.recommend import recommend
 from headgate.pipeline.jobs.whatif import what_if
 from headgate.pipeline.report.summary import UsageSummary, summarise
@@ -30,10 +35,15 @@ from headgate.pipeline.stream.output_check import check_tables, written_by
 from headgate.pipeline.tables.store import TableStore
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
     from headgate.coordinator import Limit
     from headgate.pipeline.configured.history import ConfigurationHistory
+    from headgate.pipeline.invoicing.plans import PriceList
+    from headgate.pipeline.stream.batch_log import BatchSummary
 
 MINUTE_S = 60.0
 """Windows that recommendations are made from: short enough to show a peak, long
@@ -66,6 +76,71 @@ def run_recommend(session: SparkSession, settings: PipelineSettings) -> str:
     return f"recommend: {count:,} groups and dimensions"
 
 
+def run_periods(session: SparkSession, settings: PipelineSettings) -> str:
+    """Write the table ``periods``; return a sentence.
+
+    Periods that began before days were retired stay as they were.
+
+    Raises:
+        OutputIncomplete: The output was never written, or lacks something.
+    """
+    engine = _opened(session, settings)
+    tables = engine.tables
+    limits = limits_frame(session, history_of(session, settings).read())
+    with _whole_usage(engine) as (usage, _):
+        tables.replace_from("periods", periods(usage, limits), settled_until(tables))
+    found = tables.read("periods")
+    over = found.where("excess > 0").count()
+    return f"periods: {found.count():,} calendar periods, {over:,} above their limit"
+
+
+def run_invoices(
+    session: SparkSession,
+    settings: PipelineSettings,
+    prices: PriceList,
+    folder: Path | None,
+) -> str:
+    """Write the table ``invoices`` and their files; return a sentence.
+
+    An invoice is final once all windows of its month are closed; from then on it stays
+    as it is, whatever the price list says later.
+
+    Args:
+        session: With Delta's extension.
+        settings: Of the run; only the output counts.
+        prices: Plans, and who goes by which.
+        folder: For a JSON and a CSV of each invoice; None writes the table alone.
+
+    Raises:
+        OutputIncomplete: Usage isn't what the agents counted.  Nothing is written.
+        WrongSettings: A tenant's plan is not valid in a month that it used.
+    """
+    engine = _opened(session, settings)
+    tables = engine.tables
+    known = invoices_of(tables.read("invoices"))
+    zones = {name: account.time_zone for name, account in prices.tenants.items()}
+    default = prices.default.time_zone if prices.default else "UTC"
+    with _whole_usage(engine) as (usage, newest):
+        used = months(usage, zones, default).collect()
+    settled = settled_us(tables) or 0
+    # A month that lost days to --keep-days can't be made anew.
+    used = [row for row in used if row["begin_us"] >= settled]
+    fresh = invoiced(used, prices, closed_us=newest.floor_us, known=known)
+    made = {(one.tenant, one.month) for one in fresh}
+    stay = [one for one in known if (one.tenant, one.month) not in made]
+    tables.replace("invoices", invoices_frame(session, [*stay, *fresh]))
+    if folder is not None:
+        write_invoices([*stay, *fresh], folder)
+    unbilled = sorted(
+        {row["tenant"] for row in used if prices.account_of(row["tenant"]) is None}
+    )
+    without = f"; no plan for {len(unbilled):,}: {unbilled[0]} …" if unbilled else ""
+    return (
+        f"invoices: {len(fresh):,} made, {len(stay):,} as they were{without} "
+        f"(reports: {_signed(newest)})"
+    )
+
+
 def run_bill(session: SparkSession, settings: PipelineSettings) -> str:
     """Write the table ``bill``, if it is exact; return a sentence.
 
@@ -76,25 +151,13 @@ def run_bill(session: SparkSession, settings: PipelineSettings) -> str:
         OutputIncomplete: It isn't; says where.  Nothing is written.
     """
     engine = _opened(session, settings)
-    tables, newest = engine.tables, engine.newest()
-    assert newest is not None
-    closed = tables.read(
-        "usage_10s", begin_us=settled_us(tables), upto_batch=newest.batch
-    )
-    usage = closed.unionByName(engine.open_usage(newest)).persist()
-    try:
-        counted = usage.select(*_COUNTED).unionByName(
-            tables.read("retired").select(*_COUNTED)
-        )
-        _prove(engine, counted, newest.batch)
+    tables = engine.tables
+    with _whole_usage(engine) as (usage, newest):
         write_bill(tables, usage, settled_until(tables))
-    finally:
-        usage.unpersist()
-    signed = "all signed" if newest.verified else "signatures not verified"
     count = tables.read("bill").count()
     return (
         f"bill: {count:,} tenant days, equal to the agents' own counters "
-        f"(reports: {signed})"
+        f"(reports: {_signed(newest)})"
     )
 
 
@@ -166,6 +229,33 @@ def _opened(session: SparkSession, settings: PipelineSettings) -> StreamEngine:
             f"{settings.out}: no tables; run `headgate pipeline run` first"
         )
     return engine
+
+
+@contextmanager
+def _whole_usage(engine: StreamEngine) -> Generator[tuple[DataFrame, BatchSummary]]:
+    """Give all usage that is not retired, once it is proven, and what is known.
+
+    Raises:
+        OutputIncomplete: It isn't what the agents counted; says where.
+    """
+    tables, newest = engine.tables, engine.newest()
+    assert newest is not None
+    closed = tables.read(
+        "usage_10s", begin_us=settled_us(tables), upto_batch=newest.batch
+    )
+    usage = closed.unionByName(engine.open_usage(newest)).persist()
+    try:
+        counted = usage.select(*_COUNTED).unionByName(
+            tables.read("retired").select(*_COUNTED)
+        )
+        _prove(engine, counted, newest.batch)
+        yield usage, newest
+    finally:
+        usage.unpersist()
+
+
+def _signed(newest: BatchSummary) -> str:
+    return "all signed" if newest.verified else "signatures not verified"
 
 
 def _prove(engine: StreamEngine, usage: DataFrame, batch: int) -> None:

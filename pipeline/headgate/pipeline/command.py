@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,14 +26,19 @@ from headgate.pipeline.settings import (
 from headgate.pipeline.tables.filesystem import local_path, uri_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from headgate.coordinator import Limit
+    from headgate.pipeline.invoicing.plans import PriceList
+    from headgate.pipeline.stream.metrics import PipelineMetrics
 
 FAILED = 1
 """Exit code of what could not be done; the reason stands on stderr."""
+
+SIGNALLED = 128
+"""Exit code of a stream that a signal ended, less the signal: 130, 143."""
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -68,6 +73,10 @@ def run(
     lost_is: opt.LostIs = "fatal",
     alert_topic: opt.AlertTopic = "",
     webhook: opt.Webhook = "",
+    prices: opt.Prices = None,
+    invoices: opt.InvoiceFolder = None,
+    metrics_port: opt.MetricsPort = 0,
+    metrics_host: opt.MetricsHost = "127.0.0.1",
     kafka_option: opt.KafkaOption = None,
     spark_option: opt.SparkOption = None,
     cores: opt.Cores = 2,
@@ -80,6 +89,7 @@ def run(
         _one_of("starting", starting, ("earliest", "latest"))
         _one_of("lost-is", lost_is, ("fatal", "continue"))
         more = _pairs("spark-option", spark_option or [])
+        plans = _prices(prices, wanted)
         settings = PipelineSettings(
             out=uri_of(out),
             bootstrap=bootstrap,
@@ -104,8 +114,12 @@ def run(
         is_kafka = bool(streamed and bootstrap)
         with _session(cores, memory, more, kafka=is_kafka) as session:
             if streamed:
-                _stream(session, settings, once=once)
-            _from_tables(session, settings, [j for j in wanted if j in opt.BATCH_JOBS])
+                with _metrics(metrics_port, metrics_host) as metrics:
+                    _stream(session, settings, metrics, once=once)
+            for job in wanted:
+                if job in opt.BATCH_JOBS:
+                    line = _from_tables(session, settings, job, plans, invoices)
+                    sys.stdout.write(line + "\n")
 
 
 @app.command("report")
@@ -172,13 +186,14 @@ def setup() -> None:
     """Look for Java and fetch Spark's connectors once; later runs are offline."""
     with _failures():
         from headgate.pipeline.stream.jars import connector_jars, require_java
-        from headgate.pipeline.stream.session import SUBMIT
+        from headgate.pipeline.stream.session import SUBMIT, log_option
 
         java = require_java()
         jars = connector_jars()
         sys.stdout.write(
             f"Java {java}; {len(jars)} jars in {jars[0].parent}\non a cluster:\n"
-            f"  spark-submit --jars {','.join(map(str, jars))} {SUBMIT} run …\n"
+            f"  spark-submit --driver-java-options {log_option()} "
+            f"--jars {','.join(map(str, jars))} {SUBMIT} run …\n"
         )
 
 
@@ -234,7 +249,37 @@ def _days(options: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def _stream(session: SparkSession, settings: PipelineSettings, *, once: bool) -> None:
+def _prices(path: Path | None, wanted: Sequence[str]) -> PriceList | None:
+    """Return the price list, which invoices need."""
+    if path is None:
+        if "invoices" in wanted:
+            raise WrongSettings("prices: invoices need --prices FILE")
+        return None
+    from headgate.pipeline.invoicing.plans import read_prices
+
+    return read_prices(path)
+
+
+@contextmanager
+def _metrics(port: int, host: str) -> Generator[PipelineMetrics | None]:
+    """Serve metrics while the stream runs, if that is wanted."""
+    if not port:
+        yield None
+        return
+    from headgate.pipeline.stream.metrics import PipelineMetrics
+
+    metrics = PipelineMetrics()
+    with metrics.served(port, host):
+        yield metrics
+
+
+def _stream(
+    session: SparkSession,
+    settings: PipelineSettings,
+    metrics: PipelineMetrics | None,
+    *,
+    once: bool,
+) -> None:
     from headgate.pipeline.batch_jobs import history_of
     from headgate.pipeline.configured.history import ConfigurationTable
     from headgate.pipeline.configured.snapshots import SnapshotRecorder
@@ -245,7 +290,7 @@ def _stream(session: SparkSession, settings: PipelineSettings, *, once: bool) ->
     looks: list[SnapshotRecorder] = []
     if isinstance(history, ConfigurationTable):
         looks.append(SnapshotRecorder(settings.api, history, token=settings.token))
-    progress = Progress(sys.stderr)
+    progress = Progress(sys.stderr, metrics)
     stream = StreamRun(
         session,
         settings,
@@ -254,47 +299,83 @@ def _stream(session: SparkSession, settings: PipelineSettings, *, once: bool) ->
         after=progress.show,
     )
     progress.watch(stream)
-    try:
-        with _interrupted_by(signal.SIGTERM):
-            if once:
-                stream.until_caught_up()
-            else:
-                stream.forever()
-    except KeyboardInterrupt:
-        stream.stop()
-        sys.stderr.write("stopped; the next run goes on from here\n")
-        raise typer.Exit(130) from None
+    with _ended_by_signals(session, stream.end) as caught:
+        if once:
+            stream.until_caught_up()
+        else:
+            stream.forever()
+        if caught:
+            last = "before the first batch"
+            if progress.batch is not None:
+                last = f"after batch {progress.batch}"
+            sys.stderr.write(f"stopped {last}; the next run goes on from there\n")
+            sys.stderr.flush()
+    if caught:
+        raise typer.Exit(SIGNALLED + caught[0])
 
 
 def _from_tables(
-    session: SparkSession, settings: PipelineSettings, jobs: Sequence[str]
-) -> None:
-    from headgate.pipeline.batch_jobs import run_bill, run_recommend
+    session: SparkSession,
+    settings: PipelineSettings,
+    job: str,
+    prices: PriceList | None,
+    folder: Path | None,
+) -> str:
+    """Run a job on the tables; return what it says."""
+    from headgate.pipeline import batch_jobs
 
-    for job in jobs:
-        line = (
-            run_bill(session, settings)
-            if job == "bill"
-            else run_recommend(session, settings)
-        )
-        sys.stdout.write(line + "\n")
+    if job == "invoices":
+        assert prices is not None
+        beside = local_path(settings.out)
+        if folder is None and beside is not None:
+            folder = beside / "invoices"
+        return batch_jobs.run_invoices(session, settings, prices, folder)
+    run = {
+        "bill": batch_jobs.run_bill,
+        "periods": batch_jobs.run_periods,
+        "recommend": batch_jobs.run_recommend,
+    }[job]
+    return run(session, settings)
 
 
 @contextmanager
-def _interrupted_by(number: signal.Signals) -> Generator[None]:
-    """Let a signal end the stream as Ctrl-C does; the main thread's business only."""
+def _ended_by_signals(
+    session: SparkSession, end: Callable[[], None]
+) -> Generator[list[int]]:
+    """Call `end` on SIGTERM and Ctrl-C; give the list of the signals that came.
+
+    Under spark-submit, Java gets the signal: it waits until this context is left.
+    Nothing is raised: a request to Spark that an exception cut short would leave its
+    answer to the next one.
+    """
+    from headgate.pipeline.stream.run import STOP_S
+    from headgate.pipeline.tables.jvm import before_exit
+
+    caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield caught
         return
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    def handle(number: int, _: object) -> None:
+        caught.append(number)
+        end()
 
-    before = signal.signal(number, interrupt)
+    over = threading.Event()
+
+    def java_ends() -> None:
+        handle(signal.SIGTERM, None)  # Java doesn't say which signal it was
+        over.wait(2 * STOP_S)
+
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
-        yield
+        with before_exit(session, java_ends, timeout_s=2 * STOP_S):
+            yield caught
+            over.set()
     finally:
-        signal.signal(number, before)
+        over.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -309,7 +390,8 @@ def _session(
     try:
         yield session
     finally:
-        session.stop()
+        with suppress(Exception):  # what failed before is the news, not this
+            session.stop()
 
 
 @contextmanager
@@ -319,6 +401,9 @@ def _failures() -> Generator[None]:
     from headgate.pipeline.stream.jars import SetUpMissing
 
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    # Each failure of a batch as a traceback, beside the line that is said of it.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_news)
     try:
         yield
     except (
@@ -326,9 +411,15 @@ def _failures() -> Generator[None]:
         OutputIncomplete,
         SetUpMissing,
         MalformedSnapshot,
-        OSError,
     ) as error:
         _fail(str(error))
+    except OSError as error:
+        from headgate.pipeline.stream.spark_errors import said
+
+        if gone := said(error):
+            _fail(gone)
+        where = error.filename and error.strerror
+        _fail(f"{error.filename}: {error.strerror}" if where else str(error))
     except RuntimeError as error:
         from headgate.pipeline.stream.run import StreamFailed
 
@@ -342,6 +433,11 @@ def _failures() -> Generator[None]:
         if not sentence:
             raise
         _fail(sentence)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line is more than Py4J's word that Java is gone, with a traceback."""
+    return record.msg != "Exception while sending command."
 
 
 def _fail(message: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from headgate.pipeline.settings import JOBS
 
-BATCH_JOBS = ("recommend", "bill")
+BATCH_JOBS = ("recommend", "bill", "periods", "invoices")
 """Jobs that are computed from the tables, not on the stream."""
 
 OUT = "usage-tables"
@@ -75,6 +75,23 @@ Webhook: TypeAlias = Annotated[str, typer.Option(help="URL that alerts are poste
 KafkaOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="NAME=VALUE for Spark's Kafka source and sink; repeat."),
+]
+Prices: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="File of price plans (YAML, JSON), for invoices."),
+]
+InvoiceFolder: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--invoices", help="Folder for a JSON and a CSV of each; OUT/invoices."
+    ),
+]
+MetricsPort: TypeAlias = Annotated[
+    int,
+    typer.Option(min=0, max=65535, help="Serve Prometheus metrics there; 0: don't."),
+]
+MetricsHost: TypeAlias = Annotated[
+    str, typer.Option(help="Address that they are served on.")
 ]
 Since: TypeAlias = Annotated[str, typer.Option(help="How far back: 90s, 5m, 1h, 7d.")]
 Page: TypeAlias = Annotated[

@@ -1,6 +1,6 @@
 """Writes the accuracy page: `python -m headgate.simulation.accuracy`.
 
-Every scenario with a target is run with ten seeds, of which the worst counts, and
+Every scenario with a target is run with ten seeds, the worst of which counts, and
 the other strategies are run on the same arrivals.  This takes hours.  So several
 processes share the work, all scenarios are run with the first seed before any is run
 with the second, and `--keep` writes each result to a file, from which a later call
@@ -67,7 +67,7 @@ def jobs_of(targets: list[Target], seeds: range, others: range) -> list[Job]:
     Args:
         targets: The scenarios.
         seeds: Of headgate.
-        others: Of the strategies beside it.
+        others: The same for the strategies beside it.
     """
     jobs = [
         Job(target.scenario, seed, strategy)

@@ -31,11 +31,11 @@ class Result:
 
     Attributes:
         scenario: What was simulated.
-        seed: Of all randomness.
+        seed: Seed of all random numbers.
         strategy: Its name.
         noticed: Anomalies that agents noticed, counted by kind.
-        figures: Of all groups together.
-        groups: Of each group, by name; for `[[group]]` files.
+        figures: Figures of all groups together.
+        groups: Figures of each group, by name; for `[[group]]` files.
         traffic: Number and size of reports.
         violations: Invariants broken, in order of time.
     """
@@ -58,19 +58,71 @@ class Result:
             "strategy": self.strategy,
             "agents": scenario.agents,
             "seconds": scenario.seconds,
-            **_rounded(asdict(self.figures)),
+            **_rounded(_steady(self.figures)),
             **_rounded(asdict(self.traffic)),
             "violations": [
                 {"name": v.name, "time": round(v.time, DIGITS), "detail": v.detail}
                 for v in self.violations
             ],
+            **_rounded(_besides(self.figures)),
         }
         if scenario.tree:
             result["groups"] = {
-                name: _rounded(asdict(figures)) for name, figures in self.groups.items()
+                name: _rounded(_steady(figures) | _besides(figures))
+                for name, figures in self.groups.items()
             }
         result["noticed"] = dict(sorted(self.noticed.items()))
         return result
+
+
+PLAIN = (
+    "offered",
+    "admitted",
+    "central",
+    "total_ratio",
+    "error_1s_mean",
+    "error_1s_max",
+    "overshoot_seconds",
+    "falsely_refused",
+    "fairness",
+    "worst_agent",
+    "settle_seconds",
+    "swing",
+)
+"""Figures of the contract: without the warm-up, but for how far over and settling."""
+
+WHOLE = ("overshoot_seconds",)
+"""Those of them that the contract counts from time 0 though both are known."""
+
+BESIDES = (
+    "steady_overshoot_seconds",
+    "excess_costs",
+    "delays_kept",
+    "healed_intervals",
+)
+"""Further figures: from time 0, but for the first."""
+
+
+def _steady(figures: Figures) -> dict[str, object]:
+    """Return the figures of the contract, which leave the warm-up out."""
+    values = asdict(figures)
+    return {
+        name: values[name]
+        if name in WHOLE
+        else values.get(f"steady_{name}", values[name])
+        for name in PLAIN
+    }
+
+
+def _besides(figures: Figures) -> dict[str, object]:
+    """Return the same from time 0, by names that begin with `whole`, and the rest."""
+    values = asdict(figures)
+    whole = {
+        f"whole_{n}": values[n]
+        for n in PLAIN
+        if f"steady_{n}" in values and n not in WHOLE
+    }
+    return whole | {name: values[name] for name in BESIDES}
 
 
 def controller_of(strategy: Strategy) -> Callable[[Scenario, Birth], Controller]:
@@ -94,7 +146,7 @@ def simulate(
 
     Args:
         scenario: What to simulate.
-        seed: Of all randomness.
+        seed: Seed of all random numbers.
         strategy: What sets the ceilings.
         make_controller: Used in place of the strategy's own controller (for tests).
         progress: Called with the simulated time, once a simulated second.

@@ -34,6 +34,24 @@ def revision(rest: httpx.Client) -> int:
     return number
 
 
+def test_the_audit_of_a_range_of_time_holds_its_ends(rest: httpx.Client) -> None:
+    for weight in (1, 2, 3):
+        put(rest, "/groups/gold", weight=weight)
+    newest, middle, oldest = (
+        (item["revision"], item["at_s"]) for item in rest.get("/audit").json()["items"]
+    )
+
+    def found(**query: float) -> list[int]:
+        items = rest.get("/audit", params=query).json()["items"]
+        return [item["revision"] for item in items]
+
+    assert found(since=middle[1]) == [newest[0], middle[0]]
+    assert found(until=middle[1]) == [middle[0], oldest[0]]
+    assert found(since=middle[1], until=middle[1]) == [middle[0]]
+    assert found(since=newest[1] + 1) == found(until=oldest[1] - 1) == []
+    assert rest.get("/audit", params={"since": "nan"}).status_code == 422
+
+
 def test_each_change_is_told_with_who_when_what_and_from_where(
     rest: httpx.Client,
 ) -> None:

@@ -31,6 +31,28 @@ def test_x_forwarded_for_is_believed_only_from_a_trusted_proxy(
     assert entry["address"] == address
 
 
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [
+        ("203.0.113.9:4711", "203.0.113.9"),
+        ("10.9.9.9, 2001:db8::1", "2001:db8::1"),
+        ("<script>alert(1)</script>", "unknown"),
+        ("9" * 5000, "unknown"),
+    ],
+)
+def test_the_audit_takes_only_an_address_for_one(
+    settings: ServerSettings, said: str, address: str
+) -> None:
+    with (
+        running(replace(settings, trusted_proxies=("127.0.0.1",))) as addresses,
+        httpx.Client(base_url=addresses.api, timeout=TIMEOUT_S) as client,
+    ):
+        headers = {"X-Forwarded-For": said}
+        client.put("/api/v1/groups/gold", json={}, headers=headers)
+        entry = client.get("/api/v1/audit").json()["items"][0]
+    assert entry["address"] == address
+
+
 def test_no_cache_keeps_an_answer(rest: httpx.Client) -> None:
     for path in ("/groups", "/snapshot", "/groups/none"):
         assert rest.get(path).headers["Cache-Control"] == "no-store"

@@ -30,6 +30,8 @@ def test_a_new_group_has_every_default(rest: httpx.Client) -> None:
                 "rate": 1000.0,
                 "burst": 1000.0,
                 "period_s": 1.0,
+                "period": None,
+                "time_zone": "UTC",
                 "scope": "cluster",
                 "minimum": 0.0,
                 "maximum": "unlimited",
@@ -43,7 +45,9 @@ def test_a_new_group_has_every_default(rest: httpx.Client) -> None:
         "refusal": "reject",
         "soft_threshold": None,
         "per_partition": False,
+        "split": None,
         "slots": None,
+        "per": None,
         "owner": None,
         "offered_to": [],
         "revision": 1,
@@ -234,3 +238,47 @@ def test_a_group_that_counts_by_partition_needs_a_limit_of_each_node(
             assert "per_partition" in answer.text
     answer = rest.patch("/groups/gold", json={**remove, "per_partition": False})
     assert [limit["scope"] for limit in answer.json()["limits"]] == ["cluster"]
+
+
+def test_a_template_is_stored_shown_and_carried_to_agents(rest: httpx.Client) -> None:
+    make(rest, "each", limits=[REQUESTS], per="user")
+    assert rest.get("/groups/each").json()["per"] == "user"
+    (carried,) = rest.get("/snapshot").json()["groups"]
+    assert carried["per"] == "user"
+    answer = rest.patch("/groups/each", json={"per": "tenant"})
+    assert answer.json()["per"] == "tenant"
+    answer = rest.patch("/groups/each", json={"per": None})
+    assert answer.json()["per"] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"per": "cluster"}, "per: "),
+        ({"per": ["user"]}, "per: "),
+        ({"per": "user", "mode": "strict"}, "per: expected null with mode strict"),
+        ({"per": "user", "slots": 3}, "per: expected null with mode strict"),
+    ],
+)
+def test_a_template_that_can_t_be_is_refused_once(
+    rest: httpx.Client, unchanged: Unchanged, fields: dict[str, Any], said: str
+) -> None:
+    with unchanged():
+        answer = rest.put("/groups/each", json={"limits": [REQUESTS], **fields})
+    assert answer.status_code == 422
+    assert said in answer.text
+
+
+def test_a_template_has_no_children(rest: httpx.Client, unchanged: Unchanged) -> None:
+    make(rest, "each", limits=[REQUESTS], per="user")
+    make(rest, "all", limits=[REQUESTS])
+    make(rest, "child", limits=[REQUESTS], parent="all")
+    said = "expected null for a group that has children, such as 'child'"
+    with unchanged():
+        for name, fields in (("child", {"parent": "each"}), ("all", {"per": "user"})):
+            answer = rest.patch(f"/groups/{name}", json=fields)
+            assert answer.status_code == 422
+            assert said in answer.text
+    body = {"groups": {"child": {"limits": [REQUESTS], "parent": "each"}}}
+    with unchanged():
+        assert said in rest.post("/apply", json=body).text

@@ -67,7 +67,7 @@ def test_a_change_of_what_somebody_else_has_changed_is_refused(
     assert made.headers["Headgate-Revision"] == tag.strip('"')
     with unchanged():
         assert rest.put(path, json=other, headers=absent).status_code == 412
-    if kind != "namespace":  # of which nothing can be changed
+    if kind != "namespace":  # nothing about one can be changed
         changed = rest.put(path, json=other, headers={"If-Match": tag})
         assert changed.is_success
         stale, tag = tag, changed.headers["ETag"]

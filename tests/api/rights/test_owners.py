@@ -184,6 +184,38 @@ def test_a_tenant_sees_what_is_its_own_and_nothing_else(call: Call) -> None:
     assert call("acme", "POST", "/api/v1/preview", json=asked).status_code == 404
 
 
+def test_a_tenant_sees_the_overrides_and_slots_of_its_groups(call: Call) -> None:
+    attach(call, "admin", ACME, "cap")
+    for group in ("cap", "theirs"):
+        body = {"group": group, "factor": 2, "for_s": 600}
+        answer = call("admin", "PUT", "/api/v1/overrides", json=body)
+        assert answer.is_success, answer.text
+    listed = call("acme", "GET", "/api/v1/overrides").json()["items"]
+    assert [one["group"] for one in listed] == ["cap"]
+    of_others = call("acme", "GET", "/api/v1/overrides?group=theirs").json()
+    assert of_others["items"] == []
+    ending = call("acme", "DELETE", "/api/v1/overrides?group=cap")
+    assert ending.status_code == 403
+    assert call("acme", "GET", "/api/v1/groups/cap/slots").status_code != 403
+    assert call("acme", "GET", "/api/v1/groups/theirs/slots").status_code == 404
+
+
+def test_a_tenant_sees_the_group_that_limits_it_by_default(call: Call) -> None:
+    assert call("acme", "GET", "/api/v1/groups/theirs").status_code == 404
+    attach(call, "admin", {"subject": {"tenant": None}}, "theirs")
+
+    def through(who: str) -> list[tuple[str, dict[str, Any]]]:
+        answer = call(who, "GET", "/api/v1/tenants/acme/limits").json()
+        shown = {one["group"]: one["rows"] for one in answer["groups"]}
+        assert [row["rate"] for row in shown.pop("theirs")] == [10]
+        assert shown == {}
+        return [(one["group"], one["subject"]) for one in answer["tenant"]["through"]]
+
+    assert through("acme") == through("admin") == [("theirs", {"tenant": None})]
+    assert call("acme", "GET", "/api/v1/groups/theirs").status_code == 200
+    assert call("acme", "GET", "/api/v1/events?tenant=other").status_code == 403
+
+
 def test_the_audit_of_one_revision_leaves_out_what_is_others(call: Call) -> None:
     groups = {
         name: {"owner": owner}

@@ -96,7 +96,7 @@ class ScreenReader:
         self._set_size((columns, rows))
 
     def is_as_before(self) -> bool:
-        """Tell whether the terminal is as the child found it."""
+        """Return whether the terminal is as the child found it."""
         return termios.tcgetattr(self._slave) == self._before
 
     def ended(self) -> int:

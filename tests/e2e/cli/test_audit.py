@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ def test_the_audit_is_filtered_paged_and_gone_back_in(
     assert "requests=5/s burst 5 → requests=6/s burst 6" in said
     assert "requests=3/s" not in said
     assert json.loads(headgate(*of_it, "--since", "1h", "--json")[1]) == entries
+    between = (entries[2]["at_s"] + entries[3]["at_s"]) / 2
+    moment = datetime.fromtimestamp(between, UTC).isoformat()
+    for option, part in (("--since", entries[:3]), ("--until", entries[3:])):
+        assert json.loads(headgate(*of_it, option, moment, "--json")[1]) == part
+    assert headgate("audit", "--follow", "--until", "1h")[0] == 2
     assert json.loads(headgate("audit", "--author", "nobody", "--json")[1]) == []
     one = headgate("audit", str(first))[1]
     assert one.startswith(f"revision {first}  ")

@@ -148,6 +148,7 @@ def test_what_is_refused_is_told_in_one_line_and_returns_1(
         ("up", "--bus-ports", "7410"),
         ("up", "--bus-ports", "99999,100000"),
         ("up", "--bus-ports", "7410," + "9" * 5000),
+        ("up", "--invoices", __file__),
         ("up", "--port", "70000"),
         ("up", "--interval", "inf"),
         ("up", "--interval", "nan"),
@@ -161,6 +162,22 @@ def test_what_is_not_understood_is_told_in_one_line_and_returns_2(
     assert (code, said) == (2, "")
     assert error.startswith("headgate: ")
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (("group", "list"), "'json', 'yaml', 'wide', 'name'"),
+        (("top",), "'json', 'yaml', 'wide', 'name'"),
+        (("export",), "'yaml', 'json'"),
+    ],
+)
+def test_a_format_that_is_none_is_told_with_those_that_are(
+    headgate: Headgate, command: tuple[str, ...], expected: str
+) -> None:
+    code, _, error = headgate(*command, "-o", "nonsense")
+    said = f"'--output' / '-o': 'nonsense' is not one of {expected}."
+    assert (code, error.split(" (see")[0]) == (2, f"headgate: Invalid value for {said}")
 
 
 def test_a_limit_that_no_number_can_hold_is_told_with_its_option(

@@ -56,7 +56,7 @@ def test_no_right_and_no_token_are_told_apart(
 ) -> None:
     url, tokens = guarded
     change = ("group", "create", "g", "--url", url)
-    asked = "headgate: expected a good bearer token: pass it with --token or "
+    asked = "headgate: expected a valid bearer token: pass it with --token or "
     for token in ((), ("--token", "hg_wrong")):
         code, said, error = headgate(*change, *token)
         assert (code, said, error) == (1, "", f"{asked}HEADGATE_TOKEN\n")
@@ -78,7 +78,7 @@ def test_tokens_are_listed_without_their_text_and_deleted(
     number = next(str(one["id"]) for one in listed if one["name"] == "viewer")
     assert headgate("token", "delete", number, *by_admin)[0] == 0
     by_viewer = ("--url", url, "--token", tokens["viewer"])
-    assert "expected a good bearer token" in headgate("group", "list", *by_viewer)[2]
+    assert "expected a valid bearer token" in headgate("group", "list", *by_viewer)[2]
 
 
 @pytest.fixture(scope="module")

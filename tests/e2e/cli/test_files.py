@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import httpx
@@ -14,7 +15,6 @@ from headgate.api import ServerSettings, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Headgate(Protocol):
@@ -33,77 +33,9 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def _everything() -> dict[str, object]:
     """Return a file with each thing that a configuration can hold, and each setting."""
     until = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
-    full = {
-        "dimension": "requests",
-        "rate": 1000.5,
-        "burst": 70,
-        "period_s": 60,
-        "scope": "cluster",
-        "minimum": 3,
-        "maximum": 900,
-    }
-    return {
-        "tenants": {
-            "acme": {"admin_roles": ["root"], "allowed_clusters": ["eu", "us"]},
-            "plain": {},
-        },
-        "namespaces": ["acme/orders", "acme/web"],
-        "namespace_policies": {"acme/orders": {"deduplicationEnabled": True}},
-        "groups": {
-            "all": {
-                "limits": [
-                    {"dimension": "requests", "rate": "unlimited"},
-                    {"dimension": "tokens", "rate": 0},
-                    {"dimension": "tokens", "rate": 5, "scope": "node"},
-                ]
-            },
-            "child": {
-                "limits": [full, {"dimension": "requests", "rate": 7, "scope": "node"}],
-                "parent": "all",
-                "weight": 2.5,
-                "mode": "strict",
-                "may_owe": False,
-                "isolation": "hold",
-                "refusal": "wait",
-                "soft_threshold": 0.8,
-                "per_partition": True,
-                "owner": "acme",
-                "offered_to": ["plain"],
-            },
-            "bare": {},
-            "ünï/çode".replace("/", " "): {},
-        },
-        "attachments": [
-            {"subject": {"tenant": "acme"}, "group": "child", "own": True},
-            {"subject": {"namespace": "acme/orders"}, "group": "all"},
-            {"subject": {"user": "alice", "client": None}, "group": "bare"},
-            {"subject": {"user": None}, "group": "bare"},
-        ],
-        "policies": [
-            {
-                "level": "topic",
-                "target": "acme/orders/paid",
-                "kind": "dispatch",
-                "policy": {
-                    "messages": 5,
-                    "bytes": 1000,
-                    "period_s": 2,
-                    "relative_to_publish_rate": True,
-                },
-            },
-            {
-                "level": "namespace",
-                "target": "acme/web",
-                "kind": "subscribe",
-                "policy": {"messages": 3, "period_s": 30},
-            },
-        ],
-        "settings": {"preciseDispatcherFlowControl": "true"},
-        "overrides": [
-            {"group": "all", "factor": 1.5, "until": until, "reason": "a sale"},
-            {"group": "child", "dimension": "requests", "rate": 9, "until": until},
-        ],
-    }
+    text = Path(__file__).with_name("everything.yaml").read_text(encoding="utf-8")
+    whole: dict[str, object] = yaml.safe_load(text.replace("UNTIL", until))
+    return whole
 
 
 def _exported(headgate: Headgate, *options: str) -> dict[str, object]:

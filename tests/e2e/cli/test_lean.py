@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
+import typer
 from tests.unit.cli.rigs import serving
+
+from headgate.cli.app import COMMANDS
 
 HEAVY = (
     "rich",
+    "pydantic",
     "httpx",
     "yaml",
     "numpy",
@@ -29,6 +35,19 @@ sys.stderr.write(json.dumps([code, sorted(set(sys.modules) - before)]))
 """
 
 
+def imported(*command: str) -> list[str]:
+    """Return the modules that a command which succeeds imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *command],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    code, modules = json.loads(done.stderr)
+    assert code == 0
+    return [str(name) for name in modules]
+
+
 @pytest.mark.parametrize(
     ("command", "body"),
     [
@@ -43,16 +62,24 @@ def test_a_command_that_reads_imports_no_heavy_library(
     command: tuple[str, ...], body: str
 ) -> None:
     with serving((200, body)) as url:
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *command, "--url", url],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    code, modules = json.loads(done.stderr)
-    assert code == 0
+        modules = imported(*command, "--url", url)
     roots = {name.partition(".")[0] for name in modules} | set(modules)
     assert roots.isdisjoint(HEAVY)
     ours = [name for name in modules if name.startswith("headgate.cli.commands.")]
     assert len(ours) == 1
     assert len(modules) < 260
+
+
+@pytest.mark.parametrize("command", ["--help", "--version"])
+def test_to_list_the_commands_none_of_them_is_imported(command: str) -> None:
+    modules = imported(command)
+    assert not [name for name in modules if name.startswith("headgate.cli.commands")]
+    assert "pydantic" not in modules
+
+
+def test_the_list_says_what_each_command_says_of_itself() -> None:
+    for entry in COMMANDS.values():
+        found = getattr(import_module(f"headgate.cli.{entry.module}"), entry.attribute)
+        if not isinstance(found, typer.Typer):
+            first, *_ = inspect.cleandoc(found.__doc__ or "").split("\n\n")
+            assert " ".join(first.split()) == entry.help

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.e2e.cli.screen_reader import ScreenReader
+from tools.ports import free_port
 
 from headgate.agent import connect
 from headgate.cli import main
@@ -33,7 +34,7 @@ class Api:
     def __init__(self, children: Children, home: Path) -> None:
         self._children = children
         self._home = home
-        self._port = "0"
+        self._port = str(free_port())
         self._child: Child | None = None
         self.url = ""
         self.start()
@@ -56,7 +57,6 @@ class Api:
         log = self._home / "api.log"
         self._child = self._children.start("api", command, log=log, talks=False)
         self.url = json.loads(self._child.file(ready, START_S))["api"]
-        self._port = self.url.rpartition(":")[2]
 
     def kill(self) -> None:
         assert self._child is not None
@@ -167,7 +167,7 @@ def test_a_share_is_explained_with_its_inputs(
     deadline = time.monotonic() + START_S
     while "eager" not in (said := explain("group-07")[1]):
         assert time.monotonic() < deadline, said
-    for part in ("E  = L − P − h = ", "Q' = max(0, Q + (E − m)/H − r)", "θ"):
+    for part in ("E  = min(L − P, B) = ", "Q' = max(0, Q + (E − m)/H − r)", "θ"):
         assert part in said
     said = explain("group-07", "--agent", "eager")[1]
     assert "eager: share = min(λ, w·θ) = min(" in said

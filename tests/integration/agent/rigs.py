@@ -12,11 +12,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlparse
 
+from tools.ports import free_port
+
 from headgate.agent.bus.port import BusSettings
 from headgate.agent.bus.zeromq.proxy import ZeroMQProxy
 from headgate.agent.errors import HeadgateError
 from headgate.agent.follow.snapshot import Snapshot, snapshot_to_json
 from headgate.coordinator import Attachment, Configuration, Group, Limit
+from headgate.simulation.measure.reference_bucket import ReferenceBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,11 +30,14 @@ if TYPE_CHECKING:
 PATIENCE_S = 30.0
 """How long a test waits for what must come; the machine may be busy."""
 
+SETTLE_S = 3.0
+"""Three heartbeats, after which all must be as it should be."""
+
 
 def snapshot(
     bus: BusSettings | None, *, rate: float = 1000.0, revision: int = 1
 ) -> Snapshot:
-    """Return a configuration with one group, gold, of which acme is a part."""
+    """Return a configuration with one group, gold, that acme is attached to."""
     limit = Limit(dimension="requests", rate=rate, burst=max(rate, 1.0))
     return Snapshot(
         configuration=Configuration(
@@ -53,7 +59,7 @@ class Api:
     """
 
     def __init__(self, first: Snapshot) -> None:
-        self.port = 0
+        self.port = free_port()
         self.headers: dict[str, str] = {}
         self.broken: tuple[int, bytes] | None = None
         self._snapshot = first
@@ -105,7 +111,6 @@ class Api:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self._server.daemon_threads = True
-        self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def stop(self) -> None:
@@ -168,12 +173,14 @@ class Load:
         rate: Attempts per second; may be changed while it runs.
         attempted: So far.
         admitted: So far.
+        attempts: When each one was made, on the monotonic clock, and if it passed.
         slowest_s: The longest attempt.
     """
 
     def __init__(self, limiter: Limiter, rate: float) -> None:
         self.rate = rate
         self.attempted = self.admitted = 0
+        self.attempts: list[tuple[float, bool]] = []
         self.slowest_s = 0.0
         self._limiter = limiter
         self._stopping = threading.Event()
@@ -199,6 +206,7 @@ class Load:
             while self.attempted < int(due):
                 began_s = time.monotonic()
                 admitted = bool(self._limiter.try_acquire(requests=1))
+                self.attempts.append((began_s, admitted))
                 self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
                 self.attempted += 1
                 self.admitted += admitted
@@ -215,21 +223,37 @@ def rates(loads: list[Load], seconds: float) -> list[float]:
 def settle(
     loads: list[Load], *, least: float, most: float, seconds: float = 2.0
 ) -> None:
-    """Wait until all loads together are admitted this much per second.
+    """Check once, three heartbeats from now, what all loads together are admitted.
 
-    Over a window of `seconds`; a window in which the machine let the load starve, or
-    in which the agents were still finding their shares, is followed by another.
+    Of the attempts that the loads really made, at least what one bucket of `least`
+    units/s for all would admit within `seconds`, and at most what one of `most` would:
+    a load for which the machine had no time changes both sides alike.
     """
-    seen: list[float] = []
+    time.sleep(SETTLE_S)
+    since_s = time.monotonic()
+    time.sleep(seconds)
+    until_s = time.monotonic()
+    attempts = sorted(one for load in loads for one in load.attempts[:])
+    span = [one for one in attempts if since_s <= one[0] < until_s]
+    admitted = sum(passed for _, passed in span)
+    bounds = [
+        sum(at_s >= since_s for at_s in _central(attempts, rate, until_s))
+        for rate in (least, most)
+    ]
+    assert bounds[0] <= admitted <= bounds[1], f"of {len(span)} attempts"
 
-    def settled() -> bool:
-        seen.append(sum(rates(loads, seconds)))
-        return least < seen[-1] < most
 
-    try:
-        until(settled, f"{least:g} to {most:g}/s to be admitted")
-    except AssertionError as error:
-        raise AssertionError(f"{error}; admitted: {seen}") from None
+def _central(
+    attempts: list[tuple[float, bool]], rate: float, until_s: float
+) -> list[float]:
+    """Return when one bucket, full at first, with a burst of a second admits."""
+    bucket = ReferenceBucket(((0.0, rate, rate),), may_owe=True)
+    begin_s = attempts[0][0]
+    return [
+        at_s
+        for at_s, _ in attempts
+        if at_s < until_s and bucket.try_acquire_at(at_s - begin_s, 1.0) == 0.0
+    ]
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -240,13 +264,13 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def explained(agent: Agent) -> Explanation:
+def explained(agent: Agent, dimension: str = "requests") -> Explanation:
     """Return the explanation of gold, once the agent has looked at its buckets."""
     found: list[Explanation] = []
 
     def tried() -> bool:
         with suppress(HeadgateError):
-            found.append(agent.explain("gold", "requests"))
+            found.append(agent.explain("gold", dimension))
         return bool(found)
 
     until(tried, "the limit to be tracked")

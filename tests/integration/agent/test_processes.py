@@ -186,7 +186,11 @@ class FaultyEnforcement:
         )
 
     def configure(
-        self, configuration: Configuration, now: float, policies: Policies
+        self,
+        configuration: Configuration,
+        now: float,
+        policies: Policies,
+        wall_s: float | None = None,
     ) -> None:
         """Take it."""
 
@@ -237,4 +241,4 @@ def test_a_bus_that_can_not_be_opened_leaves_the_agent_by_itself(
     assert runtime.alive
     assert runtime.bus is None
     runtime.close()  # its thread has ended, and said all
-    assert "no bus, this agent goes on alone: zeromq: nonsense" in caplog.text
+    assert "no bus, this agent continues alone: zeromq: nonsense" in caplog.text

@@ -24,7 +24,7 @@ ECHO_S = 2.0
 """How long a bus is given to bring a message back before the next is sent."""
 
 ACQUAINTED = 5
-"""Messages of which the fastest was fast, however busy the machine is."""
+"""Number of messages; the fastest is fast however busy the machine is."""
 
 _numbers = count()
 

@@ -124,6 +124,7 @@ def rows(dimension: str, groups: list[int], *, scale: float = 1.0) -> Rows:
         admitted=column * 1_000 * scale,
         demand=np.ldexp(1.0 + column % 2 / 4, (groups[0] % 9) - 3),
         held=column * -0.5,
+        cost=np.ones(len(np.array(groups, np.int64))),
         level=column * 0.5 - 7,
         subjects=np.array(groups, np.int64) + 1,
     )

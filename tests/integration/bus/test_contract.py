@@ -206,7 +206,7 @@ def test_a_reader_that_sleeps_harms_nobody_and_fills_no_memory(
     hear(sleeper, b"awake")
 
 
-def test_what_is_old_when_it_is_read_is_dropped_and_counted(rig: Rig) -> None:
+def test_pip82_late_messages_are_dropped_by_their_age_and_counted(rig: Rig) -> None:
     settings = replace(rig.settings, max_age_s=0.5)
     sender, sleeper = connected(settings), connected(settings)
     try:

@@ -83,7 +83,13 @@ def test_what_was_spent_apart_is_billed_to_nobody(tmp_path: Path) -> None:
 
         def steady() -> bool:
             shown = [explained(caller.agent) for caller in both]
-            return all(abs(e.level - e.margin) < 0.1 * QUOTA for e in shown)
+            # Each knows what the other takes: what it takes unknown is billed.
+            known = [row.demand for e in shown for row in e.agents]
+            return (
+                len(known) == 4
+                and min(known) > 0.4 * QUOTA
+                and all(abs(e.level - e.margin) < 0.1 * QUOTA for e in shown)
+            )
 
         def yardstick(caller: Caller) -> float:
             now_s = time.monotonic()

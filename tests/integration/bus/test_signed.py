@@ -78,6 +78,7 @@ def report(agent: str) -> bytes:
         admitted=one,
         demand=1e6 * one,
         held=0 * one,
+        cost=np.ones(len(np.ones(1, np.int64))),
     )
     return encode(
         Report(

@@ -9,24 +9,26 @@ import pytest
 from tests.integration.frameworks.rigs import Quotas, until
 
 from headgate.agent.integrations import process_agents
-from headgate.api import Addresses, ServerSettings, running
 from headgate.cli.process.children import Children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headgate.api import Addresses
+
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Addresses]:
-    """A real server on free ports, shared by the tests of one module."""
-    home = tmp_path_factory.mktemp("server")
-    settings = ServerSettings(
-        port=0, bus_ports=(0, 0), database=str(home / "headgate.db")
-    )
-    with running(settings) as addresses:
-        yield addresses
-        process_agents.close()
+def _no_thread_left() -> Iterator[None]:
+    """Wait, once the server has stopped, until it has left nothing behind."""
+    yield
     until(lambda: not left_behind(), "all threads of Headgate to end")
+
+
+@pytest.fixture(scope="module")
+def server(_no_thread_left: None, server: Addresses) -> Iterator[Addresses]:
+    """The server of the module; the agents of this process leave before it stops."""
+    yield server
+    process_agents.close()
 
 
 def left_behind() -> list[str]:

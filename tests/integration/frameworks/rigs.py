@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headgate.api import Addresses
     from headgate.cli.process.children import Child, Children
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples" / "services"
 
 PATIENCE_S = 60.0
 """How long a test waits for what must come; the machine may be busy."""

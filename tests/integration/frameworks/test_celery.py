@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from headgate.cli.process.children import Child, Children
 
+MESSAGING = EXAMPLES.parent / "messaging"
+
 RATE_PER_S = 5.0
 
 BURST = 5.0
@@ -35,7 +37,7 @@ MAILS = 40
 
 
 def _worker(children: Children, name: str, log: Path, *options: str) -> Child:
-    command = [sys.executable, "-m", "celery", "--workdir", str(EXAMPLES)]
+    command = [sys.executable, "-m", "celery", "--workdir", str(MESSAGING)]
     command += ["-A", "limiter_celery", "worker", "--hostname", f"{name}@test"]
     command += ["--loglevel", "INFO", "--without-mingle", "--without-gossip", *options]
     worker = children.start(name, command, log=log, talks=False)
@@ -87,7 +89,7 @@ def test_the_workers_of_a_task_keep_to_one_rate(
         _worker(children, name, tmp_path / f"{name}.log", *options)
     done = tmp_path / "done.txt"
     sent = subprocess.run(
-        [sys.executable, str(EXAMPLES / "limiter_celery.py"), str(MAILS), str(done)],
+        [sys.executable, str(MESSAGING / "limiter_celery.py"), str(MAILS), str(done)],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -197,4 +199,4 @@ def test_a_task_whose_subject_can_t_be_told_runs_and_is_said_once(
             held.add((_request("a/b"), 1))
     assert [held.can_consume(held.pop()[1]) for _ in range(3)] == [True] * 3
     (said,) = caplog.messages
-    assert "mail: a task whose subject can't be told runs without a limit" in said
+    assert "mail: a task whose subject can't be determined runs without a limit" in said

@@ -30,8 +30,12 @@ from tests.integration.frameworks.rigs import (
     until,
 )
 
-from headgate.agent.integrations.web import key_groups
-from headgate.agent.integrations.web.key_groups import KeyGroups, Quota, group_name
+from headgate.agent.integrations.web.key_groups import (
+    KeyGroups,
+    Quota,
+    template_name,
+    user_name,
+)
 from headgate.limits import AsyncHeadgateStorage, HeadgateStorage
 
 if TYPE_CHECKING:
@@ -59,9 +63,8 @@ def _storage(quotas: Quotas, **options: object) -> HeadgateStorage:
     return storage
 
 
-def _await_group(quotas: Quotas, storage: HeadgateStorage, key: str) -> None:
-    until(lambda: group_name(key) in quotas.groups(), f"the group of {key}")
-    until(lambda: storage.keys.governs(key), f"the group of {key} to be in force")
+def _await_template(storage: HeadgateStorage, key: str) -> None:
+    until(lambda: storage.keys.governs(key), f"the limit of {key} to be in force")
 
 
 @pytest.mark.parametrize("app", ["flask_limiter", "slowapi"])
@@ -73,7 +76,7 @@ def test_ten_a_second_is_ten_over_all_workers(
         command = ["uvicorn", f"limiter_{app}:app", "--port", "0"]
         command += ["--app-dir", str(EXAMPLES)]
     _, url = start_server(children, app, command, tmp_path / "server.log")
-    Hammer(url, seconds=2.0)  # until the key's group is there
+    Hammer(url, seconds=2.0)  # until the limit's template is there
     hammer = Hammer(url, seconds=4.0)
     assert set(hammer.statuses) == {200, 429}
     check_admitted(
@@ -96,13 +99,13 @@ def test_every_strategy_admits_its_amount_and_then_refuses(
     assert limiter.test(item, "alice", cost=5)
     assert [limiter.hit(item, "alice") for _ in range(6)] == [True] * 5 + [False]
     assert not limiter.test(item, "alice")
-    # The group takes over what this process admitted before it was there.
-    _await_group(quotas, storage, key)
+    # The key's bucket takes over what this process admitted before it was there.
+    _await_template(storage, key)
     more = 0
     for _ in range(20):
         more += limiter.hit(item, "alice")
         time.sleep(0.1)
-    assert more <= 1, "the group owes what this process admitted before it was there"
+    assert more <= 1, "it owes what this process admitted before it was there"
     stats = limiter.get_window_stats(item, "alice")
     assert stats.remaining == 0
     assert time.time() < stats.reset_time < time.time() + 61.0
@@ -169,33 +172,29 @@ def test_keys_beyond_the_bound_are_limited_by_this_process_alone(
         assert [limiter.hit(item, name) for _ in range(3)] == [True, True, False]
     assert len(storage.keys) == 2
     assert storage.keys.overflowed == 3
-    _await_group(quotas, storage, item.key_for("two"))
-    assert group_name(item.key_for("three")) not in quotas.groups()
+    _await_template(storage, item.key_for("two"))
+    assert not storage.keys.governs(item.key_for("three"))
 
 
-def test_a_key_that_is_full_and_unused_loses_its_group(
-    quotas: Quotas, monkeypatch: pytest.MonkeyPatch
+def test_all_keys_of_a_limit_share_one_template_and_idle_ones_are_forgotten(
+    quotas: Quotas,
 ) -> None:
-    monkeypatch.setattr(key_groups, "SWEEP_S", 0.2)
     agent = _storage(quotas).keys.source
     now_s = 0.0
     keys = KeyGroups(agent, quotas.url, idle_s=0.5, clock=lambda: now_s)
-    names = {group_name(name) for name in ("busy", "idle")}
-
-    def idle_is_gone() -> bool:
-        nonlocal now_s
-        now_s += 0.2
-        keys.try_acquire("busy", Quota(100.0, 0.1), 1.0)
-        return group_name("idle") not in quotas.groups()
-
+    quota = Quota(100.0, 0.1)
+    before = quotas.groups()
     with closing(keys):
-        for name in ("busy", "idle"):
-            assert keys.try_acquire(name, Quota(100.0, 0.1), 1.0)
-        until(lambda: names <= quotas.groups(), "both groups")
-        until(idle_is_gone, "the idle key's group to be removed")
-        assert group_name("busy") in quotas.groups()
-        assert keys.try_acquire("idle", Quota(100.0, 0.1), 1.0), "it may come back"
-        until(lambda: names <= quotas.groups(), "its group to be made anew")
+        assert keys.try_acquire("first", quota, 1.0)
+        until(lambda: template_name(quota) in quotas.groups(), "the template")
+        until(lambda: keys.governs("first"), "the template to be in force")
+        for number in range(50):
+            now_s += 0.1
+            assert keys.try_acquire(f"key {number}", quota, 1.0)
+            assert keys.governs(f"key {number}"), "it needs no call"
+        assert quotas.groups() == before | {template_name(quota)}
+        assert 5 <= len(keys) <= 10, "the others were idle"
+        assert keys.try_acquire("first", quota, 1.0), "it may come back"
 
 
 @pytest.mark.parametrize(
@@ -222,8 +221,9 @@ def test_a_key_without_its_limit_says_what_was_expected(quotas: Quotas) -> None:
     "key", ["LIMITER/::1/a b/\n/10/1/minute", "x" * 5_000, "/", "é\udc80", "?#%"]
 )
 def test_every_key_has_a_name_that_the_api_takes(quotas: Quotas, key: str) -> None:
-    groups: dict[str, object] = {group_name(key): {}}
-    body: dict[str, object] = {"groups": groups}
+    groups: dict[str, object] = {"mine": {}}
+    attachment = {"subject": {"user": user_name(key)}, "group": "mine"}
+    body: dict[str, object] = {"groups": groups, "attachments": [attachment]}
     answer = httpx.post(f"{quotas.url}/api/v1/apply", json=body)
     assert answer.is_success, answer.text
-    assert os.path.basename(group_name(key)) == group_name(key)
+    assert os.path.basename(user_name(key)) == user_name(key)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 def who(scope: Scope) -> dict[str, str | None] | None:
-    tenant = header(scope, b"x-tenant")
-    return None if tenant is None else {"tenant": tenant}
+    tenant, client = header(scope, b"x-tenant"), header(scope, b"x-client")
+    return None if tenant is None else {"tenant": tenant, "client": client}
 
 
 ACME = {"x-tenant": "acme"}
@@ -403,13 +403,18 @@ def test_ably_receivers_hear_over_server_sent_events_what_was_refused() -> None:
     )
     app = fastapi(source=enforcer, notices=notices)
     app.mount("/notices", notices)
-    subject = str(enforcer.limiter(tenant="acme").subject)
+    subject, another = (
+        str(enforcer.limiter(tenant="acme", client=client).subject)
+        for client in (None, "etl")
+    )
     with (
         served(app) as url,
         httpx.Client(timeout=PATIENCE_S) as sender,
         httpx.Client(timeout=PATIENCE_S) as receiver,
         receiver.stream("GET", f"{url}/notices/", headers={"x-hears": subject}) as it,
-        receiver.stream("GET", f"{url}/notices/", headers={"x-hears": "-"}) as other,
+        receiver.stream(
+            "GET", f"{url}/notices/", headers={"x-hears": another}
+        ) as other,
     ):
         lines, others = it.iter_lines(), other.iter_lines()
         assert next(lines) == ": listening"  # from now on
@@ -427,3 +432,8 @@ def test_ably_receivers_hear_over_server_sent_events_what_was_refused() -> None:
         assert told[0]["group"] == "gold"
         assert sum(cast("float", one["units"]) for one in told) == refused
         assert notices.listeners == 2
+        # A listener without the right to a subject hears nothing before its own.
+        while sender.get(url, headers={**ACME, "x-client": "etl"}).status_code != 429:
+            pass
+        first = next(line for line in others if line.startswith("data: "))
+        assert json.loads(first.removeprefix("data: "))["subject"] == another

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING
 
@@ -10,37 +11,17 @@ import pytest
 from tests.integration.agent.rigs import PATIENCE_S
 
 from headgate.agent import connect
-from headgate.api import Addresses, ServerSettings, running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from headgate.agent import Agent, Limiter
+    from headgate.api import Addresses
 
 TOPIC = "acme/orders/new"
 HOUR = {"rate": 10, "period_s": 3_600}
 """Ten an hour: nothing comes back while a test runs."""
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Addresses]:
-    settings = ServerSettings(
-        database=str(tmp_path / "headgate.db"), port=0, bus_ports=(0, 0)
-    )
-    with running(settings) as addresses:
-        yield addresses
-
-
-@pytest.fixture
-def agent(server: Addresses, tmp_path: Path) -> Iterator[Agent]:
-    with connect(
-        server.api,
-        agent="broker-1",
-        snapshot_path=tmp_path / "snapshot.json",
-        wait_s=PATIENCE_S,
-    ) as agent:
-        yield agent
 
 
 def partitions(agent: Agent, **who: str) -> list[Limiter]:
@@ -125,3 +106,108 @@ def test_a_topics_policy_reaches_each_partition_which_has_the_whole_rate(
         rest.put("/policies", json=own).raise_for_status()
         applies = rest.get("/policies/effective", params=query).json()
         assert applies["policy"]["messages"] == 3
+
+
+def test_pip82_a_split_set_by_rest_is_followed_by_a_running_agent(
+    server: Addresses, agent: Agent
+) -> None:
+    limit = {"dimension": "dispatch_messages", "rate": 100, "burst": 1000}
+    document: dict[str, object] = {
+        "tenants": {"acme": {}},
+        "groups": {"gold": {"limits": [limit], "split": "even"}},
+        "attachments": [{"subject": {"tenant": "acme"}, "group": "gold"}],
+    }
+    with httpx.Client(base_url=f"{server.api}/api/v1", timeout=PATIENCE_S) as rest:
+        rest.post("/apply", json=document).raise_for_status()
+        busy, quiet = (agent.limiter(topic=f"acme/orders/{n}") for n in ("busy", "new"))
+
+        def parts() -> dict[str, float]:
+            """Attempt nine to one, and return what each topic may spend."""
+            for limiter in (busy,) * 9 + (quiet,):
+                limiter.try_acquire(dispatch_messages=1)
+            return {
+                one.group.removeprefix("gold of topic acme/orders/"): one.rate
+                for one in agent.usage()
+                if one.group != "gold"
+            }
+
+        def wait_for(holds: Callable[[dict[str, float]], bool]) -> None:
+            deadline = time.monotonic() + PATIENCE_S
+            while not holds(seen := parts()):
+                assert time.monotonic() < deadline, seen
+                time.sleep(0.02)
+
+        def change(split: str | None) -> None:
+            rest.patch("/groups/gold", json={"split": split}).raise_for_status()
+            assert rest.get("/groups/gold").json()["split"] == split
+
+        wait_for(lambda each: len(each) == 2 and each["busy"] == each["new"] > 10.0)
+        change("proportional")
+        wait_for(lambda each: each["busy"] > 3.0 * each["new"] > 0.0)
+        change(None)
+        wait_for(lambda each: not each)
+        refused = rest.patch("/groups/gold", json={"split": "odd"})
+        assert refused.status_code == 422
+        assert "split" in refused.text
+
+
+def test_pip82_two_agents_divide_each_its_own_share_among_its_topics(
+    server: Addresses, agent: Agent, tmp_path: Path
+) -> None:
+    limit = {"dimension": "requests", "rate": 100, "burst": 100}
+    document: dict[str, object] = {
+        "tenants": {"acme": {}},
+        "groups": {"gold": {"limits": [limit], "split": "proportional"}},
+        "attachments": [{"subject": {"tenant": "acme"}, "group": "gold"}],
+    }
+    with (
+        httpx.Client(base_url=f"{server.api}/api/v1", timeout=PATIENCE_S) as rest,
+        connect(
+            server.api,
+            agent="broker-2",
+            snapshot_path=tmp_path / "second.json",
+            wait_s=PATIENCE_S,
+        ) as second,
+    ):
+        rest.post("/apply", json=document).raise_for_status()
+        attempts = {
+            one: [
+                (one.limiter(topic=f"acme/orders/{topic}"), count)
+                for topic, count in counts.items()
+            ]
+            for one, counts in (
+                (agent, {"busy": 36, "new": 4}),
+                (second, {"busy": 20, "new": 20}),
+            )
+        }
+
+        def parts() -> list[list[float]]:
+            """Attempt more than the quota; return what each topic may spend."""
+            for limiter, count in itertools.chain(*attempts.values()):
+                for _ in range(count):
+                    limiter.try_acquire(requests=1)
+            return [
+                sorted(each.rate for each in one.usage() if each.group != "gold")
+                for one in attempts
+            ]
+
+        def wait_for(uneven: float) -> None:
+            """Wait until each has half of the quota, and the first divides it so."""
+
+            def holds(each: list[list[float]]) -> bool:
+                return all(
+                    len(one) == 2 and 35.0 < sum(one) < 65.0 for one in each
+                ) and (
+                    each[0][1] == pytest.approx(uneven * each[0][0], rel=0.4)
+                    and each[1][1] == pytest.approx(each[1][0], rel=0.1)
+                )
+
+            deadline = time.monotonic() + PATIENCE_S
+            while not holds(seen := parts()):
+                assert time.monotonic() < deadline, seen
+                time.sleep(0.02)
+
+        # Each topic has 5 % of the share; the other 90 % go by use, as nine to one.
+        wait_for(uneven=0.86 / 0.14)
+        rest.patch("/groups/gold", json={"split": "even"}).raise_for_status()
+        wait_for(uneven=1.0)

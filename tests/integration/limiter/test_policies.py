@@ -25,32 +25,12 @@ PUBLISH = {"publishThrottlingRateInMsg": 9}
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Addresses]:
-    settings = ServerSettings(
-        database=str(tmp_path / "headgate.db"), port=0, bus_ports=(0, 0)
-    )
-    with running(settings) as addresses:
-        yield addresses
-
-
-@pytest.fixture
 def pulsar(server: Addresses) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"{server.api}/admin/v2", timeout=PATIENCE_S) as client:
         clusters = {"adminRoles": [], "allowedClusters": ["standalone"]}
         client.put("/tenants/acme", json=clusters).raise_for_status()
         client.put("/namespaces/acme/orders", json={}).raise_for_status()
         yield client
-
-
-@pytest.fixture
-def agent(server: Addresses, tmp_path: Path) -> Iterator[Agent]:
-    with connect(
-        server.api,
-        agent="broker-1",
-        snapshot_path=tmp_path / "snapshot.json",
-        wait_s=PATIENCE_S,
-    ) as agent:
-        yield agent
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

@@ -488,7 +488,7 @@ def test_a_call_that_one_of_its_subjects_refuses_charges_none_of_them() -> None:
 
 
 def _slots(count: int) -> tuple[TokenCalls, Enforcer]:
-    """Return calls of acme, of whom so many may be in flight."""
+    """Return calls of acme, so many of which may be in flight."""
     source = make()
     gold = Group(id=1, name="gold", limits=(), slots=count)
     attached = (Attachment((("tenant", "acme"),), 1),)

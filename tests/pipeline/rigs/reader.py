@@ -1,36 +1,66 @@
 """A reader in a process of its own: all tables again and again, by another library.
 
-``python -m tests.pipeline.rigs.reader TABLES``: reads with delta-rs until its standard
-input is closed, then says how many times.  A table that can't be read, or that has
-lost rows, ends it with an error.
+``python -m tests.pipeline.rigs.reader OUT``: reads with delta-rs until its standard
+input is closed, then says how many times.  A table that can't be read, that has lost
+rows or units, or that holds a row twice, ends it with an error.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
-GROWING = ("usage_10s", "usage_1m", "unfairness", "starved", "noisy", "gaps")
-"""Tables that are only added to."""
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REPLACED = ("usage_open", "bill")
+"""Tables that are made anew; all others are only added to."""
 
 
-def main(root: str) -> None:
+def main(out: str) -> None:
     """Read until told to stop."""
     told = threading.Event()
     threading.Thread(target=_until_closed, args=(told,), daemon=True).start()
-    rows = dict.fromkeys(GROWING, 0)
+    sums: dict[str, Counter[str]] = {}
     rounds = 0
-    while not told.wait(0.05):
-        for name in GROWING:
-            if any(Path(root, name, "_delta_log").glob("*.json")):
-                count = DeltaTable(str(Path(root, name))).to_pyarrow_table().num_rows
-                assert count >= rows[name], f"{name}: {rows[name]} rows became {count}"
-                rows[name] = count
+    while not told.wait(0.2):
+        for name, table in tables_of(Path(out)):
+            keys = [name for name in table.column_names if _is_key(table, name)]
+            different = table.select(keys).group_by(keys).aggregate([]).num_rows
+            assert different == table.num_rows, f"{name}: a row is there twice"
+            now = Counter({"rows": table.num_rows})
+            if "admitted" in table.column_names:
+                now["admitted"] = round(table.column("admitted").to_numpy().sum())
+            before = sums.get(name, Counter())
+            grown = all(now[each] >= before[each] for each in before)
+            assert grown or name in REPLACED, f"{name}: {before} became {now}"
+            sums[name] = now
         rounds += 1
-    sys.stdout.write(f"{rounds} {sum(rows.values())}\n")
+    sys.stdout.write(f"{rounds} {sum(each['rows'] for each in sums.values())}\n")
+
+
+def tables_of(out: Path) -> Iterator[tuple[str, pa.Table]]:
+    """Yield all tables that are there, as they are now."""
+    for log in sorted(out.glob("tables/*/_delta_log")):
+        if any(log.glob("*.json")):
+            yield log.parent.name, DeltaTable(str(log.parent)).to_pyarrow_table()
+    if any(out.glob("steps/_delta_log/*.json")):
+        steps = DeltaTable(str(out / "steps"))
+        kinds = steps.to_pyarrow_table(columns=["kind"]).column("kind").to_pylist()
+        assert kinds.count("head") == 1, f"steps: {Counter(kinds)}"
+
+
+def _is_key(table: pa.Table, name: str) -> bool:
+    """Whether a column tells rows apart: no amount, no list, and no batch."""
+    kind = table.column(name).type
+    other = pa.types.is_floating(kind) or pa.types.is_nested(kind)
+    return not other and name != "batch"
 
 
 def _until_closed(told: threading.Event) -> None:

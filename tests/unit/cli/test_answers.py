@@ -15,7 +15,7 @@ from headgate.cli.options.completers import group_names
     ("command", "body", "why"),
     [
         ("audit --follow", "{}", "expected 'revision'"),
-        ("audit", '{"items": [{}]}', "expected 'at_s'"),
+        ("audit", '{"items": [{}]}', "expected 'revision'"),
         ("audit", '{"items": 5}', "'int' object is not iterable"),
         ("status --once", '{"rows": ["x"]}', "'str' object has no attribute 'get'"),
         ("status --once", '{"partitions": 2, "agents": ["x"]}', "string indices must"),

@@ -1,4 +1,4 @@
-"""The folder of a run of the demo: made anew, never mixed with another's files."""
+"""The folder of a run of the demo: new each time, never mixed with other files."""
 
 from __future__ import annotations
 

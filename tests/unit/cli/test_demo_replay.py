@@ -77,5 +77,5 @@ def test_max_min_gives_nobody_more_by_giving_a_poorer_one_less(
     assert (share <= wanted + 1e-9).all()
     assert abs(share.sum() - min(wanted.sum(), capacity)) < 1e-6
     unserved = share < wanted - 1e-6
-    if unserved.any():  # whoever is refused has as much as anyone has
+    if unserved.any():  # an agent that is refused has as much as any
         assert (share[unserved] >= share.max() - 1e-6).all()

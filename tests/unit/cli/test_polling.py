@@ -1,4 +1,4 @@
-"""Who goes on until Ctrl-C lasts out a server that is out of order."""
+"""A command that runs until Ctrl-C survives a server that is out of order."""
 
 from __future__ import annotations
 

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from tests.scenarios.world import World
 
 from headgate.coordinator import (
-    Configuration,
-    Configured,
-    Coordinator,
-    Counted,
-    Group,
-    Keys,
-    Limit,
-    SetCeilings,
     Settings,
 )
 
@@ -115,9 +106,27 @@ def test_pip82_what_a_cut_off_agent_may_spend_is_its_part_or_its_last_share(
     world.load("b", 1, 100, 0)
     world.run(15.0)
     reserves = [
-        float(world.processes[name].ceilings[1].reserve[0]) for name in ("a", "b")
+        float(world.processes[name].ceilings[1].ceilings.reserve[0])
+        for name in ("a", "b")
     ]
     assert reserves == pytest.approx([heavy, light], rel=0.05)
+
+
+@pytest.mark.parametrize(("isolation", "aside"), [("fair", 1000 / 3), ("hold", 900)])
+def test_pip82_what_is_set_aside_for_a_silent_agent_is_its_part_or_its_last_share(
+    isolation: Isolation, aside: float
+) -> None:
+    world = World()
+    world.group(1, rate=1000.0, burst=1000.0, isolation=isolation)
+    for name in ("a", "b", "c"):
+        world.start(name)
+    world.load("a", 1, 900, 300)
+    for name in ("b", "c"):
+        world.load(name, 1, 50, 0)
+    world.run(15.0)
+    world.kill("a")  # nobody says that it is gone
+    world.run(10.0)
+    assert shares(world, "b")["a"] == pytest.approx(aside, rel=0.05)
 
 
 def test_pip82_two_brokers_that_want_more_each_get_half() -> None:
@@ -143,32 +152,4 @@ def test_ably_a_well_behaved_agent_keeps_its_ceiling_above_its_demand() -> None:
     world.load("a", 1, 200, 0)
     world.load("b", 1, 790, 9000)
     world.run(8.0)
-    assert float(world.processes["a"].ceilings[1].ceiling[0]) > 200.0
-
-
-def test_ably_the_chance_of_admission_follows_the_attempted_rate() -> None:
-    """Fewer tokens than agents: no bucket, a probability of share/λ."""
-    coordinator = Coordinator(
-        Settings(), agent="a", incarnation=1, seed=1, now=0.0, wall_s=0.0
-    )
-    limit = Limit(dimension="requests", rate=0.5, burst=0.5)
-    group = Group(id=1, name="g", limits=(limit,))
-    configured = Configured(Configuration(revision=1, groups=(group,)))
-    coordinator.step(0.0, configured, wall_s=0.0)
-    keys = Keys(("requests",), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
-    told: list[SetCeilings] = []
-    for i in range(1, 400):
-        now = i * 0.025
-        counted = Counted(
-            keys,
-            np.array([20.0 * now]),
-            np.zeros(1),
-            np.zeros(1),
-            np.ones(1),
-            np.ones(1, dtype=np.int64),
-        )
-        effects = coordinator.step(now, counted, wall_s=now)
-        told += [e for e in effects if isinstance(e, SetCeilings)]
-    last = told[-1]
-    assert last.capacity[0] == 0.0
-    assert last.probability[0] < 0.2
+    assert float(world.processes["a"].ceilings[1].ceilings.ceiling[0]) > 200.0

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from headgate.agent.json_place import Json, JsonPlace
-    from headgate.coordinator.config.configuration import Scope
+    from headgate.coordinator.config.configuration import Period, Scope
 
 Record = TypeVar("Record")
 
@@ -155,6 +155,8 @@ class Admin:
         *,
         burst: float | None = None,
         period_s: float | None = None,
+        period: Period | None = None,
+        time_zone: str | None = None,
         scope: Scope = "cluster",
     ) -> GroupRecord:
         """Set one limit of a group; it takes effect everywhere within a second.
@@ -166,6 +168,8 @@ class Admin:
             burst: Units that may pass at once after rest.  By default it stays as it
                 is, or follows the rate if it was equal to it.
             period_s: Seconds that `rate` counts for; stays as it is by default.
+            period: Instead of it, a calendar period, such as ``month``.
+            time_zone: Where calendar periods begin; stays as it is by default.
             scope: ``cluster``, or ``node`` for a limit that each agent has whole.
         """
         patch: dict[str, Json] = {"dimension": dimension, "scope": scope}
@@ -174,6 +178,10 @@ class Admin:
             patch["burst"] = quantity(burst)
         if period_s is not None:
             patch["period_s"] = period_s
+        if period is not None:
+            patch["period"] = period
+        if time_zone is not None:
+            patch["time_zone"] = time_zone
         return self._patch_limit(group, patch)
 
     def remove_limit(
@@ -297,7 +305,7 @@ class Admin:
         """Yield revisions, newest first: all, or those of one thing or one author.
 
         Args:
-            kind: Of what was changed, such as ``group``.
+            kind: Kind of the changed object, such as ``group``.
             key: A group's name, or a subject as JSON.
             author: Subject of the token.
         """
@@ -327,7 +335,7 @@ class Admin:
             yield self._one(place, read)
 
     def _one(self, place: JsonPlace, read: Callable[[JsonPlace], Record]) -> Record:
-        """Return what `read` makes of an answer; a wrong answer is an `AdminError`."""
+        """Parse an answer with `read`; a wrong answer is an `AdminError`."""
         try:
             return read(place)
         except MalformedSnapshot as error:

@@ -10,8 +10,11 @@ from headgate.coordinator.config.configuration import (
     UNLIMITED,
     Isolation,
     Mode,
+    Per,
+    Period,
     Refusal,
     Scope,
+    Split,
 )
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 class AttachedNames(TypedDict, total=False):
     """A subject: one kind and its name, or ``user`` and ``client`` together.
 
-    A name of None is the default of that kind: whoever has no attachment of its own.
+    A name of None is the default of that kind, for all that have no own attachment.
     """
 
     cluster: str | None
@@ -47,9 +50,12 @@ class GroupOptions(TypedDict, total=False):
         refusal: What a caller meets when the group is exhausted.
         soft_threshold: Part of the rate (0-1] above which callers are warned.
         per_partition: Each partition of a topic has the limits of scope node whole.
+        split: How each process divides its share among its topics; None for not at all.
         owner: The tenant that it belongs to; None for nobody.
         offered_to: Further tenants whose operators may attach to it.
         slots: Requests in flight at once, over the whole cluster; None for any number.
+        per: The part of a subject whose every value has the limits for itself; None
+            for limits that all share.
     """
 
     parent: str | None
@@ -60,9 +66,11 @@ class GroupOptions(TypedDict, total=False):
     refusal: Refusal
     soft_threshold: float | None
     per_partition: bool
+    split: Split | None
     owner: str | None
     offered_to: list[str]
     slots: int | None
+    per: Per | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,9 @@ class LimitSpec:
         burst: Units that may pass at once after rest; None for what one period lets
             through.  The API always answers with a number.
         period_s: Length of the period that `rate` counts for, seconds.
+        period: Instead of it, a calendar period: ``minute``, ``hour``, ``day``,
+            ``week``, ``month`` or ``year``.
+        time_zone: IANA name of the zone in which calendar periods begin.
         scope: ``cluster`` shares the limit among all agents, ``node`` gives it whole
             to each.
         minimum: Units per period set aside inside the parent group.
@@ -85,6 +96,8 @@ class LimitSpec:
     rate: float
     burst: float | None = None
     period_s: float = 1.0
+    period: Period | None = None
+    time_zone: str = "UTC"
     scope: Scope = "cluster"
     minimum: float = 0.0
     maximum: float = UNLIMITED
@@ -96,6 +109,8 @@ class LimitSpec:
             "rate": quantity(self.rate),
             "burst": None if self.burst is None else quantity(self.burst),
             "period_s": self.period_s,
+            "period": self.period,
+            "time_zone": self.time_zone,
             "scope": self.scope,
             "minimum": quantity(self.minimum),
             "maximum": quantity(self.maximum),
@@ -108,7 +123,7 @@ class GroupRecord:
 
     Attributes:
         name: Unique.
-        id: Never used again, also when the group is gone.
+        id: Never reused, even after the group is deleted.
         limits: At most one per dimension and scope.
         options: The rest, as `Admin.put_group` takes it.
         revision: The revision that last changed it.
@@ -147,7 +162,7 @@ class SlotHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsRecord:
-    """Who holds the slots in flight of a group.
+    """The holders of a group's slots in flight.
 
     Attributes:
         group: Its name.
@@ -243,7 +258,8 @@ def group_from_json(place: JsonPlace) -> GroupRecord:
     """Return the group in an answer; unknown fields are ignored."""
     parent, owner = place.optional("parent"), place.optional("owner")
     threshold = place.optional("soft_threshold")
-    slots = place.optional("slots")
+    slots, split = place.optional("slots"), place.optional("split")
+    per = place.optional("per")
     return GroupRecord(
         name=place["name"].text(),
         id=place["id"].integer(least=1),
@@ -257,16 +273,18 @@ def group_from_json(place: JsonPlace) -> GroupRecord:
             refusal=place.choice("refusal", get_args(Refusal), "reject"),
             soft_threshold=threshold and threshold.number(),
             per_partition=place.flag("per_partition", default=False),
+            split=split and place.choice("split", get_args(Split), None),
             owner=owner and owner.text(),
             offered_to=list(place.texts("offered_to")),
             slots=slots and slots.integer(least=0),
+            per=per and place.choice("per", get_args(Per), None),
         ),
         revision=place["revision"].integer(least=0),
     )
 
 
 def slots_from_json(place: JsonPlace) -> SlotsRecord:
-    """Return who holds slots, as an answer says it."""
+    """Return the holders of slots in an answer."""
     slots = place.optional("slots")
     return SlotsRecord(
         group=place["group"].text(),
@@ -344,6 +362,10 @@ def _limit(place: JsonPlace) -> LimitSpec:
         rate=place["rate"].quantity(),
         burst=place["burst"].quantity(),
         period_s=place.number("period_s", 1.0),
+        period=place.choice("period", get_args(Period), None)
+        if place.optional("period")
+        else None,
+        time_zone=place.text_or("time_zone", "UTC"),
         scope=place.choice("scope", get_args(Scope), "cluster"),
         minimum=place.quantity_or("minimum", 0.0),
         maximum=place.quantity_or("maximum", UNLIMITED),

@@ -1,9 +1,13 @@
 """The token bucket: admits, charges and counts, without a lock, clock or call.
 
 One that *may owe* admits iff K >= 0 and then charges K -= n, so a single cost may
-exceed what is there and the next callers wait until the debt is paid: -K/R
-seconds.  R = 5/s, B = 500 and a burst of 560 leave K = -60: 12 s (KIP-599,
-PIP-322).  A *strict* bucket admits iff K >= n, and never a cost above B.
+exceed what is there and the next callers wait until the debt is paid: -K/Q
+seconds.  Q = 5/s, B = 500 and a burst of 560 leave K = -60: 12 s (KIP-599,
+PIP-322).  One that may not admits iff K >= n, and never a cost above B.
+
+Where agents share a bucket, a request must also fit into what this agent may spend
+unseen: iff V <= a, or V <= 0, the first that the others don't know of
+(`headgate.coordinator.allocation.ceilings`).
 
 How the level K changes with time, and why no lock is needed, see
 `headgate.agent.bucket.level`.
@@ -11,7 +15,7 @@ How the level K changes with time, and why no lock is needed, see
 
 from __future__ import annotations
 
-from math import inf
+from math import floor, inf
 from typing import TYPE_CHECKING
 
 from headgate.agent.bucket.level import LULL_S, RACE_S, Level
@@ -26,7 +30,7 @@ returns within the same reading of the clock."""
 
 
 class Bucket(Level):
-    """One local bucket: of a node's limit, or of an agent's part of a group's."""
+    """One local bucket: of a node's limit, or an agent's view of a group's."""
 
     __slots__ = ()
 
@@ -38,15 +42,16 @@ class Bucket(Level):
             when that is never, or not before the rate is changed.
         """
         # No call, no backward jump from the comparison to the store.
-        if now < self.look_s and self.spent <= self.free:
+        if now < self.look_s and self.spent <= self.headroom:
             self.spent += cost
             return 0.0
         if self.since_s <= now < self.ready_s:
             self.refused += cost if cost < self.most_counted else self.most_counted
-            return self.ready_s - now
+            delay_s = self.clear_s - now
+            return delay_s if delay_s > self.least_delay_s else self.least_delay_s
         return self.look_at(now, cost)
 
-    def look_at(self, now: float, cost: float) -> float:  # noqa: C901  # a stretch without calls can't be split
+    def look_at(self, now: float, cost: float) -> float:  # noqa: C901, PLR0915  # a stretch without calls can't be split
         """Refill the bucket, then do what `try_acquire_at` does."""
         # From here to the store of the level: no call, no backward jump.
         self.moved[self.place] = 1
@@ -54,73 +59,107 @@ class Bucket(Level):
         self.sampled += 1
         if not self.plain or now > self.deadline_s:
             return self._try_uncommon_at(now, cost)
-        free, spent = self.free, self.spent
-        level = free - spent
+        spent, capacity = self.spent, self.capacity
+        level, room = self.free - spent, self.room - spent
         elapsed = now - self.since_s
+        over = 0.0
         if elapsed > 0.0:
-            rate = self.rate
-            if spent > 0.0:
-                earned = (elapsed if elapsed < LULL_S else LULL_S) * rate
-                excess = free + earned - self.capacity
-                if excess > 0.0:
-                    level -= excess if excess < earned else earned
-            level += elapsed * rate
-        if level > self.capacity:
-            level = self.capacity
-        if level >= 0.0:
-            self.free = level - cost
-            self.spent = 0.0
+            level += elapsed * self.rate
+            room += elapsed * self.expected_rate
+            if level > capacity:
+                over = level - capacity
+                level = capacity
+            if room > self.room_cap:
+                room = self.room_cap
+        if level >= 0.0 and room >= 0.0:
             self.folded += spent + cost
+            self.spent = 0.0
+            self.overflowed += over
+            self.free = level = level - cost
+            self.room = room = room - cost
+            self.headroom = level if level < room else room
             if elapsed > 0.0:
                 self.since_s = now
+            # The lull ends before the bucket could overflow.
             look_s = now + LULL_S
+            if level + LULL_S * self.rate > capacity:
+                look_s = now + (capacity - level) / self.rate
             self.look_s = look_s if look_s < self.deadline_s else self.deadline_s
             return 0.0
-        if spent > 0.0:
-            # What a full bucket lost within the lull is settled now: a delay that is
-            # told must not grow.  Later refusals find nothing to settle, so that a
-            # thousand of them round nothing.
-            self.free = level
-            self.spent = 0.0
+        if spent > 0.0 or over > 0.0:
+            # Later refusals find nothing to settle, so that a thousand of them round
+            # nothing.
             self.folded += spent
+            self.spent = 0.0
+            self.overflowed += over
+            self.free, self.room = level, room
+            self.look_s = -inf
             if elapsed > 0.0:
                 self.since_s = now
         self.refused += cost if cost < self.most_counted else self.most_counted
         if elapsed < -RACE_S:
             self.settle(now)
-        if self.rate <= 0.0:
-            return inf
-        ready_s = now - level / self.rate
+        # When it could pass by what is known here; the delay goes by the quota.
+        ready_s = now
+        if level < 0.0:
+            ready_s = now - level / self.rate if self.rate > 0.0 else inf
+        if room < 0.0:
+            rate = self.expected_rate
+            other_s = now - room / rate if rate > 0.0 else inf
+            ready_s = other_s if other_s > ready_s else ready_s
+        delay_s = 0.0
+        if level < 0.0:
+            delay_s = -level / self.quota if self.quota > 0.0 else inf
+            if delay_s > self.renewed_s - now:
+                delay_s = self.renewed_s - now
         if elapsed >= 0.0 and ready_s < self.deadline_s:
             self.ready_s = ready_s
-        delay_s = -level / self.rate
+            self.clear_s = now + delay_s
+        if delay_s < self.least_delay_s:
+            delay_s = self.least_delay_s
         return delay_s if delay_s > LEAST_DELAY_S else LEAST_DELAY_S
 
     def delay_at(self, now: float, cost: float) -> float:
         """Return the delay that a request would meet, counting nothing.
 
         Returns:
-            0.0 when it would be admitted, else seconds.  A bucket without tokens
-            answers 0 unless it is closed: it draws no number for a question.
+            0.0 when it would be admitted, else seconds.
         """
         if self.since_s <= now < self.ready_s:
-            return self.ready_s - now
-        if cost > self.maximum_cost:
+            delay_s = self.clear_s - now
+            return delay_s if delay_s > self.least_delay_s else self.least_delay_s
+        if self.closed or cost > self.maximum_cost:
             return inf
-        if now > self.deadline_s:
-            self.settle(now)
-        if self.tokenless:
-            return 0.0 if self.probability > 0.0 else inf
-        return self._wait_s(self.level_at(now), cost)
+        if self.attempted is not None:
+            return 0.0
+        self.settle(now)
+        return self._wait_s(cost)
 
     def retry_after_at(self, now: float, cost: float) -> float:
         """Return the seconds until a retry of a cost just refused is sensible."""
+        if self.attempted is not None and cost <= self.maximum_cost:
+            return self._mean_wait_s(cost)
         delay_s = self.delay_at(now, cost)
-        by_chance = self.tokenless or self.attempted is not None
-        if by_chance and cost <= self.maximum_cost:
-            mean_s = self._mean_wait_s(cost)
-            return mean_s if mean_s > delay_s or self.tokenless else delay_s
         return delay_s if delay_s > LEAST_DELAY_S else LEAST_DELAY_S
+
+    def fitting_at(self, now: float, each: float) -> float:
+        """Return how many items of `each` units would pass one after another."""
+        if self.closed or each > self.maximum_cost:
+            return 0.0
+        if self.attempted is not None:
+            return inf  # chance decides on the whole batch
+        self.settle(now)
+        level, room = self.free, self.room
+        if level == inf:
+            return inf
+        # One that may owe admits items while its level is >= 0.
+        fits = float(floor(level / each)) + (1.0 if self.may_owe else 0.0)
+        if room < inf:
+            seen = float(floor(room / each)) + (0.0 if self.cautious else 1.0)
+            if seen < 1.0 and room >= self.window:
+                seen = 1.0  # the first that the others don't know of
+            fits = seen if seen < fits else fits
+        return fits if fits > 0.0 else 0.0
 
     def charge_at(self, now: float, cost: float) -> None:
         """Charge `cost` units whatever the level, and count them as admitted.
@@ -130,8 +169,8 @@ class Bucket(Level):
         self.settle(now)
         # From here to the end: no call, no backward jump.
         self.moved[self.place] = 1
-        if not self.tokenless:
-            self.free -= cost
+        self.free -= cost
+        self.room -= cost
         self.folded += cost
         self.sampled_units += cost if cost < self.most_counted else self.most_counted
         self.sampled += 1
@@ -141,12 +180,12 @@ class Bucket(Level):
         # No call, no backward jump.
         self.moved[self.place] = 1
         self.folded -= cost
-        self.ready_s = -inf
-        if not self.tokenless:
-            free = self.free + cost
-            if free - self.spent > self.capacity:
-                free = self.capacity + self.spent
-            self.free = free
+        self.look_s = self.ready_s = -inf
+        free = self.free + cost
+        if free - self.spent > self.capacity:
+            free = self.capacity + self.spent
+        self.free = free
+        self.room += cost
 
     def count_refused(self, cost: float) -> None:
         """Count a request that was refused on this bucket's account."""
@@ -156,27 +195,34 @@ class Bucket(Level):
         self.sampled += 1
 
     def uncount_refused(self, cost: float) -> None:
-        """Take back what was counted of a refusal: it was admitted after all."""
+        """Undo the count of a refusal, because the request was admitted after all."""
         self.moved[self.place] = 1
         self.refused -= cost if cost < self.most_counted else self.most_counted
 
     def _try_uncommon_at(self, now: float, cost: float) -> float:
-        """Try a bucket that is strict, unlimited, without tokens, or past its end."""
+        """Try a bucket that is closed, unlimited, cautious, or past its end."""
         self.settle(now)
-        if self.tokenless:
-            return self._try_chance(cost)
-        if self.attempted is not None:
+        if self.attempted is not None and not self.closed:
             return self._try_suppressed_at(self.attempted, now, cost)
         need = 0.0 if self.may_owe else cost
         # From here to the store of the level: no call, no backward jump.
         self.moved[self.place] = 1
-        level = self.free - self.spent
-        if level >= need and cost <= self.maximum_cost:
+        level, room = self.free - self.spent, self.room - self.spent
+        if (
+            level >= need
+            and room >= (cost if self.cautious and room < self.window else 0.0)
+            and cost <= self.maximum_cost
+            and not self.closed
+        ):
             self.free -= cost
+            self.room -= cost
             self.folded += cost
             return 0.0
         self.refused += cost if cost < self.most_counted else self.most_counted
-        return inf if cost > self.maximum_cost else self._wait_s(level, cost)
+        if self.closed or cost > self.maximum_cost:
+            return inf
+        delay_s = self._wait_s(cost)
+        return delay_s if delay_s > LEAST_DELAY_S else LEAST_DELAY_S
 
     def _try_suppressed_at(
         self, attempted: AttemptedRate, now: float, cost: float
@@ -189,39 +235,34 @@ class Bucket(Level):
         """
         most = self.most_counted
         rate = attempted.note_at(now, cost if cost < most else most)
-        spendable = self.rate + max(self.free - self.spent, 0.0) / WINDOW_S
-        self.probability = spendable / rate if rate > spendable else 1.0
-        lucky = self.probability >= 1.0 or self.chance.draw() < self.probability
+        self.settle(now)
+        spendable = self.ceiling + max(self.free, 0.0) / WINDOW_S
+        lucky = rate <= spendable or self.chance.draw() < spendable / rate
         need = 0.0 if self.may_owe else cost
         # From here to the end: no call, no backward jump.
         self.moved[self.place] = 1
-        level = self.free - self.spent
-        if lucky and level >= need and cost <= self.maximum_cost:
+        if lucky and self.free - self.spent >= need and cost <= self.maximum_cost:
             self.free -= cost
-            self.folded += cost
-            return 0.0
-        self.refused += cost if cost < most else most
-        return inf if cost > self.maximum_cost else self._mean_wait_s(cost)
-
-    def _try_chance(self, cost: float) -> float:
-        lucky = self.chance.draw() < self.probability
-        self.moved[self.place] = 1
-        if lucky and cost <= self.maximum_cost:
+            self.room -= cost
             self.folded += cost
             return 0.0
         self.refused += cost if cost < self.most_counted else self.most_counted
         return inf if cost > self.maximum_cost else self._mean_wait_s(cost)
 
-    def _wait_s(self, level: float, cost: float) -> float:
+    def _wait_s(self, cost: float) -> float:
+        """Return the delay of a bucket that was just settled; 0.0 where it admits."""
         need = 0.0 if self.may_owe else cost
-        if level >= need:
+        level, room = self.free - self.spent, self.room - self.spent
+        passes = room >= (cost if self.cautious and room < self.window else 0.0)
+        if level >= need and passes:
             return 0.0
-        # Of a limit with a largest cost the capacity is a part, which may grow.
+        # If a limit has a largest cost, the capacity is a part of it that may grow.
         never = cost > self.capacity and self.maximum_cost == inf
-        if self.rate <= 0.0 or (not self.may_owe and never):
+        if self.quota <= 0.0 or (not self.may_owe and never):
             return inf
-        return max((need - level) / self.rate, LEAST_DELAY_S)
+        delay_s = min((need - level) / self.quota, self.renewed_s - self.since_s)
+        return max(delay_s, self.least_delay_s, LEAST_DELAY_S)
 
     def _mean_wait_s(self, cost: float) -> float:
         """Return how long the next admission of `cost` takes at the ceiling."""
-        return cost / self.rate if self.rate > 0.0 else inf
+        return cost / self.ceiling if self.ceiling > 0.0 else inf

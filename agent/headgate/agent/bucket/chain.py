@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 
 class Link:
-    """One limit of a chain; made anew with each configuration.
+    """One limit of a chain; recreated with each configuration.
 
     Attributes:
         bucket: Charged on the request path.
         limit: What a decision names.
         local: The limit as configured now, and what is counted of its refusals.
-        group_id: Of the limit's group.
+        group_id: Id of the limit's group.
         mode: What a refusal by it means to this caller.
         lenient: The mode admits what it would refuse.
         hopeless_above: Cost above which it refuses for ever.
-        refusal: The last one by the short way; told again for a lull, so that a
+        refusal: The last one by the short way; repeated for a lull, so that a
             retry may be told to wait that much longer than it must.
         refusal_since_s: When it was made.
         refusal_until_s: When another is made.
-        label: Its name as a header's field, once it was told.
-        told: The standing that integrations told last, as headers.
-        told_since_s: When it was made.
-        told_until_s: When another is made.
+        label: Its name as a header's field, once it was sent.
+        told: The headers that integrations sent last.
+        told_since_s: When they were made.
+        told_until_s: When new ones are made.
     """
 
     __slots__ = (
@@ -88,14 +88,16 @@ class Link:
         """Refuse what a bucket that is still in debt refuses: the short way."""
         bucket = self.bucket
         bucket.refused += cost if cost < bucket.most_counted else bucket.most_counted
-        return self.refuse(now, bucket.ready_s - now)
+        delay_s = bucket.clear_s - now
+        least_s = bucket.least_delay_s
+        return self.refuse(now, delay_s if delay_s > least_s else least_s)
 
     def refuse(self, now: float, delay_s: float) -> Decision:
         """Return a refusal by a bucket that is in debt, whatever the cost."""
         if not self.refusal_since_s <= now < self.refusal_until_s:
             self.refusal = Refusal(delay_s, False, self.limit)
             self.refusal_since_s = now
-            # One that is shorter than a lull is told as it is each time.
+            # A delay shorter than a lull is computed each time.
             self.refusal_until_s = now + LULL_S if delay_s > LULL_S else now
         refusal = self.refusal
         self.local.throttle_s += refusal.delay_s
@@ -152,7 +154,7 @@ def charge_chain_at(
     """
     for bucket in chain:
         # No call, no backward jump from the comparison to the store.
-        if now < bucket.look_s and bucket.spent <= bucket.free:
+        if now < bucket.look_s and bucket.spent <= bucket.headroom:
             bucket.spent += cost
         elif bucket.try_acquire_at(now, cost) > 0.0:
             return bucket

@@ -63,7 +63,7 @@ def checked_costs(costs: Mapping[str, Number]) -> dict[str, float]:
 
 
 def explained(error: Exception, costs: Mapping[str, Number]) -> Exception:
-    """Return what an attempt failed of: a cost that is no number, else `error`."""
+    """Return why an attempt failed: a cost that is not a number, else `error`."""
     try:
         checked_costs(costs)
     except (InvalidCost, InvalidDimension) as found:

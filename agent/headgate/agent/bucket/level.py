@@ -1,4 +1,4 @@
-"""The level of a token bucket: how it refills, changes its rate, and ends.
+"""The level of a token bucket: how it refills, is set, and expires.
 
 A level earns R units/s up to its capacity B::
 
@@ -9,14 +9,25 @@ after a year, floats near T are 4 ns apart, four units at 10^9 units/s, so a sin
 float would lose every charge of 1.  K is held as `free` - `spent`, so that what
 was charged is counted exactly while what was earned is not a whole number.
 
+**The window.**  Where several agents share one bucket, K is the level of the whole
+bucket as the coordinator replayed it, extrapolated to now, and a second number says
+how much this agent may still spend before the others know of it::
+
+    room = a - V         V: spent beyond what the others know of or expect
+                         a: this agent's part of the common level
+
+Both fall by each charge.  The room grows at the rate that the others expect of this
+agent.  A bucket that nobody else shares has infinite room.
+
 **The lull.**  PIP-322 looks at the clock every 16 ms only.  Here a bucket that has
-just been looked at is charged for `LULL_S` without being refilled: one comparison
-of times, one of levels, one addition, a third of the cost.  It is never wrong in
-the caller's disfavour or in the quota's: while K >= 0 without the refill it is so
-with it, and when it is not the bucket is looked at again, exactly.  Only how much of
-a full bucket's refill was lost is unknown, since the charges within a lull have no
-times; it is taken to be the most possible, at most R * LULL_S units.  Never more than
-was earned: what was charged within a lull and given back is no overflow.
+just been looked at is charged for up to `LULL_S` without being refilled: one
+comparison of times, one of levels, one addition, a third of the cost.  It never
+differs from an exact bucket: while K >= 0 without the refill it is so with it, when
+it is not the bucket is looked at again, and a lull ends before the bucket could
+overflow.
+
+**Overflow is counted**, because the ledger has to know how much of what it credited
+was lost while this bucket was full.
 
 No lock.  Under the GIL a thread is switched only at calls and backward jumps, so
 the lines from reading the level to storing it hold neither; each method says
@@ -34,10 +45,11 @@ from headgate.agent.bucket.chance import Chance
 
 if TYPE_CHECKING:
     from headgate.agent.bucket.suppression import AttemptedRate
+    from headgate.agent.bucket.terms import SharedTerms
 
 LULL_S = 0.001
-"""How long a bucket is charged without being refilled: 0.1 % of a second's burst
-may be lost when it was full, and of a thousand charges a second one is dear."""
+"""Longest time for which a bucket is charged without being refilled: of a thousand
+charges a second one is dear."""
 
 RACE_S = 10.0
 """How far a time may lie behind the bucket's: a thread reads the clock and is then
@@ -45,7 +57,7 @@ switched, on a busy machine for seconds.  A larger step is a clock that was set
 back; the bucket follows it."""
 
 NOBODY_COUNTS = bytearray(1)
-"""Of buckets that are not told of: a mark that nobody reads."""
+"""Mark of buckets that nobody counts."""
 
 
 class Level:
@@ -53,26 +65,41 @@ class Level:
 
     Attributes:
     free: K as of `since_s`, units; infinite when unlimited.
+    room: Units that this agent may spend unseen, as of `since_s`; infinite when no
+        other agent shares the bucket.
     spent: Units charged since then, so that the level is `free` - `spent`.
+    headroom: The smaller of `free` and `room`: while `spent` is no more, the next
+        request passes.
     since_s: T, seconds on the caller's monotonic clock.
     look_s: Until when the bucket may be charged without being refilled.
-    rate: R, units/s until `deadline_s`.
+    ready_s: Until when every request is refused.
+    clear_s: When the debt that was met last is paid, by the whole quota.
+    rate: R, units/s until `deadline_s`; below zero while others spend more than Q.
     capacity: B, units.
+    expected_rate: Units/s by which `room` grows: what the others expect.
+    window: a, units.
+    room_cap: Most that `room` may become, units.
+    cautious: The others expect nothing of this agent: a request must fit into the
+        window, unless it is the first that they don't know of.
+    quota: Units/s by which a debt is paid back, for computing delays.
+    least_delay_s: Shortest delay given: until others could be heard.
+    renewed_s: When a calendar period ends and the bucket is filled: no delay is longer.
+    ceiling: Units/s for people, and for a bucket that suppresses.
     deadline_s: When `rate` ends and `reserve` begins.
     reserve: Units/s after the deadline.
-    probability: Chance of each request in a bucket without tokens.
-    tokenless: The bucket holds no tokens; `probability` decides.
+    closed: Nothing passes, ever.
     may_owe: Admit while K >= 0, rather than only while K >= cost.
     maximum_cost: A cost above this is refused for ever.
-    plain: May owe, holds tokens, refuses no cost for ever: the short way.
+    plain: May owe, is not cautious, refuses no cost for ever: the short way.
     attempted: Of a bucket that suppresses: the rate that it compares with its
         own, besides counting tokens (Ably).
-    chance: Draws the numbers that `probability` is compared with.
+    chance: Draws the numbers that suppression compares with a probability.
     folded: Units admitted before `since_s`.
     refused: Units refused by this bucket since the start.
     most_counted: Units that one attempt counts as at most when it is refused, and
         in the mean cost: one absurd cost must not look like the demand of
         thousands, for which all others would have to make room.
+    overflowed: Units that were earned while the bucket was full, since the start.
     clipped: Units that were taken away because the capacity was lowered, since the
         start; what overflows because the bucket is full is not among them.
     sampled: Requests whose cost was noted: all but those within a lull.
@@ -86,28 +113,39 @@ class Level:
     __slots__ = (
         "attempted",
         "capacity",
+        "cautious",
+        "ceiling",
         "chance",
+        "clear_s",
         "clipped",
+        "closed",
         "deadline_s",
+        "expected_rate",
         "folded",
         "free",
+        "headroom",
+        "least_delay_s",
         "look_s",
         "maximum_cost",
         "may_owe",
         "most_counted",
         "moved",
+        "overflowed",
         "place",
         "plain",
-        "probability",
+        "quota",
         "rate",
         "ready_s",
         "refused",
+        "renewed_s",
         "reserve",
+        "room",
+        "room_cap",
         "sampled",
         "sampled_units",
         "since_s",
         "spent",
-        "tokenless",
+        "window",
     )
 
     def __init__(
@@ -121,7 +159,7 @@ class Level:
         maximum_cost: float = inf,
         seed: int = 1,
     ) -> None:
-        """Hold min(`level`, `capacity`) units at `now`.
+        """Hold min(`level`, `capacity`) units at `now`; shared with nobody.
 
         Args:
             now: Seconds on the caller's monotonic clock.
@@ -130,28 +168,38 @@ class Level:
             level: Units at the start; full by default.
             may_owe: Admit while the level is >= 0 and then charge.
             maximum_cost: Refuse a larger cost for ever, whatever the level.
-            seed: Of the generator that decides when a probability is set.
+            seed: Seed of the generator that suppression draws from.
         """
-        closed = rate <= 0.0
         bottomless = rate == inf
         self.may_owe: bool = may_owe
         self.maximum_cost: float = maximum_cost
+        self.closed: bool = rate <= 0.0
         self.free: float = inf if bottomless else min(level, capacity)
+        self.room: float = inf
         self.spent: float = 0.0
+        self.headroom: float = self.free
         self.since_s: float = now
         self.look_s: float = -inf
         self.ready_s: float = -inf
+        self.clear_s: float = -inf
         self.rate: float = 0.0 if bottomless else rate
         self.capacity: float = inf if bottomless else capacity
+        self.expected_rate: float = 0.0
+        self.window: float = inf
+        self.room_cap: float = inf
+        self.cautious: bool = False
+        self.quota: float = self.rate
+        self.least_delay_s: float = 0.0
+        self.renewed_s: float = inf
+        self.ceiling: float = rate
         self.deadline_s: float = inf
         self.reserve: float = 0.0
-        self.probability: float = 0.0 if closed else 1.0
-        self.tokenless: bool = closed
         self.plain: bool = False
         self.chance: Chance = Chance(seed)
         self.attempted: AttemptedRate | None = None
         self.folded: float = 0.0
         self.refused: float = 0.0
+        self.overflowed: float = 0.0
         self.clipped: float = 0.0
         self.most_counted: float = inf
         self.sampled: int = 0
@@ -170,85 +218,168 @@ class Level:
         return self.folded + self.spent
 
     def held_at(self, now: float) -> float:
-        """Return the tokens held at `now`; 0 where the bucket holds none at all.
+        """Return what may be spent at `now`, for people and reports; 0 if none.
 
-        A bucket without tokens, and an unlimited one, has nothing to account for.
+        A closed bucket, and an unlimited one, has nothing to account for.
         """
-        level = self.level_at(now)
-        return 0.0 if self.tokenless or level == inf else level
+        if self.closed or self.free == inf:
+            return 0.0
+        return self.available_at(now)
 
     def level_at(self, now: float) -> float:
         """Return the level at `now`, changing nothing; infinite when unlimited."""
         # No call, no backward jump before everything is read.
-        free, spent, since_s, rate = self.free, self.spent, self.since_s, self.rate
-        deadline_s, reserve, capacity = self.deadline_s, self.reserve, self.capacity
-        level = free - spent
-        if spent > 0.0 and now > since_s:
-            earned = min(now - since_s, LULL_S) * rate
-            level -= min(max(0.0, free + earned - capacity), earned)
+        level, since_s, rate = self.free - self.spent, self.since_s, self.rate
+        capacity, deadline_s, reserve = self.capacity, self.deadline_s, self.reserve
         if now > deadline_s:
             level = min(level + max(deadline_s - since_s, 0.0) * rate, capacity)
             since_s, rate = max(deadline_s, since_s), reserve
         return min(level + max(now - since_s, 0.0) * rate, capacity)
 
-    def set_ceiling_at(
+    def available_at(self, now: float) -> float:
+        """Return what this agent may spend at `now`, changing nothing, units.
+
+        The level, or what may be spent unseen where that is less.
+        """
+        level = self.level_at(now)
+        room = self.room - self.spent
+        room += max(min(now, self.deadline_s) - self.since_s, 0.0) * self.expected_rate
+        return min(level, room, self.room_cap)
+
+    def lower_at(self, now: float, part: float, capacity: float) -> None:
+        """Go by a part of everything until new terms come: the limit was lowered."""
+        self.settle(now)
+        # From here to the end: no call, no backward jump.
+        self.moved[self.place] = 1
+        self.rate *= part
+        self.expected_rate *= part
+        self.quota *= part
+        self.ceiling *= part
+        self.reserve *= part
+        self.room *= part
+        self.window *= part
+        if self.room == inf:  # this agent's own part
+            self.capacity *= part
+        if capacity < self.capacity:
+            self.capacity = capacity
+        if self.free > self.capacity:
+            self.free = self.capacity
+
+    def set_rate_at(
         self,
         now: float,
         *,
-        ceiling: float,
+        rate: float,
         capacity: float,
-        probability: float = 1.0,
         deadline_s: float = inf,
         reserve: float = 0.0,
         credit: float = 0.0,
     ) -> None:
-        """Refill at `ceiling` units/s from now on, until the deadline.
+        """Be a bucket of this process alone: refill at `rate` until the deadline.
 
-        What was earned before `now` was earned at the old rate, and is clipped to
-        the new capacity: no burst of old tokens follows a lowered limit.  What is
-        clipped is counted, in the same stretch of lines.  A debt stays, also
-        where no tokens are held any more: an agent may lose all of its part of a
-        strict group and get it back, and what it owes would be admitted twice.
+        For limits of a node, and for an agent's own part of a strict group.  What
+        was earned before `now` was earned at the old rate, and is clipped to the new
+        capacity: no burst of old tokens follows a lowered limit.  What is clipped is
+        counted, in the same stretch of lines.  A debt stays.
 
         Args:
             now: Seconds on the caller's monotonic clock.
-            ceiling: Units/s; infinite where unlimited.
-            capacity: Units that the bucket may hold.
-            probability: Below 1, or with `capacity` 0: no tokens are held, each
-                request is admitted with this chance (small quotas).
-            deadline_s: When the ceiling ends.
+            rate: Units/s; infinite where unlimited.
+            capacity: Units that the bucket may hold; 0 closes it.
+            deadline_s: When the rate ends.
             reserve: Units/s after the deadline.
             credit: Units that others gave up for this bucket, put in once.
         """
-        if now > self.deadline_s:
-            self._expire(self.deadline_s)
-        self._refill(now)
+        self.settle(now)
         # From here to the end: no call, no backward jump.
-        bottomless = ceiling == inf
-        tokenless = not bottomless and (probability < 1.0 or capacity <= 0.0)
         level = self.free - self.spent
-        if bottomless:
+        if rate == inf:
             # inf * 0 s is not a number, so an unlimited bucket does not refill.
             level = capacity = inf
-            ceiling = 0.0
-        elif level == inf or (level > 0.0 and (tokenless or self.tokenless)):
+        elif level == inf:
             level = 0.0  # tokens are not kept for later; what is owed is
-        if not (tokenless or bottomless):
+        else:
             level += credit
             if level > capacity:
                 self.clipped += level - capacity
-        if capacity != self.capacity or tokenless != self.tokenless or credit:
+        if capacity != self.capacity or credit:
             self.moved[self.place] = 1
         self.folded += self.spent
         self.spent = 0.0
         self.free = level if level < capacity else capacity
-        self.look_s = self.ready_s = -inf
-        self.rate = ceiling
+        self.room = self.window = self.room_cap = inf
+        self.expected_rate = 0.0
+        self.least_delay_s = 0.0
+        self.cautious = False
+        self.ceiling = rate
+        self.rate = self.quota = 0.0 if rate == inf else rate
         self.capacity = capacity
-        self.tokenless = tokenless
-        self.probability = probability if ceiling > 0.0 else 0.0
+        self.closed = capacity <= 0.0
         self.deadline_s = deadline_s
         self.reserve = reserve
+        self.plain = False
+        self.choose_way()
+
+    def share_at(
+        self,
+        now: float,
+        terms: SharedTerms,
+        *,
+        as_of_s: float,
+        counted: float,
+        burst: float,
+        may_owe: bool,
+        deadline_s: float,
+    ) -> None:
+        """Be this agent's view of a bucket that several agents share.
+
+        Args:
+            now: Seconds on the caller's monotonic clock.
+            terms: What it may do until the deadline.
+            as_of_s: When `terms` held.
+            counted: What `admitted` was then.
+            burst: Units that the bucket may hold now; less than the capacity in
+                `terms` where the limit has been lowered since.
+            may_owe: Admit while the level is >= 0 and then charge.
+            deadline_s: When all this ends.
+        """
+        ceiling, level, rate, capacity, room, window, *more = terms  # 12 getters: slow
+        expected_rate, room_cap, _, quota, least_delay_s, reserve = more
+        if capacity > burst:
+            capacity = burst
+        overflowed = self.overflowed
+        self.settle(now)
+        # From here to the end: no call, no backward jump.
+        # The ledger has cut its level at B itself, up to now.
+        self.overflowed = overflowed
+        old_capacity, old_room = self.capacity, self.room
+        passed_s = now - as_of_s
+        spent = self.folded + self.spent - counted
+        if level == level:  # not NaN
+            level += passed_s * rate - spent
+        else:
+            level = self.free - self.spent
+            if level == inf:
+                level = 0.0
+        if room == room:
+            room += passed_s * expected_rate - spent
+        else:
+            room = self.room - self.spent
+        self.folded += self.spent
+        self.spent = 0.0
+        self.free = level if level < capacity else capacity
+        self.room = room if room < room_cap else room_cap
+        self.window, self.room_cap = window, room_cap
+        self.expected_rate = expected_rate
+        self.cautious = terms.cautious
+        self.may_owe = may_owe
+        self.rate, self.quota, self.ceiling = rate, quota, ceiling
+        self.least_delay_s = least_delay_s
+        self.capacity = capacity
+        if level < capacity or capacity != old_capacity or self.room != old_room:
+            self.moved[self.place] = 1  # else a bucket at rest stays at rest
+        self.closed = False
+        self.deadline_s, self.reserve = deadline_s, reserve
         self.plain = False
         self.choose_way()
 
@@ -264,25 +395,26 @@ class Level:
         self.choose_way()
 
     def suppress(self, attempted: AttemptedRate | None) -> None:
-        """Admit with probability rate/attempted from now on, or by tokens again."""
+        """Admit with probability ceiling/attempted from now on, or by tokens again."""
         self.attempted = attempted
         self.choose_way()
 
     def fill(self) -> None:
         """Hold as much as the capacity allows, as a new bucket does."""
         self.free = self.capacity + self.spent
-        self.ready_s = -inf
+        self.look_s = self.ready_s = -inf
 
     def close_at(self, now: float) -> None:
-        """Let nothing through from now on: the limit's rate is 0."""
-        self.set_ceiling_at(now, ceiling=0.0, capacity=0.0)
+        """Admit nothing from now on: the limit's rate is 0."""
+        self.set_rate_at(now, rate=0.0, capacity=0.0)
 
     def choose_way(self) -> None:
         """Find out whether the short way applies from now on."""
         self.look_s = self.ready_s = -inf
         self.plain = (
             self.may_owe
-            and not self.tokenless
+            and not self.closed
+            and not self.cautious
             and self.free < inf
             and self.maximum_cost == inf
             and self.attempted is None
@@ -296,36 +428,62 @@ class Level:
 
     def _refill(self, now: float) -> None:
         # From here to the end: no call, no backward jump.
-        free, spent = self.free, self.spent
-        level = free - spent
+        spent = self.spent
+        level, room = self.free - spent, self.room - spent
         elapsed = now - self.since_s
         if elapsed > 0.0:
-            if spent > 0.0:
-                earned = (elapsed if elapsed < LULL_S else LULL_S) * self.rate
-                excess = free + earned - self.capacity
-                if excess > 0.0:
-                    level -= excess if excess < earned else earned
             level += elapsed * self.rate
+            room += elapsed * self.expected_rate
+            if level > self.capacity:
+                self.overflowed += level - self.capacity
+                level = self.capacity
+            if room > self.room_cap:
+                room = self.room_cap
             self.since_s = now
         elif elapsed < -RACE_S:
             self.since_s = now
         self.look_s = self.ready_s = -inf
         self.folded += spent
         self.spent = 0.0
-        self.free = level if level < self.capacity else self.capacity
+        self.free = level
+        self.room = room
 
     def _expire(self, deadline_s: float) -> None:
+        """Switch to the reserve: what this agent may spend without its coordinator.
+
+        Of a shared bucket it has then a part of its own: of the level what the window
+        left of it, of the capacity and of a debt what the reserve is of the quota.
+        """
         self._refill(deadline_s)
         # From here to the end: no call, no backward jump.
         if self.deadline_s != deadline_s:
-            return  # another thread was here, or a new ceiling came
-        if self.tokenless and self.reserve > 0.0:
-            # No chance keeps to a rate whatever the demand, so the reserve is an
-            # ordinary bucket that holds nothing but may owe.
-            self.tokenless = False
-            self.capacity = self.free = 0.0
-            self.choose_way()
-        elif self.tokenless:
-            self.probability = 0.0
-        self.rate = self.reserve
+            return  # another thread was here, or new terms came
         self.deadline_s = inf
+        level, room = self.free - self.spent, self.room - self.spent
+        reserve = self.reserve
+        if reserve == inf:  # open: nothing is limited any more
+            self.folded += self.spent
+            self.spent = 0.0
+            self.free = self.room = self.room_cap = self.capacity = inf
+            self.rate = self.expected_rate = 0.0
+            self.choose_way()
+            return
+        if room < inf:
+            part = reserve / self.quota if self.quota > 0.0 else 0.0
+            part = part if part < 1.0 else 1.0
+            if level < 0.0:
+                level *= part
+            else:
+                level = room if room < level else level
+                level = level if level > 0.0 else 0.0
+            self.capacity *= part
+            self.folded += self.spent
+            self.spent = 0.0
+            self.free = level if level < self.capacity else self.capacity
+            self.room = self.room_cap = self.window = inf
+            self.quota = reserve
+            self.closed = reserve <= 0.0
+        self.expected_rate = 0.0
+        self.cautious = False
+        self.rate = self.ceiling = reserve
+        self.choose_way()

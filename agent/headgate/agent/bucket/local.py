@@ -124,7 +124,7 @@ class LocalBucket:
     @property
     def spendable(self) -> float:
         """Units/s that may be spent here: the ceiling; infinite when unlimited."""
-        return inf if self.limit.rate == inf else self.bucket.rate
+        return inf if self.limit.rate == inf else self.bucket.ceiling
 
     def usage_at(self, now: float) -> Usage:
         """Return the counters."""
@@ -150,7 +150,7 @@ class LocalBucket:
 
 
 def largest_cost(group: Group, limit: Limit) -> float:
-    """Return the cost above which a limit refuses for ever; infinite where none.
+    """Return the cost above which a limit refuses for ever; infinite if there is none.
 
     If debt is allowed, a cost above the burst may pass.  A strict group keeps to Q·W +
     B in every window, which one such cost would break; an unlimited one has no burst.

@@ -46,11 +46,11 @@ LAG_WEIGHT_RISING = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Who sent a message, and when.
+    """The origin of a message, and when it was sent.
 
     Attributes:
         origin: 8 random bytes.
-        number: Of the message from this origin.
+        number: Number of the message, counted per origin.
         sent_wall_s: Sender's wall clock, seconds since the epoch.
     """
 

@@ -73,8 +73,8 @@ class Receiver:
 
     Args:
         returns: Told of each message that came back.
-        counters: Of the bus; ``received``, ``dropped_old`` and ``dropped_unread``
-            are counted here.
+        counters: Counters of the bus; ``received``, ``dropped_old`` and
+            ``dropped_unread`` are counted here.
         max_age_s: Older messages are dropped.
         clock: Seconds, monotonic.
     """

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from headgate.agent.bus.envelope import Envelope, Returns, payload_fits
 from headgate.agent.bus.inbox import Arrival, Receiver
-from headgate.agent.bus.port import DEFAULT_MAX_AGE_S, Message
+from headgate.agent.bus.port import DEFAULT_MAX_AGE_S, Message, Unpartitioned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ class MemoryHub:
         return True
 
 
-class MemoryBus:
+class MemoryBus(Unpartitioned):
     """A member of a `MemoryHub`; see `headgate.agent.bus.port.Bus`."""
 
     def __init__(self, hub: MemoryHub, max_age_s: float) -> None:
@@ -81,18 +81,6 @@ class MemoryBus:
     def counters(self) -> Mapping[str, int]:
         """See `Bus.counters`."""
         return self._counters
-
-    @property
-    def partitions(self) -> int:
-        """See `Bus.partitions`: reports are not split."""
-        return 1
-
-    def read(self, partitions: frozenset[int]) -> None:
-        """See `Bus.read`: there is nothing to choose."""
-
-    def reads(self, partitions: frozenset[int]) -> bool:
-        """See `Bus.reads`."""
-        return True
 
     def publish(self, payload: bytes, partition: int | None = None) -> bool:
         """See `Bus.publish`."""
@@ -107,7 +95,7 @@ class MemoryBus:
         return True
 
     def deliver(self, envelope: Envelope, payload: bytes) -> None:
-        """Take a message from the hub; called by the thread of the sender."""
+        """Receive a message from the hub; called by the sender's thread."""
         message = Message(payload, time.time())
         self._receiver.put(Arrival(time.monotonic(), envelope, message))
 

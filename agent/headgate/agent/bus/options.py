@@ -3,8 +3,9 @@
 The API sends the section to every agent, so it only refers to what is secret or differs
 between hosts: ``{"file": "/run/secrets/kafka"}`` means the content of that file on the
 host that opens the bus, ``{"env": "KAFKA_PASSWORD"}`` the value of that variable there.
-A file that begins with ``{`` or ``[`` is JSON; any other is text, stripped of spaces
-and line ends around it.
+A file that begins with ``{`` or ``[`` is JSON, unless it is a single line that isn't: a
+password or a CURVE key may begin so.  Any other is text, stripped of spaces and line
+ends around it.
 """
 
 from __future__ import annotations
@@ -69,6 +70,17 @@ def _file(name: str, path: str) -> Json:
             text = file.read(LARGEST_FILE + 1).strip()
         if len(text) > LARGEST_FILE:
             raise BusUnavailable(f"{name}: {path}: larger than {LARGEST_FILE} bytes")
-        return cast("Json", json.loads(text)) if text[:1] in ("{", "[") else text
+        return _content(text)
     except (OSError, ValueError) as error:  # missing, not UTF-8, not JSON
         raise BusUnavailable(f"{name}: {path}: {error}") from None
+
+
+def _content(text: str) -> Json:
+    if not text.startswith(("{", "[")):
+        return text
+    try:
+        return cast("Json", json.loads(text))
+    except ValueError:
+        if "\n" in text:
+            raise
+        return text

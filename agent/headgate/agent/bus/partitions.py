@@ -142,7 +142,7 @@ class Joiner:
         self._done: list[tuple[Report, float]] = []
 
     def put(self, report: Report, received_wall_s: float, read: frozenset[int]) -> None:
-        """Take a part, or a report that was never split."""
+        """Receive a part, or a report that was never split."""
         if not report.parts:
             self._done.append((report, received_wall_s))
             return
@@ -239,6 +239,8 @@ def _rows_at(rows: Rows, where: Numbers) -> Rows:
         admitted=rows.admitted[where],
         demand=rows.demand[where],
         held=rows.held[where],
+        cost=rows.cost[where],
+        largest=None if rows.largest is None else rows.largest[where],
         level=None if rows.level is None else rows.level[where],
         subjects=None if rows.subjects is None else rows.subjects[where],
     )
@@ -267,8 +269,21 @@ def _rows_joined(many: list[Rows]) -> Rows:
         admitted=np.concatenate([rows.admitted for rows in many])[order],
         demand=np.concatenate([rows.demand for rows in many])[order],
         held=np.concatenate([rows.held for rows in many])[order],
+        cost=np.concatenate([rows.cost for rows in many])[order],
+        largest=_largest_of(many, order),
         level=np.concatenate(levels)[order] if len(levels) == len(many) else None,
         subjects=(
             np.concatenate(subjects)[order] if len(subjects) == len(many) else None
         ),
     )
+
+
+def _largest_of(many: list[Rows], order: Numbers) -> NDArray[np.float64] | None:
+    """Return what is announced about large requests; None if nothing is."""
+    if all(rows.largest is None for rows in many):
+        return None
+    columns = [
+        np.zeros(len(rows.cost)) if rows.largest is None else rows.largest
+        for rows in many
+    ]
+    return np.concatenate(columns)[order]

@@ -145,3 +145,19 @@ class Bus(Protocol):
     def close(self) -> None:
         """Send what is waiting, for a bounded time, and release all resources."""
         ...
+
+
+class Unpartitioned:
+    """The part of a `Bus` that is about partitions, for one that has none."""
+
+    @property
+    def partitions(self) -> int:
+        """See `Bus.partitions`: reports are not split."""
+        return 1
+
+    def read(self, partitions: frozenset[int]) -> None:
+        """See `Bus.read`: there is nothing to choose."""
+
+    def reads(self, partitions: frozenset[int]) -> bool:
+        """See `Bus.reads`."""
+        return True

@@ -13,6 +13,7 @@ from headgate.agent.bus.partitions import Joiner, PartitionPlan, cut
 from headgate.agent.bus.signed import speaks_for
 from headgate.agent.errors import MalformedReport
 from headgate.agent.wire.codec import decode, encode
+from headgate.coordinator.config.template_values import VALUES_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,10 +122,16 @@ class ReportBus:
 
 
 def used_of(group_ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-    """Return ``bool[N]`` by group id, the last False; None if ids are too large."""
-    most = int(group_ids.max(initial=0))
+    """Return ``bool[N]`` by group id, the last of all larger ids; None if too long.
+
+    The ids of single values are digests, and no table can be so long: if there are any
+    among the groups, the last one is True, and their rows are looked for later.
+    """
+    small = group_ids[group_ids < VALUES_FROM]
+    most = int(small.max(initial=0))
     if most >= GROUPS_MAX:
         return None
     used = np.zeros(most + 2, dtype=np.bool_)
-    used[group_ids] = True
+    used[small] = True
+    used[-1] = len(small) < len(group_ids)
     return used

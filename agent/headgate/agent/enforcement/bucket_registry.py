@@ -5,12 +5,14 @@ Not thread-safe: the enforcer holds its lock around every method.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
 from headgate.agent.bucket.bucket import Bucket
 from headgate.agent.bucket.local import LocalBucket, largest_cost
 from headgate.agent.bucket.suppression import AttemptedRate
+from headgate.agent.bucket.terms import SharedTerms
 from headgate.coordinator.config.configuration import Group, Limit
 
 if TYPE_CHECKING:
@@ -23,6 +25,14 @@ FIRST_FLOOR = 0.01
 has spoken, a tick later at most: a hundred agents that start at once spend Q
 together.  The bucket starts empty, and may owe, so one request passes at once."""
 
+FIRST_LOOK_S = 0.1
+"""Delay that a new bucket tells until then: the refill above says nothing of when the
+limit has something left."""
+
+FIRST_TERMS_S = 1.0
+"""How long a new bucket goes by what was known of its limit when it was made, should
+the agent's thread not come to look."""
+
 BURSTS_COUNTED = 2.0
 """Bursts, or seconds of the rate, that one attempt counts as at most.  More can't be
 admitted before long, so it is no demand that shares should follow; a fan-out that is
@@ -31,28 +41,51 @@ just above the limit still counts in full."""
 LEAST_COUNTED = 1.0
 """Unit of the smallest limit, and of one that is closed."""
 
+MOST_RETIRED = 1 << 16
+"""Dropped buckets whose counters are remembered: values of templates come and go."""
+
+VALUE_RETAIN_S = 10.0
+"""How long the full bucket of a template's value is kept without use: it is as good as
+a new one, so this only keeps a limiter made per request from making it each time."""
+
+IDLE_LOOK_S = 1.0
+"""Time between two looks for buckets that may be dropped."""
+
 BucketKey = tuple[int, str, str]
 """Group id, dimension, scope."""
+
+FirstTerms = Callable[[Group, str], tuple[float, float] | None]
+"""Returns level and window of a group's limit on a dimension, units, if known."""
 
 
 class Registry:
     """All local buckets by group, dimension and scope."""
 
-    def __init__(self, seed: int, asked: set[LocalBucket] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        asked: set[LocalBucket] | None = None,
+        *,
+        first_terms: FirstTerms | None = None,
+    ) -> None:
         """Make an empty registry.
 
         Args:
             seed: What its buckets draw chances from.
             asked: Where the buckets of shared limits that callers want to know the
                 common level of put themselves; None if nobody looks at it.
+            first_terms: Says what the new bucket of a shared limit may do.
         """
         self._seed = seed
         self._asked = asked
+        self._first_terms = first_terms
         self._buckets: dict[BucketKey, LocalBucket] = {}
         # Cumulative counters must never fall within an incarnation, so a bucket
         # that was dropped and comes back goes on counting from here.
         self._retired: dict[BucketKey, tuple[float, float]] = {}
         self._idle_since_s = inf  # no later than that of any bucket
+        self._looks_at_s = -inf  # for idle buckets: some may stay for long
+        self._calendar_s = 0.0
 
     def __iter__(self) -> Iterator[LocalBucket]:
         """Iterate over the buckets, oldest first."""
@@ -92,8 +125,17 @@ class Registry:
                 local.idle_since_s = now
                 self._idle_since_s = min(now, self._idle_since_s)
 
-    def follow(self, groups: dict[int, Group], now: float) -> None:
-        """Go over to a new configuration: rates, refusals, limits that are gone."""
+    def follow(
+        self, groups: dict[int, Group], now: float, calendar_s: float = 0.0
+    ) -> None:
+        """Adopt a new configuration: rates, refusals, limits that are gone.
+
+        Args:
+            groups: By id.
+            now: Seconds on the enforcer's clock.
+            calendar_s: The wall clock less the enforcer's.
+        """
+        self._calendar_s = calendar_s
         for key, local in list(self._buckets.items()):
             group = groups.get(key[0])
             limit = limit_of(group, key[1], key[2]) if group is not None else None
@@ -101,21 +143,28 @@ class Registry:
                 self._drop(key)
             else:
                 follow_limit(local, group, limit, now)
+                end_period(local, calendar_s)
         for key in [key for key in self._retired if key[0] not in groups]:
             del self._retired[key]  # ids are never used again
 
     def drop_idle(self, now: float, retain_s: float) -> bool:
         """Drop what nobody has used for `retain_s`, unless it holds a debt.
 
+        Nobody remembers the level of a template's value when no agent does, so the
+        bucket of one is dropped when it is full.
+
         Returns:
             Whether any was dropped.
         """
-        if not now - self._idle_since_s > retain_s:
+        idle_s = now - self._idle_since_s
+        if not idle_s > min(retain_s, VALUE_RETAIN_S) or now < self._looks_at_s:
             return False
+        self._looks_at_s = now + IDLE_LOOK_S
         idle = [
             key
             for key, local in self._buckets.items()
-            if now - local.idle_since_s > retain_s and _forgettable(local, now)
+            if now - local.idle_since_s > _retained_s(local, retain_s)
+            and _forgettable(local, now)
         ]
         for key in idle:
             self._drop(key)
@@ -127,21 +176,28 @@ class Registry:
         key = (group.id, limit.dimension, limit.scope)
         self._seed += 1
         local = make_local(group, limit, now, seed=self._seed)
+        end_period(local, self._calendar_s)
         if limit.scope == "cluster":
             local.asked = self._asked
         counted = self._retired.pop(key, None)
         if counted is not None:
             local.bucket.folded, local.bucket.refused = counted
+        if limit.scope == "cluster" and self._first_terms is not None:
+            terms = self._first_terms(group, limit.dimension)
+            if terms is not None and 0.0 < limit.rate < inf:
+                share_first(local, *terms, now)
         self._buckets[key] = local
         return local
 
     def _drop(self, key: BucketKey) -> None:
         bucket = self._buckets.pop(key).bucket
         self._retired[key] = (bucket.admitted, bucket.refused)
+        if len(self._retired) > MOST_RETIRED:
+            del self._retired[next(iter(self._retired))]
 
 
 def unconfigured(*, admit: bool) -> LocalBucket:
-    """Return what every attempt meets before there is a configuration."""
+    """Return the bucket that every attempt meets before there is a configuration."""
     limit = Limit(dimension="any", rate=inf if admit else 1.0, burst=1.0, scope="node")
     group = Group(id=0, name="(no configuration)", limits=(limit,))
     bucket = Bucket(0.0, rate=inf if admit else 0.0, capacity=0.0)
@@ -172,19 +228,24 @@ def limit_of(group: Group, dimension: str, scope: str) -> Limit | None:
     return None
 
 
-def _may_owe(group: Group, *, node: bool) -> bool:
-    """Whether a local bucket may owe: of a balanced group, as the ledger knows."""
-    return group.may_owe if node else group.mode != "strict"
+def _may_owe(group: Group, *, node: bool, new: bool = False) -> bool:
+    """Whether a local bucket may owe; a part of a strict group never does.
+
+    One request passes before the coordinator has spoken: the bucket is `new`.
+    """
+    if group.mode == "strict" and not node:
+        return False
+    return group.may_owe or (new and not node)
 
 
 def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBucket:
     """Return the new bucket of a limit: full, or empty where others have a part.
 
     Args:
-        group: Of the limit.
+        group: The limit's group.
         limit: What it enforces.
         now: Seconds on the enforcer's clock.
-        seed: Of the chances that it draws.
+        seed: Seed of its random numbers.
     """
     node = limit.scope == "node"
     rate = limit.rate_per_s
@@ -193,17 +254,65 @@ def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBuc
         rate=rate if node else first_rate(limit),
         capacity=limit.burst if node else limit.burst * FIRST_FLOOR,
         level=inf if node else 0.0,
-        may_owe=_may_owe(group, node=node),
+        may_owe=_may_owe(group, node=node, new=True),
         maximum_cost=inf if node else largest_cost(group, limit),
         seed=seed,
     )
+    if not node and bucket.quota > 0.0:
+        # A first request passes; what it may owe is known when others were asked.
+        bucket.quota, bucket.least_delay_s = inf, FIRST_LOOK_S
     bucket.most_counted = _most_counted(limit)
     _suppress(bucket, group, now)
     return LocalBucket(group, limit, bucket, rate if node else bucket.rate)
 
 
+def share_first(local: LocalBucket, level: float, window: float, now: float) -> None:
+    """Set a new bucket of a shared limit to what is known about it before the look.
+
+    Args:
+        local: The bucket.
+        level: E, units.
+        window: a, units that this agent may spend unseen; infinite if it is alone.
+        now: Seconds on the enforcer's clock.
+    """
+    limit, alone = local.limit, window == inf
+    part = 1.0 if alone else window / limit.burst
+    local.bucket.share_at(
+        now,
+        SharedTerms(
+            ceiling=part * limit.rate_per_s,
+            level=level,
+            rate=limit.rate_per_s,
+            capacity=limit.burst,
+            room=window,
+            window=window,
+            expected_rate=0.0,
+            room_cap=inf,
+            cautious=not alone,
+            quota=limit.rate_per_s,
+            least_delay_s=0.0 if alone else FIRST_LOOK_S,
+            reserve=first_rate(limit),
+        ),
+        as_of_s=now,
+        counted=local.bucket.admitted,
+        burst=limit.burst,
+        may_owe=local.group.may_owe,
+        deadline_s=now + FIRST_TERMS_S,
+    )
+
+
+def end_period(local: LocalBucket, calendar_s: float) -> None:
+    """Cap delays at the end of the calendar period.
+
+    Args:
+        local: The bucket of a limit.
+        calendar_s: The wall clock less the enforcer's.
+    """
+    local.bucket.renewed_s = local.limit.ends_at_s - calendar_s
+
+
 def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> None:
-    """Go over to a limit as it is configured now; what is held or owed stays."""
+    """Adopt a limit's new configuration; what is held or owed stays."""
     old = local.limit
     bucket = local.bucket
     node = limit.scope == "node"
@@ -216,30 +325,36 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     local.group, local.limit = group, limit
     if limit.rate <= 0.0:
         bucket.close_at(now)
+    elif node and limit.period and old.rate < inf:
+        held = bucket.level_at(now)
+        bucket.set_rate_at(
+            now,
+            rate=limit.rate_per_s,
+            capacity=limit.burst,
+            credit=limit.renewed(held, old) - held,
+        )
+        local.share = limit.rate_per_s
     elif node or limit.rate == inf:
-        bucket.set_ceiling_at(now, ceiling=limit.rate_per_s, capacity=limit.burst)
+        bucket.set_rate_at(now, rate=limit.rate_per_s, capacity=limit.burst)
         local.share = limit.rate_per_s
     elif old.rate <= 0.0 or old.rate == inf:
         floor = first_rate(limit)
-        bucket.set_ceiling_at(now, ceiling=floor, capacity=limit.burst * FIRST_FLOOR)
+        bucket.set_rate_at(now, rate=floor, capacity=limit.burst * FIRST_FLOOR)
         local.share = floor
     elif limit.rate_per_s < old.rate_per_s or limit.burst < old.burst:
-        # A lowered limit holds at once; the coordinator deals the parts anew
+        # A lowered limit applies at once; the coordinator computes new parts
         # within a tick.  A raised one waits for it.
         part = min(1.0, limit.rate_per_s / old.rate_per_s)
-        bucket.set_ceiling_at(
-            now,
-            ceiling=bucket.rate * part,
-            capacity=min(bucket.capacity * part, limit.burst),
-            probability=bucket.probability,
-            deadline_s=bucket.deadline_s,
-            reserve=bucket.reserve * part,
-        )
+        bucket.lower_at(now, part, limit.burst)
+
+
+def _retained_s(local: LocalBucket, retain_s: float) -> float:
+    return retain_s if local.group.template is None else VALUE_RETAIN_S
 
 
 def _forgettable(local: LocalBucket, now: float) -> bool:
     """Whether dropping the bucket loses nothing that anyone owes."""
     held = local.bucket.level_at(now)
-    if local.limit.scope == "node":
+    if local.limit.scope == "node" or local.group.template is not None:
         return held >= local.bucket.capacity
     return held >= 0.0  # what was spent stands in the ledger

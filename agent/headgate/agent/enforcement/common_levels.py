@@ -1,4 +1,4 @@
-"""What is left of limits over the whole cluster, for callers who are told.
+"""What is left of limits over the whole cluster, for callers that ask.
 
 A local bucket holds this process's part of a limit, which may be next to nothing while
 the group is idle; what a response says about the limit should be true for the cluster.

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, get_args
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from headgate.agent.bucket.chain import Chain, Link
 from headgate.agent.decision import LimitName
@@ -25,6 +26,8 @@ from headgate.agent.enforcement.policy_buckets import PolicyBuckets
 from headgate.agent.enforcement.resolution import Buckets, Resolution
 from headgate.agent.enforcement.sampling import KEYS_KEPT, Columns
 from headgate.agent.enforcement.soft_threshold import UseOf, warn_above_soft_thresholds
+from headgate.agent.enforcement.split import SplitBuckets
+from headgate.agent.enforcement.template_groups import TemplateGroups
 from headgate.agent.enforcement.unlimited import UnlimitedUses
 from headgate.agent.errors import InvalidSetting
 from headgate.agent.follow.policies import NO_POLICIES
@@ -40,11 +43,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headgate.agent.bucket.local import LocalBucket, Usage
+    from headgate.agent.enforcement.bucket_registry import FirstTerms
     from headgate.agent.follow.policies import DispatchOptions, Policies
     from headgate.agent.limiter.limiter import Limiter
     from headgate.agent.ports import ChainHolder, Returnable
     from headgate.agent.settings import WithoutConfiguration
-    from headgate.coordinator.config.configuration import Configuration
+    from headgate.coordinator.config.configuration import Configuration, Group
     from headgate.coordinator.messages.events import Counted, SetCeilings, SetSlots
 
 RETAIN_S = 60.0
@@ -52,7 +56,7 @@ RETAIN_S = 60.0
 bucket again, and a tenant that went away costs nothing after a minute."""
 
 MOST_SUBJECTS = 100_000
-"""Subjects whose slots are looked up once; with more, all are looked up anew."""
+"""Most subjects whose slots are cached; with more, the cache starts over."""
 
 logger = logging.getLogger("headgate.agent")
 
@@ -98,9 +102,12 @@ class Enforcer:
         self._level_of: LevelOf | None = None
         self.slots = SlotBook(clock, lock=self._attempt_lock)
         self._pools: dict[Subject, tuple[SlotPool, ...]] = {}
-        self._registry = Registry(seed)
+        self._registry = Registry(seed, first_terms=self._first_terms_of)
         self._policies = PolicyBuckets()
         self._entities = EntityBuckets()
+        self._splits = SplitBuckets()
+        self._templates = TemplateGroups()
+        self._without_value: WeakSet[Limiter] = WeakSet()
         self._entries: WeakValueDictionary[str, EntryAverages] = WeakValueDictionary()
         self._resolution: Resolution | None = None
         self._limiters = LimiterRefs()
@@ -116,9 +123,10 @@ class Enforcer:
         self._most_waiters = most_waiters
         self._on_first_use: Callable[[], None] | None = None
         self.use_of: UseOf | None = None
+        self.first_terms: FirstTerms | None = None
 
     def share_levels(self, level_of: LevelOf) -> None:
-        """Tell callers what is left over the whole cluster, not of the part here.
+        """Show callers what is left over the whole cluster rather than here.
 
         Applies to buckets made from now on, so it is called before any limiter is made.
 
@@ -126,8 +134,15 @@ class Enforcer:
             level_of: Returns what is left of a limit, in the agent's thread.
         """
         if self._level_of is None:
-            self._registry = Registry(self._seed, self._asked)
+            self._registry = Registry(
+                self._seed, self._asked, first_terms=self._first_terms_of
+            )
         self._level_of = level_of
+
+    def _first_terms_of(
+        self, group: Group, dimension: str
+    ) -> tuple[float, float] | None:
+        return self.first_terms and self.first_terms(group, dimension)
 
     def limiter(self, **names: Unpack[SubjectNames]) -> Limiter:
         """Return the limiter of a subject: the same object as long as it is in use.
@@ -150,7 +165,7 @@ class Enforcer:
         return self._find_or_make(subject, refusal)
 
     def dispatcher(self, limiter: Limiter) -> Dispatcher:
-        """Return what says how much may be read under a limiter's dispatch limits.
+        """Return the dispatcher of a limiter: how much may be read under its limits.
 
         Args:
             limiter: The limiter of a topic, or of a topic and a subscription.
@@ -173,7 +188,11 @@ class Enforcer:
         return self._policies.policies.options
 
     def configure(
-        self, configuration: Configuration, now: float, policies: Policies = NO_POLICIES
+        self,
+        configuration: Configuration,
+        now: float,
+        policies: Policies = NO_POLICIES,
+        wall_s: float | None = None,
     ) -> None:
         """Adopt a configuration; limiters follow at their next attempt.
 
@@ -181,20 +200,23 @@ class Enforcer:
             configuration: Groups and attachments.
             now: Seconds on the enforcer's clock.
             policies: Rate policies of topics.
+            wall_s: The wall clock, by which calendar periods end; read by default.
         """
+        calendar_s = (time.time() if wall_s is None else wall_s) - now
         with self._lock, self._attempt_lock or nullcontext():
-            self._resolution = Resolution(configuration)
+            self._resolution = Resolution(configuration, self._templates)
+            groups = self._resolution.all_groups()
             self._policies.follow(policies, now)
-            self._entities.follow(self._resolution.groups, now)
-            self._registry.follow(self._resolution.groups, now)
+            self._entities.follow(groups, now, calendar_s)
+            self._registry.follow(groups, now, calendar_s)
+            self._splits.follow(groups, now)
             self._pools = {}
             self._limiters.forget_groups()
             for limiter in self._limiters.all():
                 limiter.forget_chains()
-                self._limiters.count(limiter, self._prepare(limiter.subject, now))
+                self._limiters.count(limiter, self._prepare(limiter, now))
             self._registry.mark_idle(self._limiters.of_group, now)
             self._stale = self._warning = True
-            groups = self._resolution.groups
         self.slots.follow(groups)
         self.waiting.nudge()
 
@@ -207,24 +229,33 @@ class Enforcer:
         with self._lock, self._attempt_lock or nullcontext():
             if self._limiters.forget_gone():
                 self._registry.mark_idle(self._limiters.of_group, now)
-            if self._registry.drop_idle(now, RETAIN_S) or self._stale:
+            dropped = self._registry.drop_idle(now, RETAIN_S)
+            if dropped and self._templates:
+                self._forget_values(now)
+            locals_ = None
+            if dropped or self._stale:
                 self._stale = False
-                before = self._columns[0] if self._columns else None
-                columns = Columns(
-                    [x for x in self._registry if x.limit.scope == "cluster"], before
-                )
-                self._columns = [columns, *self._columns[: KEYS_KEPT - 1]]
+                locals_ = [x for x in self._registry if x.limit.scope == "cluster"]
+        if locals_ is not None:
+            # Columns are this thread's alone.  With ten thousand buckets it takes long
+            # to make and read them, and whoever makes a limiter waits for the lock.
+            before = self._columns[0] if self._columns else None
+            columns = Columns(locals_, before)
+            self._columns = [columns, *self._columns[: KEYS_KEPT - 1]]
+        with self._lock, self._attempt_lock or nullcontext():
             self._policies.tick(now)
             self._entities.tick(now)
+            self._splits.tick(now)
             if self._level_of is not None:
                 note_common_levels(self._asked, now, self._level_of)
-            counted = self._columns[0].counted(now, self._limiters.numbers())
             if self._warning:
                 warn_above_soft_thresholds(
                     self._registry, self._limiters.all(), now, self.use_of
                 )
                 self._warning = self._warns()
             users = self._limiters.numbers()
+        with self._attempt_lock or nullcontext():
+            counted = self._columns[0].counted(now, users)
         self._say_once()
         slots = self.slots.counts(users, now)
         return replace(counted, slots=slots) if slots else counted
@@ -244,12 +275,12 @@ class Enforcer:
         )
 
     def hold(self, slots: SetSlots) -> None:
-        """Let callers hold so many slots, as the coordinator decided."""
+        """Set how many slots callers may hold, as the coordinator decided."""
         self.slots.hold(slots)
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
-        """Let buckets refill as the coordinator decided."""
-        with self._lock, self._attempt_lock or nullcontext():
+        """Set the ceilings of buckets, as the coordinator decided."""
+        with self._attempt_lock or nullcontext():
             for columns in self._columns:
                 if columns.keys is ceilings.keys:
                     columns.apply(ceilings, now)
@@ -271,11 +302,14 @@ class Enforcer:
         self._seed += 1
         self._asked.clear()
         self._registry = Registry(
-            self._seed, None if self._level_of is None else self._asked
+            self._seed,
+            None if self._level_of is None else self._asked,
+            first_terms=self._first_terms_of,
         )
         policies, self._policies = self._policies.policies, PolicyBuckets()
         self._policies.follow(policies, self.clock())
         self._entities = EntityBuckets()
+        self._splits = SplitBuckets()
         self._reservations = OpenReservations()
         self.slots = SlotBook(self.clock, lock=self._attempt_lock)
         self._pools = {}
@@ -284,7 +318,7 @@ class Enforcer:
         self._limiters.forget_groups()
         for limiter in self._limiters.all():
             limiter.forget_chains()
-            self._limiters.count(limiter, self._prepare(limiter.subject, self.clock()))
+            self._limiters.count(limiter, self._prepare(limiter, self.clock()))
 
     def usage(self, now: float | None = None) -> list[Usage]:
         """Return the counters and tokens of each limit in force in this process.
@@ -311,6 +345,8 @@ class Enforcer:
                 "policy_buckets": len(self._policies),
                 "entity_buckets": len(self._entities),
                 "limiters_in_no_group": self._limiters.in_no_group() if known else 0,
+                "template_values": len(self._templates),
+                "template_values_turned_away": self._templates.refused,
                 "groups_in_use": len(self._limiters.of_group),
                 "revision": known.configuration.revision if known else 0,
                 "attempts_without_configuration": self._unconfigured.bucket.sampled,
@@ -337,7 +373,9 @@ class Enforcer:
                 name = LimitName("(no configuration)", dimension, "cluster", "node")
                 chain = Chain((Link(name, self._unconfigured),))
             else:
-                held = Buckets(self._registry, self._entities, self._policies)
+                held = Buckets(
+                    self._registry, self._entities, self._policies, self._splits
+                )
                 chain = known.chain(limiter, dimension, held, self.clock())
                 if not chain.links:
                     self._unlimited.note(
@@ -345,6 +383,12 @@ class Enforcer:
                     )
             limiter.set_chain(dimension, chain)
             return chain
+
+    def group_id(self, name: str) -> int | None:
+        """Return the id of a group, or of a template's value; None if unknown here."""
+        with self._lock:
+            known = self._resolution
+            return None if known is None else known.id_of(name)
 
     def note_no_cost(self) -> None:
         """Note an attempt that named no cost; raises as `resolve` does."""
@@ -383,7 +427,7 @@ class Enforcer:
         return any(group.soft_threshold is not None for group in groups)
 
     def _all(self) -> list[LocalBucket]:
-        return [*self._registry, *self._entities, *self._policies]
+        return [*self._registry, *self._entities, *self._policies, *self._splits]
 
     def _find_or_make(self, subject: Subject, refusal: RefusalMode | None) -> Limiter:
         key = (subject, refusal)
@@ -393,14 +437,26 @@ class Enforcer:
                 limiter = HeldLimiter(
                     subject, self, lock=self._attempt_lock, refusal=refusal
                 )
-                groups = self._prepare(subject, self.clock())
+                groups = self._prepare(limiter, self.clock())
                 self._limiters.add(key, limiter, groups)
             return limiter
 
-    def _prepare(self, subject: Subject, now: float) -> list[int]:
-        """Create a subject's buckets early, so that shares come before their use."""
-        known = self._resolution
+    def _forget_values(self, now: float) -> None:
+        """Forget values without a bucket; those turned away may take their places."""
+        used = {local.group.id for local in self._registry}
+        self._templates.keep(used | self._limiters.of_group.keys())
+        turned_away, self._without_value = self._without_value, WeakSet()
+        for limiter in turned_away:
+            limiter.forget_chains()
+            self._limiters.count(limiter, self._prepare(limiter, now))
+
+    def _prepare(self, limiter: Limiter, now: float) -> list[int]:
+        """Create a limiter's buckets early, so that shares come before their use."""
+        known, subject = self._resolution, limiter.subject
+        refused = self._templates.refused
         groups = known.groups_of(subject) if known else []
+        if self._templates.refused > refused:
+            self._without_value.add(limiter)
         for group in groups:
             for limit in group.limits:
                 before = len(self._registry)
@@ -414,7 +470,7 @@ class Enforcer:
         """Log each condition once; runs only in the agent's thread."""
         if self._unconfigured.bucket.sampled and "unconfigured" not in self._said:
             self._said.add("unconfigured")
-            what = "refused" if self._unconfigured.bucket.tokenless else "admitted"
+            what = "refused" if self._unconfigured.bucket.closed else "admitted"
             logger.warning(
                 "no configuration yet, neither from the API nor from disk;"
                 " every attempt is %s until there is one",

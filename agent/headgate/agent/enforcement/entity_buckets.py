@@ -1,4 +1,4 @@
-"""Limits of which each user, client or partition has its own copy.
+"""Limits that each user, client or partition has a copy of.
 
 A group attached to a default of users or clients is a default quota.  Each entity has
 its own copy of its node-scoped limits, just as each broker enforces Kafka's quotas on
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from headgate.agent.enforcement.bucket_registry import (
+    end_period,
     follow_limit,
     limit_of,
     make_local,
@@ -37,11 +38,12 @@ class EntityBuckets:
     """The node-scoped buckets of single entities and partitions."""
 
     def __init__(self) -> None:
-        """Know no entity."""
+        """Start without entities."""
         self._buckets: WeakValueDictionary[EntityKey, LocalBucket] = (
             WeakValueDictionary()
         )
         self._kept = RetainedBuckets()
+        self._calendar_s = 0.0
 
     def __iter__(self) -> Iterator[LocalBucket]:
         """Iterate over the buckets."""
@@ -62,12 +64,22 @@ class EntityBuckets:
             if limit is None:
                 return None
             local = make_local(_named(group, entity), limit, now, seed=len(self) + 1)
+            end_period(local, self._calendar_s)
             self._buckets[key] = local
         self._kept.keep(local, now)
         return local
 
-    def follow(self, groups: Mapping[int, Group], now: float) -> None:
-        """Adopt a new configuration; buckets keep what they hold."""
+    def follow(
+        self, groups: Mapping[int, Group], now: float, calendar_s: float
+    ) -> None:
+        """Adopt a new configuration; buckets keep what they hold.
+
+        Args:
+            groups: By id.
+            now: Seconds on the enforcer's clock.
+            calendar_s: The wall clock less the enforcer's.
+        """
+        self._calendar_s = calendar_s
         held = self._kept.take_all()  # kept alive until the end of this method
         for key, local in list(self._buckets.items()):
             group = groups.get(key[0])
@@ -76,6 +88,7 @@ class EntityBuckets:
                 del self._buckets[key]
             else:
                 follow_limit(local, _named(group, key[2]), limit, now)
+                end_period(local, calendar_s)
                 self._kept.keep(local, now)
         held.clear()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from itertools import count
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary, ref
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from headgate.agent.limiter.limiter import Limiter
 
@@ -45,6 +45,7 @@ class LimiterRefs:
         self._limiters: WeakValueDictionary[LimiterKey, Limiter] = WeakValueDictionary()
         # By a number, not by id(), which may be reused after a limiter is collected.
         self._groups: dict[int, tuple[ref[Limiter], tuple[int, ...]]] = {}
+        self._numbers: WeakKeyDictionary[Limiter, int] = WeakKeyDictionary()
         self._next = count()
         self._gone: deque[int] = deque()
 
@@ -76,11 +77,12 @@ class LimiterRefs:
         self.count(limiter, groups)
 
     def count(self, limiter: Limiter, groups: Iterable[int]) -> None:
-        """Count a limiter as a user of groups until it is collected."""
+        """Count a limiter as a user of groups, and no others, until it is collected."""
         ids = tuple(groups)
+        self._uncount(self._groups.pop(self._numbers.get(limiter, -1), None))
         self.of_group.update(ids)
         self._told = None
-        key = next(self._next)
+        key = self._numbers[limiter] = next(self._next)
         # The callback may run anywhere, even under the enforcer's lock.
         note = self._gone.append
         self._groups[key] = (ref(limiter, lambda _: note(key)), ids)
@@ -91,15 +93,19 @@ class LimiterRefs:
         self._told = None
         self._groups.clear()
 
+    def _uncount(self, counted: tuple[ref[Limiter], tuple[int, ...]] | None) -> bool:
+        if counted is None:  # everyone has been counted again since
+            return False
+        for group_id in counted[1]:
+            self.of_group[group_id] -= 1
+            if not self.of_group[group_id]:
+                del self.of_group[group_id]
+        self._told = None
+        return True
+
     def forget_gone(self) -> bool:
         """Stop counting collected limiters; return whether there were any."""
         gone = False
         while self._gone:
-            counted = self._groups.pop(self._gone.popleft(), None)
-            if counted is not None:  # otherwise everyone has been counted again since
-                self.of_group.subtract(counted[1])
-                gone = True
-        if gone:
-            self.of_group = +self.of_group
-            self._told = None
+            gone |= self._uncount(self._groups.pop(self._gone.popleft(), None))
         return gone

@@ -191,7 +191,7 @@ class PolicyBuckets:
             rate += self._published(dimension, owner[0])
         if rate > 0.0:
             capacity = rate * limit.period_s
-            local.bucket.set_ceiling_at(now, ceiling=rate, capacity=capacity)
+            local.bucket.set_rate_at(now, rate=rate, capacity=capacity)
         else:
             local.bucket.close_at(now)
         local.share = rate

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from headgate.agent.enforcement.bucket_registry import Registry
     from headgate.agent.enforcement.entity_buckets import EntityBuckets
     from headgate.agent.enforcement.policy_buckets import PolicyBuckets
+    from headgate.agent.enforcement.split import SplitBuckets
+    from headgate.agent.enforcement.template_groups import TemplateGroups
     from headgate.agent.ports import ChainHolder
     from headgate.coordinator.config.configuration import Configuration, Group
 
@@ -41,20 +43,23 @@ class Buckets:
         entities: Buckets of single users and clients under default quotas, and of
             partitions under groups that count by partition.
         policies: Buckets of single topics under rate policies.
+        splits: Parts of single topics under groups that divide their share.
     """
 
     registry: Registry
     entities: EntityBuckets
     policies: PolicyBuckets
+    splits: SplitBuckets
 
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """Who owns the node-scoped limits of a group and its ancestors.
+    """The owner of the node-scoped limits of a group and its ancestors.
 
     Attributes:
         group: The group named by an attachment.
-        entity: The entity under a default quota; empty otherwise.
+        entity: The entity under a default quota; empty otherwise, and for values of a
+            template, whose groups are theirs alone.
         partition: The partition in the subject's topic; empty if there is none.
     """
 
@@ -73,18 +78,35 @@ class Resolution:
 
     Attributes:
         configuration: The configuration in force.
-        groups: By id, with the limits in force.
+        groups: By id, with the limits in force; of the configuration.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
-        """Index a configuration."""
+    def __init__(self, configuration: Configuration, templates: TemplateGroups) -> None:
+        """Index a configuration.
+
+        Args:
+            configuration: Groups and attachments.
+            templates: The groups of values so far; follows the configuration.
+        """
         self.configuration = configuration
         self.groups = limits_in_force(configuration.groups)
+        self._templates = templates
+        templates.follow(self.groups)
+        self._ids = {group.name: group.id for group in self.groups.values()}
         self._attachments: dict[Key, int] = {
             attachment.subject: attachment.group
             for attachment in configuration.attachments
         }
         self._unknown = sum(i not in self.groups for i in self._attachments.values())
+
+    def all_groups(self) -> dict[int, Group]:
+        """Return groups by id, those of values as well."""
+        return {**self.groups, **self._templates.groups}
+
+    def id_of(self, name: str) -> int | None:
+        """Return the id of a group, or of a value's in use; None if there is none."""
+        known = self._ids.get(name)
+        return self._templates.id_of(name) if known is None else known
 
     def unknown_groups(self) -> int:
         """Return the number of attachments to groups that don't exist."""
@@ -112,11 +134,17 @@ class Resolution:
         subject = limiter.subject
         partition = partition_of(subject)
         for key, group in self._applying(subject):
-            owner = _Owner(group, defaulted_entity(key, subject) or (), partition)
+            single = group.per is None and group.template is None
+            entity = defaulted_entity(key, subject) if single else None
+            owner = _Owner(group, entity or (), partition)
             level = level_of(key)
             for local in self._buckets(owner, dimension, held, now):
-                name = LimitName(local.group.name, dimension, level, local.limit.scope)
-                found.setdefault(id(local), Link(name, local, limiter.refusal))
+                part = held.splits.get(local, subject.topic, now)
+                for each in (local,) if part is None else (local, part):
+                    name = LimitName(
+                        each.group.name, dimension, level, each.limit.scope
+                    )
+                    found.setdefault(id(each), Link(name, each, limiter.refusal))
         added = held.policies.links(subject, dimension, now, limiter.refusal)
         return Chain((*found.values(), *added))
 
@@ -142,7 +170,7 @@ class Resolution:
         cluster, attached = self.configuration.cluster, self._attachments
         found = applying_keys(subject, attached, cluster)
         return [
-            (key, self.groups[attached[key]])
+            (key, self._templates.governing(self.groups[attached[key]], subject))
             for key in found
             if attached[key] in self.groups
         ]

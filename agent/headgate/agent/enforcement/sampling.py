@@ -1,4 +1,4 @@
-"""What the coordinator is told of the local buckets, as columns.
+"""What the coordinator learns about the local buckets, as columns.
 
 **Who moved.**  An agent may have ten thousand buckets, most of them full and not
 asked for anything; to walk over all of them twenty times a second is a tenth of a
@@ -14,7 +14,7 @@ Not thread-safe: the enforcer holds its lock around every method.
 
 from __future__ import annotations
 
-from itertools import starmap
+from itertools import repeat, starmap
 from math import inf, nan
 from operator import attrgetter
 from struct import Struct
@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.agent.bucket.level import LULL_S
+from headgate.agent.bucket.terms import SharedTerms
 from headgate.coordinator.messages.events import Counted, Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -47,6 +47,9 @@ COST_WEIGHT = 0.3
 FIRST_COST = 1.0
 """Mean cost before the first request: most dimensions count single things."""
 
+RENEWED_PART = 0.25
+"""Terms that still hold are made to hold for longer once so much of a lease passed."""
+
 FEW = 12
 """Buckets up to which each is read by itself: columns cost as much as twelve."""
 
@@ -62,9 +65,13 @@ READ = (
     "capacity",
     "deadline_s",
     "reserve",
-    "tokenless",
+    "closed",
     "look_s",
     "clipped",
+    "overflowed",
+    "room",
+    "room_cap",
+    "expected_rate",
 )
 """What is read of a bucket; the getter is C, so no thread comes between."""
 
@@ -93,18 +100,24 @@ class Columns:
         index = {name: position for position, name in enumerate(names)}
         self.keys = Keys(
             names,
-            _integers(index[local.limit.dimension] for local in self.locals),
-            _integers(local.group.id for local in self.locals),
+            _integers([index[local.limit.dimension] for local in self.locals]),
+            _integers([local.group.id for local in self.locals]),
+            {
+                local.group.id: local.group.template
+                for local in self.locals
+                if local.group.template is not None
+            },
         )
         count = len(self.locals)
         self._refused, self._admitted = np.zeros((2, count))
         self._held = np.full(count, nan)
-        self._clipped = np.zeros(count)
+        self._clipped, self._overflowed = np.zeros((2, count))
         self._sampled, self._sampled_units = np.zeros((2, count))
         self._cost = np.full(count, FIRST_COST)
         self._said: Counted | None = None
         self._uses: Mapping[int, int] | None = None
         self._subjects = np.zeros(count, dtype=np.int64)
+        self._lease_s, self._renewed_at = 0.0, -inf
         self.moved = bytearray(b"\x01" * count)
         if before is not None:
             self._carry_over(before)
@@ -125,7 +138,9 @@ class Columns:
             now: Seconds on the enforcer's clock.
             uses: Number of limiters by group id; never changed once it was given.
         """
-        # Of a copy: numpy would let threads mark more while it looks.
+        if now - self._renewed_at > RENEWED_PART * self._lease_s:
+            self._renew(now)
+        # Search a copy: numpy would let other threads set marks meanwhile.
         rows = np.frombuffer(bytes(self.moved), np.uint8).nonzero()[0]
         if uses is not self._uses and uses != self._uses:
             self._count_subjects(uses)
@@ -144,13 +159,27 @@ class Columns:
             cost=self._cost.copy(),
             subjects=self._subjects,
             clipped=self._clipped.copy(),
+            overflowed=self._overflowed.copy(),
         )
         return self._said
+
+    def _renew(self, now: float) -> None:
+        """Extend the terms of shared buckets by another lease.
+
+        They have a deadline because a coordinator may hang.  One that asks for
+        counters lives, and sets terms anew where anything has changed, but not where a
+        full bucket is at rest: that would fall to this agent's part of it.
+        """
+        self._renewed_at, deadline_s = now, now + self._lease_s
+        for bucket in self.buckets:
+            # Terms that have ended, and those of a bucket of its own, are let alone.
+            if bucket.window < inf and now < bucket.deadline_s < deadline_s:
+                bucket.deadline_s = deadline_s
 
     def _count_subjects(self, uses: Mapping[int, int]) -> None:
         self._uses = uses
         groups: list[int] = self.keys.group_ids.tolist()
-        self._subjects = _integers(uses.get(group_id, 0) for group_id in groups)
+        self._subjects = _integers([uses.get(group_id, 0) for group_id in groups])
 
     def _look(self, row: int, bucket: Bucket, now: float) -> None:
         """Read one bucket."""
@@ -166,7 +195,14 @@ class Columns:
         held = bucket.held_at(now)
         self._held[row] = held
         self._clipped[row] = bucket.clipped
-        if bucket.tokenless or bucket.capacity in (held, inf):
+        self._overflowed[row] = bucket.overflowed
+        level = bucket.level_at(now)
+        still = bucket.expected_rate == 0.0 or level == held
+        if (
+            bucket.closed
+            or bucket.capacity == inf
+            or (still and bucket.capacity == level)
+        ):
             self._rest([row], [[spent], [folded], [refused], [sampled]], now)
 
     def _sample(self, row: int, sampled: int, sampled_units: float) -> None:
@@ -193,11 +229,18 @@ class Columns:
         self._admitted[rows] = np.maximum(self._admitted[rows], admitted)
         self._refused[rows] = np.maximum(self._refused[rows], columns["refused"])
         self._sample_many(rows, columns["sampled"], columns["sampled_units"])
-        held = held_of(columns, now)
+        level, held = levels_of(columns, now)
         self._held[rows] = held
+        # Not while what may be spent unseen still grows.
+        still = (columns["expected_rate"] == 0.0) | (level == held)
         self._clipped[rows] = columns["clipped"]
+        self._overflowed[rows] = columns["overflowed"]
         capacity = columns["capacity"]
-        full = (held == capacity) | (capacity == inf) | (columns["tokenless"] > 0.0)
+        full = (
+            (still & (level == capacity))
+            | (capacity == inf)
+            | (columns["closed"] > 0.0)
+        )
         full &= columns["look_s"] <= now
         if np.count_nonzero(full):
             known = [columns[name][full].tolist() for name in READ[:4]]
@@ -217,7 +260,7 @@ class Columns:
         """Clear the marks of full buckets that still stand at what was read.
 
         Args:
-            rows: Of the buckets.
+            rows: Rows of the buckets.
             known: Their `spent`, `folded`, `refused` and `sampled`.
             now: Seconds on the enforcer's clock.
         """
@@ -239,53 +282,58 @@ class Columns:
 
     def apply(self, ceilings: SetCeilings, now: float) -> None:
         """Set what the coordinator decided, where the limit still has a rate."""
-        given = ceilings.credit
+        new, given = ceilings.ceilings, ceilings.credit
+        columns = (getattr(new, name).tolist() for name in SharedTerms._fields)
+        if len(ceilings.index):
+            self._lease_s = ceilings.deadline_s.item(0) - ceilings.as_of_s
         changes = zip(
             map(self.locals.__getitem__, ceilings.index.tolist()),
-            ceilings.share.tolist(),
-            ceilings.ceiling.tolist(),
-            ceilings.capacity.tolist(),
-            ceilings.probability.tolist(),
+            new.shared.tolist(),
+            new.share.tolist(),
+            map(SharedTerms._make, zip(*columns, strict=True)),
+            ceilings.counted.tolist(),
             ceilings.deadline_s.tolist(),
-            ceilings.reserve.tolist(),
-            [0.0] * len(ceilings.index) if given is None else given.tolist(),
-            strict=True,
+            repeat(0.0) if given is None else given.tolist(),
+            strict=False,  # `repeat` has no end
         )
-        for (
-            local,
-            share,
-            ceiling,
-            capacity,
-            probability,
-            deadline_s,
-            reserve,
-            credit,
-        ) in changes:
+        for local, shared, share, terms, counted, deadline_s, credit in changes:
             limit = local.limit
             # The step may have been taken before the limit was closed or opened.
-            if 0.0 < limit.rate < inf:
-                local.share = share
-                local.bucket.set_ceiling_at(
+            if not 0.0 < limit.rate < inf:
+                continue
+            local.share = share
+            if shared:
+                local.bucket.share_at(
                     now,
-                    ceiling=ceiling,
-                    capacity=capacity if capacity < limit.burst else limit.burst,
-                    probability=probability,
+                    terms,
+                    as_of_s=ceilings.as_of_s,
+                    counted=counted,
+                    burst=limit.burst,
+                    may_owe=local.group.may_owe,
                     deadline_s=deadline_s,
-                    reserve=reserve,
+                )
+            else:
+                local.bucket.set_rate_at(
+                    now,
+                    rate=terms.rate,
+                    capacity=min(terms.capacity, limit.burst),
+                    deadline_s=deadline_s,
+                    reserve=terms.reserve,
                     credit=credit,
                 )
 
     def _carry_over(self, before: Columns) -> None:
+        self._lease_s = before._lease_s
         old = {id(bucket): row for row, bucket in enumerate(before.buckets)}
         pairs = [(row, old.get(id(bucket))) for row, bucket in enumerate(self.buckets)]
-        to = _integers(row for row, place in pairs if place is not None)
-        of = _integers(place for _, place in pairs if place is not None)
+        to = _integers([row for row, place in pairs if place is not None])
+        of = _integers([place for _, place in pairs if place is not None])
         for name in ("_refused", "_admitted", "_sampled", "_sampled_units", "_cost"):
             getattr(self, name)[to] = getattr(before, name)[of]
 
 
-def held_of(read: Mapping[str, Floats], now: float) -> Floats:
-    """Return ``float64[K]``: what `Level.held_at` returns for each of some buckets.
+def levels_of(read: Mapping[str, Floats], now: float) -> tuple[Floats, Floats]:
+    """Return ``float64[K]`` what `Level.level_at` and `Level.held_at` return.
 
     Args:
         read: Columns by the names of `READ`.
@@ -293,13 +341,12 @@ def held_of(read: Mapping[str, Floats], now: float) -> Floats:
     """
     free, spent, since_s = read["free"], read["spent"], read["since_s"]
     rate, capacity, deadline_s = read["rate"], read["capacity"], read["deadline_s"]
-    # What is infinite is told as 0 below, whatever becomes of it on the way.
+    # Infinite values become 0 below, whatever happens to them on the way.
     with np.errstate(invalid="ignore"):
+        room = read["room"] - spent
+        passed_s = np.maximum(np.minimum(now, deadline_s) - since_s, 0.0)
+        room = np.minimum(room + passed_s * read["expected_rate"], read["room_cap"])
         level = free - spent
-        charged = (spent > 0.0) & (now > since_s)
-        earned = np.minimum(now - since_s, LULL_S) * rate
-        lost = np.minimum(np.maximum(free + earned - capacity, 0.0), earned)
-        level = np.where(charged, level - lost, level)
         over = now > deadline_s
         if np.count_nonzero(over):
             ended = level + np.maximum(deadline_s - since_s, 0.0) * rate
@@ -307,9 +354,9 @@ def held_of(read: Mapping[str, Floats], now: float) -> Floats:
             since_s = np.where(over, np.maximum(deadline_s, since_s), since_s)
             rate = np.where(over, read["reserve"], rate)
         level = np.minimum(level + np.maximum(now - since_s, 0.0) * rate, capacity)
-        nothing = (read["tokenless"] > 0.0) | (free == inf)
-        return np.where(nothing, 0.0, level)
+        nothing = (read["closed"] > 0.0) | (free == inf)
+        return level, np.where(nothing, 0.0, np.minimum(level, room))
 
 
-def _integers(values: Iterable[int]) -> NDArray[np.int64]:
-    return np.array(list(values), dtype=np.int64)
+def _integers(values: list[int]) -> NDArray[np.int64]:
+    return np.array(values, dtype=np.int64)

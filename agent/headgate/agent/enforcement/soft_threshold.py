@@ -92,6 +92,8 @@ def _look(
     elapsed = now - watch.since_s
     if elapsed < LEAST_WATCH_S:
         return False
+    if local.limit.period:
+        return _look_at_rest(local, threshold, now, attempted)
     used = None if use_of is None else use_of(local.group.id, local.limit.dimension)
     if used is None:
         used, most = (attempted - watch.attempted) / elapsed, local.spendable
@@ -99,5 +101,16 @@ def _look(
         most = local.limit.rate_per_s
     above = used >= threshold * most
     changed = above != watch.above
+    local.watch = UsageWatch(now, attempted, above)
+    return changed
+
+
+def _look_at_rest(
+    local: LocalBucket, threshold: float, now: float, attempted: float
+) -> bool:
+    """Look at what a calendar period has left: its rate says nothing of now."""
+    left = local.level_at(now)
+    above = left <= (1.0 - threshold) * local.limit.burst
+    changed = local.watch is None or above != local.watch.above
     local.watch = UsageWatch(now, attempted, above)
     return changed

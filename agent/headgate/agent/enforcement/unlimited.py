@@ -100,7 +100,7 @@ class UnlimitedUses:
         self._is_new("", "", NO_COST)
 
     def take_unsaid(self) -> list[str]:
-        """Return what should be logged, each sentence once."""
+        """Return the sentences to log, each once."""
         unsaid, self._unsaid = self._unsaid, []
         return unsaid
 

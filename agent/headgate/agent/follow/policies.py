@@ -38,7 +38,7 @@ Kind = Literal[
 ]
 
 Owner = tuple[str | None, ...]
-"""Who has a policy's rate for itself; the first name is the topic's, if it has one."""
+"""The owner of a policy's rate; the first name is the topic's, if it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ NO_POLICIES = Policies()
 
 
 def owner_of(kind: Kind, subject: Subject) -> Owner | None:
-    """Return the owner of a kind's rate that a subject is; None if it is none."""
+    """Return the owner that a subject is for a kind of rate; None if it owns none."""
     rule = RULES[kind]
     names = tuple(_name(subject, field) for field in rule.names)
     if None in names:

@@ -15,6 +15,7 @@ from typing import get_args
 
 from headgate.agent.bus.port import BusKind, BusSettings
 from headgate.agent.errors import BusUnavailable, MalformedSnapshot
+from headgate.agent.follow.periods import UnknownTimeZone, zone_of
 from headgate.agent.follow.policies import NO_POLICIES, Policies
 from headgate.agent.follow.policies_json import (
     policies_from_changes,
@@ -32,15 +33,18 @@ from headgate.coordinator.config.configuration import (
     Isolation,
     Limit,
     Mode,
+    Per,
+    Period,
     Refusal,
     Scope,
+    Split,
 )
 
 DEFAULT_REPORT_INTERVAL_S = 1.0
 """T of the design: one heartbeat a second."""
 
 DEFAULT_KEYFRAME_EVERY = 10
-"""A lost row costs little until then: a changed one is told again before."""
+"""A lost row costs little until then: a row that changes is sent again sooner."""
 
 MAX_KEYFRAME_EVERY = 1_000
 """A quarter of an hour at one a second; more is a mistake of units."""
@@ -192,7 +196,9 @@ def _group_to_json(group: Group) -> Json:
         "refusal": group.refusal,
         "soft_threshold": group.soft_threshold,
         "per_partition": group.per_partition,
+        "split": group.split,
         "slots": group.slots,
+        "per": group.per,
     }
 
 
@@ -203,6 +209,8 @@ def _limit_to_json(limit: Limit) -> Json:
         "rate": _quantity(limit.rate),
         "burst": _quantity(limit.burst),
         "period_s": limit.period_s,
+        "period": limit.period,
+        "time_zone": limit.time_zone,
         "scope": limit.scope,
         "minimum": _quantity(limit.minimum),
         "maximum": _quantity(limit.maximum),
@@ -239,7 +247,7 @@ def _changed_attachments(
         attachments[attachment.subject] = attachment
     ids = {group.id for group in groups}
     if not all(each.group in ids for each in attachments.values()):
-        raise top["attachments"].wrong("ids of groups that there are")
+        raise top["attachments"].wrong("ids of existing groups")
     return tuple(attachments.values())
 
 
@@ -275,7 +283,8 @@ def _quantity(value: float) -> Json:
 def _group(place: JsonPlace) -> Group:
     """Return the group at `place`."""
     parent, soft = place.optional("parent"), place.optional("soft_threshold")
-    slots = place.optional("slots")
+    slots, split = place.optional("slots"), place.optional("split")
+    per = place.optional("per")
     limits = tuple(_limit(limit) for limit in place.items("limits"))
     soft_threshold = soft and soft.number()
     if soft and not 0 < soft.number() <= 1:
@@ -293,7 +302,9 @@ def _group(place: JsonPlace) -> Group:
             refusal=place.choice("refusal", get_args(Refusal), "reject"),
             soft_threshold=soft_threshold,
             per_partition=place.flag("per_partition", default=False),
+            split=split and place.choice("split", get_args(Split), None),
             slots=slots and slots.integer(least=0),
+            per=per and place.choice("per", get_args(Per), None),
         )
     except InvalidConfiguration as error:
         raise MalformedSnapshot(f"{place.path}.{error}") from None
@@ -301,16 +312,24 @@ def _group(place: JsonPlace) -> Group:
 
 def _limit(place: JsonPlace) -> Limit:
     """Return the limit at `place`."""
+    period = place.optional("period")
+    zone = place.text_or("time_zone", "UTC")
     try:
+        if period:
+            zone_of(zone)
         return Limit(
             dimension=place["dimension"].text(),
             rate=place["rate"].quantity(),
             burst=place["burst"].quantity(),
             period_s=place.number("period_s", 1.0),
+            period=place.choice("period", get_args(Period), None) if period else None,
+            time_zone=zone,
             scope=place.choice("scope", get_args(Scope), "cluster"),
             minimum=place.quantity_or("minimum", 0.0),
             maximum=place.quantity_or("maximum", UNLIMITED),
         )
+    except UnknownTimeZone as error:
+        raise MalformedSnapshot(f"{place.path}.time_zone: {error}") from None
     except InvalidConfiguration as error:
         raise MalformedSnapshot(f"{place.path}.{error}") from None
 

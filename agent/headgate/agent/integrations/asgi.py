@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, cast
 
 from headgate.agent.decision import ADMITTED
 from headgate.agent.errors import Throttled
+from headgate.agent.integrations.asgi_reading import serve_readable
 from headgate.agent.integrations.mutes import LONGEST_MUTE_S
+from headgate.agent.integrations.reading import reading_limits
 from headgate.agent.integrations.sources import MOST_LIMITERS, SubjectCache
 from headgate.agent.integrations.web.answers import (
     ONE_REQUEST,
@@ -52,6 +54,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+READ_BY = "headgate.read_by"
+"""Member of a scope: the `ReadingLimits` that it has passed."""
+
 LONGEST_WAIT_S = 10.0
 """Longest wait for tokens, by default: shorter than most clients' timeouts."""
 
@@ -75,8 +80,8 @@ class LimitMiddleware:
     """Admits, refuses or delays HTTP requests and WebSocket connections.
 
     An application that is itself refused, by a controller that it forwards to, raises
-    `headgate.Throttled` before it answers: the client is told the longer delay, less
-    what it has waited (KIP-599).
+    `headgate.Throttled` before it answers: the client gets the longer delay, less the
+    time that it has already waited (KIP-599).
     """
 
     def __init__(
@@ -91,6 +96,8 @@ class LimitMiddleware:
         mute_refused: bool = False,
         slots: bool = False,
         notices: NoticeStream | None = None,
+        max_pending_requests_per_connection: int | None = None,
+        max_buffered_bytes: int | None = None,
     ) -> None:
         """Wrap an application.
 
@@ -108,7 +115,17 @@ class LimitMiddleware:
                 proxy whose connections carry the requests of many callers.
             slots: Hold a slot in flight of each group that limits them, from before
                 the request is admitted until its response, or connection, has ended.
-            notices: Where those who would have received what was refused are told.
+            notices: Notifies those who would have received what was refused.
+            max_pending_requests_per_connection: Stop reading from a connection, which
+                is told apart by the client's host and port, at this many unanswered
+                requests (HTTP/2) or WebSocket messages, until half of them are
+                answered.  Not for WebSockets whose messages get no answer.
+            max_buffered_bytes: Stop reading from every connection while the bodies of
+                unanswered requests hold this many bytes, until half of them are free.
+                A body counts once it has arrived whole.
+
+        Raises:
+            ValueError: One of the last two is below 1.
         """
         self.app = app
         self._handles = SubjectCache(source, Limiter.handle)
@@ -120,10 +137,21 @@ class LimitMiddleware:
         self._mute_refused = mute_refused
         self._slots = slots
         self._notices = notices
+        self._reading = reading_limits(
+            max_pending_requests_per_connection, max_buffered_bytes
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: C901  # the short way has no call to spare
         """Serve one connection."""
         kind = scope["type"]
+        if (
+            self._reading is not None
+            and kind in ("http", "websocket")
+            and scope.get(READ_BY) is not self._reading  # else it comes back from there
+        ):
+            scope[READ_BY] = self._reading
+            await serve_readable(self, self._reading, scope, receive, send)
+            return
         subject = (
             self._subject(scope)
             if kind == "http" or kind == "websocket"  # cheaper than `in`
@@ -150,7 +178,7 @@ class LimitMiddleware:
         if (
             only is not None
             and now < only.bucket.look_s
-            and only.bucket.spent <= only.bucket.free
+            and only.bucket.spent <= only.bucket.headroom
         ):
             only.bucket.spent += (
                 1.0  # as in `DimensionHandle.try_acquire`, without the call

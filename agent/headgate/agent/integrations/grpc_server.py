@@ -27,7 +27,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from headgate.agent.decision import ADMITTED
 from headgate.agent.errors import Throttled
+from headgate.agent.integrations.grpc_reading import (
+    PeerContext,
+    read_by_tasks,
+    read_by_threads,
+)
 from headgate.agent.integrations.mutes import LONGEST_MUTE_S, Mutes
+from headgate.agent.integrations.reading import reading_limits
 from headgate.agent.integrations.sources import limiter_cache
 from headgate.agent.limiter.kafka_quota import composed
 
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
     )
 
     from headgate.agent.decision import Decision
+    from headgate.agent.integrations.reading import ReadingLimits
     from headgate.agent.integrations.sources import LimiterSource
     from headgate.agent.limiter.limiter import Limiter
 
@@ -67,7 +74,7 @@ class _Details(Protocol):
     invocation_metadata: Iterable[tuple[str, str | bytes]]
 
 
-class _Context(Protocol):
+class _Context(PeerContext, Protocol):
     def abort(self, code: object, details: str) -> object: ...
     def set_trailing_metadata(
         self, trailing_metadata: tuple[tuple[str, str], ...]
@@ -92,7 +99,10 @@ class _Rules:
         longest_wait_s: float,
         *,
         mute_refused: bool,
+        most_pending: int | None,
+        most_bytes: int | None,
     ) -> None:
+        self.reading = reading_limits(most_pending, most_bytes)
         self.mutes = Mutes(time.monotonic) if mute_refused else None
         self._limiters = limiter_cache(source)
         self._subject = subject
@@ -125,24 +135,14 @@ class _Rules:
 class _LimitInterceptor:
     """Admits, refuses or delays calls of a threaded server."""
 
-    def __init__(
-        self,
-        source: LimiterSource,
-        *,
-        subject: Callable[[Call], Mapping[str, str | None] | None],
-        costs: Callable[[Call], Mapping[str, float]] | None = None,
-        longest_wait_s: float = LONGEST_WAIT_S,
-        mute_refused: bool = False,
-    ) -> None:
-        self._rules = _Rules(
-            source, subject, costs, longest_wait_s, mute_refused=mute_refused
-        )
+    def __init__(self, rules: _Rules) -> None:
+        self._rules = rules
 
     def intercept_service(
         self, continuation: Callable[[object], object], handler_call_details: object
     ) -> object:
         found = self._rules.find(handler_call_details)
-        handler = continuation(handler_call_details)
+        handler = _reading(continuation(handler_call_details), self._rules.reading)
         if found is None or handler is None:
             return handler
         limiter, costs = found
@@ -172,18 +172,8 @@ class _LimitInterceptor:
 class _AsyncLimitInterceptor:
     """Admits, refuses or delays calls of a `grpc.aio` server."""
 
-    def __init__(
-        self,
-        source: LimiterSource,
-        *,
-        subject: Callable[[Call], Mapping[str, str | None] | None],
-        costs: Callable[[Call], Mapping[str, float]] | None = None,
-        longest_wait_s: float = LONGEST_WAIT_S,
-        mute_refused: bool = False,
-    ) -> None:
-        self._rules = _Rules(
-            source, subject, costs, longest_wait_s, mute_refused=mute_refused
-        )
+    def __init__(self, rules: _Rules) -> None:
+        self._rules = rules
 
     async def intercept_service(
         self,
@@ -191,7 +181,9 @@ class _AsyncLimitInterceptor:
         handler_call_details: object,
     ) -> object:
         found = self._rules.find(handler_call_details)
-        handler = await continuation(handler_call_details)
+        handler = _reading_async(
+            await continuation(handler_call_details), self._rules.reading
+        )
         if found is None or handler is None:
             return handler
         limiter, costs = found
@@ -226,6 +218,8 @@ def LimitInterceptor(  # noqa: N802 RUF100  # used as a class
     costs: Callable[[Call], Mapping[str, float]] | None = None,
     longest_wait_s: float = LONGEST_WAIT_S,
     mute_refused: bool = False,
+    max_pending_requests_per_connection: int | None = None,
+    max_buffered_bytes: int | None = None,
 ) -> object:
     """Return an interceptor for `grpc.server`.
 
@@ -237,17 +231,26 @@ def LimitInterceptor(  # noqa: N802 RUF100  # used as a class
         longest_wait_s: Longest wait for tokens in groups of mode ``wait``.
         mute_refused: Refuse *and* mute, as KIP-599's brokers do: hold the next calls of
             a refused subject until its delay is over; each holds a thread.
+        max_pending_requests_per_connection: Stop reading from a connection at this many
+            unanswered calls and messages of streams, until half of them are answered.
+            A message of a stream counts until the servicer asks for the next.
+        max_buffered_bytes: Stop reading from every connection while such requests hold
+            this many bytes, until half of them are free.  In a threaded server each
+            unary call that arrives meanwhile holds a thread.
+
+    Raises:
+        ValueError: One of the last two is below 1.
     """
-    base = cast("type", import_module("grpc").ServerInterceptor)
-    kind = type("LimitInterceptor", (_LimitInterceptor, base), {})
-    make = cast("Callable[..., object]", kind)
-    return make(
+    rules = _Rules(
         source,
-        subject=subject,
-        costs=costs,
-        longest_wait_s=longest_wait_s,
+        subject,
+        costs,
+        longest_wait_s,
         mute_refused=mute_refused,
+        most_pending=max_pending_requests_per_connection,
+        most_bytes=max_buffered_bytes,
     )
+    return _interceptor("grpc", _LimitInterceptor, rules)
 
 
 def AsyncLimitInterceptor(  # noqa: N802 RUF100  # used as a class
@@ -257,18 +260,27 @@ def AsyncLimitInterceptor(  # noqa: N802 RUF100  # used as a class
     costs: Callable[[Call], Mapping[str, float]] | None = None,
     longest_wait_s: float = LONGEST_WAIT_S,
     mute_refused: bool = False,
+    max_pending_requests_per_connection: int | None = None,
+    max_buffered_bytes: int | None = None,
 ) -> object:
     """Return an interceptor for `grpc.aio.server`; see `LimitInterceptor`."""
-    base = cast("type", import_module("grpc.aio").ServerInterceptor)
-    kind = type("AsyncLimitInterceptor", (_AsyncLimitInterceptor, base), {})
-    make = cast("Callable[..., object]", kind)
-    return make(
+    rules = _Rules(
         source,
-        subject=subject,
-        costs=costs,
-        longest_wait_s=longest_wait_s,
+        subject,
+        costs,
+        longest_wait_s,
         mute_refused=mute_refused,
+        most_pending=max_pending_requests_per_connection,
+        most_bytes=max_buffered_bytes,
     )
+    return _interceptor("grpc.aio", _AsyncLimitInterceptor, rules)
+
+
+def _interceptor(module: str, kind: type, rules: _Rules) -> object:
+    """Return an interceptor of `kind`; gRPC is imported only here, when one is made."""
+    base = cast("type", import_module(module).ServerInterceptor)
+    made = type(kind.__name__.lstrip("_"), (kind, base), {})
+    return cast("Callable[[_Rules], object]", made)(rules)
 
 
 def _exhausted() -> object:
@@ -331,6 +343,31 @@ def _passing_on_async(
     if inspect.isasyncgenfunction(inner):
         return _made_like(handler, stream)
     return handler  # a plain function, or one that writes to the context itself
+
+
+def _reading(handler: object, limits: ReadingLimits | None) -> object:
+    """Return a handler that reads only when its connection may be read."""
+    if handler is None or limits is None:
+        return handler
+    given = cast("_Handler", handler)
+    behaviour = read_by_threads(
+        _behaviour(given),
+        limits,
+        request_streaming=given.request_streaming,
+        response_streaming=given.response_streaming,
+    )
+    return _made_like(given, behaviour)
+
+
+def _reading_async(handler: object, limits: ReadingLimits | None) -> object:
+    """Do what `_reading` does, for servicers of `grpc.aio`."""
+    if handler is None or limits is None:
+        return handler
+    given = cast("_Handler", handler)
+    behaviour = read_by_tasks(
+        _behaviour(given), limits, request_streaming=given.request_streaming
+    )
+    return handler if behaviour is None else _made_like(given, behaviour)
 
 
 def _shape(handler: _Handler) -> str:

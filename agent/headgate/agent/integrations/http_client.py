@@ -7,8 +7,8 @@ out, for the client or for one request::
     client = httpx.Client(transport=RetryThrottled(httpx.HTTPTransport()))
     client.get(url, extensions={"retry_throttled": False})
 
-With ``mute=True`` a client that was told a delay sends nothing more to that server
-until it is over, whoever asks: no retry, no other request (KIP-219).
+With ``mute=True`` a client that was given a delay sends nothing more to that server
+until it is over, whichever caller asks: no retry, no other request (KIP-219).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RetryThrottled(httpx.BaseTransport):
             transport: Sends the requests.
             deadline_s: Longest time from the first attempt to the last.
             retry: Whether to retry by default; a request can choose otherwise.
-            mute: Hold all requests to a server until the delay that it told is over.
+            mute: Hold all requests to a server until the delay that it gave is over.
             clock: Seconds, monotonic.
             sleep: Waits seconds.
         """

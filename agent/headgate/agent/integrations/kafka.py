@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Header = tuple[str, bytes]
 
 MOST_SUBJECTS = 10_000
-"""Subjects with refusals that are still to be told."""
+"""Most subjects with refusals that are yet to be published."""
 
 LONGEST_BLOCK_S = 60.0
 """Longest time that `send` blocks, the same as kafka-python's max_block_ms."""
@@ -196,7 +196,7 @@ class ThrottledProducer:
         return self._producer.send(topic, value=value, key=key, headers=headers)
 
     def tell_due(self) -> None:
-        """Tell of refusals after which nothing was sent any more; call it now and then.
+        """Publish notices of the last refusals of idle subjects; call it now and then.
 
         `send` does it, too.
         """
@@ -211,7 +211,7 @@ class ThrottledProducer:
         subject = str(limiter.subject)
         if not decision and subject not in self._boards:
             if len(self._boards) >= MOST_SUBJECTS:
-                self._boards.clear()  # what was not told yet is lost
+                self._boards.clear()  # unpublished notices are lost
             self._boards[subject] = NoticeBoard(limiter, self._tell, clock=self._clock)
         if (board := self._boards.get(subject)) is not None:
             board.note(decision, costs)

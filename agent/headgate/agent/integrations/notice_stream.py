@@ -1,7 +1,7 @@
 """Server-sent events that tell receivers what was refused to senders (Ably).
 
-The sender is told with each refusal.  Those who would have received what it sent are
-told here, at most once a second for each subject::
+The sender learns of each refusal from its decision.  Those who would have received
+what it sent learn of it here, at most once a second for each subject::
 
     notices = NoticeStream(sees=lambda scope, notice: is_member(scope, notice.subject))
     app.add_middleware(LimitMiddleware, source=agent, subject=who, notices=notices)
@@ -32,7 +32,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MOST_SUBJECTS = 10_000
-"""Subjects with refusals that are still to be told; beyond it, none are added."""
+"""Most subjects with refusals that are yet to be sent; beyond it, none are added."""
 
 MOST_LISTENERS = 1_000
 """Streams at a time; more are answered 503."""

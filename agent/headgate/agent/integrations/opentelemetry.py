@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def observe_limits(
     source: UsageSource, meter: Meter, *, most_series: int = MOST_SERIES
 ) -> None:
-    """Let a meter observe the limits of an agent.
+    """Make a meter observe the limits of an agent.
 
     Args:
         source: The agent.

@@ -39,7 +39,7 @@ class EntryAverages:
     """
 
     def __init__(self) -> None:
-        """Know of no entry yet."""
+        """Start without entries."""
         self._published = _Average()
         self._dispatched = _Average()
 
@@ -231,9 +231,7 @@ def _free_at(link: Link, now: float) -> float:
     bucket = link.bucket
     if link.mode == "shadow":
         return inf
-    if bucket.tokenless:  # chance decides, one unit at a time
-        return float(bucket.chance.draw() < bucket.probability)
-    return 0.0 if _delay_at(link, now) > 0.0 else bucket.level_at(now)
+    return 0.0 if _delay_at(link, now) > 0.0 else bucket.available_at(now)
 
 
 def _delay_at(link: Link, now: float) -> float:
@@ -247,12 +245,14 @@ def _delay_at(link: Link, now: float) -> float:
         return 0.0
     if link.hopeless_above < 0.0:
         return inf
-    if bucket.tokenless:
-        return 0.0 if bucket.probability > 0.0 else RECONSIDERED_S
-    short = min(1.0, bucket.capacity) - bucket.level_at(now)
+    if bucket.closed:
+        return RECONSIDERED_S
+    short = min(1.0, bucket.capacity) - bucket.available_at(now)
     if short <= ROUNDING:
         return 0.0
-    return short / bucket.rate if bucket.rate > 0.0 else RECONSIDERED_S
+    if bucket.quota <= 0.0:
+        return RECONSIDERED_S
+    return max(short / bucket.quota, bucket.least_delay_s)
 
 
 def _averaged(before: float | None, newest: float) -> float:

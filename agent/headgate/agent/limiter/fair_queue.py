@@ -88,7 +88,7 @@ class Waiter:
         self.future: asyncio.Future[None] | None = None
 
     def give_back(self) -> None:
-        """Return what was charged, as the caller is gone.
+        """Give back what was charged, because the caller is gone.
 
         It goes to the buckets that were charged: the limits may have changed since.
         """
@@ -315,9 +315,9 @@ class FairQueue:
 
 def _tick_s(bucket: Bucket) -> float:
     """Return how long tokens accumulate: a tick, or until a small bucket is full."""
-    if bucket.rate * TICK_S <= bucket.capacity:
+    if bucket.quota * TICK_S <= bucket.capacity:
         return TICK_S
-    return max(bucket.capacity / bucket.rate, LEAST_TICK_S)
+    return max(bucket.capacity / bucket.quota, LEAST_TICK_S)
 
 
 def _tenant_of(waiter: Waiter) -> str:

@@ -52,7 +52,7 @@ class DimensionHandle(Generic[LimiterT]):
             only = chain.only
             if only is not None:
                 alone = only.bucket
-                if now < alone.look_s and alone.spent <= alone.free:
+                if now < alone.look_s and alone.spent <= alone.headroom:
                     alone.spent += units
                     return chain.admitted
                 if alone.since_s <= now < alone.ready_s:
@@ -60,7 +60,7 @@ class DimensionHandle(Generic[LimiterT]):
             # The same as `charge_chain_at`: a call of it makes a chain of two limits
             # 20 % slower.
             for bucket in chain.buckets:
-                if now < bucket.look_s and bucket.spent <= bucket.free:
+                if now < bucket.look_s and bucket.spent <= bucket.headroom:
                     bucket.spent += units
                 elif bucket.try_acquire_at(now, units) > 0.0:
                     return refuse(chain, self.dimension, now, units, bucket)

@@ -59,7 +59,7 @@ def throttle_time_ms(
 
 
 def composed(request: Decision, controller: Throttled, now: float) -> Refusal:
-    """Return the refusal that a client is told: the longer delay of the two.
+    """Return the refusal for a client: the one with the longer delay.
 
     Args:
         request: What the request met here: refused, or admitted and to be muted.

@@ -41,7 +41,7 @@ SWEEP_STEPS_WHEN_FULL = 64
 """The same when there is no room: rather 50 microseconds than a key turned away."""
 
 DROPPED = -inf
-"""Level of a key that is out of the table: whoever still holds it is refused and
+"""Level of a key that is out of the table: code that still holds it is refused and
 looks again, so that no charge is lost with it."""
 
 
@@ -146,6 +146,26 @@ class KeyedLimiter:
                 raise
             raise InvalidCost(expected_cost(cost)) from None
         return self._refuse(key, held, now, units)
+
+    def charge(self, key: Hashable, cost: float) -> None:
+        """Charge what has happened already, whatever is there: it is owed.
+
+        Raises:
+            InvalidCost: The cost is negative, above 2**53 or not a number.
+        """
+        if not is_cost(cost):
+            raise InvalidCost(expected_cost(cost))
+        if cost == 0.0:
+            return
+        now = self._clock()
+        with self._lock:  # nobody drops the key meanwhile
+            held = self._find_or_add(key, now)
+            # From here to the store of the level: no call, no backward jump.
+            level = held.level + (now - held.since_s) * self._rate
+            if level > self._burst:
+                level = self._burst
+            held.level = level - cost
+            held.since_s = now
 
     def level(self, key: Hashable) -> float:
         """Return the units that a key holds; below zero a debt."""

@@ -5,7 +5,7 @@ subject.  All admit and all are charged, or none is charged and the longest dela
 wins.  An attempt reads the clock once, takes no lock and does no I/O.
 
 When the configuration changes, the enforcer empties the limiter's chains; the next
-attempt of each dimension resolves them anew.
+attempt of each dimension resolves them again.
 """
 
 from __future__ import annotations
@@ -135,13 +135,13 @@ class Limiter:
             only = chain.only
             if only is not None:
                 alone = only.bucket
-                if now < alone.look_s and alone.spent <= alone.free:
+                if now < alone.look_s and alone.spent <= alone.headroom:
                     alone.spent += cost
                     return chain.admitted
                 if alone.since_s <= now < alone.ready_s:
                     return only.refuse_again(now, cost)
             for bucket in chain.buckets:
-                if now < bucket.look_s and bucket.spent <= bucket.free:
+                if now < bucket.look_s and bucket.spent <= bucket.headroom:
                     bucket.spent += cost
                 elif bucket.try_acquire_at(now, cost) > 0.0:
                     return refuse(chain, "requests", now, cost, bucket)
@@ -179,7 +179,7 @@ class Limiter:
         return Partial(admitted, rest, decision)
 
     def validate(self, **costs: Number) -> Decision:
-        """Tell what `try_acquire` would answer; charges and counts nothing.
+        """Return what `try_acquire` would answer; charges and counts nothing.
 
         KIP-599: a request with *validate only* costs nothing.
         """
@@ -248,7 +248,7 @@ class Limiter:
         return reservation
 
     def slot(self, *, timeout_s: Number = inf, lease_s: Number = LEASE_S) -> SlotClaim:
-        """Return what holds a slot in flight during a block.
+        """Return a context manager that holds a slot in flight.
 
         ``with limiter.slot(): ...`` or ``async with limiter.slot(): ...``; a slot of
         each group that applies and has `slots`.  Of a subject without such a group,
@@ -367,7 +367,7 @@ class Limiter:
                 handle.chain = chain
 
     def forget_chains(self) -> None:
-        """Resolve the chains anew at the next attempts."""
+        """Resolve the chains again at the next attempts."""
         self._requests = None
         for handle in self._handles.values():
             handle.chain = None
@@ -419,7 +419,7 @@ class Limiter:
         return None
 
     def foresee(self, now: float, costs: Mapping[str, Number]) -> Decision:
-        """Tell what an attempt would be answered; charges and counts nothing."""
+        """Return what an attempt would be answered; charges and counts nothing."""
         worst = ADMITTED
         for dimension, cost in checked_costs(costs).items():
             for link in self.chain(dimension).links if cost > 0.0 else ():
@@ -467,8 +467,5 @@ class Limiter:
         """Return how much of `cost` every limit admits now, in whole items."""
         fitting = cost
         for bucket in self.chain(dimension).buckets:
-            if not bucket.tokenless:  # else chance decides on the whole batch
-                fits = bucket.level_at(now) // each
-                # One that may owe admits items while its level is >= 0.
-                fitting = min(fitting, (fits + bucket.may_owe) * each)
-        return max(fitting, 0.0)
+            fitting = min(fitting, bucket.fitting_at(now, each) * each)
+        return fitting

@@ -74,6 +74,7 @@ def tightest(links: Sequence[Link], now: float) -> Link | None:
 def _tell(link: Link, now: float) -> list[Header]:
     level, full, rate = _state(link, now)
     full_in_s = (full - level) / rate if rate > 0.0 else 0.0
+    full_in_s = min(full_in_s, link.bucket.renewed_s - now)
     remaining = int(max(0.0, min(level, MOST_WHOLE)))
     reset_s = ceil(max(0.0, min(full_in_s, MOST_WHOLE)))
     if not link.told:  # the first time under this configuration
@@ -92,17 +93,16 @@ def _tell(link: Link, now: float) -> list[Header]:
 def _state(link: Link, now: float) -> tuple[float, float, float]:
     """Return the units left, the units when full, and the units/s that come back."""
     local, bucket = link.local, link.bucket
-    level = local.level_at(now) if local.limit.rate > 0.0 else 0.0
+    open_ = local.limit.rate > 0.0
     if local.asked is None:
-        return level, bucket.capacity, bucket.rate
+        level = bucket.available_at(now) if open_ else 0.0
+        return level, bucket.capacity, bucket.quota
+    level = local.level_at(now) if open_ else 0.0
     return level, local.limit.burst, local.limit.rate_per_s
 
 
 def _tells(link: Link) -> bool:
-    local = link.local
-    rate = local.limit.rate
-    is_known = local.asked is not None or not link.bucket.tokenless
-    return rate != inf and (rate <= 0.0 or is_known)
+    return link.local.limit.rate != inf
 
 
 def _policy(limit: Limit) -> bytes:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RECONSIDERED_S = 1.0
 """Delay of a refusal by a bucket that does not refill at present although its limit
-is not 0: shares are dealt anew with each report, once a second by default."""
+is not 0: shares are computed again with each report, once a second by default."""
 
 
 def refuse(
@@ -52,7 +52,7 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
     costs: Mapping[str, float],
     stopped: Bucket,
 ) -> Decision:
-    """Let the groups that refuse count the attempt; the longest delay wins.
+    """Count the attempt in the groups that refuse; the longest delay wins.
 
     A group counts it in all dimensions, for the coordinator knows how its limits
     block one another; what stands in another group's way is no demand there, and
@@ -72,11 +72,11 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
         for link in chains.get(dimension, NO_LIMITS).links:
             bucket = link.bucket
             if bucket.since_s <= now < bucket.ready_s:  # still in the debt of before
-                delay_s = bucket.ready_s - now
+                delay_s = max(bucket.clear_s - now, bucket.least_delay_s)
                 if bucket is not stopped:
                     most = bucket.most_counted
                     bucket.refused += cost if cost < most else most
-            elif now < bucket.look_s and bucket.spent <= bucket.free:
+            elif now < bucket.look_s and bucket.spent <= bucket.headroom:
                 admitting.append((link, cost))  # the same test as on the way in
                 continue
             else:

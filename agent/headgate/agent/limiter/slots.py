@@ -61,7 +61,7 @@ FIRST_HOLD_S = 1.0
 """That time, before any slot was released."""
 
 LEAST_DELAY_S = 0.01
-"""Shortest time after which a refused caller is told to come back."""
+"""Shortest delay that a refused caller gets."""
 
 SlotState = Literal["refused", "held", "released", "expired", "dropped"]
 
@@ -85,8 +85,8 @@ class SlotPool:
     """The slots of one group in this process.
 
     Attributes:
-        group_id: Of the group.
-        name: Of the limit, for refusals.
+        group_id: Id of the group.
+        name: Name of the limit, for refusals.
         size: N, over the whole cluster.
         shadow: Refusals are only counted.
         may_hold: How many callers here may hold now.
@@ -133,7 +133,7 @@ class SlotPool:
         self.may_hold = self.until_s = inf
 
     def refusal(self, reason: str = "") -> Refusal:
-        """Return what a refused caller is told: when the next slot should be free."""
+        """Return a refused caller's delay: when the next slot should be free."""
         delay_s = max(self.mean_hold_s / max(self.in_use, 1), LEAST_DELAY_S)
         never = self.size == 0
         return Refusal(inf if never else delay_s, never, self.name, reason=reason)
@@ -202,7 +202,7 @@ class Slot:
         self._end("released")
 
     def renew(self) -> bool:
-        """Begin the lease anew; return whether the slot still counts."""
+        """Restart the lease; return whether the slot still counts."""
         if not self.held:
             return False
         self.due_s = self._book.clock() + self._lease_s
@@ -257,7 +257,7 @@ class SlotClaim:
         timeout_s: float,
         lease_s: float,
     ) -> None:
-        """Take nothing yet."""
+        """Hold no slot yet."""
         self._book = book
         self._pools = pools
         self._timeout_s = timeout_s
@@ -379,20 +379,17 @@ class SlotBook:
         clock: Callable[[], float],
         *,
         lock: threading.Lock | None = None,
-        most_waiters: int = MOST_WAITERS,
     ) -> None:
-        """Know no group yet.
+        """Start without groups.
 
         Args:
             clock: Seconds, monotonic.
             lock: Held around each taking where threads may switch between any two
                 lines.
-            most_waiters: Most callers that wait.
         """
         self.clock = clock
         self.expired = self.dropped = 0
         self._taking = lock
-        self._most_waiters = most_waiters
         self._pools: dict[int, SlotPool] = {}
         self._leases: list[tuple[float, int, ref[Slot]]] = []
         self._number = count()
@@ -427,7 +424,7 @@ class SlotBook:
         *,
         wake: bool,
     ) -> None:
-        """Let others have what was held since a time."""
+        """Free the slots that have been held since a time."""
         held_s = self.clock() - since_s
         waited_for = 0
         for pool, life in zip(pools, lives, strict=True):
@@ -439,9 +436,9 @@ class SlotBook:
             self.serve()
 
     def queue(self, waiter: SlotWaiter) -> bool:
-        """Let a caller wait; return whether there was room."""
+        """Queue a caller; return whether there was room."""
         with self._lock:
-            if len(self._waiting) >= self._most_waiters:
+            if len(self._waiting) >= MOST_WAITERS:
                 waiter.reason = "queue full"
                 return False
             self._waiting.append(waiter)
@@ -451,7 +448,7 @@ class SlotBook:
         return True
 
     def answer(self, waiter: SlotWaiter) -> Slot:
-        """Return what a caller got that waits no longer."""
+        """Return the slot, granted or refused, of a caller that no longer waits."""
         with self._lock:
             if waiter.slot is None:
                 if waiter in self._waiting:
@@ -516,7 +513,7 @@ class SlotBook:
         return pool
 
     def follow(self, groups: Mapping[int, Group]) -> None:
-        """Go over to a new configuration."""
+        """Adopt a new configuration."""
         for group_id, pool in list(self._pools.items()):
             group = groups.get(group_id)
             if group is None or group.slots is None:
@@ -533,7 +530,7 @@ class SlotBook:
         return len(self._pools)
 
     def counts(self, users: Iterable[int], now: float) -> tuple[SlotCount, ...]:
-        """Return what callers hold and want, of the groups that are used.
+        """Return how many slots callers hold and want, for the groups in use.
 
         Args:
             users: Ids of groups that somebody has a limiter of.
@@ -543,8 +540,8 @@ class SlotBook:
         if self.dropped + self.expired != self._said:
             self._said = self.dropped + self.expired
             logger.warning(
-                "slots in flight that were never released: %d were garbage, %d were"
-                " held beyond their lease",
+                "slots in flight that were never released: %d were garbage-collected,"
+                " %d were held beyond their lease",
                 self.dropped,
                 self.expired,
             )

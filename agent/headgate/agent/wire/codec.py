@@ -132,7 +132,7 @@ def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
 
     Args:
         payload: The bytes.
-        used: ``bool[N]`` by group id, the last one False; rows of other groups and
+        used: ``bool[N]`` by group id, the last one of larger ids; rows of others and
             of larger ids are left out.  None for all rows.
 
     Raises:
@@ -180,9 +180,13 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
         held_scale=held_scale,
         refused=_steps(rows.refused, scale, "refused", least=0.0),
         admitted=_steps(rows.admitted, scale, "admitted", least=0.0),
-        demand=_demand_codes(rows.demand),
+        demand=_demand_codes(rows.demand, "demand"),
         held=_steps(rows.held, held_scale, "held", least=-EXACT),
     )
+    if not np.all(rows.cost == 1.0):
+        message.cost.extend(_demand_codes(rows.cost, "cost"))
+    if rows.largest is not None:
+        message.largest.extend(_demand_codes(rows.largest, "largest"))
     if rows.level is not None:
         message.level_scale = _signed_scale(rows.level)
         message.level.extend(
@@ -227,10 +231,10 @@ def _steps(
     return steps
 
 
-def _demand_codes(demand: NDArray[np.float64]) -> list[int]:
+def _demand_codes(demand: NDArray[np.float64], name: str) -> list[int]:
     """Return the nearest code of each demand; small ones never become 0."""
     if len(demand) and not demand.min() >= 0:  # `not ≥`, so that NaN is refused too
-        raise MalformedReport("demand: expected numbers ≥ 0")
+        raise MalformedReport(f"{name}: expected numbers ≥ 0")
     fraction, exponent = np.frexp(np.minimum(demand, _DEMAND[-1]))
     steps = np.rint(fraction * (2 * _STEPS)).astype(np.int64) - _STEPS
     codes = (exponent + 19) * _STEPS + steps
@@ -287,18 +291,15 @@ def _decode_rows(message: wire.Rows, shared: Places) -> Rows:
     # Each access to a repeated field makes a new wrapper: keep one.
     refused, admitted = message.refused, message.admitted
     demand, held = message.demand, message.held
+    cost, largest = message.cost, message.largest
     level, subjects = message.level, message.subjects
     size, at = places.size, places.at
-    for column, values in zip(
-        _COLUMNS, (refused, admitted, demand, held, level, subjects), strict=True
-    ):
+    columns = (refused, admitted, demand, held, cost, largest, level, subjects)
+    for column, values in zip(_COLUMNS, columns, strict=True):
         if len(values) != size and (len(values) or column not in _OPTIONAL):
             raise MalformedReport(
                 f"{name}.{column}: {len(values)} entries, {size} group ids"
             )
-    codes = np.asarray(demand, dtype=np.uint32)
-    if size and np.maximum.reduce(codes) > _MAX_DEMAND_CODE:
-        raise MalformedReport(f"{name}.demand: expected codes ≤ {_MAX_DEMAND_CODE}")
     scale = scale_of(message.counter_scale, name)
     held_scale = scale_of(message.held_scale, name)
     level_scale = scale_of(message.level_scale, name)
@@ -307,15 +308,36 @@ def _decode_rows(message: wire.Rows, shared: Places) -> Rows:
         group_ids=places.ids,
         refused=units_of(refused, scale, at),
         admitted=units_of(admitted, scale, at),
-        demand=_DEMAND.take(codes if at is None else codes[at]),
+        demand=_decoded(demand, f"{name}.demand", at),
         held=units_of(held, held_scale, at),
+        cost=_decoded(cost, f"{name}.cost", at) if cost else np.ones(len(places.ids)),
+        largest=_decoded(largest, f"{name}.largest", at) if largest else None,
         level=units_of(level, level_scale, at) if level else None,
         subjects=subjects_of(subjects, name, at) if subjects else None,
     )
 
 
-_COLUMNS = ("refused", "admitted", "demand", "held", "level", "subjects")
+def _decoded(
+    column: Sequence[int], name: str, at: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
+    """Return the values that the codes of a column stand for."""
+    codes = np.asarray(column, dtype=np.uint32)
+    if len(codes) and np.maximum.reduce(codes) > _MAX_DEMAND_CODE:
+        raise MalformedReport(f"{name}: expected codes ≤ {_MAX_DEMAND_CODE}")
+    return _DEMAND.take(codes if at is None else codes[at])
+
+
+_COLUMNS = (
+    "refused",
+    "admitted",
+    "demand",
+    "held",
+    "cost",
+    "largest",
+    "level",
+    "subjects",
+)
 """Columns that must be as long as the ids."""
 
-_OPTIONAL = ("level", "subjects")
+_OPTIONAL = ("cost", "largest", "level", "subjects")
 """Those of `_COLUMNS` that may be absent."""

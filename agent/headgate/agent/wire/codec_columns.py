@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.agent.errors import MalformedReport
+from headgate.coordinator.config.template_values import VALUES_BELOW
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 MAX_ROWS = 1 << 18
 """Most rows of one dimension; bounds what a hostile payload of 1-byte entries takes."""
 
-MAX_GROUP_ID = 1 << 44
-"""Ids are small integers; `MAX_ROWS` differences of this size can't overflow."""
+MAX_GROUP_ID = VALUES_BELOW - 1
+"""Ids of the store are small; those of single values are digests just below this."""
+
+MAX_SUBJECTS = 1 << 44
+"""Limiters that one agent may say that a group has."""
 
 MAX_SCALE = 1_000_000
 """Most steps per unit that a foreign writer may choose; ours go up to 1,000."""
@@ -67,7 +71,8 @@ def group_ids_of(deltas: Sequence[int], name: str, *, least: int) -> NDArray[np.
         ids = np.arange(first, first + size)
     else:
         ids = steps.view(np.int64).cumsum()
-    if ids[-1] > MAX_GROUP_ID:
+    # The first sum beyond the bound is less than 2**63 or, if it overflows, negative.
+    if np.maximum.reduce(ids) > MAX_GROUP_ID or np.minimum.reduce(ids) < 0:
         raise MalformedReport(f"{name}: expected group ids ≤ {MAX_GROUP_ID}")
     return ids
 
@@ -93,6 +98,6 @@ def subjects_of(
 ) -> NDArray[np.int64]:
     """Return the numbers of limiters in use."""
     column = np.asarray(counts, dtype=np.uint64)
-    if column.max() > MAX_GROUP_ID:
-        raise MalformedReport(f"{name}.subjects: expected ≤ {MAX_GROUP_ID}")
+    if column.max() > MAX_SUBJECTS:
+        raise MalformedReport(f"{name}.subjects: expected ≤ {MAX_SUBJECTS}")
     return (column if at is None else column[at]).astype(np.int64)

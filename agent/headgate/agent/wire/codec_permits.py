@@ -36,7 +36,7 @@ MAX_TOKENS = float(1 << 53)
 """Units of the burst that a permit can carry, and still be counted exactly."""
 
 MAX_MILLISECONDS = (1 << 32) - 2
-"""Age that its column can hold; an older one is told as none."""
+"""Largest age that its column can hold; anything older is sent as none."""
 
 OVER, SETTLED, USES = 1, 2, 4
 """Bits of a life's state."""
@@ -96,6 +96,16 @@ def decode_permits(message: wire.Permits) -> Permits:
     """
     name = f"permits.{message.dimension[:40]}"
     lives = _lives_of(message, name)
+    return Permits(
+        dimension=message.dimension,
+        runs=_runs_of(message, lives, f"{name}.run"),
+        lives=_known_of(message, lives, f"{name}.known"),
+    )
+
+
+def _runs_of(
+    message: wire.Permits, lives: list[AgentLife], name: str
+) -> tuple[PermitRun, ...]:
     columns = [
         list(each)
         for each in (
@@ -107,56 +117,54 @@ def decode_permits(message: wire.Permits) -> Permits:
             message.run_tokens,
         )
     ]
-    groups = _group_ids(message.run_group_deltas, columns, f"{name}.run")
+    groups = _group_ids(message.run_group_deltas, columns, name)
     first, count, epoch, owner, giver, tokens = columns
     missed = list(message.run_missed) or [False] * len(groups)
     if len(missed) != len(groups):
-        raise MalformedReport(
-            f"{name}.run: {len(groups)} group ids, {len(missed)} missed"
-        )
+        raise MalformedReport(f"{name}: {len(groups)} group ids, {len(missed)} missed")
     if any(c < 1 or f + c > PERMITS for f, c in zip(first, count, strict=True)):
-        raise MalformedReport(f"{name}.run_count: expected 1 to {PERMITS} permits")
+        raise MalformedReport(f"{name}_count: expected 1 to {PERMITS} permits")
     if any(not 0 < e < 1 << 62 for e in epoch):
-        raise MalformedReport(f"{name}.run_epoch: expected 1 to 2⁶²")
-    _check_below(owner, len(lives), f"{name}.run_owner")
-    _check_below(giver, len(lives) + 1, f"{name}.run_giver")
+        raise MalformedReport(f"{name}_epoch: expected 1 to 2⁶²")
+    _check_below(owner, len(lives), f"{name}_owner")
+    _check_below(giver, len(lives) + 1, f"{name}_giver")
+    givers = [NOBODY, *lives]
+    return tuple(
+        PermitRun(g, f, c, e, lives[o], givers[v], t / TOKEN_STEPS, m)
+        for g, f, c, e, o, v, t, m in zip(
+            groups, first, count, epoch, owner, giver, tokens, missed, strict=True
+        )
+    )
+
+
+def _known_of(
+    message: wire.Permits, lives: list[AgentLife], name: str
+) -> tuple[KnownLife, ...]:
     states, ages = list(message.known_state), list(message.known_heard_ms)
     known = list(message.known_life)
-    known_groups = _group_ids(
-        message.known_group_deltas, [known, states, ages], f"{name}.known"
-    )
-    _check_below(known, len(lives), f"{name}.known_life")
+    groups = _group_ids(message.known_group_deltas, [known, states, ages], name)
+    _check_below(known, len(lives), f"{name}_life")
     in_use = list(message.known_in_use) or [0] * len(known)
     wanted = list(message.known_wanted) or [0] * len(known)
     for column in (in_use, wanted):
         if len(column) != len(known):
             raise MalformedReport(
-                f"{name}.known: {len(known)} group ids, {len(column)} counts of slots"
+                f"{name}: {len(known)} group ids, {len(column)} counts of slots"
             )
-    givers = [NOBODY, *lives]
-    return Permits(
-        dimension=message.dimension,
-        runs=tuple(
-            PermitRun(g, f, c, e, lives[o], givers[v], t / TOKEN_STEPS, m)
-            for g, f, c, e, o, v, t, m in zip(
-                groups, first, count, epoch, owner, giver, tokens, missed, strict=True
-            )
-        ),
-        lives=tuple(
-            KnownLife(
-                group,
-                lives[life],
-                bool(state & OVER),
-                bool(state & SETTLED),
-                bool(state & USES),
-                (age - 1) / 1e3 if age else inf,
-                used,
-                asked,
-            )
-            for group, life, state, age, used, asked in zip(
-                known_groups, known, states, ages, in_use, wanted, strict=True
-            )
-        ),
+    return tuple(
+        KnownLife(
+            group,
+            lives[life],
+            bool(state & OVER),
+            bool(state & SETTLED),
+            bool(state & USES),
+            (age - 1) / 1e3 if age else inf,
+            used,
+            asked,
+        )
+        for group, life, state, age, used, asked in zip(
+            groups, known, states, ages, in_use, wanted, strict=True
+        )
     )
 
 

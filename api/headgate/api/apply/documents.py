@@ -75,7 +75,7 @@ def put_in_place(change: Change, target: Target) -> None:
 def _each(
     write: Callable[[Change, str, Mapping[str, object]], None],
 ) -> Callable[[Change, Documents], None]:
-    """Return what writes one document after the other."""
+    """Return a function that writes one document after another."""
 
     def write_all(change: Change, documents: Documents) -> None:
         for key, document in documents.items():
@@ -87,7 +87,7 @@ def _each(
 def _each_of(
     delete: Callable[[Change, str], None],
 ) -> Callable[[Change, Collection[str]], None]:
-    """Return what deletes one thing after the other."""
+    """Return a function that deletes one thing after another."""
 
     def delete_all(change: Change, keys: Collection[str]) -> None:
         for key in keys:

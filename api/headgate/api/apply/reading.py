@@ -14,11 +14,11 @@ from headgate.api.http.problems import field_and_reason
 from headgate.api.values.errors import Invalid
 
 MAX_TOLD = 20
-"""Field errors told at once."""
+"""Most field errors in one answer."""
 
 
 async def quotas_of(request: Request) -> Quotas:
-    """Return what the body of `request` wants.
+    """Parse the body of `request`.
 
     Raises:
         HTTPException: 400 for a body that can't be parsed, 413 for one too large.

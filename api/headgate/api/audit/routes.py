@@ -18,6 +18,13 @@ from headgate.api.http.dependencies import (
 router = APIRouter(tags=["audit"])
 
 Filter = Annotated[str | None, Query(max_length=2048)]
+TimeQuery = Annotated[
+    float | None,
+    Query(
+        allow_inf_nan=False,
+        description="Seconds since the epoch; changes at that time count.",
+    ),
+]
 Number = Annotated[int, Path(ge=0, le=MAX_ROW_ID, description="A revision.")]
 
 
@@ -28,12 +35,14 @@ def list_entries(
     kind: Filter = None,
     key: Filter = None,
     author: Filter = None,
+    since: TimeQuery = None,
+    until: TimeQuery = None,
     before: Annotated[
         int, Query(ge=0, le=MAX_ROW_ID, description="`next` of the previous page.")
     ] = MAX_ROW_ID,
     limit: PageSize = 50,
 ) -> AuditPage:
-    """Return who changed what, when and from where."""
+    """Return changes: who made them, when and from where."""
     with service.store.reading() as session:
         return audit.list_entries(
             session,
@@ -42,6 +51,8 @@ def list_entries(
             kind=kind,
             key=key,
             author=author,
+            since_s=since,
+            until_s=until,
             tenants=tenants,
         )
 

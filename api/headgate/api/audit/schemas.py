@@ -35,12 +35,12 @@ class AuditEntry(BaseModel):
     at_s: float = Field(description="Seconds since the epoch.")
     author: str = Field(description="Subject of the bearer token, or anonymous.")
     address: str = Field(description="Where the request came from.")
-    action: str = Field(description="What was asked, such as PUT /api/v1/groups/gold.")
+    action: str = Field(description="The request, such as PUT /api/v1/groups/gold.")
     changes: list[ChangeShown]
     omitted: int = Field(
         default=0,
-        description="Further changes that are not told here: a bulk apply may make a "
-        "hundred thousand. `/revisions/{revision}` tells them page by page.",
+        description="Number of changes not listed here: a bulk apply may make a "
+        "hundred thousand. `/revisions/{revision}` lists them page by page.",
     )
 
 

@@ -30,15 +30,23 @@ def list_entries(
     kind: str | None = None,
     key: str | None = None,
     author: str | None = None,
+    since_s: float | None = None,
+    until_s: float | None = None,
     tenants: Collection[str] | None = None,
 ) -> AuditPage:
     """Return up to `limit` revisions before the revision `before`, newest first.
+
+    `since_s` and `until_s` are seconds since the epoch and count themselves.
 
     With `tenants`, only what was changed of things that belong to them.
     """
     query = select(AuditRow).where(AuditRow.revision < before)
     if author is not None:
         query = query.where(AuditRow.author == author)
+    if since_s is not None:
+        query = query.where(AuditRow.at_s >= since_s)
+    if until_s is not None:
+        query = query.where(AuditRow.at_s <= until_s)
     asked = _asked(kind=kind, key=key, tenants=tenants)
     if asked:
         touched = select(ChangedRow.revision).where(ChangedRow.revision < before)

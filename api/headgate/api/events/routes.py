@@ -23,10 +23,11 @@ from headgate.api.http.dependencies import Service, ServiceOf, TenantsOf
 from headgate.api.live.schemas import agents_shown
 from headgate.api.observing.observing import Observing, observing_of
 from headgate.api.observing.routes import MAX_AGENTS
-from headgate.api.overview.routes import LookOf
+from headgate.api.overview.routes import LookOf, tenant_limits
 from headgate.api.overview.schemas import group_use_shown, overview_shown
+from headgate.api.overview.tenant_limits import TenantLook
 from headgate.api.rights.visibility import Tenants, require_visible
-from headgate.api.values.errors import Busy, Forbidden
+from headgate.api.values.errors import Busy, Forbidden, NotFound
 
 INTERVAL_S = 1.0
 """Between two pictures on a stream: what an eye can follow."""
@@ -65,8 +66,20 @@ async def get_events(
     group: Annotated[
         str | None, Query(max_length=256, description="Follow this group's use.")
     ] = None,
+    tenant: Annotated[
+        str | None,
+        Query(
+            max_length=256,
+            description="Follow what limits this tenant and the namespaces of it "
+            "that `search`, `offset` and `limit` name.",
+        ),
+    ] = None,
 ) -> StreamingResponse:
-    """Tell `hello`, each second `overview`, `agents` or `group`; `revision` at once."""
+    """Send `hello`, each new `revision` at once, and every second what is followed.
+
+    That is an event `overview`, `agents`, `group` or `tenant`.  If what is followed is
+    deleted, the last event is `gone`.
+    """
     observing = observing_of(request)
 
     def overview() -> BaseModel:
@@ -80,7 +93,20 @@ async def get_events(
         revision = service.watch.revision
         return agents_shown(observing.newest(), revision, most=MAX_AGENTS)
 
-    if group is not None:
+    def limits_of_tenant() -> BaseModel:
+        assert tenant is not None
+        window = TenantLook(
+            tenant=tenant, search=look.search, offset=look.offset, limit=look.limit
+        )
+        return tenant_limits(service, observing.overview, window)
+
+    if tenant is not None:
+        if tenants is not None and tenant not in tenants:
+            raise Forbidden("not one of the caller's tenants")
+        # an unknown tenant is refused at once
+        await run_in_threadpool(limits_of_tenant)
+        stream = _stream(service, "tenant", limits_of_tenant)
+    elif group is not None:
         await run_in_threadpool(_require_visible, service, tenants, group)
         stream = _stream(service, "group", use)
     elif view == "agents":
@@ -134,6 +160,9 @@ async def _stream(
         except OperationalError as error:
             _log.error("a stream has a gap, database error: %s", error)
             yield _event("gap", {"detail": "the database does not answer"})
+        except NotFound as error:
+            yield _event("gone", {"detail": error.reason})
+            return
         if await watch.beyond(revision, wait_s=INTERVAL_S):
             revision = watch.revision
             yield _event("revision", {"revision": revision})

@@ -1,4 +1,4 @@
 """Resource groups and their limits, and the REST routes for them.
 
-Who belongs to a group is in `attachments/`.
+Which subjects belong to a group is decided in `attachments/`.
 """

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from headgate.agent.follow.periods import UnknownTimeZone, zone_of
 from headgate.api.groups.schemas import MAX_LIMITS, GroupBody, LimitBody, LimitPatch
 from headgate.api.values.errors import Invalid
 from headgate.api.values.names import checked_dimension
@@ -20,6 +21,12 @@ def limits_of(body: GroupBody) -> list[Limit]:
             its limits can.
     """
     limits = checked_limits(body.limits)
+    if body.mode == "strict" and any(limit.period for limit in limits):
+        raise Invalid(
+            "mode", "expected balanced: strict groups have no calendar periods"
+        )
+    if body.per is not None and (body.mode == "strict" or body.slots is not None):
+        raise Invalid("per", "expected null with mode strict, and with slots")
     if body.per_partition and limits and all(x.scope != "node" for x in limits):
         raise Invalid(
             "per_partition",
@@ -50,7 +57,10 @@ def checked_limits(bodies: Sequence[LimitBody]) -> list[Limit]:
         values = body.model_dump(mode="python")
         values["burst"] = body.rate if body.burst is None else body.burst
         try:
+            zone_of(body.time_zone)
             limits.append(Limit(**values))
+        except UnknownTimeZone as error:
+            raise Invalid(f"{at}.time_zone", str(error)) from error
         except InvalidConfiguration as error:
             raise Invalid(f"{at}.{error.field}", error.reason) from error
     return limits
@@ -76,6 +86,10 @@ def merged_limits(
             raise Invalid(f"limits[{index}].rate", "expected a rate for a new limit")
         if old is not None:
             kept = old.model_dump(mode="json")
+            if patch.period_s is not None and patch.period is None:
+                kept["period"] = None
+            if patch.period is not None or kept["period"] is not None:
+                kept["period_s"], kept["burst"] = 1.0, None  # both follow
             kafkas = patch.samples is not None or patch.window_s is not None
             if old.burst == old.rate or patch.rate == 0 or kafkas:
                 kept["burst"] = None  # the default follows the rate; 0 means nothing

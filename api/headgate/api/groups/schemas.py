@@ -10,11 +10,15 @@ from headgate.api.values.quantities import Quantity, ShownQuantity
 from headgate.api.values.schemas import Body
 from headgate.coordinator.config.configuration import (
     MOST_SLOTS,
+    NOMINAL_PERIOD_S,
     UNLIMITED,
     Isolation,
     Mode,
+    Per,
+    Period,
     Refusal,
     Scope,
+    Split,
 )
 
 MAX_LIMITS = 64
@@ -42,7 +46,7 @@ KAFKA_WINDOW_S = 1.0
 MAX_SAMPLES = 1_000_000
 """Most samples; a burst of days of quota is none."""
 
-Period = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
+PeriodS = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
 Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]
 Samples = Annotated[int, Field(ge=1, le=MAX_SAMPLES)]
 Slots = Annotated[int, Field(ge=0, le=MOST_SLOTS)]
@@ -57,7 +61,15 @@ class LimitBody(Body):
     burst: Quantity | None = Field(
         default=None, description="Units that may pass at once after rest."
     )
-    period_s: Period = Field(default=1.0, description="Seconds that rate counts for.")
+    period_s: PeriodS = Field(default=1.0, description="Seconds that rate counts for.")
+    period: Period | None = Field(
+        default=None,
+        description="Instead of period_s: a calendar period.  All of the rate may pass "
+        "between one boundary and the next; a bucket admits up to twice as much.",
+    )
+    time_zone: str = Field(
+        default="UTC", description="IANA name; calendar periods begin there."
+    )
     scope: Scope = Field(
         default="cluster", description="Shared by all agents, or each has it whole."
     )
@@ -72,9 +84,21 @@ class LimitBody(Body):
         exclude=True,
         description="Instead of burst, as in Kafka: rate·samples·window_s.",
     )
-    window_s: Period | None = Field(
+    window_s: PeriodS | None = Field(
         default=None, exclude=True, description="Seconds of one of Kafka's samples."
     )
+
+    @model_validator(mode="after")
+    def _set_calendar_period(self) -> Self:
+        if self.period is None:
+            return self
+        mean_s = NOMINAL_PERIOD_S[self.period]
+        if self.period_s not in {1.0, mean_s}:
+            raise ValueError("expected period or period_s, but not both")
+        if self.samples is not None or self.window_s is not None:
+            raise ValueError("expected no samples or window_s with a calendar period")
+        self.period_s = mean_s
+        return self
 
     @model_validator(mode="after")
     def _set_kafkas_burst(self) -> Self:
@@ -96,11 +120,13 @@ class LimitPatch(Body):
     scope: Scope = "cluster"
     rate: Quantity | None = None
     burst: Quantity | None = None
-    period_s: Period | None = None
+    period_s: PeriodS | None = None
+    period: Period | None = None
+    time_zone: str | None = None
     minimum: Quantity | None = None
     maximum: Quantity | None = None
     samples: Samples | None = None
-    window_s: Period | None = None
+    window_s: PeriodS | None = None
 
 
 class GroupBody(Body):
@@ -137,9 +163,20 @@ class GroupBody(Body):
         description="Each partition of a topic that falls under the group has its "
         "limits of scope node whole; those of scope cluster stay shared by all.",
     )
+    split: Split | None = Field(
+        default=None,
+        description="How each process divides what it may spend among its topics: "
+        "evenly, in proportion to their use, or, with null, not at all.",
+    )
     slots: Slots | None = Field(
         default=None,
         description="Requests in flight at once, over the whole cluster; null: any.",
+    )
+    per: Per | None = Field(
+        default=None,
+        description="Makes the group a template: each value of that part of the "
+        "subject, such as each user, has the limits for itself, shared over the "
+        "cluster; null: all share them.",
     )
     owner: str | None = Field(
         default=None, description="The tenant that owns the group, or null."
@@ -187,7 +224,9 @@ class GroupPatch(Body):
     refusal: Refusal | None = None
     soft_threshold: Threshold | None = None
     per_partition: bool | None = None
+    split: Split | None = None
     slots: Slots | None = None
+    per: Per | None = None
     owner: str | None = None
     offered_to: list[str] | None = Field(default=None, max_length=MAX_OFFERS)
 
@@ -199,6 +238,8 @@ class LimitShown(BaseModel):
     rate: ShownQuantity
     burst: ShownQuantity
     period_s: float
+    period: Period | None = None
+    time_zone: str
     scope: Scope
     minimum: ShownQuantity
     maximum: ShownQuantity
@@ -219,6 +260,8 @@ class GroupShown(BaseModel):
                             "rate": 1000.0,
                             "burst": 1000.0,
                             "period_s": 1.0,
+                            "period": None,
+                            "time_zone": "UTC",
                             "scope": "cluster",
                             "minimum": 0.0,
                             "maximum": "unlimited",
@@ -232,6 +275,7 @@ class GroupShown(BaseModel):
                     "refusal": "reject",
                     "soft_threshold": 0.8,
                     "per_partition": False,
+                    "split": "even",
                     "slots": 20,
                     "owner": "acme",
                     "offered_to": [],
@@ -241,7 +285,7 @@ class GroupShown(BaseModel):
         }
     )
 
-    id: int = Field(description="Never used again, also when the group is gone.")
+    id: int = Field(description="Never reused, even after the group is deleted.")
     name: str
     limits: list[LimitShown]
     parent: str | None
@@ -252,7 +296,9 @@ class GroupShown(BaseModel):
     refusal: Refusal
     soft_threshold: float | None
     per_partition: bool
+    split: Split | None
     slots: int | None
+    per: Per | None = None
     owner: str | None
     offered_to: list[str]
     revision: int = Field(description="Revision that last changed it; its ETag.")

@@ -21,7 +21,7 @@ from headgate.api.values.errors import AlreadyExists, Conflict, InUse, Invalid, 
 from headgate.api.values.names import checked_name
 from headgate.api.values.preconditions import ANYTHING, Precondition
 from headgate.api.values.quantities import restored, stored
-from headgate.coordinator.config.configuration import Limit
+from headgate.coordinator.config.configuration import Limit, Period
 
 MAX_DEPTH = 16
 """Levels of a tree of groups; each costs an agent a bucket per request."""
@@ -37,13 +37,15 @@ _OWN_FIELDS = (
     "refusal",
     "soft_threshold",
     "per_partition",
+    "split",
     "slots",
+    "per",
     "owner",
     "offered_to",
 )
 
 
-_MAY_BE_NULL = frozenset({"parent", "soft_threshold", "slots", "owner"})
+_MAY_BE_NULL = frozenset({"parent", "soft_threshold", "split", "slots", "per", "owner"})
 
 
 def list_groups(
@@ -146,6 +148,7 @@ def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
             rows[name].parent_id = rows[body.parent].id
     session.flush()
     _check_tree(session, wanted)
+    _check_templates(session)
     for group in shown_groups(session, [rows[name] for name in wanted]):
         name = group.name
         if change.record("group", name, before=before.get(name), after=document(group)):
@@ -245,7 +248,7 @@ def body_of(group: GroupShown) -> GroupBody:
 
 
 def document(group: GroupShown) -> dict[str, object]:
-    """Return `group` as the audit keeps it: what an operator decided of it."""
+    """Return `group` as the audit keeps it: what an operator decided about it."""
     return group.model_dump(mode="json", exclude={"id", "name", "revision"})
 
 
@@ -290,6 +293,17 @@ def _check_tree(session: Session, names: Collection[str]) -> None:
             above = found[above].parent_id
 
 
+def _check_templates(session: Session) -> None:
+    """Refuse groups that are part of a template: a value's group has no children."""
+    templates = select(GroupRow.id).where(GroupRow.per.is_not(None))
+    query = select(GroupRow.name).where(GroupRow.parent_id.in_(templates)).limit(1)
+    child = session.scalars(query).first()
+    if child is not None:
+        raise Invalid(
+            "per", f"expected null for a group that has children, such as {child!r}"
+        )
+
+
 def _names(session: Session, ids: set[int]) -> dict[int, str]:
     if not ids:
         return {}
@@ -305,6 +319,8 @@ def _shown(row: GroupRow, name_of: Callable[[int], str | None]) -> GroupShown:
             rate=restored(limit.rate),
             burst=restored(limit.burst),
             period_s=limit.period_s,
+            period=cast("Period | None", limit.period),
+            time_zone=limit.time_zone,
             scope="node" if limit.scope == "node" else "cluster",
             minimum=limit.minimum,
             maximum=restored(limit.maximum),
@@ -340,6 +356,7 @@ def _write(
     _write_own_fields(row, body)
     _write_limits(row, limits)
     session.flush()
+    _check_templates(session)
     after = shown_groups(session, [row])[0]
     if change.record(
         "group",
@@ -376,6 +393,7 @@ def _write_limits(row: GroupRow, limits: Sequence[Limit]) -> None:
         kept = kept or LimitRow(dimension=limit.dimension, scope=limit.scope)
         kept.rate, kept.burst = stored(limit.rate), stored(limit.burst)
         kept.period_s = limit.period_s
+        kept.period, kept.time_zone = limit.period, limit.time_zone
         kept.minimum, kept.maximum = limit.minimum, stored(limit.maximum)
         wanted.append(kept)
     row.limits = wanted
@@ -388,7 +406,7 @@ def _checked_parent(
     if parent is None:
         return None
     if parent == name:
-        raise Invalid("parent", "expected another group than itself")
+        raise Invalid("parent", "expected a group other than itself")
     found = _row_or_none(session, parent)
     if found is None:
         raise NotFound("group", parent)

@@ -42,7 +42,7 @@ class AgentLine:
     """One agent's part of a limit over time, P points as in `Course`.
 
     Attributes:
-        agent: Its id; empty for the sum of those that are not told one by one.
+        agent: Its id; empty for the sum of those that are not listed one by one.
         share: ``float32[P]`` allocated units/s.
         admitted: ``float32[P]`` units/s.
     """

@@ -13,7 +13,7 @@ from headgate.api.http.dependencies import ServiceOf, TenantsOf
 from headgate.api.rights.visibility import require_visible
 
 MAX_LINES = 100
-"""Agents told one by one; a chart of more than a dozen can't be read anyway."""
+"""Most agents listed one by one; a chart of more than a dozen is unreadable anyway."""
 
 router = APIRouter(prefix="/groups", tags=["live"])
 

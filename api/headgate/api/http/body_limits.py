@@ -62,7 +62,10 @@ class BodyLimits:
                 async with asyncio.timeout(BODY_TIMEOUT_S):
                     body, refusal = await _read(receive, _bound(path))
             except TimeoutError:
-                refusal = (HTTPStatus.REQUEST_TIMEOUT, "the body did not come in time")
+                refusal = (
+                    HTTPStatus.REQUEST_TIMEOUT,
+                    "the body did not arrive in time",
+                )
             receive = _replayed(body, receive)
         if refusal is None and body:
             refusal = _refused_by_type(scope)

@@ -1,5 +1,6 @@
 """Dependencies of routes: the service's parts, the author, paging, preconditions."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -21,13 +22,17 @@ MAX_REVISION_DIGITS = len(str(MAX_ROW_ID))
 """A longer ETag is of no revision; thousands of digits are also no `int`."""
 
 
+_ADDRESS = re.compile(r"[\w.:%\[\]-]{1,64}", re.ASCII)
+"""Addresses, and names such as ``testclient``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """The parts of one running service.
 
     Attributes:
         store: The database.
-        watch: Who waits for the next revision.
+        watch: Requests that wait for the next revision.
     """
 
     store: Store
@@ -42,6 +47,8 @@ def service_of(request: Request) -> Service:
 def author_of(request: Request) -> Author:
     """Return the caller's name as the audit records it."""
     address = request.client.host if request.client is not None else "local"
+    if not _ADDRESS.fullmatch(address):  # a trusted proxy passed on what a client wrote
+        address = "unknown"
     principal = principal_of(request)
     return Author(
         name=principal.name,

@@ -29,7 +29,7 @@ BURST = 4000.0
 """A thousand agents that start behind one address ask a few times each."""
 
 MOST_ADDRESSES = 10_000
-"""Addresses told apart; past it new ones share what is left."""
+"""Most addresses that are distinguished; further ones share what is left."""
 
 MOST_KNOWN = 10_000
 """Good tokens remembered."""
@@ -131,7 +131,7 @@ class Guard:
         return None
 
     async def _bearer(self, scope: Scope) -> Principal | None:
-        """Return who the request's token belongs to, None when it is no good."""
+        """Return the bearer of the request's token; None if the token is invalid."""
         header = Headers(scope=scope).get("authorization", "")
         scheme, _, token = header.partition(" ")
         token = token.strip()
@@ -167,7 +167,7 @@ def _unauthorized(path: str) -> Response:
     return problem(
         path,
         HTTPStatus.UNAUTHORIZED,
-        "expected a good bearer token",
+        "expected a valid bearer token",
         headers={"WWW-Authenticate": 'Bearer realm="headgate"'},
     )
 

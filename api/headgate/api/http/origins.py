@@ -59,7 +59,7 @@ class OwnPagesOnly:
 
 
 def is_foreign(headers: Headers, host: str) -> bool:
-    """Tell whether a browser sent a request on behalf of a page of another origin.
+    """Return whether a browser sent a request on behalf of a page of another origin.
 
     `Sec-Fetch-Site` is the browser's own word, which also holds behind a proxy that
     changes `Host`.  Browsers leave it out on plain HTTP to other machines; then
@@ -78,7 +78,7 @@ def is_foreign(headers: Headers, host: str) -> bool:
 
 
 def is_of_this_machine(host: str, allowed: Collection[str] = ()) -> bool:
-    """Tell whether a `Host` header names this machine.
+    """Return whether a `Host` header names this machine.
 
     >>> [is_of_this_machine(x) for x in ("localhost:8080", "[::1]:80", "127.0.0.9")]
     [True, True, True]

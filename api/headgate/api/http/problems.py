@@ -37,10 +37,10 @@ PULSAR_PREFIX = "/admin/v2"
 """Below it answers are Pulsar's."""
 
 MAX_ERRORS = 20
-"""Field errors told at once; a body of junk could yield thousands."""
+"""Most field errors in one answer; a body of junk could yield thousands."""
 
 MAX_FIELD = 80
-"""Characters of a field's path told back; unknown fields can be any length."""
+"""Most characters of a field's path in an answer; unknown fields can be any length."""
 
 RETRY_AFTER_S = 1
 """When to come back after the database was too busy; it waited 10 s already."""
@@ -102,7 +102,7 @@ _log = logging.getLogger(__name__)
 
 
 def install(app: FastAPI) -> None:
-    """Let `app` answer every refusal and failure with a problem."""
+    """Make `app` answer every refusal and failure with a problem document."""
     app.add_exception_handler(Refused, _on_refused)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
@@ -217,7 +217,7 @@ def _on_failure(request: Request, error: Exception) -> Response:
 
 
 def _field(item: Mapping[str, object]) -> str:
-    """Return where it is, as ``limits[0].rate``; the part of the request first."""
+    """Return where an error is, as ``limits[0].rate``, part of the request first."""
     place = cast("tuple[str | int, ...]", item.get("loc", ()))
     path = ""
     for step in place[1:]:

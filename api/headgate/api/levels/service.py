@@ -1,8 +1,14 @@
-"""Keep and give back the levels of limits with a long period.
+"""Keep and give back the levels that newcomers begin at.
 
 While any agent lives, newcomers ask the others (hello).  When the whole cluster was
 stopped nobody is left to ask; then the stored level stands in, with what the rate
-has earned since (Ably's quotas per hour and month).
+has earned since (Ably's quotas per hour and month).  A limit that was never seen in
+use is full, as a bucket that nobody has asked yet.
+
+Limits below a minute have a row as well, written twice per use: when they are seen in
+use, which says only that they are not full, and with their level when the last agent
+has gone.  Rejected: to write them each time (100,000 rows every 5 s); to store a level
+at first sight (the observer has not heard an answer by then).
 """
 
 import threading
@@ -20,7 +26,10 @@ from headgate.api.store import Store
 from headgate.api.store.tables import GroupRow, LimitRow
 
 LEAST_PERIOD_S = 60.0
-"""Shorter limits have earned their burst again before a cluster is restarted."""
+"""The levels of shorter limits are stored when nobody uses them any more."""
+
+IN_USE = 0.0
+"""In place of the time of a level that changes and is not stored."""
 
 MAX_LEVELS = 100_000
 """Levels given to an agent; PIP-82's number of groups."""
@@ -31,6 +40,7 @@ class StoredLevel:
     """The level of one ledger, and its age.
 
     Attributes:
+        untouched: It was never seen in use.
         group_id: Id of the group.
         dimension: Dimension of the limit.
         level: E, units; negative for a debt.
@@ -41,28 +51,31 @@ class StoredLevel:
     dimension: str
     level: float
     age_s: float
+    untouched: bool = False
 
 
-def save(store: Store, uses: Iterable[Use], *, at_s: float) -> int:
-    """Store the levels of long limits among `uses`; return how many.
+def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
+    """Store the levels of limits; return how many.
 
-    Of several uses of one limit the last one holds.  Rows of groups that are gone
-    are dropped.
+    Rows of groups that are gone are dropped.
 
     Args:
         store: Where they are kept.
-        uses: As they were seen.
-        at_s: When, on the wall clock.
+        seen: Each limit once, and when that was on the wall clock; `IN_USE` says that
+            its level is not known: where the limit is long, an older one stays.
     """
     rows = [
-        LevelRow(
-            group_id=use.group_id,
-            dimension=use.dimension,
-            level=use.level,
-            at_s=at_s,
+        (
+            LevelRow(
+                group_id=use.group_id,
+                dimension=use.dimension,
+                level=use.level,
+                at_s=at_s,
+            ),
+            at_s == IN_USE and use.period_s >= LEAST_PERIOD_S,
         )
-        for use in uses
-        if use.period_s >= LEAST_PERIOD_S and isfinite(use.level)
+        for use, at_s in seen
+        if isfinite(use.level)
     ]
     if not rows:
         return 0
@@ -71,15 +84,18 @@ def save(store: Store, uses: Iterable[Use], *, at_s: float) -> int:
         there = select(GroupRow.id)
         session.execute(delete(LevelRow).where(LevelRow.group_id.not_in(there)))
         known = set(session.scalars(there))
-        for row in rows:
-            if row.group_id in known:
+        for row, yields in rows:
+            if row.group_id not in known:
+                continue
+            at = (row.group_id, row.dimension)
+            if not (yields and session.get(LevelRow, at) is not None):
                 session.merge(row)
         session.commit()
     return len(rows)
 
 
 def load(store: Store, now_s: float) -> list[StoredLevel]:
-    """Return the levels of all long limits; `now_s` is the wall clock.
+    """Return the levels that are known; `now_s` is the wall clock.
 
     A limit that was never seen in use has its whole burst.
     """
@@ -89,7 +105,8 @@ def load(store: Store, now_s: float) -> list[StoredLevel]:
     query = (
         select(*columns)
         .select_from(LimitRow.__table__.outerjoin(LevelRow.__table__, same))
-        .where(limit.period_s >= LEAST_PERIOD_S, limit.scope == "cluster")
+        .where(limit.scope == "cluster")
+        .where(level.at_s.is_(None) | (level.at_s != IN_USE))
         .where(limit.rate.is_not(None), limit.burst.is_not(None))
         .limit(MAX_LEVELS)
     )
@@ -102,6 +119,7 @@ def load(store: Store, now_s: float) -> list[StoredLevel]:
             level=burst if level is None else min(level, burst),
             # A wall clock may be set back.
             age_s=0.0 if at_s is None else max(0.0, now_s - at_s),
+            untouched=at_s is None,
         )
         for group_id, dimension, burst, level, at_s in rows
     ]
@@ -114,14 +132,20 @@ class LevelBook:
         """Read `store`."""
         self._store = store
         self._lock = threading.Lock()
-        self._of: tuple[int, int] | None = None
+        self._of: tuple[int, int, bool] | None = None
         self._told: list[dict[str, object]] = []
 
-    def told(self, revision: int) -> list[dict[str, object]]:
-        """Return all levels for an answer of `revision`; not on a loop."""
+    def told(self, revision: int, *, watched: bool) -> list[dict[str, object]]:
+        """Return all levels for an answer of `revision`; not on a loop.
+
+        Args:
+            revision: Revision of the configuration.
+            watched: The bus is being listened to, so a limit never seen in use was
+                not used; otherwise only stored levels are returned.
+        """
         now_s = time.time()
         with self._lock:  # a thousand woken watchers read it once
-            if self._of != (revision, int(now_s)):
+            if self._of != (revision, int(now_s), watched):
                 self._told = [
                     {
                         "group": stored.group_id,
@@ -130,6 +154,7 @@ class LevelBook:
                         "age_s": stored.age_s,
                     }
                     for stored in load(self._store, now_s)
+                    if watched or not stored.untouched
                 ]
-                self._of = (revision, int(now_s))
+                self._of = (revision, int(now_s), watched)
             return self._told

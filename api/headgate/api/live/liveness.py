@@ -18,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 GRACE_S = 0.5
-"""A broken connection that is made anew within it was the network's."""
+"""A connection that breaks and returns within this time was a fault of the network."""
 
 RETURN_S = 5.0
-"""An agent that was answered asks again at once; past it nothing is known of it."""
+"""How long an agent that was answered may take to ask again; then it is unknown."""
 
 KEPT_GONE_S = 300.0
 """How long a departure is reported: longer than any agent presumes it alive."""
@@ -62,7 +62,7 @@ class Presence:
         """A watch of `agent` begins, whose token is named `teller`.
 
         Returns:
-            Whether it counts, and its end is to be told: while an agent is known,
+            Whether it counts, and its end must be reported: while an agent is known,
             only the token that first announced it may announce it again.
         """
         known = self._known.get(agent)
@@ -116,7 +116,7 @@ class Presence:
 
     def _forget(self, agent: str) -> None:
         known = self._known.pop(agent)
-        if not known.gone:  # it was told to be present
+        if not known.gone:  # it was reported as present
             self._changed()
 
     def _arrived(self) -> None:

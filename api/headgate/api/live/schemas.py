@@ -24,7 +24,7 @@ class AgentLiveShown(BaseModel):
     refused_per_s: float
     level: float | None = Field(description="What the group's bucket holds, units.")
     held: float = Field(description="Tokens in the agent's own bucket.")
-    age_s: float = Field(description="Since its row was true.")
+    age_s: float = Field(description="Seconds since the numbers of its row held.")
     silent: bool = Field(description="Not heard for a lease.")
 
 
@@ -64,12 +64,12 @@ class SlotsShown(BaseModel):
 
     group: str
     slots: int | None = Field(description="In flight at once; null: not limited.")
-    in_use: int = Field(description="Slots that are held, as agents last told.")
+    in_use: int = Field(description="Slots that are held, as last reported.")
     agents: list[SlotHolderShown]
 
 
 def slots_shown(group: str, slots: int | None, views: Iterable[SlotView]) -> SlotsShown:
-    """Return who holds slots of a group; nobody does where it limits none."""
+    """Return the holders of a group's slots; none if it does not limit them."""
     held = views if slots is not None else ()
     agents = [SlotHolderShown(**view._asdict()) for view in held]
     in_use = sum(agent.in_use for agent in agents)
@@ -83,9 +83,9 @@ class AgentShown(BaseModel):
     incarnation: int
     state: MemberState
     age_s: float = Field(description="Since it was last heard.")
-    lag_s: float = Field(description="How long its reports take to come.")
-    loss: float = Field(description="Part of its reports that do not arrive.")
-    revision: int = Field(description="Of the configuration that it goes by.")
+    lag_s: float = Field(description="How long its reports take to arrive.")
+    loss: float = Field(description="Fraction of its reports that do not arrive.")
+    revision: int = Field(description="Revision of its configuration.")
     limits: int = Field(description="Limits that it uses now.")
     reads: list[int] = Field(
         description="Partitions of the bus that it reads by the rows that it sends: "
@@ -100,9 +100,13 @@ class AgentsShown(BaseModel):
         description="Time of the observation; null before the first one."
     )
     revision: int
-    total: int = Field(description="Agents that are known, also beyond those told.")
+    total: int = Field(
+        description="Number of known agents, whether or not they are listed."
+    )
     bus_open: bool
-    partitions: int = Field(description="Of the bus; more where it is cut by group.")
+    partitions: int = Field(
+        description="Partitions of the bus; several if reports are split by group."
+    )
     lag_s: float
     agents: list[AgentShown]
 
@@ -133,16 +137,16 @@ class ExplanationShown(BaseModel):
     isolation: str
     level_reported: float | None = Field(description="L, from what was reported.")
     predicted: float = Field(description="P, admitted but not yet reported.")
-    held: float = Field(description="h, tokens in local buckets.")
-    level: float | None = Field(description="E = L − P − h.")
-    debt_cap: float | None
+    level: float | None = Field(description="E = min(L − P, B).")
+    unseen: float = Field(description="V, spent beyond what others know or expect.")
+    window: float | None = Field(description="a, how far V may grow; null: alone.")
     margin: float | None
     horizon_s: float
     lag_s: float
     loss: float
     lease_s: float
-    available: float | None = Field(description="Q' = max(0, Q + (E − m) / H).")
-    reserved: float = Field(description="Units/s kept for silent agents.")
+    available: float | None = Field(description="Q' = max(0, Q + (E + V − m) / H).")
+    reserved: float = Field(description="Units/s reserved for silent agents.")
     theta: float | None = Field(description="Water level; null: all demand fits.")
     slack: float | None
     error: float

@@ -6,9 +6,11 @@ only read it.  Rates are units per second, levels are units.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from types import MappingProxyType
 from typing import Literal
 
+from headgate.coordinator.config.configuration import Period
 from headgate.coordinator.escrow.slots import SlotView
 from headgate.coordinator.explain.views import MemberState
 
@@ -62,11 +64,12 @@ class Use:
     """One limit (group × dimension, cluster scope) that agents use.
 
     Attributes:
-        group_id: Of the group.
+        group_id: Id of the group.
         group: Its name.
         dimension: What is counted.
         rate: Units per period; infinite where unlimited.
         period_s: Seconds that `rate` counts for.
+        period: The calendar period that it is, or None.
         burst: B, units.
         soft_threshold: Part of the rate from which callers are warned, or None.
         level: E, tokens left as believed; below zero a debt.
@@ -81,6 +84,7 @@ class Use:
     dimension: str
     rate: float
     period_s: float
+    period: Period | None = None
     burst: float
     soft_threshold: float | None = None
     level: float
@@ -115,15 +119,23 @@ class Use:
 
     @property
     def utilisation(self) -> float:
-        """Admitted part of the rate; 0 where unlimited, 1 where the rate is 0."""
+        """Admitted part of the rate; 0 where unlimited, 1 where the rate is 0.
+
+        Of a calendar period, the part of its units that is used.
+        """
         if self.rate == 0:
             return 1.0 if self.demand_per_s > 0 else 0.0
+        if self.period is not None and self.rate < inf:
+            return 1.0 - self.level / self.rate
         return self.admitted_per_s / self.rate_per_s
 
     @property
     def pressure(self) -> Pressure:
         """Return how close demand is to the limit, as a state."""
-        if self.refused_per_s > OVER_REFUSED * self.demand_per_s:
+        refuses = self.refused_per_s > OVER_REFUSED * self.demand_per_s
+        # What a group inside refuses, or one that this is part of, counts here as well.
+        short = self.demand_per_s > self.rate_per_s or self.level < 0.5 * self.burst
+        if refuses and short:
             return "over"
         near = NEAR if self.soft_threshold is None else self.soft_threshold
         return "near" if self.utilisation >= near else "calm"
@@ -135,7 +147,7 @@ class InFlight:
 
     Attributes:
         group: Its name.
-        group_id: Of the group.
+        group_id: Id of the group.
         slots: Requests in flight at once.
         holders: The agents that hold, want or may hand out some, by id.
     """
@@ -147,7 +159,7 @@ class InFlight:
 
     @property
     def in_use(self) -> int:
-        """Slots that are held, as agents last told."""
+        """Slots that are held, as last reported."""
         return sum(holder.in_use for holder in self.holders)
 
 
@@ -159,10 +171,10 @@ class AgentSeen:
         agent: Its id.
         incarnation: Its life.
         age_s: Seconds since it was last heard.
-        lag_s: How long its reports take to come.
-        loss: Part of its reports that do not arrive.
+        lag_s: How long its reports take to arrive.
+        loss: Fraction of its reports that do not arrive.
         state: ``silent`` past the lease, ``disbelieved`` when it can't be true.
-        revision: Of the configuration that it goes by.
+        revision: Revision of its configuration.
     """
 
     agent: str
@@ -181,13 +193,14 @@ class ClusterSnapshot:
     Attributes:
         at_s: Wall clock, seconds since the epoch.
         number: Grows by one with each picture of this process.
-        revision: Of the configuration that the observer goes by.
+        revision: Revision of the observer's configuration.
         uses: Limits in use, each once.
         in_flight: Groups that limit requests in flight, each once.
         agents: All agents that are known, by id.
         lag_s: How long a report takes from sender to here.
         bus_open: Whether the bus could be opened.
-        partitions: Of the bus; above 1 each agent reads those of its groups.
+        partitions: Number of partitions of the bus; with several, each agent reads its
+            groups'.
         counters: Of reports, drops and notices, by name.
     """
 

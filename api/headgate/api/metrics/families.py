@@ -21,13 +21,13 @@ from headgate.api.overview.entries import RANK
 from headgate.api.watch import RevisionWatch
 
 MAX_LIMITS = 2_000
-"""Limits told one by one, those over or near first: 9 samples each, 2 MB in all."""
+"""Most limits listed one by one, those over or near first: 9 samples each, 2 MB."""
 
 MAX_AGENTS = 500
-"""Agents told one by one, those not heard for longest first."""
+"""Most agents listed one by one, those unheard for longest first."""
 
 MAX_KINDS = 100
-"""Kinds of events told; the code names some thirty."""
+"""Most kinds of events listed; the code names some thirty."""
 
 _PER_LIMIT: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
     ("limit_per_second", "The limit, units/s.", lambda use: use.rate_per_s),
@@ -44,7 +44,7 @@ _PER_LIMIT: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
 
 
 class LiveCollector(Collector):
-    """Yields the families anew at each scrape."""
+    """Yields fresh families at each scrape."""
 
     def __init__(
         self, observing: Observing, watch: RevisionWatch, version: str
@@ -94,7 +94,7 @@ def _bus(picture: ClusterSnapshot) -> Generator[Metric]:
         "headgate_bus_open", "1 while the bus could be opened.", picture.bus_open
     )
     yield GaugeMetricFamily(
-        "headgate_bus_lag_seconds", "What a report takes to come.", picture.lag_s
+        "headgate_bus_lag_seconds", "How long a report takes to arrive.", picture.lag_s
     )
     events = CounterMetricFamily(
         "headgate_observer_events", "Reports, drops and notices.", labels=["kind"]
@@ -105,9 +105,7 @@ def _bus(picture: ClusterSnapshot) -> Generator[Metric]:
 
 
 def _agents(picture: ClusterSnapshot, revision: int) -> Generator[Metric]:
-    states = GaugeMetricFamily(
-        "headgate_agents", "Agents by what is known of them.", labels=["state"]
-    )
+    states = GaugeMetricFamily("headgate_agents", "Agents by state.", labels=["state"])
     for state in ("present", "silent", "disbelieved", "left"):
         count = sum(agent.state == state for agent in picture.agents)
         states.add_metric([state], count)
@@ -117,13 +115,15 @@ def _agents(picture: ClusterSnapshot, revision: int) -> Generator[Metric]:
         for agent in picture.agents
     )
     yield GaugeMetricFamily(
-        "headgate_agents_behind", "Agents that go by an older revision.", behind
+        "headgate_agents_behind", "Agents with an older revision.", behind
     )
     age = GaugeMetricFamily(
         "headgate_agent_age_seconds", "Since it was heard.", labels=["agent"]
     )
     lag = GaugeMetricFamily(
-        "headgate_agent_lag_seconds", "What its reports take.", labels=["agent"]
+        "headgate_agent_lag_seconds",
+        "How long its reports take to arrive.",
+        labels=["agent"],
     )
     oldest = sorted(picture.agents, key=lambda agent: -agent.age_s)
     for agent in oldest[:MAX_AGENTS]:

@@ -1,5 +1,8 @@
 """This process's view of the cluster, as one object that the routes share."""
 
+import asyncio
+import time
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
@@ -14,13 +17,24 @@ if TYPE_CHECKING:
     from headgate.agent.observer import Observer
 
 
+FRESH_S = 5.0
+"""Age of the newest picture from which on agents may have come unseen."""
+
+
+LISTENS_WITHIN_S = 2.0
+"""After its start an API listens on the bus, or does without."""
+
+LOOKS_S = 0.02
+"""Between two looks whether it does."""
+
+
 class Observing:
     """The newest picture, the history of all before it, all limits at a glance.
 
     Attributes:
         history: The last 30 minutes.
         overview: Every limit with its use.
-        levels: What limits of a minute or more hold, as stored.
+        levels: What limits hold that nobody uses, or that are long, as stored.
         streams: Event streams that are open now.
         observer: The listener on the bus, or None if there is none.
     """
@@ -33,11 +47,38 @@ class Observing:
         self.streams = 0
         self.observer: Observer | None = None
         self._newest: ClusterSnapshot | None = None
+        self._listens_by = -inf
+
+    def begins(self) -> None:
+        """Note that a listener has been started."""
+        self._listens_by = time.monotonic() + LISTENS_WITHIN_S
+
+    def may_yet_listen(self) -> bool:
+        """Return whether a listener that does not listen yet is given more time."""
+        return time.monotonic() < self._listens_by
 
     def see(self, picture: ClusterSnapshot) -> None:
-        """Take a new picture; callable from any one thread."""
+        """Take a new snapshot of the live view; call it from one thread only."""
         self.history.record(picture)
         self._newest = picture
+
+    def watches(self) -> bool:
+        """Return whether agents that use a limit are seen to."""
+        picture = self._newest
+        if picture is None or not picture.bus_open:
+            return False
+        return time.time() - picture.at_s < FRESH_S
+
+    async def watching(self) -> bool:
+        """Return what `watches` says, once a listener that was started has had time.
+
+        Otherwise an agent that joins while the API starts would not learn that a limit
+        is full, and begin at the margin.
+        """
+        # Another thread sets it.
+        while not self.watches() and self.may_yet_listen():  # noqa: ASYNC110
+            await asyncio.sleep(LOOKS_S)
+        return self.watches()
 
     def newest(self) -> ClusterSnapshot | None:
         """Return the newest picture; None before the first."""
@@ -45,5 +86,5 @@ class Observing:
 
 
 def observing_of(request: Request) -> Observing:
-    """Return what the application of `request` sees."""
+    """Return the observing part of the application that serves `request`."""
     return cast("Observing", request.app.state.observing)

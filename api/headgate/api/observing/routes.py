@@ -22,7 +22,7 @@ from headgate.api.rights.visibility import require_visible, visible_groups
 from headgate.api.values.errors import Busy, NotFound
 
 MAX_AGENTS = 1000
-"""Agents told at once; a larger cluster is looked at by metrics."""
+"""Most agents in one answer; metrics are for larger clusters."""
 
 _UNREPORTED = (
     "a limit of scope node: each process counts it alone, and agents report nothing "
@@ -70,7 +70,7 @@ def get_slots(
         group_id, slots = group.id, group.slots
     observer = observing_of(request).observer
     if observer is None:
-        raise Busy("the live view has not begun yet")
+        raise Busy("the live view has not started yet")
     return slots_shown(name, slots, observer.slots(group_id))
 
 
@@ -95,7 +95,7 @@ def get_explanation(
         raise NotFound(f"live use of {dimension} ({_UNREPORTED})", None)
     observer = observing_of(request).observer
     if observer is None:
-        raise Busy("the live view has not begun yet")
+        raise Busy("the live view has not started yet")
     try:
         return explanation_shown(observer.explain(group_id, dimension))
     except KeyError:

@@ -21,7 +21,7 @@ from headgate.agent.follow.snapshot import (
 from headgate.agent.follow.stored_levels import restored
 from headgate.agent.observer import AgentUse as ObservedPart
 from headgate.agent.observer import LimitUse, Observer, Sight
-from headgate.api.levels.service import load, save
+from headgate.api.levels.service import IN_USE, LEAST_PERIOD_S, load, save
 from headgate.api.live.snapshot import (
     AgentSeen,
     ClusterSnapshot,
@@ -34,6 +34,7 @@ from headgate.api.snapshot.service import changes_document, group_documents
 from headgate.api.store import Store
 from headgate.api.store.tables import StateRow
 from headgate.api.store.transactions import current_revision
+from headgate.coordinator.config.configuration import NOMINAL_PERIOD_S
 from headgate.coordinator.explain.views import MemberView
 
 INTERVAL_S = 1.0
@@ -42,6 +43,9 @@ INTERVAL_S = 1.0
 SAVE_EVERY = 5
 """Pictures from one saving of levels to the next: a server that is killed
 forgets at most 5 s of what an hourly quota was used."""
+
+LISTENS_S = 0.01
+"""Between two looks whether the bus is open."""
 
 CLOSE_S = 10.0
 """For the thread to end; it waits for nothing longer than a look."""
@@ -100,6 +104,7 @@ class Sampler:
         self._observing = observing
         self._number = 0
         self._left: dict[tuple[int, str], Use] = {}
+        self._in_use: set[tuple[int, str]] = set()
         self._failures: set[str] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(
@@ -107,6 +112,7 @@ class Sampler:
         )
 
     def __enter__(self) -> "Sampler":
+        self._observing.begins()
         self._thread.start()
         return self
 
@@ -118,6 +124,10 @@ class Sampler:
         with Observer(self._newest_snapshot) as observer:
             self._restore(observer)
             self._observing.observer = observer
+            # Until it listens, no limit may be reported as full.
+            while not observer.listening and self._observing.may_yet_listen():
+                if self._stopping.wait(LISTENS_S):
+                    break
             due_s = time.monotonic()
             while not self._stopping.wait(max(0.0, due_s - time.monotonic())):
                 # Not behind: after a slow look the next one is a full pause later.
@@ -138,16 +148,22 @@ class Sampler:
         self._number += 1
         picture = painted(sight, number=self._number, at_s=time.time())
         self._observing.see(picture)
-        for seen in sight.left:
-            self._left[seen.group.id, seen.limit.dimension] = _use(seen)
+        for limit in sight.left:
+            self._left[limit.group.id, limit.limit.dimension] = _use(limit)
+        used = {(use.group_id, use.dimension): use for use in picture.uses}
+        # Store at once that a limit is in use: it must not be reported as full.
+        seen = {key: (use, picture.at_s) for key, use in self._left.items()}
+        seen.update((key, (used[key], IN_USE)) for key in used.keys() - self._in_use)
         if self._number % save_every == 0:
-            # Later uses of one limit come later, and hold.
-            uses = (*self._left.values(), *picture.uses)
-            save(self._store, uses, at_s=picture.at_s)
-            self._left.clear()
+            long = (key for key, use in used.items() if use.period_s >= LEAST_PERIOD_S)
+            seen.update((key, (used[key], picture.at_s)) for key in long)
+        if seen:
+            save(self._store, seen.values())
+        self._in_use = set(used)
+        self._left.clear()
 
     def _restore(self, observer: Observer) -> None:
-        """Tell the observer the levels that were stored before it began."""
+        """Give the observer the levels that were stored before it started."""
         try:
             stored = load(self._store, time.time())
         except Exception as error:
@@ -198,12 +214,14 @@ def painted(sight: Sight, *, number: int, at_s: float) -> ClusterSnapshot:
 
 
 def _use(seen: LimitUse) -> Use:
+    period = seen.limit.period
     return Use(
         group_id=seen.group.id,
         group=seen.group.name,
         dimension=seen.limit.dimension,
         rate=seen.limit.rate,
-        period_s=seen.limit.period_s,
+        period_s=NOMINAL_PERIOD_S[period] if period else seen.limit.period_s,
+        period=period,
         burst=seen.limit.burst,
         soft_threshold=seen.group.soft_threshold,
         level=seen.level,

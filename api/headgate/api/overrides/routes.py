@@ -11,6 +11,7 @@ from headgate.api.http.dependencies import (
     PageSize,
     PreconditionOf,
     ServiceOf,
+    TenantsOf,
     tell,
 )
 from headgate.api.overrides import service as overrides
@@ -23,13 +24,16 @@ router = APIRouter(prefix="/overrides", tags=["overrides"])
 @router.get("", summary="List overrides")
 def list_overrides(
     service: ServiceOf,
+    tenants: TenantsOf,
     group: Annotated[str | None, Query(max_length=256)] = None,
     after: AfterName = "",
     limit: PageSize = 100,
 ) -> OverridePage:
     """Return a page of the overrides that are in force, all or those of a group."""
     with service.store.reading() as session:
-        return overrides.list_overrides(session, after=after, limit=limit, group=group)
+        return overrides.list_overrides(
+            session, after=after, limit=limit, group=group, tenants=tenants
+        )
 
 
 @router.put("", summary="Override a group's limits for a while")

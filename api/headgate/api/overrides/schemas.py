@@ -24,9 +24,14 @@ class OverridePut(Body):
     )
 
     group: str
-    dimension: str | None = Field(default=None, description="null: all of the group.")
+    dimension: str | None = Field(
+        default=None, description="null: all dimensions of the group."
+    )
     factor: Annotated[float | None, Field(ge=0, le=MAX_FACTOR, allow_inf_nan=False)] = (
-        Field(default=None, description="Of rate and burst, such as 1.5 for +50 %.")
+        Field(
+            default=None,
+            description="Multiplies rate and burst, such as 1.5 for +50 %.",
+        )
     )
     rate: Quantity | None = Field(
         default=None, description="Units per period, in place of a factor."

@@ -13,6 +13,7 @@ from headgate.api.overrides.schemas import (
     OverridePut,
     OverrideShown,
 )
+from headgate.api.rights.visibility import Tenants, visible_groups
 from headgate.api.store import Author, Change, Store
 from headgate.api.store.tables import GroupRow, OverrideRow
 from headgate.api.values.body_paths import place_of, place_text
@@ -29,12 +30,23 @@ ALL = ""
 
 
 def list_overrides(
-    session: Session, *, after: str, limit: int, group: str | None = None
+    session: Session,
+    *,
+    after: str,
+    limit: int,
+    group: str | None = None,
+    tenants: Tenants = None,
 ) -> OverridePage:
-    """Return up to `limit` overrides after the place `after`, by group, dimension."""
+    """Return up to `limit` overrides after the place `after`, by group, dimension.
+
+    With `tenants`, only those of groups that their operators may see.
+    """
     query = select(OverrideRow).order_by(OverrideRow.group, OverrideRow.dimension)
     if group is not None:
         query = query.where(OverrideRow.group == group)
+    if tenants is not None:
+        visible = visible_groups(session, tenants)
+        query = query.where(OverrideRow.group.in_(visible))
     if after:
         place = tuple_(OverrideRow.group, OverrideRow.dimension)
         query = query.where(place > tuple_(*place_of(after, parts=2)))
@@ -168,7 +180,7 @@ class Overridden:
 
     @classmethod
     def now(cls, session: Session) -> "Overridden":
-        """Return what all overrides of the present make."""
+        """Return the combined effect of all overrides in force."""
         return cls(
             {
                 override_key(row.group, row.dimension): row.document
@@ -192,7 +204,8 @@ class Overridden:
             return rate * factor, burst * factor
         wanted = found["rate"]
         new = restored(None if wanted == "unlimited" else float(str(wanted)))
-        scaled = burst * new / rate if 0 < rate < float("inf") else new
+        follows = burst == rate or not 0 < rate < float("inf")
+        scaled = new if follows else burst * new / rate
         return new, new if new in {0.0, float("inf")} else scaled
 
 

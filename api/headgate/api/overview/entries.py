@@ -22,7 +22,7 @@ class LimitEntry:
     """One limit as configured; a group without limits has one of no dimension.
 
     Attributes:
-        group_id: Of the group.
+        group_id: Id of the group.
         group: Its name.
         parent: Name of the group that it is part of, or None.
         attachments: How many subjects are attached to the group.

@@ -72,6 +72,21 @@ class Window:
     rows: list[OverviewRow]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRows:
+    """The limits of some groups and of all groups above them.
+
+    Attributes:
+        revision: Revision of the configuration.
+        picture: Latest observation, or None before the first.
+        rows: By name of the group; the limits of one group by dimension.
+    """
+
+    revision: int
+    picture: ClusterSnapshot | None
+    rows: dict[str, list[OverviewRow]]
+
+
 class Overview:
     """Every limit, reloaded when the revision moved, joined once per picture."""
 
@@ -86,6 +101,9 @@ class Overview:
         self._entries: list[LimitEntry] = []
         self._joined_to: tuple[int, int] | None = None
         self._rows: list[OverviewRow] = []
+        self._places: dict[
+            str, list[int]
+        ] = {}  # of a group's rows, as long as entries stay
         self._standings: dict[Standing, int] = {}
         self._sorted: OrderedDict[tuple[str, str | None, str], list[OverviewRow]]
         self._sorted = OrderedDict()
@@ -109,6 +127,22 @@ class Overview:
                 standings=dict(self._standings),
                 rows=rows[look.offset : look.offset + min(look.limit, MAX_WINDOW)],
             )
+
+    def of_groups(self, names: Collection[str]) -> GroupRows:
+        """Return the rows of the groups `names` and of those above them.
+
+        Groups that don't exist are left out.  May read the database.
+        """
+        picture = self._newest()
+        with self._lock:
+            self._refresh(picture)
+            found: dict[str, list[OverviewRow]] = {}
+            for name in names:
+                above: str | None = name
+                while above in self._places and above not in found:
+                    found[above] = [self._rows[at] for at in self._places[above]]
+                    above = found[above][0].entry.parent
+            return GroupRows(revision=self._revision, picture=picture, rows=found)
 
     def _cut(
         self,
@@ -138,6 +172,9 @@ class Overview:
             revision = current_revision(session)
             if revision != self._revision:
                 self._entries = load_entries(session)
+                self._places = {}
+                for at, entry in enumerate(self._entries):
+                    self._places.setdefault(entry.group, []).append(at)
                 self._revision = revision
         joined_to = (revision, -1 if picture is None else picture.number)
         if joined_to == self._joined_to:

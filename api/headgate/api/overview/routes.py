@@ -5,16 +5,19 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Depends, Path, Query, Request
 
 from headgate.api.groups.service import find_group
-from headgate.api.http.dependencies import ServiceOf, TenantsOf
+from headgate.api.http.dependencies import Service, ServiceOf, TenantsOf
 from headgate.api.live.snapshot import ClusterSnapshot
 from headgate.api.overview.entries import Standing
 from headgate.api.overview.overview import MAX_WINDOW, Look, Overview, Sort
 from headgate.api.overview.schemas import (
     GroupUseShown,
     OverviewShown,
+    TenantLimitsShown,
     group_use_shown,
     overview_shown,
+    tenant_limits_shown,
 )
+from headgate.api.overview.tenant_limits import TenantLook, groups_of_tenant
 from headgate.api.rights.visibility import require_visible
 
 MAX_OFFSET = 10_000_000
@@ -48,6 +51,35 @@ def get_overview(look: LookOf, tenants: TenantsOf, request: Request) -> Overview
     """Return a window of the limits that match, with their use now."""
     window = _overview(request).window(look, tenants)
     return overview_shown(window, look.offset)
+
+
+@router.get("/tenants/{tenant}/limits", summary="Show what limits a tenant now")
+def get_tenant_limits(
+    tenant: Annotated[str, Path(description="The tenant's name.", examples=["acme"])],
+    service: ServiceOf,
+    request: Request,
+    search: Annotated[
+        str, Query(max_length=256, description="Part of a namespace's name.")
+    ] = "",
+    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MAX_WINDOW, description="Namespaces.")] = 50,
+) -> TenantLimitsShown:
+    """Return the groups that apply to a tenant and its namespaces, with their use."""
+    look = TenantLook(tenant=tenant, search=search, offset=offset, limit=limit)
+    return tenant_limits(service, _overview(request), look)
+
+
+def tenant_limits(
+    service: Service, overview: Overview, look: TenantLook
+) -> TenantLimitsShown:
+    """Return what `look` shows now; reads the database, so not on a loop.
+
+    Raises:
+        NotFound: There is no such tenant.
+    """
+    with service.store.reading() as session:
+        found = groups_of_tenant(session, look)
+    return tenant_limits_shown(found, overview.of_groups(found.groups()), look.offset)
 
 
 @router.get("/groups/{name}/use", summary="Show which agents use a group now")

@@ -7,7 +7,8 @@ from pydantic import BaseModel, Field
 from headgate.api.live.schemas import Rate, SlotsShown, finite, slots_shown
 from headgate.api.live.snapshot import ClusterSnapshot, LiveAgentUse, Use
 from headgate.api.overview.entries import OverviewRow
-from headgate.api.overview.overview import Window
+from headgate.api.overview.overview import GroupRows, Window
+from headgate.api.overview.tenant_limits import LimitedSubject, TenantGroups
 from headgate.api.values.quantities import shown
 from headgate.coordinator.explain.views import MemberState
 
@@ -112,6 +113,71 @@ class GroupUseShown(BaseModel):
     )
 
 
+class ThroughShown(BaseModel):
+    """A group that applies to a subject, and why."""
+
+    group: str
+    subject: dict[str, str | None] = Field(
+        description="The attachment that leads there: the subject's own, that of a "
+        "wider one, or a default (null)."
+    )
+
+
+class LimitedShown(BaseModel):
+    """A tenant or namespace, and the groups that apply to it."""
+
+    name: str = Field(examples=["acme/orders"])
+    through: list[ThroughShown]
+
+
+class GroupLimitsShown(BaseModel):
+    """A group with its limits and their use now."""
+
+    group: str
+    parent: str | None = Field(description="The group above, which limits it too.")
+    rows: list[RowShown]
+
+
+class TenantLimitsShown(BaseModel):
+    """What limits a tenant and a window of its namespaces."""
+
+    revision: int
+    at_s: float | None = Field(
+        description="Time of the observation; null before the first one."
+    )
+    tenant: LimitedShown
+    namespaces: list[LimitedShown] = Field(description="By name.")
+    total: int = Field(description="Namespaces of the tenant.")
+    matching: int = Field(description="Namespaces that the search matches.")
+    offset: int
+    groups: list[GroupLimitsShown] = Field(
+        description="Each group that applies here, and those above them, once."
+    )
+
+
+def tenant_limits_shown(
+    found: TenantGroups, limits: GroupRows, offset: int
+) -> TenantLimitsShown:
+    """Return a tenant's groups with the limits of each as a response."""
+    return TenantLimitsShown(
+        revision=limits.revision,
+        at_s=None if limits.picture is None else limits.picture.at_s,
+        tenant=_limited(found.tenant),
+        namespaces=[_limited(one) for one in found.namespaces],
+        total=found.total,
+        matching=found.matching,
+        offset=offset,
+        groups=[
+            GroupLimitsShown(
+                group=name,
+                parent=rows[0].entry.parent,
+                rows=[_row(row) for row in rows],
+            )
+            for name, rows in limits.rows.items()
+        ],
+    )
+
+
 def overview_shown(window: Window, offset: int) -> OverviewShown:
     """Return `window`, which begins at row `offset`, as a response."""
     picture = window.picture
@@ -144,6 +210,16 @@ def group_use_shown(
         slots=None
         if in_flight is None
         else slots_shown(group, in_flight.slots, in_flight.holders),
+    )
+
+
+def _limited(subject: LimitedSubject) -> LimitedShown:
+    return LimitedShown(
+        name=subject.name,
+        through=[
+            ThroughShown(group=one.group, subject=dict(one.subject))
+            for one in subject.through
+        ],
     )
 
 

@@ -148,7 +148,7 @@ def delete_setting(
     precondition: PreconditionOf,
     response: Response,
 ) -> None:
-    """Let a key of the dynamic configuration have its default again."""
+    """Reset a key of the dynamic configuration to its default."""
     with service.store.changing(author) as change:
         if not policies.delete_setting(change, key, precondition):
             raise NotFound("setting", key)

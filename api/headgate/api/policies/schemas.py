@@ -23,7 +23,7 @@ class Policy(Body):
     """A rate of messages and one of bytes, which each topic has to itself."""
 
     messages: Quantity = Field(
-        default=UNLIMITED, description="Per period; of `subscribe`: subscribes."
+        default=UNLIMITED, description="Per period; for `subscribe`, subscribes."
     )
     bytes: Quantity = Field(default=UNLIMITED, description="Per period.")
     period_s: Period = 1.0
@@ -33,7 +33,7 @@ class Policy(Body):
 
 
 class PolicyPut(Body):
-    """A policy and where it is to apply."""
+    """A policy and where it should apply."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -212,7 +212,7 @@ def put_setting(
 def delete_setting(
     change: Change, key: str, precondition: Precondition = ANYTHING
 ) -> bool:
-    """Let a key have its default; return whether it was set.
+    """Reset a key to its default; return whether it was set.
 
     Raises:
         Outdated: It is other than `precondition` says.

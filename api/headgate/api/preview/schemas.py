@@ -50,7 +50,7 @@ class LimitPreview(BaseModel):
 class Preview(BaseModel):
     """The effect of a change."""
 
-    revision: int = Field(description="That it was compared with.")
+    revision: int = Field(description="Revision that it was compared with.")
     seen_at_s: float | None = Field(description="When use was seen; null: not yet.")
     attachments: int = Field(description="Subjects that belong to the group.")
     changes: list[ChangeShown]

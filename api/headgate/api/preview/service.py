@@ -21,13 +21,13 @@ from headgate.api.values.schemas import ChangeShown
 from headgate.coordinator.allocation.max_min import shares_at, water_level
 
 MAX_AGENTS = 1000
-"""Agents told of each limit, those who attempt most first."""
+"""Most agents listed per limit, those that attempt most first."""
 
 
 def preview(
     change: Change, wanted: PreviewPost, picture: ClusterSnapshot | None
 ) -> Preview:
-    """Return what `wanted` would do; the transaction is to be given up.
+    """Return what `wanted` would do; the caller must roll the transaction back.
 
     Raises:
         Refused: It can't be done.

@@ -100,7 +100,7 @@ def _add_routes(kind: str, path: str, name_of: NameOf) -> None:
 
 
 def _owner(subject: Subject) -> Subject:
-    """Return what must exist for `subject`: of a topic, its namespace."""
+    """Return what must exist for `subject`: for a topic, its namespace."""
     kind, name = subject[0]
     if kind != "topic" or name is None:
         return subject

@@ -17,7 +17,7 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 MAX_SHOWN = 40
-"""Characters of a wrong value told back."""
+"""Most characters of a wrong value in an answer."""
 
 
 async def json_object(request: Request) -> JsonObject:
@@ -62,7 +62,7 @@ def integer(body: JsonObject, field: str, *, largest: int) -> int | None:
         None when the member is missing or null.
 
     Raises:
-        HTTPException: 400 when it is none, or above `largest` in size.
+        HTTPException: 400 if it is not an integer, or above `largest` in size.
     """
     value = body.get(field)
     if value is None:

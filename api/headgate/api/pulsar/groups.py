@@ -168,7 +168,7 @@ def _wanted(body: JsonObject) -> dict[str, int]:
 
 
 def _patches(present: GroupShown, wanted: dict[str, int]) -> list[LimitPatch]:
-    """Return what makes `present` show `wanted`; nothing for what it shows already."""
+    """Return the changes that make `present` equal to `wanted`."""
     shown = rates_of(present)
     patches: list[LimitPatch] = []
     for name, rate in wanted.items():

@@ -37,7 +37,7 @@ class Shape:
     """The form of one kind of policy in Pulsar's JSON.
 
     Attributes:
-        kind: Which policy.
+        kind: Kind of policy.
         messages: Member of the rate of messages.
         bytes: Member of the rate of bytes, or None.
         most: Largest rate of messages.

@@ -38,8 +38,8 @@ _LOOKS_OF_TENANT = re.compile(
 
 _CUT_TO_TENANTS = re.compile(
     r"/api/v1/(?:whoami|preview|attachments|policies|policies/effective|tenants"
-    r"|audit|revisions/[^/]+|overview|live|events"
-    r"|groups|groups/[^/]+|groups/[^/]+/(?:use|history|explain))"
+    r"|audit|revisions/[^/]+|overview|live|events|overrides"
+    r"|groups|groups/[^/]+|groups/[^/]+/(?:use|history|explain|slots))"
 )
 """Routes that tell a caller of some tenants only what is theirs."""
 
@@ -50,12 +50,12 @@ _CHECKED_BY_ROUTE = frozenset(
 
 
 def is_open(path: str) -> bool:
-    """Tell whether `path` needs no token."""
+    """Return whether `path` needs no token."""
     return path in OPEN or path.startswith(OPEN_FOLDER)
 
 
 def may(principal: Principal, method: str, path: str) -> bool:
-    """Tell whether `principal` may ask `method` of `path`."""
+    """Return whether `principal` may ask `method` of `path`."""
     if principal.role == "admin":
         return True
     if path == TOKENS or path.startswith(f"{TOKENS}/"):

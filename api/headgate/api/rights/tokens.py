@@ -37,9 +37,9 @@ def make_token(
 
     Args:
         change: The transaction.
-        name: For whom; the audit names its bearer so.
+        name: Name of its bearer, as the audit shows it.
         role: What it is for.
-        tenants: Of an operator; None for all.
+        tenants: Tenants of an operator; None for all.
         life_s: Seconds until it is no longer good; None for no end.
 
     Raises:

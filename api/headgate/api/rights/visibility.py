@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, false, or_, select
 from sqlalchemy.orm import Session
 
-from headgate.api.store.tables import AttachmentRow, GroupRow
+from headgate.api.store.tables import AttachmentRow, GroupRow, StateRow
 from headgate.api.values.errors import NotFound
 from headgate.api.values.ownership import OF_TENANTS
 
@@ -28,10 +28,12 @@ def visible_groups(session: Session, tenants: Collection[str]) -> frozenset[str]
     """Return the names of the groups that operators of `tenants` may see.
 
     They belong to one of the tenants, are offered to it, have a subject of it
-    attached, or are above such a group.
+    attached, limit every tenant (the cluster's group and defaults), or are above such
+    a group.
     """
     row = GroupRow
-    used = select(AttachmentRow.group_id).where(of_tenants(tenants)).distinct()
+    limiting = of_tenants(tenants) | _of_everybody()
+    used = select(AttachmentRow.group_id).where(limiting).distinct()
     concerned = select(row.id, row.owner, row.offered_to).where(
         row.owner.in_(tenants) | row.offered_to.is_not(None) | row.id.in_(used)
     )
@@ -52,6 +54,15 @@ def visible_groups(session: Session, tenants: Collection[str]) -> frozenset[str]
         names.update(name for name, _ in rows)
         found = {parent for _, parent in rows if parent is not None} - seen
     return frozenset(names)
+
+
+def _of_everybody() -> ColumnElement[bool]:
+    """Return the condition that an attachment limits tenants without naming one."""
+    kind, name = AttachmentRow.kind, AttachmentRow.name
+    own = select(StateRow.cluster).scalar_subquery()
+    return (kind.in_(OF_TENANTS) & name.is_(None)) | (
+        (kind == "cluster") & (name.is_(None) | (name == own))
+    )
 
 
 def require_visible(session: Session, tenants: Tenants, group: str) -> None:

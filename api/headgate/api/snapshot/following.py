@@ -12,12 +12,12 @@ from headgate.api.watch import RevisionWatch
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What blocking queries of agents wait for, and are answered from.
+    """The state that agents' blocking queries wait for and are answered from.
 
     Attributes:
-        watch: Who waits for the next revision.
+        watch: Requests that wait for the next revision.
         snapshots: The newest snapshot.
-        presence: Which agents ask, and which have gone.
+        presence: The agents that ask, and those that have gone.
     """
 
     watch: RevisionWatch
@@ -26,7 +26,7 @@ class Following:
 
 
 def following_of(request: Request) -> Following:
-    """Return what the application of `request` lets agents follow."""
+    """Return what agents follow in the application that serves `request`."""
     return cast("Following", request.app.state.following)
 
 

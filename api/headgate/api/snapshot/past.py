@@ -1,7 +1,7 @@
 """The configuration as it was at an earlier revision, read page by page.
 
 For those who read what agents reported long ago (the pipeline) and must judge it by
-the limits of that time.  Buses, policies and intervals of then are not told.
+the limits of that time.  It holds no buses, policies or intervals of that time.
 
 Each row of `changed` says from which revision to which one a thing was so; a page
 follows the index by key, so its cost depends on neither the length of the history nor

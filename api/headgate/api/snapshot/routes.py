@@ -57,6 +57,8 @@ _EXAMPLE = {
                     "rate": 1000.0,
                     "burst": 1000.0,
                     "period_s": 1.0,
+                    "period": None,
+                    "time_zone": "UTC",
                     "scope": "cluster",
                     "minimum": 0.0,
                     "maximum": "unlimited",
@@ -70,7 +72,9 @@ _EXAMPLE = {
             "refusal": "reject",
             "soft_threshold": None,
             "per_partition": False,
+            "split": None,
             "slots": None,
+            "per": None,
         }
     ],
     "attachments": [{"subject": {"tenant": "acme"}, "group": 1}],
@@ -158,7 +162,8 @@ async def get_snapshot(
 
     With `alive`, the answer has a member `alive`; it stands alone when the
     configuration is still the one that the caller knows.  A member `levels` has what
-    limits of a minute or more hold, for agents that find nobody to ask.
+    limits hold that nobody uses, and those of a minute or more, for agents that find
+    nobody to ask.
     """
     if at is not None:
         past = await run_in_threadpool(
@@ -208,7 +213,7 @@ async def _while_present(
     incarnation: int,
     waiting: Coroutine[object, object, bool | None],
 ) -> bool | None:
-    """Return what `waiting` does; until then the agent's process is seen to live.
+    """Await `waiting`; until it returns, the agent's process counts as alive.
 
     Only an agent's token, or an administrator's, may say so: others just wait.
     """
@@ -226,7 +231,7 @@ async def _while_present(
 
 
 async def _changes(following: Following, since: int) -> SnapshotText | None:
-    """Return what changed since, None when the whole is to be sent."""
+    """Return what changed since then; None if the whole snapshot must be sent."""
     revision = following.watch.revision
     if since > revision:
         return None
@@ -260,9 +265,11 @@ async def _newest(
 
 
 async def _levels(request: Request, snapshot: SnapshotText) -> list[dict[str, object]]:
-    """Return what long limits of the groups of `snapshot` hold."""
-    book = cast("LevelBook", request.app.state.observing.levels)
-    levels = await run_in_threadpool(book.told, snapshot.revision)
+    """Return the levels of the limits in `snapshot`, as far as known."""
+    observing = request.app.state.observing
+    book = cast("LevelBook", observing.levels)
+    watched = cast("bool", await observing.watching())
+    levels = await run_in_threadpool(book.told, snapshot.revision, watched=watched)
     return [level for level in levels if level["group"] in snapshot.groups]
 
 
@@ -280,7 +287,7 @@ def _as_the_caller_names_us(request: Request, body: bytes) -> bytes:
 async def _while_connected(
     request: Request, waiting: Coroutine[object, object, bool]
 ) -> bool | None:
-    """Return what `waiting` does, or None as soon as the client has gone."""
+    """Await `waiting`; return None as soon as the client has gone."""
     answer = asyncio.ensure_future(waiting)
     parting = asyncio.ensure_future(_parted(request))
     try:

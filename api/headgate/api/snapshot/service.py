@@ -145,7 +145,7 @@ def configuration_document(session: Session) -> dict[str, object]:
 
 
 def changes_document(session: Session, since: int) -> dict[str, object] | None:
-    """Return what a snapshot says of all that changed after the revision `since`.
+    """Return the parts of a snapshot that changed after the revision `since`.
 
     Members: `since`; of groups that changed those that are there, `groups`, and the
     names of those that are not, `groups_gone`; of attachments likewise
@@ -218,6 +218,8 @@ def group_documents(
                 "rate": shown(rate),
                 "burst": shown(burst),
                 "period_s": row.period_s,
+                "period": row.period,
+                "time_zone": row.time_zone,
                 "scope": row.scope,
                 "minimum": row.minimum,
                 "maximum": shown(restored(row.maximum)),
@@ -236,7 +238,9 @@ def group_documents(
             "refusal": row.refusal,
             "soft_threshold": row.soft_threshold,
             "per_partition": row.per_partition,
+            "split": row.split,
             "slots": row.slots,
+            "per": row.per,
         }
         for row in rows
     ]

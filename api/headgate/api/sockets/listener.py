@@ -1,4 +1,4 @@
-"""A listening socket that keeps a place free for whoever comes next.
+"""A listening socket that keeps a place free for the next client.
 
 asyncio accepts whatever the kernel has, and when the descriptors run out it logs an
 error and stops to accept for a second, again and again.  So the number of connections
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many descriptors as it may."""
+    """Raise this process's limit of open descriptors to the maximum."""
     if sys.platform == "win32":
         return
     import resource
@@ -75,7 +75,7 @@ class ConnectionTable:
 
     Args:
         most: Connections in all.
-        most_of_address: Of one IPv4 address or one IPv6 network of 64 bits.
+        most_of_address: Most connections of one IPv4 address or one IPv6 /64 network.
         proxies: Addresses and networks that only `most` bounds.
 
     Invariant: an idle connection is an open one, and stands in both idle orders.
@@ -95,7 +95,7 @@ class ConnectionTable:
         return len(self._open)
 
     def admit(self, peer: Peer, connection: socket.socket) -> bool:
-        """Take a new connection, which is idle; return False to have it closed."""
+        """Admit a new connection, which is idle; return False to have it closed."""
         place = self._place(peer)
         of = self._of.get(place)
         if of is not None and len(of.all) >= self._bound(peer[0]):

@@ -39,7 +39,7 @@ class TimedProtocol(H11Protocol):
         self._await_header()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Receive a part of a request."""
         super().data_received(data)
         if self._is_working():
             self._work()

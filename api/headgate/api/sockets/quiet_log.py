@@ -8,7 +8,7 @@ QUIET_S = 60.0
 """Between two lines of one cause."""
 
 MAX_CAUSES = 1000
-"""Causes remembered; past it all are forgotten, and each may be told once more."""
+"""Most causes remembered; beyond, all are forgotten, and each may be logged again."""
 
 LOGGERS = (
     "asyncio",
@@ -33,7 +33,7 @@ class OncePerMinute(logging.Filter):
         self._told: dict[tuple[str, str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether `record` is to be logged; add how many were left out."""
+        """Return whether `record` is to be logged; add how many were left out."""
         if record.levelno < logging.WARNING:
             return True
         kind = record.exc_info[0] if record.exc_info else None

@@ -28,7 +28,7 @@ class DatabaseLock:
     """The lock of one server.
 
     Args:
-        dsn: Of the database.
+        dsn: Data source name of the database.
         shared: Beside others that share it, as servers of one bus do.
     """
 

@@ -49,7 +49,9 @@ class GroupRow(StoreTable):
     refusal: Mapped[str] = mapped_column(Text)
     soft_threshold: Mapped[float | None]
     per_partition: Mapped[bool]
+    split: Mapped[str | None] = mapped_column(Text)
     slots: Mapped[int | None] = mapped_column(Integer)
+    per: Mapped[str | None] = mapped_column(Text)
     owner: Mapped[str | None] = mapped_column(Text)
     offered_to: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     revision: Mapped[int] = mapped_column(BigInteger)
@@ -73,6 +75,8 @@ class LimitRow(StoreTable):
     rate: Mapped[float | None]
     burst: Mapped[float | None]
     period_s: Mapped[float]
+    period: Mapped[str | None] = mapped_column(Text)
+    time_zone: Mapped[str] = mapped_column(Text, default="UTC")
     minimum: Mapped[float]
     maximum: Mapped[float | None]
 

@@ -72,7 +72,8 @@ class Author:
         if self.tenants is None:
             return
         if tenant_of_subject(kind, name) not in self.tenants:
-            raise Forbidden(f"{self.name} may change {', '.join(sorted(self.tenants))}")
+            named = ", ".join(sorted(self.tenants))
+            raise Forbidden(f"{self.name} may change only what belongs to {named}")
 
 
 @dataclass(slots=True)
@@ -80,9 +81,9 @@ class Change:
     """A transaction that may change the configuration.
 
     Attributes:
-        session: Of the database, inside the transaction.
+        session: Database session, inside the transaction.
         revision: Number that this change will have if it changes anything.
-        author: Who asks for it.
+        author: Author of the change.
         refused_settings: Keys that can't be set on this server, and why.
     """
 
@@ -190,7 +191,7 @@ class Store:
         """Give a transaction; commit it when it recorded a change, else drop it.
 
         Args:
-            author: Who asks for it.
+            author: Author of the change.
             dry_run: Drop it in any case.
         """
         with self._lock, Session(self._engine, expire_on_commit=False) as session:
@@ -317,6 +318,6 @@ def _prepare_sqlite(connection: _Dbapi, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Take the write lock at once where a change is meant; it can't be upgraded."""
+    """Take the write lock at once for a change, because a lock can't be upgraded."""
     writes = connection.get_execution_options().get("headgate_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -7,7 +7,7 @@ from headgate.api.values.errors import Invalid
 
 
 def place_text(*parts: str) -> str:
-    """Return what a page tells as `next`; `place_of` reads it."""
+    """Return the `next` of a page; `place_of` reads it."""
     return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -15,7 +15,7 @@ def place_of(text: str, *, parts: int) -> tuple[str, ...]:
     """Return the texts of a place.
 
     Raises:
-        Invalid: It is no place that a page told.
+        Invalid: No page returned such a place.
     """
     try:
         place: object = json.loads(text)

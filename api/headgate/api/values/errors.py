@@ -83,6 +83,4 @@ class Busy(Refused):
         retry_after_s: When it makes sense to come back, seconds.
     """
 
-    def __init__(self, reason: str, /, *, retry_after_s: float = 1.0) -> None:
-        super().__init__(reason)
-        self.retry_after_s = retry_after_s
+    retry_after_s = 1.0

@@ -22,7 +22,7 @@ _JOINERS = "\u200c\u200d"
 """Format characters that Persian, Hindi and other scripts are spelt with."""
 
 
-def checked_name(name: str, field: str, *, longest: int = MAX_NAME) -> str:
+def checked_name(name: str, field: str) -> str:
     """Return `name` when it can be stored and stand as one segment of a path.
 
     Raises:
@@ -31,7 +31,7 @@ def checked_name(name: str, field: str, *, longest: int = MAX_NAME) -> str:
     """
     if "/" in name:
         raise Invalid(field, "expected no slash")
-    return checked_path_name(name, field, longest=longest)
+    return checked_path_name(name, field, longest=MAX_NAME)
 
 
 def checked_path_name(name: str, field: str, *, longest: int = MAX_PATH_NAME) -> str:

@@ -58,5 +58,5 @@ def stored(value: float) -> float | None:
 
 
 def restored(value: float | None) -> float:
-    """Return what `stored` was given."""
+    """Return the quantity that was given to `stored`."""
     return inf if value is None else value

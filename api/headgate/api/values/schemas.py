@@ -22,10 +22,10 @@ class ChangeShown(BaseModel):
 
     kind: str = Field(description="Such as group or attachment.")
     key: str = Field(description="The group's name, the subject as JSON.")
-    before: dict[str, object] | None = Field(description="null: it was made.")
+    before: dict[str, object] | None = Field(description="null: it was created.")
     after: dict[str, object] | None = Field(description="null: it was deleted.")
     id: int | None = Field(
         default=None,
         exclude_if=lambda number: number is None,
-        description="A group's: reports name it so.",
+        description="Id of a group, as in reports.",
     )

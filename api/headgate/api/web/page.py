@@ -26,7 +26,7 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    # Ask each time, and be told 304: a page never runs with yesterday's modules.
+    # Ask each time, and get a 304: a page never runs with yesterday's modules.
     "Cache-Control": "no-cache",
 }
 """Headers of every file."""
@@ -54,7 +54,7 @@ class _Files(StaticFiles):
 
 
 def mount(app: FastAPI) -> None:
-    """Let `app` answer `/`, `/docs` and `/static/…`."""
+    """Make `app` answer `/`, `/docs` and `/static/…`."""
 
     def index() -> Response:
         return FileResponse(STATIC / "index.html", headers=SECURITY_HEADERS)

@@ -152,7 +152,7 @@ def _read(file: str) -> bytes:
 
 
 def _is_json(file: str, raw: bytes) -> bool:
-    """Tell whether to parse it as JSON, which is a hundred times as fast as YAML."""
+    """Return whether to parse it as JSON, which is a hundred times as fast as YAML."""
     if file.endswith(".json"):
         return True
     if file.endswith((".yaml", ".yml")) or raw.lstrip()[:1] != b"{":

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated, cast
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from headgate.cli.client.polling import answers
+from headgate.cli.failure import Misused
 from headgate.cli.options.common import Api, AsJson, DryRun, Yes
 from headgate.cli.options.dataclass_options import spread
 from headgate.cli.options.output import Output
@@ -17,7 +19,7 @@ from headgate.cli.output.plan import carry_out, changes_of, lines_of
 from headgate.cli.output.printing import print_document, print_line, print_table
 
 if TYPE_CHECKING:
-    from headgate.cli.client.rest import JsonObject, Rest
+    from headgate.cli.client.rest import JsonObject, Query, Rest
 
 PATH = "/api/v1/audit"
 REVISIONS = "/api/v1/revisions"
@@ -42,6 +44,8 @@ headgate audit 17                                  (everything that revision 17 
 
 headgate audit --kind group --key gold --since 2d
 
+headgate audit --since 2026-11-21T18:00 --until 2026-11-21T20:00
+
 headgate audit --author ci --limit 200 --json
 
 headgate audit --follow                            (until Ctrl-C, through outages)"""
@@ -55,14 +59,10 @@ headgate rollback 17 --yes
 A rollback is itself a new revision, so it can be rolled back."""
 
 
-@spread
-def audit(
-    api: Api,
-    output: Output,
-    revision: Annotated[
-        int | None,
-        typer.Argument(help="Only this revision.", show_default=False, min=0),
-    ] = None,
+@dataclass(frozen=True, slots=True)
+class ChangeFilter:
+    """Which changes to show."""
+
     kind: Annotated[
         str | None,
         typer.Option(
@@ -70,18 +70,18 @@ def audit(
             "setting, tenant, namespace or token.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     key: Annotated[
         str | None,
         typer.Option(
             help="Only changes of this object: a group's name, or a subject as JSON.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     author: Annotated[
         str | None,
         typer.Option(help="Only changes by this author.", show_default=False),
-    ] = None,
+    ] = None
     since: Annotated[
         str | None,
         typer.Option(
@@ -89,6 +89,36 @@ def audit(
             help="Only changes since then: 2h, 7d or a time.",
             show_default=False,
         ),
+    ] = None
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Only changes until then: 2h, 7d or a time.",
+            show_default=False,
+        ),
+    ] = None
+
+    def query(self) -> "Query":
+        """Return the parameters of the request."""
+        named = {
+            "kind": self.kind,
+            "key": self.key,
+            "author": self.author,
+            "since": _moment(self.since),
+            "until": _moment(self.until),
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@spread
+def audit(
+    api: Api,
+    output: Output,
+    chosen: ChangeFilter,
+    revision: Annotated[
+        int | None,
+        typer.Argument(help="Only this revision.", show_default=False, min=0),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", help="At most this many revisions.", min=1)
@@ -98,27 +128,25 @@ def audit(
     ] = False,
 ) -> None:
     """Show who changed what, when and from where, newest first."""
-    named = {"kind": kind, "key": key, "author": author}
-    query = {name: text for name, text in named.items() if text is not None}
-    chosen, since_s = output.format(), 0.0
-    if since is not None:
-        since_s = parse_ago(since, datetime.now().astimezone()).timestamp()
+    if follow and chosen.until is not None:
+        raise Misused("--until: not together with --follow, which waits for changes")
+    query = chosen.query()
+    form = output.format()
     with api.connect() as rest:
         if revision is not None:
             one = rest.call("GET", f"{REVISIONS}/{revision}")
-            if not print_document(one, chosen, names=lambda: [str(revision)]):
+            if not print_document(one, form, names=lambda: [str(revision)]):
                 _print_one(one)
             return
-        entries = _since(_newest(rest, query), since_s)
-        listed = list(islice(entries, limit))
+        listed = list(islice(_newest(rest, query), limit))
         if follow:
-            _follow(rest, query, listed, as_json=chosen == "json")
+            _follow(rest, query, listed, as_json=form == "json")
         elif not print_document(
-            listed, chosen, names=lambda: [str(one["revision"]) for one in listed]
+            listed, form, names=lambda: [str(one["revision"]) for one in listed]
         ):
             rows = [row for one in listed for row in _rows(one)]
             headings = ["revision>", "when", "who", "from", "what"]
-            print_table(headings, rows, in_full=chosen == "wide")
+            print_table(headings, rows, in_full=form == "wide")
 
 
 @spread
@@ -143,7 +171,14 @@ def rollback(
         carry_out(ask, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def _newest(rest: "Rest", query: dict[str, str]) -> "Iterator[JsonObject]":
+def _moment(text: str | None) -> float | None:
+    """Return the time in `text`, seconds since the epoch."""
+    if text is None:
+        return None
+    return parse_ago(text, datetime.now().astimezone()).timestamp()
+
+
+def _newest(rest: "Rest", query: "Query") -> "Iterator[JsonObject]":
     """Yield entries, newest first, fetching pages as needed."""
     asked: dict[str, str | int | float] = {**query, "limit": PAGE}
     while True:
@@ -155,15 +190,8 @@ def _newest(rest: "Rest", query: dict[str, str]) -> "Iterator[JsonObject]":
         asked["before"] = cast("int", before)
 
 
-def _since(entries: "Iterator[JsonObject]", since_s: float) -> "Iterator[JsonObject]":
-    for entry in entries:
-        if cast("float", entry["at_s"]) < since_s:
-            return
-        yield entry
-
-
 def _follow(
-    rest: "Rest", query: dict[str, str], shown: "list[JsonObject]", *, as_json: bool
+    rest: "Rest", query: "Query", shown: "list[JsonObject]", *, as_json: bool
 ) -> None:
     """Print new entries, oldest first, until Ctrl-C."""
     seen = cast("int", shown[0]["revision"]) if shown else _revision(rest)

@@ -54,9 +54,7 @@ def set_context(
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(
-            help="Bearer token; an empty one is forgotten.", show_default=False
-        ),
+        typer.Option(help="Bearer token; an empty one removes it.", show_default=False),
     ] = None,
     ca_file: Annotated[
         Path | None,
@@ -66,7 +64,7 @@ def set_context(
         ),
     ] = None,
     use: Annotated[
-        bool, typer.Option("--use", help="Also ask this server from now on.")
+        bool, typer.Option("--use", help="Also make it the current context.")
     ] = False,
 ) -> None:
     """Create a context, or change the given parts of one."""

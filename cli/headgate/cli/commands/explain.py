@@ -164,9 +164,8 @@ def _level(n: dict[str, str]) -> tuple[str, ...]:
         "the level: what a single bucket for the whole cluster would hold, in units",
         _named("L", "from what agents have reported", n["level_reported"]),
         _named("P", "predicted to be admitted since then", n["predicted"]),
-        _named("h", "held in the agents' own buckets", n["held"]),
-        f"  E  = L − P − h = {n['level_reported']} − {n['predicted']} − {n['held']}"
-        f" = {n['level']}   (at least −{n['debt_cap']}, at most {n['burst']})",
+        f"  E  = min(L − P, B) = min({n['level_reported']} − {n['predicted']}, "
+        f"{n['burst']}) = {n['level']}   (below zero: a debt, paid back first)",
     )
 
 

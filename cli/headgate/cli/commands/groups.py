@@ -91,7 +91,7 @@ def show_group(name: GroupName, api: Api, output: Output) -> None:
         if chosen == "name":
             print_line(name)
             return
-        overrides = [x for x in rest.pages(OVERRIDES) if x["group"] == name]
+        overrides = list(rest.pages(OVERRIDES, {"group": name}))
         most = MOST_ATTACHMENTS + 1 if chosen == "table" else None
         attached = list(islice(rest.pages(ATTACHMENTS, {"group": name}), most))
     whole = {**one, "attachments": attached, "overrides": overrides}

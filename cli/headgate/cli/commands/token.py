@@ -60,7 +60,7 @@ def create(
     database: Annotated[
         str,
         typer.Option(
-            help="A file of SQLite, or a URL of SQLAlchemy.",
+            help="An SQLite file, or an SQLAlchemy URL.",
             envvar="HEADGATE_DATABASE",
         ),
     ] = "headgate.db",

@@ -32,10 +32,9 @@ CONNECT_S = 0.5
 """A process connects before it takes requests, as a service does that is ready
 before it is given traffic."""
 
-LEAD_S = 1.5
-"""At rest before the start.  Agents that find a group without a past begin with a
-nearly empty bucket, for they can't know that it has none; the central bucket that
-they are measured against begins full.  B/Q seconds and a bit make both full."""
+LEAD_S = 0.1
+"""From when the start is set until it: time for all callers to hear of it, and no
+rest, because agents of a group without a past begin with a full bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,9 @@ class Callers:
         Args:
             children: Whose processes they become.
             plan: What they do.
-            url: Of the API.
+            url: Address of the API.
             directory: For their logs; must exist.
-            seed: Of all their random numbers.
+            seed: Seed of all their random numbers.
         """
         self._children = children
         self._plan = plan
@@ -110,7 +109,7 @@ class Callers:
         self._children.forget(self._running.pop(self._plan.shape.victim))
 
     def bring_back(self) -> None:
-        """Let a new process connect under the id of the victim; returns at once.
+        """Connect a new process under the id of the victim; return at once.
 
         To be called `CONNECT_S` before its callers are back.
         """

@@ -92,16 +92,13 @@ def play(
     return summarise(callers.attempts(), plan)
 
 
-def start_server(
-    children: Children, *, bus: str, directory: Path, port: int | None = None
-) -> Server:
+def start_server(children: Children, *, bus: str, directory: Path) -> Server:
     """Start `headgate up` as a process and wait until it answers.
 
     Args:
         children: What starts and stops the process.
         bus: As ``headgate up --bus``, or ``curve`` for the keys in `directory`.
         directory: For its database and its log.
-        port: Port to listen on; None for the default, or a free one if that is taken.
     """
     ready_file = directory / "ready.json"
     ready_file.unlink(missing_ok=True)
@@ -109,8 +106,6 @@ def start_server(
     command += ["--bus-keys", str(directory / KEYS)] if bus == CURVE else ["--bus", bus]
     command += ["--database", str(directory / "headgate.db")]
     command += ["--ready-file", str(ready_file)]
-    if port is not None:
-        command += ["--port", str(port)]
     child = children.start(
         "headgate up", command, log=directory / "up.stderr", talks=False
     )

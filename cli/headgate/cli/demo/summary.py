@@ -1,9 +1,9 @@
 """The demo's verdict, from what the callers logged and from nothing else.
 
 Three things gate it: the total against one central bucket, the excess, and the
-worst-served agent.  Of small requests the excess is judged in every window of ten
-seconds.  Of large ones it is judged at every instant, in requests, and too few of
-them come to judge an agent's part.  Settle time and latencies are told and gate
+worst-served agent.  For small requests the excess is judged in every window of ten
+seconds.  For large ones it is judged at every instant, in requests, and there are too
+few of them to judge an agent's part.  Settling time and latencies are printed but gate
 nothing, because the machine may be busy with other things.
 """
 
@@ -284,10 +284,10 @@ def settle_time(
 ) -> float | None:
     """Return how long after the flip every agent has its max-min, seconds.
 
-    Windows of `SETTLE_WINDOW_S` slide from the flip on; settled is where the first
-    of as many windows in a row as cover one window's length begins, in all of which
-    the agents' admissions are `SETTLE_TOLERANCE` of the quota or less away from the
-    max-min of what was offered in that window.
+    Windows of `SETTLE_WINDOW_S` slide from the flip on.  A window is good if each
+    agent's admissions are within `SETTLE_TOLERANCE` of the quota of its max-min share
+    of what was offered in it.  The cluster has settled where the first run of good
+    windows begins that covers a window's length.
 
     Returns:
         Seconds after the flip, or None when that does not come about in `within_s`.

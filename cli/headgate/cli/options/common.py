@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:8080"
 """Where `headgate up` listens by default."""
 
+MAX_PORT = 65_535
+"""The largest TCP port."""
+
 
 @dataclass(frozen=True, slots=True)
 class Api:
@@ -66,7 +69,7 @@ class Api:
         typer.Option(
             "--context",
             envvar="HEADGATE_CONTEXT",
-            help="Ask the server of this context (see headgate context).",
+            help="Use the server of this context (see headgate context).",
             metavar="NAME",
             show_default=False,
         ),
@@ -130,6 +133,15 @@ class Api:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    bool, typer.Option("--dry-run", help="Show what would change without changing it.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+ReadyFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the addresses to this file, as JSON, once the server is ready.",
+        show_default=False,
+    ),
+]

@@ -26,7 +26,9 @@ class GroupSettings:
             metavar="LIMIT",
             help="DIMENSION=RATE/PERIOD, optionally with ,burst=UNITS and ,scope=node. "
             "RATE is a number such as 1000, 10M or 1.5Ki, or unlimited; PERIOD is s "
-            "(default), m, h, d or 10s. Repeat the option for each dimension.",
+            "(default), m, h, d or 10s, or a calendar period such as month, "
+            "optionally with ,zone=Europe/Zurich. Repeat the option for each "
+            "dimension.",
             show_default=False,
         ),
     ] = None
@@ -100,12 +102,33 @@ class GroupSettings:
         ),
     ] = None
 
+    split: Annotated[
+        Literal["even", "proportional", "none"] | None,
+        typer.Option(
+            help="How each process divides its share among its topics: in equal parts, "
+            "in proportion to their use, or not at all.",
+            show_default=False,
+        ),
+    ] = None
+
     slots: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             help="Requests in flight at once, over the whole cluster; -1 for any.",
             min=-1,
+            show_default=False,
+        ),
+    ] = None
+
+    per: Annotated[
+        Literal[
+            "tenant", "namespace", "topic", "subscription", "user", "client", "none"
+        ]
+        | None,
+        typer.Option(
+            help="Give each value of that part of the subject, such as each user, the "
+            "limits for itself; none lets all share them.",
             show_default=False,
         ),
     ] = None
@@ -118,6 +141,10 @@ class GroupSettings:
         """
         given = {k: v for k, v in asdict(self).items() if v is not None}
         given.pop("limit", None)
+        if self.split == "none":
+            given["split"] = None
+        if self.per == "none":
+            given["per"] = None
         if self.slots == ANY_SLOTS:
             given["slots"] = None
         if self.owner == "":

@@ -38,7 +38,10 @@ _PERIODS_S = {
     "d": 86_400.0,
     "w": 604_800.0,
 }
-"""Periods by name, in seconds; there is no month, because months differ."""
+"""Periods by name, in seconds; months differ, so there is only a calendar month."""
+
+_CALENDAR = ("minute", "hour", "day", "week", "month", "year")
+"""Calendar periods: all of the rate may pass between one boundary and the next."""
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?(?:e\d+)?)(|[kMGT]|[KMGT]i)")
 _PERIOD = re.compile(r"(\d+(?:\.\d+)?)?(ms|s|m|h|d|w)")
@@ -51,6 +54,8 @@ class LimitJson(TypedDict, total=False):
     rate: float | str | None
     burst: float | str
     period_s: float
+    period: str | None
+    time_zone: str
     scope: str
     minimum: float | str
     maximum: float | str
@@ -65,6 +70,8 @@ def parse_limit(text: str) -> LimitJson:
     {'dimension': 'requests', 'rate': 1000.0}
     >>> parse_limit("publish_bytes=10M/m,burst=20M,scope=node")["period_s"]
     60.0
+    >>> parse_limit("tokens=1M/month,zone=Europe/Zurich")["period"]
+    'month'
 
     Raises:
         Misused: It is not ``DIMENSION=RATE[/PERIOD][,SETTING=VALUE…]``.
@@ -168,8 +175,11 @@ def show_limit(limit: LimitJson) -> str:
     """
     rate, period_s = limit.get("rate"), limit.get("period_s", 1.0)
     shown = f"{limit.get('dimension')}={show_quantity(rate or 0.0)}"
-    shown += f"/{show_period(period_s)}"
-    if "burst" in limit:
+    period = limit.get("period")
+    shown += f"/{period or show_period(period_s)}"
+    if period and limit.get("time_zone", "UTC") != "UTC":
+        shown += f" zone {limit.get('time_zone')}"
+    if "burst" in limit and not period:
         shown += f" burst {show_quantity(limit['burst'])}"
     if limit.get("minimum"):
         shown += f" minimum {show_quantity(limit.get('minimum', 0.0))}"
@@ -185,7 +195,9 @@ def _limit(text: str) -> LimitJson:
         raise Misused("expected DIMENSION=RATE such as requests=1000/s")
     number, slash, period = rate.partition("/")
     limit = LimitJson(dimension=dimension, rate=parse_quantity(number))
-    if slash:
+    if slash and period in _CALENDAR:
+        limit["period"] = period
+    elif slash:
         limit["period_s"] = parse_period(period)
     for setting in settings:
         _set(limit, *(part.strip() for part in setting.partition("=")))
@@ -204,10 +216,13 @@ def _set(limit: LimitJson, name: str, equals: str, value: str) -> None:
         limit["samples"] = int(value)
     elif equals and name == "window":
         limit["window_s"] = parse_period(value)
+    elif equals and name == "zone" and value:
+        limit["time_zone"] = value
     elif name == "scope" and value in {"cluster", "node"}:
         limit["scope"] = value
     else:
         raise Misused(
             f"setting {name}{equals}{value}: expected burst=UNITS (or samples=NUMBER,"
-            "window=PERIOD), minimum=UNITS, maximum=UNITS or scope=cluster|node"
+            "window=PERIOD), minimum=UNITS, maximum=UNITS, scope=cluster|node or "
+            "zone=TIME_ZONE of a calendar period"
         )

@@ -34,7 +34,8 @@ class Listing(Generic[Item]):
     """How items are listed.
 
     Attributes:
-        headings: Of the columns; one that ends in ``>`` aligns its column right.
+        headings: Headings of the columns; one that ends in ``>`` aligns its column
+            right.
         row: Returns the cells of an item.
         name: Returns the name by which other commands take an item.
         wide: Headings of the further columns of ``-o wide``.

@@ -85,7 +85,7 @@ def question_of(screen: Screen, rows: int) -> Question:
 
 
 def _is_person() -> bool:
-    """Tell whether both stdin and stdout are a capable terminal."""
+    """Return whether both stdin and stdout are a capable terminal."""
     if find_spec("termios") is None:  # Windows
         return False
     return sys.stdin.isatty() and sys.stdout.isatty() and not console().is_dumb_terminal

@@ -169,7 +169,7 @@ def _first(text: str) -> str:
 
 
 def _is_begun(text: str) -> bool:
-    """Tell whether `text` ends within an escape sequence."""
+    """Return whether `text` ends within an escape sequence."""
     last = text[text.rfind("\x1b") :] if "\x1b" in text else ""
     if last in {"\x1b", "\x1b[", "\x1bO"}:
         return True

@@ -1,347 +1,625 @@
-"""From a ledger's level to shares, ceilings and capacities.
+"""How much each agent may spend before the others can know of it.
 
-**Feedback.**  The rate to share out until the next look is
+**Spend no more unseen than your part of the common level.**  Every agent replays the
+bucket (`headgate.coordinator.ledger.replay`) and computes a level E.  Let V_i be what
+agent i admitted beyond what the others already know or expect.  Then C = E + V_i is the
+level that all agents have in common, and the rule is
 
-    Q' = max(0, Q + (E − m)/H)        H = max(1 s, 4·lag)
+    agent i may let V_i grow up to its part a_i of C, with Σ a_i ≤ C;
+    beyond that it may admit one more request, the first, while E ≥ 0.
 
-so a surplus or debt is worked off over H.  The loop sees what it did after the
-lag; a first-order loop with delay is without overshoot up to lag/H = 1/e and rings
-beyond; 4·lag keeps it at ¼.  H does not follow T: dead reckoning makes the ages of
-rows irrelevant while demand is steady (at T = 5 s, H = T gave 0.970 on a travelling
-wave, H = 1 s 1.000).
+So the true level can't fall below −(one cost per agent that was active within the age
+of information Δ) − (what flows in meanwhile).  This one inequality acts as a local
+token bucket if requests are many (V decays at ρ, because the others expect ρ), as a
+central bucket if admissions are rare (V returns to 0 soon after each is reported), as a
+split of the burst after a rest (a = C/n), and exactly as the central bucket for a
+single agent.
 
-**The margin** m = min(B/2, 5·√(cost·Q·(lag + T/(1−loss)²))) is what Poisson
-arrivals may admit unseen: the level is steered to m, not to 0, so that chance does
-not push the true level below zero.  It costs nothing in the long run: m is filled
-once.
+**What the others expect**, ρ.  The rate to divide until the next look is
 
-**Allocation and ceiling are two things.**  An agent whose ceiling were its mean
-demand would be refused a quarter of its Poisson arrivals.  So θ is found from
-expected use, and below θ the ceiling exceeds demand by its own noise,
-min(w·θ, λ + √(2·λ·cost)), and by that of its estimate while this is young, plus a part
-of the slack that does not depend on how many agents there are (σ = ½): whoever starts
-first may use it, and the ledger takes back what was too much.  Headroom *inside* θ
-would cost a small burst 3 %.
+    Q' = max(0, Q + (C − m)/H)      H = clamp(2·B/Q, 8·lag, 1 s), at least 4·lag
+    θ:  Σ min(d_j, w_j·θ) = Q'      ρ_j = min(d_j, w_j·θ)
 
-**Small quotas** (B or Q·T below one cost per agent): a token for each agent would
-be more than there is, so nobody holds tokens: each request is admitted with chance
-ceiling/λ while E covers it, and each admission is told at once.
+so a surplus or debt is worked off over H.  The loop sees its own effect one lag later.
+A first-order loop with delay does not overshoot up to lag/H = 1/e and rings beyond;
+4·lag keeps it at ¼.  An agent that makes fewer than `AT_ONCE_COSTS` requests within T',
+the time for which its row may go unreported, reports each admission *at once*: silence
+then means that there was none, and nothing is extrapolated.
+
+**The margin** m = min(room/4, √(Σ c_j·ρ_j·(lag + T'/(1−loss)²))), summed over the
+agents that are extrapolated, is 2.5 sigma of what Poisson arrivals admit unseen: the
+level is steered to m, not to 0.  A larger margin costs fairness; without one, agents
+below θ are refused.
+
+**The window** a_i is agent i's max-min part of C according to what each agent wants
+within Δ.  If all of that fits, the rest is divided mostly evenly, because nobody knows
+who will start next.  An agent below θ may exceed its part by the noise of its own
+arrivals: chance is not misuse.
+
+Rejected: local buckets of a tenth of a second of a ceiling (4 to 5 s over the quota for
+language models' tokens, 0.67 of the quota if one cost is a sixth of the burst);
+admission by chance if there are fewer tokens than agents (0.77); a margin of five sigma
+as the level to start at (0.80 with a burst of 10 s).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, replace
+from math import inf, nan, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.max_min import (
-    level_of,
-    shares_at,
-    shares_of,
-    wanted_by,
-)
+from headgate.coordinator.allocation.max_min import level_of, shares_at
 from headgate.coordinator.allocation.reserves import alone_of
-from headgate.coordinator.ledger.arithmetic import Ops, many, ops_of
+from headgate.coordinator.messages.events import Ceilings
+from headgate.coordinator.table.one_or_many import (
+    chosen,
+    greater,
+    lesser,
+    root,
+    single,
+    total,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.constants import Settings
-    from headgate.coordinator.table.arrays import Index, Shelf
+    from headgate.coordinator.table.arrays import Index, LedgerBlock
 
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
 
-MARGIN_SIGMAS = 5.0
-"""At one sigma flashes overshoot 0.03 s of quota; at five none did."""
+AT_ONCE_COSTS = 8.0
+"""An agent with fewer requests than this within T' reports each admission at once:
+extrapolating so few would mostly extrapolate noise."""
 
-MARGIN_BURST = 0.5
-"""The margin takes at most half of the burst."""
+QUIET_BURST = 6.0
+"""T' is the time in which three sigma of a Poisson stream at Q amount to half of B: a
+row that goes unreported for longer could hide more than a small burst can bear."""
+
+MARGIN_SIGMAS = 2.5
+"""With two sigma, agents that swap their demand exceed the quota by 0.02 s of it if
+heartbeats are 5 s apart; a third costs fairness between light and heavy agents."""
+
+MARGIN_PART = 0.25
+"""The margin takes at most this part of the burst."""
+
+HORIZON_BURSTS = 2.0
+"""H as a multiple of the time that refills the burst: a small burst is steered
+faster."""
+
+LAGS_AT_LEAST = 8.0
+"""Smallest H, in lags, for a small B."""
 
 LAGS_PER_HORIZON = 4.0
-"""H ≥ 4·lag: see above."""
+"""Smallest H, in lags, for any B: see above."""
 
-LOCAL_BURST = 0.25
-"""A local bucket holds at most this part of the time in which B is refilled."""
+NOISE_SIGMAS = 3.0
+"""Sigmas of its arrivals by which an agent below θ may exceed its part."""
 
-FLOOR_PART = 0.1
-"""Of Q/n: what a newcomer may spend before it has heard a round."""
+NEAR = 1.15
+"""Multiple of θ up to which an agent counts as light: estimates are no more exact than
+that, and an agent mistaken for a heavy one is refused what it is due."""
+
+DEMAND_CAP = 2.0
+"""λ counts up to this multiple of what could pass within Δ: a storm of retries, or a
+lie, gains no more than asking for everything."""
 
 FEWEST_AT_FIRST = 10
-"""Agents assumed by a newcomer, which can't know how many start with it: fifty
-that start at once spend half of Q for the one round, not five times Q."""
+"""Number of agents that a new one assumes if nobody says how many there are."""
 
-
-TRICKLE_PART = 0.01
-"""Of Q/n: the least ceiling while the ledger is in debt, so that a caller who is
-refused is told a finite delay.  All agents together spend 1 % of Q by it."""
-
-LEAST_CAPACITY = 0.01
-"""Of one cost: the least that a bucket with tokens holds; none at all would mean
-admission by chance."""
-
-
-FULL_PART = 0.9
-"""Of the burst: a ledger this full admits a request whose cost it can never hold, as
-one bucket that may owe does."""
+PARENT_S = 0.1
+"""Seconds of its ceiling that an agent may hold for a group inside another one, whose
+limit is the parent's rate rather than the group's own level."""
 
 HIGH = 1e300
-"""In place of an infinite θ where it is multiplied by a weight that may be 0."""
+"""Replaces an infinite θ wherever it is multiplied by a weight that may be 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What holds for all ledgers at one look.
+    """What applies to all ledgers at one look.
 
     Attributes:
         now: Monotonic seconds.
-        lag_s: Of the bus.
-        unseen_s: Age that the margin covers: lag + T/(1−loss)².
+        lag_s: Lag of the bus.
+        loss: Fraction of the reports that are lost.
+        age_s: Δ, after which the others know what was admitted.
+        present: Number of agents to assume while a ledger's level is not known.
         mute: This agent does not hear its own reports.
-        adrift: For so long that the others have dropped it.
-        quorate: It hears most of the cluster.
+        adrift: That has lasted so long that the others have dropped this agent.
+        quorate: This agent hears a majority of the cluster.
+        echoed: It has heard a report of its own; until then the lag is a guess.
     """
 
     now: float
     lag_s: float
-    unseen_s: float
+    loss: float
+    age_s: float
+    present: float
     mute: bool
     adrift: bool = False
     quorate: bool = True
+    echoed: bool = True
 
 
-def share_out(shelf: Shelf, slots: Index, on: Conditions, settings: Settings) -> Flags:
-    """Compute Q', θ and all shares of settled ledgers.
+@dataclass(slots=True)
+class _Asked:
+    """What the agents of some ledgers ask for, as far as all agents know it.
+
+    Attributes:
+        weight: ``float64[A, K]`` weights.
+        present: ``bool[A, K]`` agents that take part.
+        cost: ``float64[A, K]`` mean units of a request.
+        demand: ``float64[A, K]`` λ as far as it counts; 0 for agents that don't.
+        wanted: ``float64[K]`` Σ λ.
+        newest: ``float64[K]`` this agent's λ, whether or not the others know it.
+        spare: ``float64[K]`` C less what is kept for silent agents, at least 0.
+    """
+
+    weight: Floats
+    present: Flags
+    cost: Floats
+    demand: Floats
+    wanted: Floats
+    newest: Floats
+    spare: Floats
+
+
+def share_out(
+    block: LedgerBlock, slots: Index, on: Conditions, settings: Settings
+) -> Flags:
+    """Compute Q', θ, ρ and this agent's window for settled ledgers.
 
     Args:
-        shelf: Changed: `available`, `theta`, `slack`, `burn`, `margin`, `small`.
-        slots: K of its slots.
+        block: Changed: what is divided, `extrapolated_rate`, `at_once`, `unseen` and
+            `window`.
+        slots: K of its columns.
         on: Lag and ages.
         settings: Parameters.
 
     Returns:
-        ``bool[K]``, of one ledger a flag: whether an agent wants anything there.
+        ``bool[K]``, whether any agent wants anything there.
     """
-    at, ops = ops_of(slots)
-    rate, burst = shelf.rate[at], shelf.burst[at]
-    lines = shelf.lines(slots)
-    weight = shelf.weight[lines, at]
-    agents = ops.count(weight)
-    cost = shelf.cost[at]
-    margin = margin_of(rate, burst, cost, on, ops)
-    horizon = max(settings.horizon_s, LAGS_PER_HORIZON * on.lag_s)
-    available = rate + (shelf.belief[at] - margin) / horizon
-    available = ops.where(shelf.strict[at], rate, available)
-    available = ops.minimum(available, shelf.part[at]) - shelf.reserved[at]
-    available = ops.where(rate > 0.0, ops.maximum(available, 0.0), 0.0)
-
-    told = shelf.demand[lines, at]
-    # Before it is capped: a cap of 0 is no rest.
-    asked: Flags = np.logical_or.reduce(told, axis=0)
-    demand = np.minimum(told, shelf.demand_cap[at])
-    # The others know this agent's demand as it told them: with the newest in its
-    # place no two agents would predict the same.
-    own_demand = demand[0].copy()
-    demand[0] = ops.minimum(shelf.told_demand[at], shelf.demand_cap[at])
-    wanted = wanted_by(demand, weight)
-    theta = level_of(wanted, weight, available)
-    share = shares_of(theta, wanted, weight)
-    rest = available - np.add.reduce(share, axis=0)
-    slack = ops.where(theta == inf, rest, 0.0)
-    shelf.small[at] = ops.minimum(rate * settings.interval_s, burst) < agents * cost
-    shelf.agents[at] = agents
-    shelf.margin[at] = margin
-    shelf.horizon[at] = horizon
-    shelf.available[at] = available
-    shelf.theta[at] = theta
-    shelf.slack[at] = slack
-    expected = share
-    joining = shelf.joining_until[at] > on.now
-    if ops.any(joining):
-        # Either all are new and spend the floor, or the others will tell the level.
-        # Were they charged a share meanwhile, E would be clamped at B as if that had
-        # been spent, and what was not would be credit for ever (see decision 4).
-        expected = np.where(
-            joining, np.minimum(share, floor_of(rate, agents, ops)), share
-        )
-    # A silent member goes on at its reserve, not at a share.
+    columns, slots = slots, single(slots)
+    _know(block, slots, on)
+    _agree(block, columns)
+    rate, strict = block.rate[slots], block.strict[slots]
+    lines = block.lines(slots)
+    common = lesser(block.belief[slots] + block.unseen[slots], block.burst[slots])
+    spare = greater(common - block.aside_in_all[slots], 0.0)
+    told, weight = block.demand[lines, slots], block.weight[lines, slots]
+    cap = DEMAND_CAP * chosen(strict, rate, rate + spare / on.age_s)
     present = weight > 0.0
-    if np.count_nonzero(present) < present.size:
-        expected = np.where(present, expected, shelf.burn[lines, at])
-    shelf.burn[lines, at] = expected
-    most = weight[0] * ops.minimum(theta, HIGH)
-    shelf.share[at] = ops.minimum(own_demand, most)
-    return asked
+    demand = chosen(present, lesser(told, cap), 0.0)
+    # The others compute shares from the demand that they have heard.  With its newer
+    # one this agent would expect to spend what the others don't expect it to.
+    demand[0] = chosen(present[0], lesser(block.known_demand[slots], cap), 0.0)
+    newest, wanted = lesser(told[0], cap), total(demand)
+    cost = block.cost[lines, slots]
+    asked = _Asked(weight, present, cost, demand, wanted, newest, spare)
+    block.demand_cap[slots] = chosen(block.unlimited[slots], inf, cap)
+
+    _tell_apart(block, slots, asked, on, settings)
+    _expect(block, slots, asked, common)
+    block.window[slots] = chosen(
+        _alone(block, slots, on), inf, _window(block, slots, asked, on)
+    )
+    # Before demand is capped: a cap of 0 does not mean that nobody wants anything.
+    active: Flags = (wanted > 0.0) | (told[0] > 0.0)
+    closed = cap <= 0.0
+    if np.count_nonzero(closed):
+        active |= closed & np.logical_or.reduce(told, axis=0)
+    return active
 
 
-def floor_of(rate: Floats, agents: Floats, ops: Ops = many) -> Floats:
-    """Return what may be spent while a level is asked for, ``float64[K]`` units/s."""
-    floor: Floats = FLOOR_PART * rate / ops.maximum(agents, FEWEST_AT_FIRST)
-    return floor
+def _tell_apart(
+    block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions, settings: Settings
+) -> None:
+    """Find which agents are extrapolated, what they may admit unseen, and the horizon.
 
-
-def margin_of(
-    rate: Floats, burst: Floats, cost: Floats, on: Conditions, ops: Ops = many
-) -> Floats:
-    """Return m, ``float64[K]``."""
-    margin: Floats = MARGIN_SIGMAS * ops.sqrt(cost * rate * on.unseen_s)
-    return ops.minimum(margin, MARGIN_BURST * burst)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ceilings:
-    """What this agent's buckets may do: columns of equal length K.
-
-    Attributes:
-        ceiling: units/s.
-        capacity: units.
-        probability: of a request where no tokens are held.
-        share: units/s.
-        reserve: units/s after the deadline.
+    Uses only reported demand, because all agents must find the same.
     """
+    rate, burst, cost = block.rate[slots], block.burst[slots], asked.cost
+    demand, wanted, strict = asked.demand, asked.wanted, block.strict[slots]
+    mean_cost = total(demand * cost) / greater(wanted, 1e-300)
+    mean_cost = chosen(wanted > 0.0, mean_cost, cost[0])
+    quiet = (burst / QUIET_BURST) ** 2 / greater(rate * mean_cost, 1e-300)
+    quiet = lesser(greater(quiet, on.age_s), settings.interval_s)
+    # Permits alone keep the bound of a strict group, so nobody needs to know what
+    # was admitted; reporting demand with each request would only make them noisy.
+    quiet = chosen(strict, settings.interval_s, quiet)
+    usual = shares_at(
+        level_of(demand, asked.weight, rate, wanted), demand, asked.weight
+    )
+    few = chosen(strict, 0.0, AT_ONCE_COSTS / quiet)
+    at_once = asked.present & (usual < few * cost)
 
-    ceiling: Floats
-    capacity: Floats
-    probability: Floats
-    share: Floats
-    reserve: Floats
+    owing = chosen(block.may_owe[slots], 0.0, cost[0])
+    most = MARGIN_PART * greater(burst - owing, 0.0)
+    unsure_s = on.lag_s + quiet / (1.0 - on.loss) ** 2
+    variance = chosen(at_once, 0.0, cost * usual)
+    whole = total(variance)
+    others = greater(whole - variance[0], 0.0)
+    horizon = HORIZON_BURSTS * burst / greater(rate, 1e-300)
+    horizon = lesser(greater(horizon, LAGS_AT_LEAST * on.lag_s), settings.horizon_s)
+    horizon = greater(horizon, LAGS_PER_HORIZON * on.lag_s)
+
+    block.quiet_s[slots] = quiet
+    block.at_once[block.lines(slots), slots] = at_once
+    block.margin[slots] = lesser(MARGIN_SIGMAS * root(whole * unsure_s), most)
+    block.others_margin[slots] = lesser(MARGIN_SIGMAS * root(others * unsure_s), most)
+    block.horizon[slots] = horizon
+
+
+def _expect(block: LedgerBlock, slots: Index, asked: _Asked, common: Floats) -> None:
+    """Divide Q', and expect each agent to spend its part."""
+    rate, lines = block.rate[slots], block.lines(slots)
+    demand, weight, wanted = asked.demand, asked.weight, asked.wanted
+    available = rate + (common - block.margin[slots]) / block.horizon[slots]
+    available = chosen(block.strict[slots], rate, available)
+    available = lesser(available, block.parent_cap[slots]) - block.reserved[slots]
+    available = chosen(rate > 0.0, greater(available, 0.0), 0.0)
+    theta = level_of(demand, weight, available, wanted)
+    # A silent member is expected to spend its reserve, not a share.
+    extrapolated_rate = chosen(
+        block.at_once[lines, slots], 0.0, shares_at(theta, demand, weight)
+    )
+    extrapolated_rate = chosen(
+        asked.present, extrapolated_rate, block.extrapolated_rate[lines, slots]
+    )
+    swing = np.abs(extrapolated_rate[0] - block.reported_rate[slots])
+    block.available[slots] = available
+    block.theta[slots] = theta
+    block.slack[slots] = chosen(theta == inf, available - wanted, 0.0)
+    block.extrapolated_rate[lines, slots] = extrapolated_rate
+    block.outflow[slots] = total(extrapolated_rate)
+    block.swung[slots] = greater(block.swung[slots], swing)
+    block.share[slots] = lesser(asked.newest, weight[0] * lesser(theta, HIGH))
+
+
+def _window(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> Floats:
+    """Return a, ``float64[K]``: the max-min part of C by demand within Δ."""
+    own_weight, spare = asked.weight[0], asked.spare
+    own_most = own_weight * lesser(block.theta[slots], HIGH)
+    heavy = asked.newest > NEAR * own_most
+    pool = greater(spare - chosen(heavy, block.others_margin[slots], 0.0), 0.0)
+    level = level_of(asked.demand, asked.weight, pool / on.age_s, asked.wanted)
+    window: Floats = lesser(asked.demand[0], own_weight * lesser(level, HIGH))
+    window = window * on.age_s
+    even = own_weight / greater(block.present_weight[slots], 1e-300)
+    left = pool - asked.wanted * on.age_s
+    window = chosen(level == inf, window + left * even, window)
+    # An agent below θ may exceed its part by the noise of its own arrivals.
+    noise = _noise(block, slots, asked, on)
+    window = chosen(heavy, window, greater(window, noise))
+    bootstrap = block.joining_until[slots] > on.now
+    if np.count_nonzero(bootstrap):
+        # Which other agents exist is not known yet.
+        assumed = spare / greater(block.agents[slots], on.present)
+        window = chosen(bootstrap, lesser(window, assumed), window)
+    return window
+
+
+def _noise(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> Floats:
+    """Return ``float64[K]`` units by which this agent may exceed its part by chance.
+
+    Computed from reported demand: a rate that the others don't know yet is a change,
+    not chance, and in a herd all agents change at once.
+    """
+    quiet, cost, spare = block.quiet_s[slots], asked.cost, asked.spare
+    at_once = block.at_once[block.lines(slots), slots]
+    arriving = lesser(asked.demand, block.rate[slots])
+    own, own_cost = arriving[0], cost[0]
+    own_s = chosen(at_once[0], on.age_s, quiet)
+    noise: Floats = lesser(spare, NOISE_SIGMAS * root(own * own_cost * own_s))
+    # Chance comes in whole requests.  One more than the first is safe as far as the
+    # level exceeds everything that could arrive by chance.
+    untold = chosen(at_once, arriving, 0.0)
+    by_chance = quiet * total(arriving * cost)
+    by_chance += (on.age_s - quiet) * total(untold * cost)
+    unsure = total(untold) * on.age_s + NOISE_SIGMAS * root(greater(by_chance, 0.0))
+    one_more = (own > 0.0) & (spare - unsure >= own_cost)
+    return chosen(one_more, greater(noise, own_cost), noise)
+
+
+def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
+    """Compute V: what was spent beyond what the others know or expect.
+
+    They know a counter once its report has had enough time on the bus.  How much that
+    is, is unknown until one report has come back.
+    """
+    at_once = block.at_once[0, slots]
+    for name in ("known_predicted", "pending_predicted"):
+        column = getattr(block, name)
+        column[slots] = chosen(at_once, 0.0, column[slots])
+    arrived = block.pending_at[slots] <= on.now - KNOWN_LAGS * on.lag_s
+    if np.count_nonzero(arrived) and on.echoed and not on.mute:
+        block.known_admitted[slots] = chosen(
+            arrived, block.pending_admitted[slots], block.known_admitted[slots]
+        )
+        block.known_predicted[slots] = chosen(
+            arrived, block.pending_predicted[slots], block.known_predicted[slots]
+        )
+        block.known_demand[slots] = chosen(
+            arrived, block.pending_demand[slots], block.known_demand[slots]
+        )
+        # The newest report is next, if it left after the one that has arrived.
+        newer = arrived & (block.row_reported_at[slots] > block.pending_at[slots])
+        told = block.reported_admitted[slots]
+        block.pending_admitted[slots] = chosen(
+            newer, told, block.pending_admitted[slots]
+        )
+        block.pending_predicted[slots] = chosen(
+            newer, block.predicted[0, slots], block.pending_predicted[slots]
+        )
+        block.pending_demand[slots] = chosen(
+            newer, block.reported_demand[slots], block.pending_demand[slots]
+        )
+        then = chosen(arrived, inf, block.pending_at[slots])
+        block.pending_at[slots] = chosen(newer, block.row_reported_at[slots], then)
+    unseen = block.admitted[0, slots] - block.known_admitted[slots]
+    unseen -= block.known_predicted[slots]
+    block.unseen[slots] = chosen(_alone(block, slots, on), 0.0, unseen)
+
+
+def _agree(block: LedgerBlock, slots: Index) -> None:
+    """Adopt the median of the levels that all agents compute.
+
+    Counters alone would keep views apart once they differ, say because a new agent
+    learnt a level a moment too late, or because a report was lost while the bucket was
+    full.  An agent whose level is below the others' would then be refused its part for
+    ever.  The median is used because any agent may lie.  This agent's own level counts
+    as well, so that two agents meet half way.  Each level counts once, when at least
+    half of the others have reported theirs, and only differences that reports on their
+    way can't explain count: otherwise chance would add up.
+    """
+    told = block.voiced[slots]
+    if not np.count_nonzero(told):
+        return
+    at = block.slots[slots][told]
+    block.voiced[at] = False
+    lines = block.lines(at)
+    apart = block.apart[lines, at]
+    voices = np.where(block.weight[lines, at] > 0.0, apart, np.nan)
+    heard = np.count_nonzero(voices == voices, axis=0)
+    enough = (heard > 0) & (2 * heard >= block.used[at] - block.holes[at] - 1)
+    enough &= ~(block.strict[at] | block.unlimited[at])
+    # A new agent adopts the answers of all the others at once.
+    enough &= block.joining_until[at] < inf
+    if not np.count_nonzero(enough):
+        return
+    agreed, voices = at[enough], voices[:, enough]
+    voices[0] = 0.0
+    middle = np.nanmedian(voices, axis=0)
+    explained = block.margin[agreed] + AGREED_COSTS * block.cost[0, agreed]
+    shift = np.where(np.abs(middle) > explained, middle, 0.0)
+    block.level[agreed] += shift
+    block.belief[agreed] += shift
+    block.apart[:, agreed] = np.nan
+
+
+AGREED_COSTS = 2.0
+"""Costs by which levels may differ: requests that not every agent has heard of yet."""
+
+KNOWN_LAGS = 1.4
+"""Lags after which a report has arrived everywhere, allowing for the bus's jitter."""
+
+
+def note_told(
+    block: LedgerBlock, slots: Index, admitted: Floats, demand: Floats, now: float
+) -> None:
+    """Note that this agent's rows of some ledgers were reported.
+
+    Args:
+        block: Changed: what the others will know.
+        slots: K of its columns.
+        admitted: ``float64[K]`` reported counters.
+        demand: ``float64[K]`` reported demand, units/s.
+        now: Monotonic seconds.
+    """
+    # The others' expectation restarts, counted from now on: at `at` it was less.
+    unexpected = -block.extrapolated_rate[0, slots] * (now - block.at[slots])
+    free = block.pending_at[slots] == inf
+    block.pending_admitted[slots] = np.where(
+        free, admitted, block.pending_admitted[slots]
+    )
+    block.pending_predicted[slots] = np.where(
+        free, unexpected, block.pending_predicted[slots]
+    )
+    block.pending_demand[slots] = np.where(free, demand, block.pending_demand[slots])
+    block.pending_at[slots] = np.where(free, now, block.pending_at[slots])
+    block.predicted[0, slots] = unexpected
+    block.reported_rate[slots] = block.extrapolated_rate[0, slots]
+    block.swung[slots] = 0.0
+    block.reported_admitted[slots] = admitted
+    block.reported_demand[slots] = demand
+    block.row_reported_at[slots] = now
+
+
+def _alone(block: LedgerBlock, slots: Index, on: Conditions) -> Flags:
+    """Return ``bool[K]``: no other agent can have a part, not even a silent one."""
+    bootstrap = (block.joining_until[slots] > on.now) & (on.present > 1.0)
+    alone: Flags = block.used[slots] - block.holes[slots] == 1
+    alone &= block.weight[0, slots] > 0.0
+    alone &= ~bootstrap
+    alone &= not on.mute
+    return alone
+
+
+def start_level(
+    block: LedgerBlock, slot: int, on: Conditions, settings: Settings
+) -> float:
+    """Return the initial level of a ledger that neither the API nor any agent knows.
+
+    It is the margin that full demand would need, and never a full bucket: an agent that
+    is restarted every few seconds would get a burst each time.
+    """
+    rate, burst = block.rate.item(slot), block.burst.item(slot)
+    unseen_s = on.lag_s + settings.interval_s
+    margin = MARGIN_SIGMAS * sqrt(block.own_cost.item(slot) * rate * unseen_s)
+    return min(margin, MARGIN_PART * burst)
 
 
 def own_ceilings(
-    shelf: Shelf, slots: Index, on: Conditions, settings: Settings
+    block: LedgerBlock, slots: Index, on: Conditions, settings: Settings
 ) -> Ceilings:
-    """Return the ceilings of this agent in ledgers just shared out."""
-    at, ops = ops_of(slots)
-    rate, burst = shelf.rate[at], shelf.burst[at]
-    cost, theta = shelf.cost[at], shelf.theta[at]
-    demand = ops.minimum(shelf.demand[0, at], shelf.demand_cap[at])
-    weight = shelf.weight[0, at]
-    share, belief = shelf.share[at], shelf.belief[at]
-    agents = shelf.agents[at]
-    parent = shelf.direct[at] == shelf.direct[at]  # not NaN
-    if ops.any(parent):
-        # What the group's own callers want of it: the children have their part.
-        demand = ops.where(parent, shelf.direct[at], demand)
-        theta = ops.where(parent, shelf.direct_theta[at], theta)
-        most = weight * ops.minimum(theta, HIGH)
-        share = ops.where(parent, ops.minimum(demand, most), share)
-
-    ceiling = _ceiling(
-        demand,
-        weight * ops.minimum(theta, HIGH),
-        cost,
-        shelf.slack[at] * ops.maximum(1.0 / agents, settings.slack_part),
-        ops,
-        room=shelf.room[at],
+    """Return what this agent's buckets may do in ledgers whose shares are computed."""
+    rate, burst = block.rate[slots], block.burst[slots]
+    lines = block.lines(slots)
+    extrapolated_rate, window = (
+        block.extrapolated_rate[lines, slots],
+        block.window[slots],
     )
-    ceiling = ops.maximum(ceiling, TRICKLE_PART * rate / agents)
-    reserve, most = alone_of(shelf, at, ops, quorate=on.quorate, adrift=on.adrift)
-    ceiling = ops.minimum(ceiling, most)
-    if on.mute:
-        ceiling = ops.minimum(ceiling, reserve)
-        ceiling = ops.where(reserve == inf, inf, ceiling)
-    joining = shelf.joining_until[at] > on.now
-    if ops.any(joining):
-        ceiling = ops.where(
-            joining, ops.minimum(ceiling, floor_of(rate, agents, ops)), ceiling
+    alone = window == inf
+    size = len(rate)
+    aside = block.aside_in_all[slots]
+    expected = extrapolated_rate[0]
+    share = block.share[slots]
+    # An agent below θ may exceed its mean by the noise of its own arrivals.
+    noisy = share + np.sqrt(2.0 * share * block.own_cost[slots])
+    own_most = block.weight[0, slots] * np.minimum(block.theta[slots], HIGH)
+    sustained = np.minimum(noisy, own_most) + block.slack[slots] / block.agents[slots]
+    reserve, most = alone_of(block, slots, quorate=on.quorate, adrift=on.adrift)
+    new = Ceilings(
+        shared=np.ones(size, dtype=np.bool_),
+        share=share,
+        ceiling=sustained,
+        # A bucket that nobody else shares is exact, and knows its own level best.
+        level=np.where(
+            alone & block.bucket_knows[slots], nan, block.belief[slots] - aside
+        ),
+        rate=rate - extrapolated_rate[1:].sum(axis=0),
+        capacity=burst - aside,
+        room=window - block.unseen[slots],
+        window=window,
+        expected_rate=expected,
+        room_cap=np.full(size, inf),
+        # The first request that the others don't know of may pass all the same.
+        cautious=(
+            np.maximum(block.reported_demand[slots], block.demand[0, slots]) <= 0.0
         )
-
-    seconds = ops.minimum(
-        LOCAL_BURST * burst / ops.maximum(rate, 1e-9), settings.local_s
+        & ~alone,
+        quota=rate,
+        least_delay_s=np.where(alone, 0.0, on.age_s),
+        reserve=reserve,
     )
-    spare = ops.maximum(belief, 0.0) / agents
-    capacity = ops.maximum(
-        ceiling * seconds, ops.minimum(ops.sqrt(0.5 * share * cost), spare)
-    )
-    capacity = ops.where(rate > 0.0, ops.maximum(capacity, LEAST_CAPACITY * cost), 0.0)
-    probability = ops.where(rate >= 0.0, 1.0, 0.0)
-    small = shelf.small[at]
-    if ops.any(small):
-        chance = ops.minimum(ceiling / ops.maximum(demand, 1e-9), 1.0)
-        chance = ops.where(belief >= ops.minimum(cost, FULL_PART * burst), chance, 0.0)
-        probability = ops.where(small, chance, probability)
-        capacity = ops.where(small, 0.0, capacity)
-    new = Ceilings(ceiling, capacity, probability, share, reserve)
-    if ops.any(shelf.strict[at]):
-        new = _strictly(shelf, at, most, new, ops)
-    return _columns(_unlimited(shelf, at, new, ops))
+    block.bucket_knows[slots] = True
+    new = _inside(block, slots, new, settings)
+    if on.mute or not on.quorate:
+        new = _cut_off(block, slots, new, most, on)
+    if np.count_nonzero(block.strict[slots]):
+        new = _strictly(block, slots, most, new)
+    return _unlimited(block, slots, new)
 
 
-def _columns(new: Ceilings) -> Ceilings:
-    """Return columns, of length 1 where there were numbers."""
-    if np.ndim(new.ceiling):
+def _inside(
+    block: LedgerBlock, slots: Index, new: Ceilings, settings: Settings
+) -> Ceilings:
+    """Hold groups inside others to their part of the parent's rate.
+
+    A group's own level says nothing about what its parent has left.  So its room is a
+    bucket that fills at this agent's part of the parent's rate, and that reports don't
+    empty.
+    """
+    parent = block.own_callers[slots] == block.own_callers[slots]  # not NaN
+    inside = parent | (block.parent_cap[slots] < inf)
+    if not np.count_nonzero(inside):
         return new
-    numbers = (new.ceiling, new.capacity, new.probability, new.share, new.reserve)
-    return Ceilings(*np.array(numbers, dtype=np.float64).reshape(5, 1))
+    rate, cost = block.rate[slots], block.own_cost[slots]
+    theta = block.theta[slots]
+    demand = np.minimum(block.demand[0, slots], block.demand_cap[slots])
+    # What the group's own callers may use; its children have their own part.
+    demand = np.where(parent, block.own_callers[slots], demand)
+    theta = np.where(parent, block.own_callers_theta[slots], theta)
+    most = block.weight[0, slots] * np.minimum(theta, HIGH)
+    slack = block.slack[slots] * np.maximum(
+        1.0 / block.agents[slots], settings.slack_part
+    )
+    noisy = demand + np.sqrt(2.0 * demand * cost)
+    ceiling = np.minimum(most, noisy) + slack
+    share = np.minimum(demand, most)
+    bucket_s = np.minimum(
+        0.25 * block.burst[slots] / np.maximum(rate, 1e-300), PARENT_S
+    )
+    room = np.maximum(ceiling * bucket_s, np.sqrt(0.5 * share * cost))
+    return replace(
+        new,
+        share=np.where(inside, share, new.share),
+        ceiling=np.where(inside, ceiling, new.ceiling),
+        room=np.where(inside, nan, new.room),
+        window=np.where(inside, room, new.window),
+        expected_rate=np.where(inside, ceiling, new.expected_rate),
+        room_cap=np.where(inside, room, new.room_cap),
+        cautious=new.cautious & ~inside,
+    )
+
+
+def _cut_off(
+    block: LedgerBlock, slots: Index, new: Ceilings, most: Floats, on: Conditions
+) -> Ceilings:
+    """Hold this agent to what the others reserve for it, as a bucket of its own."""
+    own = np.full(len(most), on.mute) | (most == 0.0)
+    reserve = np.minimum(new.reserve, most)
+    quota = np.maximum(block.rate[slots], 1e-300)
+    part = np.minimum(np.where(reserve == inf, 1.0, reserve / quota), 1.0)
+    return replace(
+        new,
+        shared=new.shared & ~own,
+        rate=np.where(own, reserve, new.rate),
+        capacity=np.where(own, part * block.burst[slots], new.capacity),
+        ceiling=np.where(own, reserve, new.ceiling),
+    )
 
 
 def _strictly(
-    shelf: Shelf, at: Index, most: Floats, new: Ceilings, ops: Ops
+    block: LedgerBlock, slots: Index, most: Floats, new: Ceilings
 ) -> Ceilings:
-    """Put rights in the place of shares, where groups are strict."""
-    strict, rate, right = shelf.strict[at], shelf.rate[at], shelf.right[at]
-    # Rights say nothing of a parent that has less to give, nor of children that take
-    # a part: then that rules, too.
-    bound = (shelf.part[at] < rate) | (shelf.direct[at] == shelf.direct[at])
-    within = ops.where(bound, new.ceiling, inf)
-    ceiling = ops.minimum(ops.minimum(right * rate, most), within)
-    return Ceilings(
-        ops.where(strict, ceiling, new.ceiling),
-        ops.where(strict, right * shelf.burst[at], new.capacity),
-        ops.where(strict, 1.0, new.probability),
-        ops.where(strict, right * rate, new.share),
-        ops.where(strict, 0.0, new.reserve),
+    """Replace shares by permits, for strict groups."""
+    strict, rate = block.strict[slots], block.rate[slots]
+    right = block.right[slots]
+    # Permits know nothing about a parent that has less to give, nor about children that
+    # take a part of the group, so those limits apply as well.
+    own_callers = block.own_callers[slots]
+    bound = (block.parent_cap[slots] < rate) | (own_callers == own_callers)
+    within = np.where(bound, new.ceiling, inf)
+    ceiling = np.minimum(np.minimum(right * rate, most), within)
+    return replace(
+        new,
+        shared=new.shared & ~strict,
+        share=np.where(strict, right * rate, new.share),
+        ceiling=np.where(strict, ceiling, new.ceiling),
+        rate=np.where(strict, ceiling, new.rate),
+        capacity=np.where(strict, right * block.burst[slots], new.capacity),
+        reserve=np.where(strict, 0.0, new.reserve),
     )
 
 
-def _unlimited(shelf: Shelf, at: Index, new: Ceilings, ops: Ops) -> Ceilings:
-    unlimited = shelf.unlimited[at] | (new.ceiling == inf)
-    if not ops.any(unlimited):
+def _unlimited(block: LedgerBlock, slots: Index, new: Ceilings) -> Ceilings:
+    unlimited = block.unlimited[slots] | (~new.shared & (new.rate == inf))
+    if not np.count_nonzero(unlimited):
         return new
-    return Ceilings(
-        ops.where(unlimited, inf, new.ceiling),
-        ops.where(unlimited, inf, new.capacity),
-        ops.where(unlimited, 1.0, new.probability),
-        ops.where(unlimited, inf, new.share),
-        ops.where(unlimited, inf, new.reserve),
+    return replace(
+        new,
+        shared=new.shared & ~unlimited,
+        share=np.where(unlimited, inf, new.share),
+        ceiling=np.where(unlimited, inf, new.ceiling),
+        rate=np.where(unlimited, inf, new.rate),
+        capacity=np.where(unlimited, inf, new.capacity),
+        reserve=np.where(unlimited, inf, new.reserve),
     )
 
 
-def _ceiling(
-    demand: Floats,
-    most: Floats,
-    cost: Floats,
-    slack: Floats,
-    ops: Ops = many,
-    *,
-    room: Floats | float = 0.0,
-) -> Floats:
-    noisy: Floats = demand + ops.sqrt(2.0 * demand * cost) + room
-    return ops.minimum(most, noisy) + slack
+def allocated_of(block: LedgerBlock, slot: int) -> Floats:
+    """Return the shares, ``float64[A]``, computed from reported demand.
 
-
-def allocated_of(shelf: Shelf, slot: int) -> Floats:
-    """Return the shares, ``float64[A]``, as told demands give them.
-
-    Of a silent member its reserve.  Not always what it is expected to spend:
-    whoever still asks for the level spends a floor.
+    A silent member's entry is its reserve.
     """
-    weight = shelf.weight[:, slot]
-    demand = shelf.demand[:, slot].copy()
-    demand[0] = shelf.told_demand[slot]
-    demand = np.minimum(demand, shelf.demand_cap[slot])
-    share = shares_at(shelf.theta[slot : slot + 1], demand, weight)
-    return np.where(weight > 0.0, share, shelf.burn[:, slot])
-
-
-def ceilings_of(shelf: Shelf, slot: int, settings: Settings) -> Floats:
-    """Return the ceilings, ``float64[A]``, that all agents of a ledger compute."""
-    weight = shelf.weight[:, slot]
-    agents = max(int(np.count_nonzero(weight)), 1)
-    slack = shelf.slack[slot] * max(1.0 / agents, settings.slack_part)
-    most = weight * min(float(shelf.theta[slot]), HIGH)
-    demand = np.minimum(shelf.demand[:, slot], shelf.demand_cap[slot])
-    ceiling = _ceiling(demand, most, shelf.cost[slot], slack)
-    return np.where(weight > 0.0, ceiling, shelf.burn[:, slot])
+    weight = block.weight[:, [slot]]
+    demand = block.demand[:, [slot]].copy()
+    demand[0] = block.known_demand[slot]
+    demand = np.minimum(demand, block.demand_cap[slot])
+    share = shares_at(block.theta[slot : slot + 1], demand, weight)[:, 0]
+    return np.where(weight[:, 0] > 0.0, share, block.extrapolated_rate[:, slot])

@@ -13,15 +13,15 @@ set aside.  Each term rises with θ, so θ is unique where Q' lies between Σ lo
 pass over the sorted corners finds θ exactly.  Minima that add up to more than Q'
 are scaled down together.
 
-A child's *part* is its term and the parent's slack on top, up to its maximum: it may
-start at once, and the parent's ledger takes back what several children took at the
-same time.  A child whose limit is unlimited goes by its nearest limited ancestor.
+A child's *part* is its term plus the parent's slack, up to its maximum: it may start at
+once, and the parent's ledger takes back what several children took at the same time.  A
+child whose limit is unlimited uses the limit of its nearest limited ancestor.
 
-**Beside the children.**  What agents want of the parent and of none of the children
-that are tracked here is a branch too: their own callers of the parent (see
+**Beside the children.**  What agents want from the parent but not from any child
+tracked here is a branch, too: the parent's own callers (see
 `headgate.coordinator.demand.parents`), and children that this agent does not use.  It
-weighs as much as these children, or 1.  Its part is shared out among agents by what
-each wants there, and this agent's own callers keep to that.
+weighs as much as these children, or 1.  Its part is divided among agents by what each
+wants there, and this agent's own callers keep to that.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.ledger.limits import Limits
-    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key, Table
 
     Floats = NDArray[np.float64]
 
 LEAST_PART = 0.005
-"""Of what an agent wants of a parent: less beside its children is none."""
+"""Fraction of an agent's demand on a parent below which the part that is not its
+children's counts as none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,10 @@ class Branch:
     """One child as its parent sees it.
 
     Attributes:
-        weight: Among its siblings.
-        minimum: Units/s set aside.
-        maximum: Units/s at most.
-        demand: Units/s wanted.
+        weight: Its weight among its siblings.
+        minimum: Units/s set aside for it.
+        maximum: Most units/s that it may use.
+        demand: Units/s that it wants.
     """
 
     weight: float
@@ -96,13 +97,15 @@ def fill(available: float, branches: Sequence[Branch]) -> list[float]:
     ]
 
 
-def beside_of(above: Shelf, slot: int, children: Sequence[tuple[Shelf, int]]) -> Floats:
-    """Return what each agent wants of a parent, but of none of some children.
+def beside_of(
+    above: LedgerBlock, slot: int, children: Sequence[tuple[LedgerBlock, int]]
+) -> Floats:
+    """Return what each agent wants from a parent but not from any of some children.
 
     Args:
-        above: The parent's shelf.
-        slot: The parent's.
-        children: Shelf and slot of each.
+        above: The parent's block.
+        slot: The parent's column.
+        children: Block and column of each child.
 
     Returns:
         ``float64[A]`` units/s, in the order of the parent's lines.
@@ -113,13 +116,13 @@ def beside_of(above: Shelf, slot: int, children: Sequence[tuple[Shelf, int]]) ->
     lines = np.flatnonzero(above.member[:, slot] != NOBODY)
     line_of[above.member[lines, slot]] = lines
     left: Floats = wanted.copy()
-    for shelf, at in children:
-        member = shelf.member[:, at]
+    for block, at in children:
+        member = block.member[:, at]
         here = np.flatnonzero((member != NOBODY) & (member < len(line_of)))
         line = line_of[member[here]]
         here, line = here[line != NOBODY], line[line != NOBODY]
-        left[line] -= shelf.demand[here, at]
-    # What is left of a sum and its terms by rounding, or while one of both was lost.
+        left[line] -= block.demand[here, at]
+    # A remainder due to rounding, or to a report of the parent or child that was lost.
     left[left < LEAST_PART * wanted] = 0.0
     capped: Floats = np.minimum(left, above.demand_cap[slot])
     return capped
@@ -129,7 +132,7 @@ class Tree:
     """Parents and children among the limits of one revision.
 
     Attributes:
-        children: By parent, each with its children.
+        children: The children of each parent.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -145,7 +148,7 @@ class Tree:
         return bool(self.children)
 
     def pass_down(self, parent: Key, table: Table) -> None:
-        """Set the parts of the children of a ledger that was just calculated."""
+        """Set the parts of the children of a ledger that was just computed."""
         siblings = [key for key in self.children.get(parent, ()) if key in table]
         if not siblings:
             return
@@ -160,12 +163,12 @@ class Tree:
         parts = fill(available, [*branches, self._beside(parent, table, beside)])
         rest = parts.pop()
         slack = max(0.0, available - sum(parts) - rest)
-        for part, branch, (shelf, at) in zip(parts, branches, places, strict=True):
-            shelf.part[at] = min(part + slack, branch.maximum)
-        above.direct[slot] = beside[0]
+        for part, branch, (block, at) in zip(parts, branches, places, strict=True):
+            block.parent_cap[at] = min(part + slack, branch.maximum)
+        above.own_callers[slot] = beside[0]
         weight = above.weight[:, slot : slot + 1]
         theta = water_level(beside[:, None], weight, np.array([rest]))
-        above.direct_theta[slot] = theta[0]
+        above.own_callers_theta[slot] = theta[0]
 
     def _beside(self, parent: Key, table: Table, wanted: Floats) -> Branch:
         others = [k for k in self.children[parent] if k not in table]
@@ -177,12 +180,12 @@ class Tree:
             demand=float(wanted.sum()),
         )
 
-    def _branch(self, key: Key, shelf: Shelf, slot: int) -> Branch:
+    def _branch(self, key: Key, block: LedgerBlock, slot: int) -> Branch:
         ruled = self._limits.by_key[key]
         limit = ruled.limit
-        wanted = np.where(shelf.weight[:, slot] > 0.0, shelf.demand[:, slot], 0.0)
-        # More than its own limit lets through it can't use, whatever is wanted.
-        own = inf if shelf.unlimited[slot] else self._usable(shelf, slot)
+        wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
+        # A child can't use more than its own limit admits, whatever it wants.
+        own = inf if block.unlimited[slot] else self._usable(block, slot)
         return Branch(
             weight=ruled.group.weight,
             minimum=limit.minimum / limit.period_s,
@@ -191,7 +194,7 @@ class Tree:
         )
 
     @staticmethod
-    def _usable(shelf: Shelf, slot: int) -> float:
-        surplus = float(shelf.belief[slot] - shelf.margin[slot])
-        horizon = max(float(shelf.horizon[slot]), 1e-9)
-        return max(0.0, float(shelf.rate[slot]) + surplus / horizon)
+    def _usable(block: LedgerBlock, slot: int) -> float:
+        surplus = float(block.belief[slot] - block.margin[slot])
+        horizon = max(float(block.horizon[slot]), 1e-9)
+        return max(0.0, float(block.rate[slot]) + surplus / horizon)

@@ -1,7 +1,8 @@
-"""What the shell was told that its buckets may do, and what of a change it must hear.
+"""Which ceilings the shell was given last, and which changes it must hear about.
 
-Each ceiling is told with a deadline.  One that hardly moved is not set again while
-half of its time is left: setting one costs a look at the bucket.
+Ceilings have a deadline.  New ones that a bucket would reach by itself as time passes
+are not set again while half of that time is left, because setting them makes the bucket
+refill on its next request.
 """
 
 from __future__ import annotations
@@ -13,102 +14,129 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.coordinator.allocation.ceilings import Ceilings
+    from headgate.coordinator.messages.events import Ceilings
 
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
     Ints = NDArray[np.int64]
 
 CHANGED_PART = 0.005
-"""A ceiling that moved by less is not set again."""
+"""A rate that moved by less than this is not set again."""
 
 CHANGED_CAPACITY = 0.1
-"""Likewise of a capacity: a tenth more or less of a tenth of a second."""
+"""The same for the capacity of a bucket that this agent does not share."""
 
-CHANGED_CHANCE = 0.02
-"""Likewise of a probability."""
+SET_ANYWAY = 8
+"""Up to this many buckets, all are set: comparing a few costs more than setting
+them."""
+
+RATES = ("rate", "window", "expected_rate", "room_cap", "quota", "reserve", "ceiling")
+"""Columns that are compared directly."""
+
+REMEMBERED = (*RATES, "level", "room", "capacity", "least_delay_s")
 
 
-class Given:
-    """Ceilings of N buckets as last set; NaN where never.
+class LastCeilings:
+    """Terms of N buckets as last set; NaN where never.
 
     Args:
         size: N.
-        told_size: How many of the N the shell has; of the others it is told nothing.
+        shell_size: How many of the N the shell has; it hears nothing about the others.
 
     Attributes:
         ceiling: ``float64[N]`` units/s.
-        capacity: ``float64[N]`` units.
-        probability: ``float64[N]``.
         deadline: ``float64[N]`` monotonic seconds.
     """
 
-    def __init__(self, size: int, told_size: int) -> None:
-        self._told_size = told_size
-        self.ceiling = np.full(size, np.nan)
-        self.capacity, self.probability = np.full((2, size), np.nan)
+    def __init__(self, size: int, shell_size: int) -> None:
+        self._shell_size = shell_size
+        self._last = {name: np.full(size, np.nan) for name in REMEMBERED}
+        self._shared, self._cautious = np.zeros((2, size), dtype=np.bool_)
+        self._counted, self._as_of_s = np.zeros((2, size))
         self.deadline = np.full(size, -np.inf)
 
-    def inherit(self, old: Given, to: Ints, of: Ints) -> None:
+    @property
+    def ceiling(self) -> Floats:
+        """``float64[N]`` units/s as last set; NaN where never."""
+        return self._last["ceiling"]
+
+    def inherit(self, old: LastCeilings, to: Ints, of: Ints) -> None:
         """Copy the buckets `of` of another into the places `to` of this one."""
-        for name in ("ceiling", "capacity", "probability", "deadline"):
+        for name in REMEMBERED:
+            self._last[name][to] = old._last[name][of]
+        for name in ("_shared", "_cautious", "_counted", "_as_of_s", "deadline"):
             getattr(self, name)[to] = getattr(old, name)[of]
 
+    def is_lower(self, rows: Ints, new: Ceilings) -> Flags:
+        """Return ``bool[K]``: which rates or capacities are lower than they were."""
+        lower: Flags = new.rate < self._last["rate"][rows]
+        lower |= new.capacity < self._last["capacity"][rows]
+        return lower
+
     def take(
-        self, rows: Ints, new: Ceilings, *, now: float, lease_s: float, anyway: Flags
+        self,
+        rows: Ints,
+        new: Ceilings,
+        counted: Floats,
+        *,
+        now: float,
+        lease_s: float,
+        anyway: Flags,
     ) -> Flags | None:
-        """Return which of some rows must be set, ``bool[K]``, and remember these.
+        """Return which of some rows must be set, ``bool[K]``, and remember those.
 
         Args:
-            rows: ``int64[K]`` buckets that were calculated.
-            new: What came out.
+            rows: ``int64[K]`` buckets that were computed.
+            new: Their new ceilings.
+            counted: ``float64[K]`` what each had admitted by then.
             now: Monotonic seconds.
-            lease_s: How long a ceiling is good for.
-            anyway: ``bool[K]`` those that are set however near they are.
+            lease_s: For how long ceilings are valid.
+            anyway: ``bool[K]`` rows to set however little they changed.
 
         Returns:
-            None where none must.
+            None if no row must be set.
         """
-        if (
-            len(rows) == 1
-            and not anyway[0]
-            and self._is_near(int(rows[0]), new, now, lease_s)
-        ):
+        far = rows < self._shell_size
+        if len(rows) > SET_ANYWAY:
+            near = self._near(rows, new, counted, now)
+            near &= self.deadline[rows] - now > 0.5 * lease_s
+            far &= anyway | ~near
+        if not np.count_nonzero(far):
             return None
-        near = _near(new.ceiling, self.ceiling[rows], CHANGED_PART)
-        near &= _near(new.capacity, self.capacity[rows], CHANGED_CAPACITY)
-        near &= np.abs(new.probability - self.probability[rows]) <= CHANGED_CHANCE
-        near &= self.deadline[rows] - now > 0.5 * lease_s
-        near &= ~anyway
-        near |= rows >= self._told_size
-        if near.all():
-            return None
-        far: Flags = ~near
         at = rows[far]
-        self.ceiling[at] = new.ceiling[far]
-        self.capacity[at] = new.capacity[far]
-        self.probability[at] = new.probability[far]
+        for name in REMEMBERED:
+            self._last[name][at] = getattr(new, name)[far]
+        self._shared[at], self._cautious[at] = new.shared[far], new.cautious[far]
+        self._counted[at], self._as_of_s[at] = counted[far], now
         self.deadline[at] = now + lease_s
         return far
 
-    def _is_near(self, i: int, new: Ceilings, now: float, lease_s: float) -> bool:
-        """Tell of one bucket whether what came out is what it has."""
-        if i >= self._told_size:
-            return True
-        ceiling, old = new.ceiling.item(0), self.ceiling.item(i)
-        capacity, held = new.capacity.item(0), self.capacity.item(i)
-        # Holds for infinite = infinite, and never for what was not set yet (NaN).
-        if not old * (1.0 - CHANGED_PART) <= ceiling <= old * (1.0 + CHANGED_PART):
-            return False
-        least, most = held * (1.0 - CHANGED_CAPACITY), held * (1.0 + CHANGED_CAPACITY)
-        if not least <= capacity <= most:
-            return False
-        apart = abs(new.probability.item(0) - self.probability.item(i))
-        left_s = self.deadline.item(i) - now
-        return bool(apart <= CHANGED_CHANCE and left_s > 0.5 * lease_s)
+    def _near(self, rows: Ints, new: Ceilings, counted: Floats, now: float) -> Flags:
+        """Return ``bool[K]``: which buckets have reached the new state already."""
+        last = {name: column[rows] for name, column in self._last.items()}
+        near: Flags = (self._shared[rows] == new.shared) & (
+            self._cautious[rows] == new.cautious
+        )
+        passed_s = now - self._as_of_s[rows]
+        spent = counted - self._counted[rows]
+        level = last["level"] + last["rate"] * passed_s - spent
+        room = last["room"] + last["expected_rate"] * passed_s - spent
+        near &= _close(new.level, level) | ~new.shared
+        near &= _close(new.room, room) | ~new.shared
+        for name in RATES:
+            shared = name in ("rate", "reserve", "ceiling")
+            near &= _close(getattr(new, name), last[name]) | (
+                ~new.shared & (not shared)
+            )
+        part = np.where(new.shared, CHANGED_PART, CHANGED_CAPACITY)
+        near &= _close(new.capacity, last["capacity"], part)
+        near &= _close(new.least_delay_s, last["least_delay_s"], CHANGED_CAPACITY)
+        return near
 
 
-def _near(new: Floats, old: Floats, part: float) -> Flags:
-    # Holds for infinite = infinite, and never for what was not set yet (NaN).
-    near: Flags = (new <= old * (1.0 + part)) & (new >= old * (1.0 - part))
+def _close(new: Floats, old: Floats, part: Floats | float = CHANGED_PART) -> Flags:
+    with np.errstate(invalid="ignore"):
+        near: Flags = np.abs(new - old) <= part * np.abs(new)
+    same = (new == old) | (np.isnan(new) & np.isnan(old))
+    near |= same
     return near

@@ -2,7 +2,7 @@
 
 For each ledger find the water level θ with Σ_j min(λ_j, w_j·θ) = Q'.  Then
 share_j = min(λ_j, w_j·θ); where all demand fits θ is infinite and the rest of Q'
-is slack.  All agents hold the same lines, so all compute the same shares and
+is slack.  All agents hold the same rows, so all compute the same shares and
 nobody negotiates.
 
 **Newton's method is exact here.**  f(θ) = Σ min(λ_j, w_j·θ) is concave, rising and
@@ -10,7 +10,7 @@ piecewise linear.  A tangent of a concave function lies above it, so its root li
 at or below θ*: after one step from anywhere the iteration climbs from below, and
 each step either finds a new agent satisfied or has found θ*, which is then the
 exact root of its own piece, (Q' − Σ_satisfied λ) / Σ_others w.  At most A + 1
-steps; two or three from the last θ, since demand moves little between two looks.
+steps; two or three as a rule.
 Rejected: sorting by λ/w (exact in one pass, but a sort of every ledger costs more
 than three passes that only compare and add), bisection (never exact), and
 quota · own use / total use (PIP-82): with use in place of demand every saturated
@@ -20,7 +20,7 @@ split is a fixed point, so a starved agent stays starved.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _ALL = 1e290
-"""In place of an infinite θ: with any weight more than anyone can want."""
+"""Replaces an infinite θ: times any weight, it is more than anyone can want."""
 
 
 def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
@@ -40,65 +40,64 @@ def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
         demand: ``float64[A, G]`` λ ≥ 0.
         weight: ``float64[A, G]``; 0 keeps an agent out.
         available: ``float64[G]`` Q' ≥ 0.
-
-    Of one ledger the lines may be given as ``float64[A]``, and a number comes back.
     """
-    return level_of(wanted_by(demand, weight), weight, available)
+    demand = np.where(weight > 0.0, demand, 0.0)
+    return level_of(demand, weight, available, demand.sum(axis=0))
 
 
-def wanted_by(demand: Floats, weight: Floats) -> Floats:
-    """Return ``float64[A, G]`` or ``[A]``: λ, and 0 where the weight is 0.
+def level_of(
+    demand: Floats, weight: Floats, available: Floats, wanted: Floats
+) -> Floats:
+    """Return θ as `water_level` does, of demands whose sums are known.
 
-    It is `demand` itself where all take part.
+    Args:
+        demand: ``float64[A, G]`` λ, 0 where the weight is.  Of one ledger its column
+            may be given as ``float64[A]``, and numbers for what follows.
+        weight: ``float64[A, G]``.
+        available: ``float64[G]`` Q'.
+        wanted: ``float64[G]`` Σ λ.
     """
-    present = weight > 0.0
-    return demand if present.all() else np.where(present, demand, 0.0)
-
-
-def level_of(wanted: Floats, weight: Floats, available: Floats) -> Floats:
-    """Return θ of what `wanted_by` gave: see `water_level`."""
-    if wanted.ndim == 1:
-        return np.float64(_level_of_one(wanted, weight, float(available)))  # type: ignore[return-value]
-    if len(available) == 1:
-        level = _level_of_one(wanted[:, 0], weight[:, 0], float(available[0]))
-        return np.array([level])
+    if demand.ndim == 1:
+        if not wanted > available:
+            return cast("Floats", inf)
+        wants, weights = demand.tolist(), weight.tolist()
+        return cast("Floats", _level_of_one(wants, weights, float(available)))
     theta = np.full(available.shape, inf)
-    short = np.flatnonzero(wanted.sum(axis=0) > available)
+    short = (wanted > available).nonzero()[0]
     if len(short) == 0:
         return theta
     if len(short) < len(available):
-        wanted, weight = wanted[:, short], weight[:, short]
+        demand, weight = demand[:, short], weight[:, short]
         available = available[short]
-    theta[short] = _climb(wanted, weight, available)
+    theta[short] = _climb(demand, weight, available)
     return theta
 
 
-def _level_of_one(wanted: Floats, weight: Floats, available: float) -> float:
-    """Return θ of one ledger: the same steps, with one number where there is one."""
-    if not float(np.add.reduce(wanted)) > available:
-        return inf
-    level = available / float(np.add.reduce(weight))
+def _level_of_one(demand: list[float], weight: list[float], available: float) -> float:
+    """Return θ of one ledger that is short: the same steps, on plain numbers."""
+    hungry = [*zip(demand, weight, strict=True)]
+    rest, level = available, available / sum(weight)
     while True:
-        hungry = wanted > weight * level
-        rest = available - float(np.add.reduce(np.where(hungry, 0.0, wanted)))
-        open_weight = float(np.add.reduce(np.where(hungry, weight, 0.0)))
-        if not open_weight > 0.0:
+        still = [one for one in hungry if one[0] > one[1] * level]
+        if len(still) == len(hungry) or not still:
             return level
-        higher = rest / max(open_weight, 1e-300)
+        rest -= sum(one[0] for one in hungry if one[0] <= one[1] * level)
+        higher = rest / sum(one[1] for one in still)
         if not higher > level:
             return level
-        level = higher
+        level, hungry = higher, still
 
 
 def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
     level: Floats = available / weight.sum(axis=0)
     while True:
         bound = weight * level
-        # Times a flag, not `where`: who is hungry can't be guessed, and a branch per
-        # cell that is guessed wrong half of the time costs six times as much.
+        # Multiply by a flag instead of using `where`: which agents are hungry is
+        # unpredictable, and a mispredicted branch per cell costs six times as
+        # much.
         rest = available - (wanted * (wanted <= bound)).sum(axis=0)
         open_weight = (weight * (wanted > bound)).sum(axis=0)
-        # Rounding may find everyone satisfied at the root itself: stay there.
+        # At the root itself, rounding may make everyone look satisfied: stay there.
         higher = np.where(
             open_weight > 0.0, rest / np.maximum(open_weight, 1e-300), level
         )
@@ -109,11 +108,5 @@ def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
 
 def shares_at(theta: Floats, demand: Floats, weight: Floats) -> Floats:
     """Return min(λ, w·θ), ``float64[A, G]``; 0 where the weight is 0."""
-    return shares_of(theta, wanted_by(demand, weight), weight)
-
-
-def shares_of(theta: Floats, wanted: Floats, weight: Floats) -> Floats:
-    """Return the shares of what `wanted_by` gave: see `shares_at`."""
-    # Who wants nothing gets nothing, whatever the product is, if only it is a number.
     share: Floats = weight * np.minimum(theta, _ALL)
-    return np.minimum(wanted, share, out=share)
+    return np.minimum(demand, share, out=share)

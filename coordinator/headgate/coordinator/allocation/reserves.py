@@ -1,32 +1,36 @@
-"""What is kept for agents that are not heard, and what this one may spend alone.
+"""What is reserved for unheard agents, and what this one may spend while cut off.
 
-Crash and partition look the same from inside.  So both sides follow one schedule
-that depends only on how long they have not heard each other; the silent one may
-spend at most what the others keep for it::
+Crash and partition look the same from inside.  So both sides follow one schedule that
+depends only on how long they have not heard each other; a silent agent may spend at
+most what the others reserve for it::
 
     silent ≤ lease           nothing changes: it is extrapolated like any other
-    ≤ presumed-dead time M   reserve: w_j/Σw·Q (fair), last share (hold), 0 (closed)
+    ≤ presumed-dead time M   reserve: w_j/Σw·Q (fair), last share (hold), 0 (closed),
+                             and once, of what the bucket holds, w_j/Σw of it
     > M                      dropped, and the others take it back
 
-and all that hear each other share out Q' − Σ_silent reserve.  An agent that hears
-nobody then has exactly its own part, a half has its half, and no vote is needed.
+and agents that hear each other divide Q' − Σ_silent reserve.  An agent that hears
+nobody then has exactly its own part, half a cluster has its half, and no vote is
+needed.
 
-**hold** keeps the share that a member had, averaged over a second, as of 1.2
-heartbeats after its last report: what is shared out later is already an answer to
-its silence, and freezing that overshot 0.28 s of quota.
+**hold** reserves the share that a member had, averaged over a second, as of 1.2
+heartbeats after its last report.  Later shares already react to its silence, and
+freezing one of those exceeded the quota by 0.28 s of it.
 
-**closed** keeps nothing, so two sides must not both go on: the one that hears most
-of the weight does (of equal halves the one with the smallest id), any other stops.
-Majorities of one set always meet, and a side that was not the majority goes on
-counting those that it drops, so this holds however long the partition lasts.
+**closed** reserves nothing, so two sides must not both go on: the side that hears most
+of the weight does (of two equal halves, the one with the smallest id), any other stops.
+Any two majorities of one set overlap, and a side without a majority goes on counting
+the agents that it drops, so this holds however long the partition lasts.
 
-**open** is fair until the others have dropped this agent, then stops limiting.
+**open** acts like fair until the others have dropped this agent, and then stops
+limiting.
 
-Past M the bound of `fair` and `hold` is one Q more for each part that was dropped
-and yet lives: `Explanation.bound` says it.  An agent that hears nobody at all drops
-nobody (see `headgate.coordinator.membership.failure_detector`), so when the bus is away
-the parts of all go on adding up to Q; nor does one that the API tells that the others
-live.
+After M, `fair` and `hold` may exceed their bound by one Q for each part of the cluster
+that was dropped and is still alive; `Explanation.bound` reports that.  An agent that
+hears nobody at all drops nobody (see
+`headgate.coordinator.membership.failure_detector`), so while the bus is down all parts
+still add up to Q.  Neither does an agent drop others that are alive according to the
+API.
 """
 
 from __future__ import annotations
@@ -37,78 +41,93 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.config.configuration import CLOSED, HOLD, OPEN
-from headgate.coordinator.ledger.arithmetic import Ops, many
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.membership.failure_detector import Roster
-    from headgate.coordinator.table.arrays import Index, Shelf
+    from headgate.coordinator.table.arrays import Index, LedgerBlock
 
     Floats = NDArray[np.float64]
 
 KEPT_S = 1.0
-"""Length of the average of a share that `hold` keeps."""
+"""Averaging time of the share that `hold` reserves."""
 
 FREEZE_INTERVALS = 1.2
-"""Heartbeats of silence after which that average stands still: one may be late."""
+"""Heartbeats of silence after which that average stops: a report may be late."""
 
 
-def seat(shelf: Shelf, slots: Index, roster: Roster) -> None:
-    """Work out who takes part, and what is kept for the silent.
+def seat(block: LedgerBlock, slots: Index, roster: Roster) -> None:
+    """Determine which agents take part, and what to reserve for silent ones.
 
     Args:
-        shelf: Changed: `weight`, `burn` of the silent, `reserved`, `whole_weight`.
-        slots: K of its slots; they must have been settled.
+        block: Changed: `weight`, `extrapolated_rate` and `aside` of silent members, and
+            the sums `reserved`, `aside_in_all`, `whole_weight`, `present_weight` and
+            `agents`.
+        slots: K of its columns, all of them settled.
         roster: The members.
     """
-    member = shelf.member[:, slots]
+    member = block.member[:, slots]
     weight = roster.weights[member]
     gone = roster.silent[member]
     whole = weight.sum(axis=0)
-    reserve = shelf.rate[slots] * weight / np.maximum(whole, 1e-12)
-    policy = shelf.isolation[slots]
+    reserve = block.rate[slots] * weight / np.maximum(whole, 1e-12)
+    policy = block.isolation[slots]
     reserve = np.where(policy == CLOSED, 0.0, reserve)
-    reserve = np.where(policy == HOLD, shelf.kept[:, slots], reserve)
+    reserve = np.where(policy == HOLD, block.kept[:, slots], reserve)
     reserve = np.where(gone, reserve, 0.0)
-    shelf.whole_weight[slots] = whole
-    shelf.reserved[slots] = reserve.sum(axis=0)
-    shelf.weight[:, slots] = np.where(gone, 0.0, weight)
-    shelf.burn[:, slots] = np.where(gone, reserve, shelf.burn[:, slots])
-    shelf.stale[slots] = False
+    # A member that falls silent may also spend its part of the present level.
+    part = weight / np.maximum(whole, 1e-12) * np.maximum(block.belief[slots], 0.0)
+    part = np.where(policy == CLOSED, 0.0, part)
+    before = block.weight[:, slots] == 0.0
+    aside = np.where(before, block.aside[:, slots], part)
+    aside = np.where(gone, aside, 0.0)
+    block.aside[:, slots] = aside
+    block.aside_in_all[slots] = aside.sum(axis=0)
+    block.at_once[:, slots] &= ~gone
+    block.whole_weight[slots] = whole
+    block.reserved[slots] = reserve.sum(axis=0)
+    weight = np.where(gone, 0.0, weight)
+    block.weight[:, slots] = weight
+    block.present_weight[slots] = weight.sum(axis=0)
+    block.agents[slots] = np.maximum(np.count_nonzero(weight, axis=0), 1)
+    block.extrapolated_rate[:, slots] = np.where(
+        gone, reserve, block.extrapolated_rate[:, slots]
+    )
+    block.stale[slots] = False
 
 
 def keep_shares(
-    shelf: Shelf, slots: Index, roster: Roster, *, now: float, interval_s: float
+    block: LedgerBlock, slots: Index, roster: Roster, *, now: float, interval_s: float
 ) -> None:
-    """Follow the shares that `hold` would keep, of members that are heard.
+    """Average the shares that `hold` would reserve for members that are heard.
 
-    Must be called before the ledgers are settled: the time since the last
-    calculation weighs the shares that have held since then.
+    Call it before the ledgers are settled: the time since the last calculation is the
+    weight of the shares that were in force since then.
     """
-    elapsed = now - shelf.at[slots]
-    heard_at = roster.heard_at[shelf.member[:, slots]]
+    elapsed = now - block.at[slots]
+    heard_at = roster.heard_at[block.member[:, slots]]
     fresh = now - heard_at < FREEZE_INTERVALS * interval_s
-    kept = shelf.kept[:, slots]
+    kept = block.kept[:, slots]
     gain = np.where(fresh, -np.expm1(-elapsed / KEPT_S), 0.0)
-    shelf.kept[:, slots] = kept + gain * (shelf.burn[:, slots] - kept)
+    block.kept[:, slots] = kept + gain * (block.extrapolated_rate[:, slots] - kept)
 
 
 def alone_of(
-    shelf: Shelf, slots: Index, ops: Ops = many, *, quorate: bool, adrift: bool
+    block: LedgerBlock, slots: Index, *, quorate: bool, adrift: bool
 ) -> tuple[Floats, Floats]:
     """Return (reserve, most) in units/s, ``float64[K]`` each.
 
     *reserve* is what this agent may spend once it is cut off, *most* what it may
     spend at all while it does not hear a majority.
     """
-    policy = shelf.isolation[slots]
-    whole = ops.maximum(shelf.whole_weight[slots], 1e-9)
-    part = ops.minimum(shelf.weight[0, slots] / whole, 1.0)
-    reserve: Floats = shelf.rate[slots] * part
-    reserve = ops.where(policy == HOLD, shelf.kept[0, slots], reserve)
-    reserve = ops.where(policy == CLOSED, 0.0, reserve)
+    policy = block.isolation[slots]
+    whole = np.maximum(block.whole_weight[slots], 1e-9)
+    part = np.minimum(block.weight[0, slots] / whole, 1.0)
+    reserve: Floats = block.rate[slots] * part
+    reserve = np.where(policy == HOLD, block.kept[0, slots], reserve)
+    reserve = np.where(policy == CLOSED, 0.0, reserve)
     if adrift:
-        reserve = ops.where(policy == OPEN, inf, reserve)
-    most = ops.where((policy == CLOSED) & (not quorate), 0.0, inf)
+        reserve = np.where(policy == OPEN, inf, reserve)
+    most = np.where((policy == CLOSED) & (not quorate), 0.0, inf)
     return reserve, most

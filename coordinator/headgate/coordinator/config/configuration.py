@@ -23,6 +23,26 @@ ISOLATIONS: tuple[Isolation, ...] = ("fair", "hold", "closed", "open")
 FAIR, HOLD, CLOSED, OPEN = range(4)
 
 Refusal = Literal["reject", "delay", "wait", "suppress", "shadow"]
+Period = Literal["minute", "hour", "day", "week", "month", "year"]
+
+NOMINAL_PERIOD_S: dict[Period, float] = {
+    "minute": 60.0,
+    "hour": 3_600.0,
+    "day": 86_400.0,
+    "week": 604_800.0,
+    "month": 2_629_800.0,
+    "year": 31_557_600.0,
+}
+"""Mean length of each calendar period, seconds."""
+
+TRICKLE = 1e-18
+"""Part of a calendar limit's rate that flows in each second: nothing, even in a year,
+but a rate of 0 means a closed limit."""
+
+Split = Literal["even", "proportional"]
+
+Per = Literal["tenant", "namespace", "topic", "subscription", "user", "client"]
+"""The part of a subject whose values a template group's limits apply to."""
 
 UNLIMITED = inf
 """The rate of a limit that refuses nothing (−1 on Pulsar's paths)."""
@@ -73,6 +93,11 @@ class Limit:
         rate: Units per period; 0 lets nothing through, `UNLIMITED` everything.
         burst: Units that may pass at once after rest; the bucket's size B.
         period_s: Length of the period that `rate` counts for, seconds.
+        period: A calendar period: `rate` units may pass between one boundary and the
+            next, and the burst is as large.  None for a bucket that refills evenly.
+        time_zone: IANA name of the zone in which calendar periods begin.
+        begins_at_s: When the present calendar period began, wall clock; 0 until
+            somebody looked at the calendar.
         scope: ``cluster`` shares the limit among all agents, ``node`` gives it
             whole to each.
         minimum: Units per period set aside inside the parent group.
@@ -83,6 +108,9 @@ class Limit:
     rate: float
     burst: float
     period_s: float = 1.0
+    period: Period | None = None
+    time_zone: str = "UTC"
+    begins_at_s: float = 0.0
     scope: Scope = "cluster"
     minimum: float = 0.0
     maximum: float = UNLIMITED
@@ -94,7 +122,7 @@ class Limit:
             )
         if self.dimension == IN_FLIGHT:
             raise InvalidConfiguration(
-                "dimension", f"expected another name than {IN_FLIGHT}: see slots"
+                "dimension", f"expected a name other than {IN_FLIGHT}: see slots"
             )
         for name in ("rate", "burst", "minimum", "maximum"):
             value = getattr(self, name)
@@ -112,11 +140,35 @@ class Limit:
             )
         if self.minimum > self.maximum:
             raise InvalidConfiguration("minimum", "expected ≤ maximum")
+        if self.period is not None and self.burst != self.rate:
+            raise InvalidConfiguration(
+                "burst", f"expected the rate, {self.rate:g}, with a calendar period"
+            )
 
     @property
     def rate_per_s(self) -> float:
-        """Q: the rate in units per second."""
-        return self.rate / self.period_s
+        """Q: what flows in, units per second; next to nothing in a calendar period."""
+        return self.rate * TRICKLE if self.period else self.rate / self.period_s
+
+    @property
+    def ends_at_s(self) -> float:
+        """When the present calendar period ends, wall clock; infinite without one."""
+        return self.begins_at_s + self.period_s if self.period else inf
+
+    def renewed(self, level: float, before: Limit | None = None) -> float:
+        """Return the level of this calendar limit, given what it was.
+
+        A new period begins full, less what is owed.  Within a period, what was used
+        stays used when the limit is changed, and makes no debt.
+
+        Args:
+            level: Units, before.
+            before: The limit that `level` was of; None for an earlier period of this.
+        """
+        debt = min(level, 0.0)
+        if before is None or self.begins_at_s > before.begins_at_s:
+            return self.burst + debt
+        return max(level + self.burst - before.burst, debt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +184,20 @@ class Group:
         mode: ``strict`` never exceeds Q·W + B, at a price in utilisation.
         may_owe: Admit while level ≥ 0 and then charge (KIP-599), rather than
             only while level ≥ cost.
-        isolation: What an agent that is cut off may spend (design, section 8).
+        isolation: What an agent that is cut off may spend; see
+            `headgate.coordinator.allocation.reserves`.
         refusal: What a caller meets by default when the group is exhausted.
         soft_threshold: Part of the rate (0–1] above which callers are warned.
         per_partition: Each partition of a topic that falls under the group has the
             node-scoped limits whole; cluster-scoped ones stay shared.
+        split: How each process divides what it may spend among its topics; None lets
+            one topic take everything.
         slots: How many requests may be in flight at once, over the whole cluster; 0
             lets nobody begin, None does not limit.
+        per: Makes this a template: each value of that part of a subject has the limits
+            for itself; None for one group whose limits all share.
+        template: Id of the template whose limits this group has for one value; None
+            for a group of the configuration.
     """
 
     id: int
@@ -152,7 +211,10 @@ class Group:
     refusal: Refusal = "reject"
     soft_threshold: float | None = None
     per_partition: bool = False
+    split: Split | None = None
     slots: int | None = None
+    per: Per | None = None
+    template: int | None = None
 
     def __post_init__(self) -> None:
         if not (isfinite(self.weight) and self.weight > 0):
@@ -167,6 +229,14 @@ class Group:
         if len(set(keys)) < len(keys):
             raise InvalidConfiguration(
                 "limits", "expected at most one per dimension and scope"
+            )
+        if self.mode == "strict" and any(limit.period for limit in self.limits):
+            raise InvalidConfiguration(
+                "mode", "expected balanced: strict groups have no calendar periods"
+            )
+        if self.per is not None and (self.mode == "strict" or self.slots is not None):
+            raise InvalidConfiguration(
+                "per", "expected null with mode strict, and with slots"
             )
 
 
@@ -232,8 +302,10 @@ def _nearest(limit: Limit, above: list[Group]) -> Limit:
         for other in ancestor.limits:
             same = other.dimension == limit.dimension and other.scope == limit.scope
             if same and isfinite(other.rate):
-                rate = other.rate_per_s * limit.period_s
-                return replace(limit, rate=rate, burst=other.burst)
+                scale = other.period_s / limit.period_s
+                return replace(
+                    other, minimum=limit.minimum * scale, maximum=limit.maximum * scale
+                )
     return limit
 
 

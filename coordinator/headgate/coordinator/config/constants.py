@@ -45,7 +45,7 @@ class Settings:
     weight: float = 1.0
     interval_s: float = 1.0
     tick_s: float = 0.025
-    rest_tick_s: float = 0.05
+    rest_tick_s: float = 0.025
     urgent_gap_s: float = 0.05
     answer_gap_s: float = 0.05
     answer_gap_each_s: float = 0.01

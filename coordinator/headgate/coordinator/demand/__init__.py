@@ -1,4 +1,4 @@
-"""What this process's callers want, and what of it was told.
+"""What this process's callers want, and how much of that was reported.
 
-Nothing about other agents' rows.
+Other agents' rows do not belong here.
 """

@@ -1,17 +1,18 @@
-"""Demand that another limit blocks anyway must not hold a share.
+"""Demand that another limit blocks anyway must not claim a share.
 
-A request is admitted only if every limit of its chain admits it.  Where messages let
-through a tenth of what is attempted, only a tenth of the bytes can ever be used: a
-share of the rest would be stranded.  So each agent tells, in dimension d of a group,
+A request is admitted only if every limit of its chain admits it.  If the limit on
+messages admits a tenth of all attempts, only a tenth of the bytes can ever be used, and
+a share of the rest would be stranded.  So each agent reports, in dimension d of a
+group,
 
     λ'_d = λ_d · min over the group's other dimensions, and its limits per node, of
            min(1, ceiling/λ)
 
-**Why the sender does it.**  It knows its own ceilings and node limits; receivers would
-have to match the lines of one agent over ledgers.  **Why it does not lock.**  The
-factor of d' is what d' allows against what is *attempted* there, not against λ'_d',
-so two dimensions can't talk each other down: where d' stops blocking, its factor is 1
-whatever d says.
+**Why does the sender do it?**  It knows its own ceilings and node limits; receivers
+would have to match one agent's lines across ledgers.  **Why can't it lock up?**  The
+factor of d' compares what d' allows with what is *attempted* there, not with λ'_d', so
+two dimensions can't push each other down: once d' stops blocking, its factor is 1
+whatever d does.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Blocking:
-    """Which of N buckets can block which.
+    """Which of N buckets can block which others.
 
     Args:
         names: (dimension, group id) of each bucket.
@@ -40,8 +41,9 @@ class Blocking:
 
     def __init__(self, names: Sequence[Key], node: Mapping[Key, float]) -> None:
         by_group: dict[int, list[int]] = {}
-        for i, (_, group_id) in enumerate(names):
-            by_group.setdefault(group_id, []).append(i)
+        if len({group_id for _, group_id in names}) < len(names):
+            for i, (_, group_id) in enumerate(names):
+                by_group.setdefault(group_id, []).append(i)
         pairs = [
             (i, j)
             for members in by_group.values()
@@ -51,7 +53,9 @@ class Blocking:
         ]
         self._blocked = np.array([pair[0] for pair in pairs], dtype=np.int64)
         self._by = np.array([pair[1] for pair in pairs], dtype=np.int64)
-        self._node = np.array([node.get(name, np.inf) for name in names])
+        self._node = np.full(len(names), np.inf)
+        if node:
+            self._node[:] = [node.get(name, np.inf) for name in names]
         self._any = bool(pairs) or bool(np.isfinite(self._node).any())
 
     def usable(self, demand: Floats, ceiling: Floats) -> Floats:
@@ -59,7 +63,7 @@ class Blocking:
 
         Args:
             demand: ``float64[N]`` λ, units/s.
-            ceiling: ``float64[N]`` as last set; NaN where never.
+            ceiling: ``float64[N]`` as last set; NaN if never set.
         """
         if not self._any:
             return demand

@@ -1,11 +1,11 @@
-"""This agent's own buckets: counters, demand, what was told, what was set.
+"""This agent's own buckets: counters, demand, what was reported and what was set.
 
-Arrays of length N in the order of the shell's `Keys`, followed by ancestors that
-the shell leaves out.
+Arrays of length N in the order of the shell's `Keys`, followed by ancestors for which
+the shell has no bucket.
 
-An ancestor counts what its children's counters *grow* by, while they are its children.
-As the sum of their totals it would jump when a child with a past is moved under it and
-fall when one leaves, and the others would believe neither.
+An ancestor counts the *growth* of its children's counters while they are its children.
+A sum of their totals would jump when a child with a history is moved under it, and fall
+when one leaves, and the other agents would believe neither.
 """
 
 from __future__ import annotations
@@ -14,22 +14,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.last_ceilings import Given
+from headgate.coordinator.allocation.last_ceilings import LastCeilings
 from headgate.coordinator.demand.blocking import Blocking
 from headgate.coordinator.demand.estimator import Demand
 from headgate.coordinator.demand.parents import Families
 from headgate.coordinator.ledger.counter_resets import restarted
-from headgate.coordinator.ledger.scalar import charge_one, wake_one
 from headgate.coordinator.messages.events import SetCeilings
-from headgate.coordinator.table.index import FEW
+from headgate.coordinator.table.one_or_many import (
+    chosen,
+    greater,
+    lesser,
+    single,
+    some,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from headgate.coordinator.allocation.ceilings import Ceilings
-    from headgate.coordinator.messages.events import Counted, Keys
+    from headgate.coordinator.messages.events import Ceilings, Counted, Keys
+    from headgate.coordinator.table.arrays import Index
     from headgate.coordinator.table.index import Key, Place, Table
 
     Floats = NDArray[np.float64]
@@ -37,43 +42,47 @@ if TYPE_CHECKING:
 
 
 COST_LASTS = 50.0
-"""Looks with requests that the mean cost rests on.  It decides how ledgers are kept,
-and each agent goes by its own: one request of fifteen times the others' must not make
-an agent take a quota for a small one that nobody else does."""
+"""Number of looks with requests over which the mean cost is averaged.  The mean decides
+how a ledger is kept, and each agent uses its own: a single request of fifteen times the
+usual cost must not make one agent treat a quota as a small one."""
 
-RETIRED_MAX = 4096
-"""Buckets that went whose counters are remembered; the oldest goes first."""
+RETIRED_MAX = 1 << 16
+"""Most dropped buckets whose counters are remembered; the oldest is forgotten first."""
 
 
-class Own:
+class LocalBuckets:
     """The buckets of one `Keys`.
 
     Attributes:
-        keys: The shell's; `index` of `SetCeilings` points into it.
+        keys: The shell's keys; `index` of `SetCeilings` points into them.
         names: (dimension, group id) of each of the N, ancestors last.
-        told_size: How many of the N are the shell's.
-        numbers: ``int64[N]`` of the ledgers; −1 where none is configured.
-        places: Where the own lines stand.
+        shell_size: How many of the N the shell has a bucket for.
+        numbers: ``int64[N]`` numbers of the ledgers; −1 if none is configured.
+        places: Where this agent's lines stand in the table.
         admitted: ``float64[N]`` units since this life began; never falls.
-        refused: ``float64[N]``.
-        held: ``float64[N]``.
-        clipped: ``float64[N]`` units that lowered capacities took out, as counted.
-        credit: ``float64[N]`` units that the next ceilings are to put in, once.
-        cost: ``float64[N]``.
-        subjects: ``int64[N]``.
+        refused: ``float64[N]`` units since this life began.
+        held: ``float64[N]`` level of the local bucket.
+        overflowed: ``float64[N]`` units earned while full; NaN if no bucket counts it.
+        largest: ``float64[N]`` most units in one tick since the row was reported.
+        clipped: ``float64[N]`` units that buckets lost when capacities were lowered.
+        credit: ``float64[N]`` units that the next ceilings must put in, once.
+        cost: ``float64[N]`` mean units of a request.
+        subjects: ``int64[N]`` limiters in use.
         demand: The estimates.
-        usable: ``float64[N]`` λ' that no other limit blocks, units/s; what is told.
-        sent_admitted: ``float64[N]`` as last published.
-        sent_held: ``float64[N]``.
-        sent_demand: ``float64[N]``; −1 where the row was never published.
-        repeats: ``int64[N]`` heartbeats that are still to carry the row.
-        confirm_at: ``float64[N]`` when a reset estimate is told again.
+        usable: ``float64[N]`` λ' that no other limit blocks, units/s, as reported.
+        sent_admitted: ``float64[N]`` `admitted` as last published.
+        sent_demand: ``float64[N]`` λ' as last published; −1 if never.
+        repeats: ``int64[N]`` number of further heartbeats that must carry the row.
+        again: ``int64[N]`` how often a row must still be repeated because of loss.
+        again_at: ``float64[N]`` when that is due.
+        confirm_at: ``float64[N]`` when a reset estimate is to be reported again.
         wanted: ``bool[N]`` others asked for the row.
         used: ``bool[N]`` counters grew at the last look.
         positions: ``int64[N]``, 0 … N − 1.
+        all: All N as an index; a number if N is 1.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  # one line for each array
         self,
         keys: Keys,
         ancestors: Mapping[Key, list[Key]],
@@ -87,7 +96,7 @@ class Own:
                 keys.dimension.tolist(), keys.group_ids.tolist(), strict=True
             )
         ]
-        self.told_size = len(names)
+        self.shell_size = len(names)
         at = {name: i for i, name in enumerate(names)}
         pairs: list[tuple[int, int]] = []
         for i, name in enumerate(list(names)):
@@ -103,6 +112,10 @@ class Own:
         self._sum_to = np.array([p[0] for p in pairs], dtype=np.int64)
         self._sum_of = np.array([p[1] for p in pairs], dtype=np.int64)
         n = len(names)
+        self.all = single(slice(0, n))
+        # The buckets that the shell has; a number if there is but one.
+        told = slice(0, self.shell_size)
+        self._told: Index = told if pairs else single(told)
         self.numbers: Ints = np.full(n, -1, dtype=np.int64)
         self.places: list[Place] = []
         self.index_of: dict[int, int] = {}
@@ -114,39 +127,42 @@ class Own:
         self.subjects: Ints = np.zeros(n, dtype=np.int64)
         self.demand = Demand(n, now)
         self.usable = np.zeros(n)
-        self.room = np.zeros(n)
+        self.largest = np.zeros(n)
+        self.overflowed = np.full(n, np.nan)
+        self._raw_overflowed = np.zeros(n)
         self._blocking = Blocking(names, node)
-        self.sent_admitted, self.sent_held = np.zeros((2, n))
+        self.sent_admitted = np.zeros(n)
         self.sent_demand = np.full(n, -1.0)
         self.repeats: Ints = np.zeros(n, dtype=np.int64)
+        self.again: Ints = np.zeros(n, dtype=np.int64)
+        self.again_at = np.full(n, np.inf)
         self.confirm_at = np.full(n, np.inf)
         self.wanted = np.zeros(n, dtype=np.bool_)
-        self._given = Given(n, self.told_size)
+        self._given = LastCeilings(n, self.shell_size)
         self.used = np.zeros(n, dtype=np.bool_)
         self.positions: Ints = np.arange(n, dtype=np.int64)
         self.by_dimension = self._grouped()
-        self._few = n <= FEW and not pairs
         self._families: Families | None = None
         if pairs:
             self._families = Families(
-                self._sum_to, self._sum_of, size=n, told_size=self.told_size, now=now
+                self._sum_to, self._sum_of, size=n, shell_size=self.shell_size, now=now
             )
 
     def _grouped(self) -> list[tuple[str, Ints, Ints]]:
         """Return for each dimension (name, positions by group id, group ids)."""
-        dimensions = sorted({dimension for dimension, _ in self.names})
+        ids = np.array([group for _, group in self.names], dtype=np.int64)
+        positions: dict[str, list[int]] = {}
+        for i, (dimension, _) in enumerate(self.names):
+            positions.setdefault(dimension, []).append(i)
         grouped: list[tuple[str, Ints, Ints]] = []
-        for dimension in dimensions:
-            pairs = sorted(
-                (group, i) for i, (d, group) in enumerate(self.names) if d == dimension
-            )
-            where = np.array([i for _, i in pairs], dtype=np.int64)
-            groups = np.array([group for group, _ in pairs], dtype=np.int64)
-            grouped.append((dimension, where, groups))
+        for dimension in sorted(positions):
+            where = np.array(positions[dimension], dtype=np.int64)
+            where = where[ids[where].argsort(kind="stable")]
+            grouped.append((dimension, where, ids[where]))
         return grouped
 
-    def inherit(self, old: Own) -> None:
-        """Go on with the buckets that were there before, or once were."""
+    def inherit(self, old: LocalBuckets) -> None:
+        """Take over the state of buckets that existed before, now or earlier."""
         both = [
             (i, old.at[name]) for i, name in enumerate(self.names) if name in old.at
         ]
@@ -172,7 +188,7 @@ class Own:
             self._families.inherit(old._families, moved, self._raw())
 
     def _retire(self, kept: Mapping[Key, int]) -> dict[Key, tuple[float, ...]]:
-        """Return the counters of buckets that are gone, the newest last."""
+        """Return the counters of dropped buckets, the newest last."""
         counters = [getattr(self, name) for name in _COUNTERS]
         for name, i in self.at.items():
             if name not in kept:
@@ -182,7 +198,7 @@ class Own:
         return self._retired
 
     def place_in(self, table: Table) -> None:
-        """Look up where the own lines stand; to be repeated when they move."""
+        """Look up where this agent's lines stand; repeat that when lines move."""
         for dimension, where, groups in self.by_dimension:
             self.numbers[where] = table.numbers(dimension, groups)
         self.places = table.own_places(self.numbers)
@@ -191,82 +207,58 @@ class Own:
         }
 
     def count(self, event: Counted) -> bool:
-        """Take the shell's counters; return whether anything was used.
+        """Enter the shell's counters; return whether anything was used.
 
-        A counter that fell is a bucket that was made anew (it starts at 0), or a
-        charge that was given back; neither makes the published counter fall.
+        A counter falls if its bucket was recreated (and starts at 0) or a charge was
+        given back; neither makes the published counter fall.
         """
+        at = self._told
         if event.clipped is not None:
-            self.clipped[: self.told_size] = event.clipped
-        if self._few and self._none_fell(event):
-            return self._count_few(event)
-        n = self.told_size
-        grown = event.admitted - self._raw_admitted[:n]
-        turned_away = event.refused - self._raw_refused[:n]
-        moved = bool(grown.any() or turned_away.any())
-        self.held[:n] = event.held
-        if len(self._sum_to):
-            self.held[n:] = 0.0
-            np.add.at(self.held, self._sum_to, event.held[self._sum_of])
+            self.clipped[at] = event.clipped[at]
+        if event.overflowed is not None:
+            overflowed = event.overflowed[at]
+            over = overflowed - self._raw_overflowed[at]
+            # A bucket that was recreated counts from 0.
+            over = chosen(over < 0.0, overflowed, over)
+            self._raw_overflowed[at] = overflowed
+            before = self.overflowed[at]
+            self.overflowed[at] = chosen(before == before, before, 0.0) + over
+        grown = event.admitted[at] - self._raw_admitted[at]
+        turned_away = event.refused[at] - self._raw_refused[at]
+        moved = some(grown) or some(turned_away)
+        self.held[at] = event.held[at]
         if moved:
             if min(grown.min(), turned_away.min()) < 0.0:
-                restarted(grown, self._raw_admitted[:n], event.admitted)
-                restarted(turned_away, self._raw_refused[:n], event.refused)
-            self.admitted[:n] += grown
-            self.refused[:n] += turned_away
-            self._raw_admitted[:n] += grown
-            self._raw_refused[:n] += turned_away
+                raw = self._raw_admitted
+                grown = restarted(grown, raw, at, event.admitted)
+                raw = self._raw_refused
+                turned_away = restarted(turned_away, raw, at, event.refused)
+            self.admitted[at] += grown
+            self.refused[at] += turned_away
+            self._raw_admitted[at] += grown
+            self._raw_refused[at] += turned_away
             used = grown + turned_away > 0.0
-            self._costs_seen[:n] = np.minimum(self._costs_seen[:n] + used, COST_LASTS)
-            gain = used / np.maximum(self._costs_seen[:n], 1.0)
-            self._direct_cost[:n] += gain * (event.cost - self._direct_cost[:n])
-            self.cost[:n] = self._direct_cost[:n]
-            self.used[:n] = used
-            self.subjects[:n] = event.subjects
+            seen = lesser(self._costs_seen[at] + used, COST_LASTS)
+            self._costs_seen[at] = seen
+            own_callers = self._direct_cost[at]
+            own_callers = own_callers + used / greater(seen, 1.0) * (
+                event.cost[at] - own_callers
+            )
+            self.cost[at] = self._direct_cost[at] = own_callers
+            self.used[at] = used
+            self.largest[at] = greater(self.largest[at], grown)
+            self.subjects[at] = event.subjects[at]
             if len(self._sum_to):
                 np.add.at(self.admitted, self._sum_to, grown[self._sum_of])
+                np.maximum.at(self.largest, self._sum_to, grown[self._sum_of])
                 np.add.at(self.refused, self._sum_to, turned_away[self._sum_of])
                 self._sum_up()
         return moved
-
-    def _none_fell(self, event: Counted) -> bool:
-        return all(
-            event.admitted.item(i) >= self._raw_admitted.item(i)
-            and event.refused.item(i) >= self._raw_refused.item(i)
-            for i in range(self.told_size)
-        )
-
-    def _count_few(self, event: Counted) -> bool:
-        """Do what `count` does where no counter fell, on plain floats."""
-        grown: list[float] = []
-        for i in range(self.told_size):
-            self.held[i] = event.held.item(i)
-            admitted = event.admitted.item(i) - self._raw_admitted.item(i)
-            refused = event.refused.item(i) - self._raw_refused.item(i)
-            grown.append(admitted + refused)
-            if grown[-1] > 0.0:
-                self._raw_admitted[i] += admitted
-                self._raw_refused[i] += refused
-                self.admitted[i] += admitted
-                self.refused[i] += refused
-        if not any(grown):
-            return False
-        for i, units in enumerate(grown):
-            self.used[i] = units > 0.0
-            if units > 0.0:
-                seen = min(self._costs_seen.item(i) + 1.0, COST_LASTS)
-                cost = self._direct_cost.item(i)
-                cost += 1.0 / seen * (event.cost.item(i) - cost)
-                self._costs_seen[i] = seen
-                self.cost[i] = self._direct_cost[i] = cost
-            self.subjects[i] = event.subjects.item(i)
-        return True
 
     def look(self, now: float) -> NDArray[np.bool_]:
         """Bring the estimates to `now`; return ``bool[N]``: which were reset."""
         reset = self.demand.look(now, self.admitted + self.refused, self.cost)
         self.usable = self._blocking.usable(self.demand.rate, self._given.ceiling)
-        self.room = self.demand.room(self.cost)
         if self._families is not None:
             self._families.look(now, self._raw(), self.cost)
         return reset
@@ -278,7 +270,7 @@ class Own:
             self._families.rest(now)
 
     def add_up(self) -> None:
-        """Let a parent want what its own callers want, and its children."""
+        """Make each parent want what its own callers and its children want."""
         if self._families is not None:
             self.usable = self._families.add_up(self.usable, self.demand.rate)
 
@@ -287,17 +279,18 @@ class Own:
         return raw
 
     def with_ancestors(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return ``bool[N]``, the same rows and those of all that stand above."""
+        """Return ``bool[N]``, the same rows and those of all their ancestors."""
         if self._families is None:
             return chosen
         return self._families.with_ancestors(chosen) & (self.numbers >= 0)
 
     def tell(self, chosen: NDArray[np.bool_], eager: NDArray[np.bool_]) -> Floats:
-        """Return ``float64[N]`` λ' to tell; unmoved where each admission is told.
+        """Return ``float64[N]`` λ' to report.
 
         Args:
-            chosen: ``bool[N]`` rows that will be told.
-            eager: ``bool[N]`` in which of all each admission is.
+            chosen: ``bool[N]`` rows that will be reported.
+            eager: ``bool[N]`` rows that report each admission; their λ' leaves out the
+                requests of the newest look.
         """
         tellable = self.usable
         if eager.any():
@@ -316,20 +309,20 @@ class Own:
         lease_s: float,
         exact: NDArray[np.bool_],
     ) -> SetCeilings | None:
-        """Return what the shell must be told, and remember it.
+        """Return the ceilings that the shell must set, and remember them.
 
         Args:
-            rows: ``int64[K]`` buckets that were calculated.
-            new: What came out.
+            rows: ``int64[K]`` buckets that were computed.
+            new: Their new ceilings.
             now: Monotonic seconds.
-            lease_s: How long a ceiling is good for.
-            exact: ``bool[K]`` every lowering counts, however small.
+            lease_s: For how long a ceiling is valid.
+            exact: ``bool[K]`` buckets for which every lowering counts, however small.
         """
         given = self._given
-        lower = new.ceiling < given.ceiling[rows]
-        lower = exact & (lower | (new.capacity < given.capacity[rows]))
-        lower |= self.credit[rows] > 0.0  # or it would be lost
-        far = given.take(rows, new, now=now, lease_s=lease_s, anyway=lower)
+        lower = exact & given.is_lower(rows, new)
+        lower |= self.credit[rows] > 0.0  # or the credit would be lost
+        counted = self._raw_admitted[rows]
+        far = given.take(rows, new, counted, now=now, lease_s=lease_s, anyway=lower)
         if far is None:
             return None
         at = rows[far]
@@ -338,24 +331,23 @@ class Own:
         return SetCeilings(
             keys=self.keys,
             index=at,
-            ceiling=new.ceiling[far],
-            capacity=new.capacity[far],
-            probability=new.probability[far],
-            share=new.share[far],
+            ceilings=new.at(far),
+            counted=counted[far],
+            as_of_s=now,
             deadline_s=given.deadline[at],
-            reserve=new.reserve[far],
             credit=credit if credit.any() else None,
         )
 
     def _sum_up(self) -> None:
-        n = self.told_size
+        n = self.shell_size
         self.subjects[n:] = 0
         self.used[n:] = False
-        # Of the told alone: sums must not enter other sums.
+        # Only the shell's own buckets: sums must not enter other sums.
         told = self.subjects[:n].copy()
         np.add.at(self.subjects, self._sum_to, told[self._sum_of])
         np.logical_or.at(self.used, self._sum_to, self.used[self._sum_of])
-        # Anew each time, or one dear request would be a parent's cost for ever.
+        # From scratch each time, or one dear request would set a parent's cost for
+        # ever.
         self.cost[n:] = 0.0
         np.maximum.at(self.cost, self._sum_to, self._direct_cost[self._sum_of])
 
@@ -365,53 +357,20 @@ _COUNTERS = ("admitted", "refused", "_raw_admitted", "_raw_refused")
 _INHERITED = (
     *_COUNTERS,
     "held",
+    "overflowed",
+    "_raw_overflowed",
+    "largest",
+    "again",
+    "again_at",
     "credit",
     "cost",
     "_direct_cost",
     "_costs_seen",
     "subjects",
     "sent_admitted",
-    "sent_held",
     "sent_demand",
     "wanted",
     "repeats",
     "usable",
     "confirm_at",
 )
-
-
-def enter_few(
-    own: Own,
-    place: Place,
-    now: float,
-    *,
-    moved: bool,
-    reset: NDArray[np.bool_],
-    refresh_s: float,
-) -> None:
-    """Enter what this agent's own buckets of a place counted, and what they want.
-
-    Args:
-        own: The buckets, just looked at.
-        place: Where some of them stand.
-        now: Monotonic seconds.
-        moved: Whether anything was used.
-        reset: ``bool[N]`` estimates that began anew.
-        refresh_s: How old the allocation of a busy ledger may become.
-    """
-    shelf = place.shelf
-    for row, _, slot in place.few:
-        if moved:
-            wake_one(shelf, slot, now)
-        charge_one(shelf, slot, own.admitted.item(row), own.held.item(row))
-        shelf.demand[0, slot] = own.usable.item(row)
-        shelf.room[slot] = own.room.item(row)
-        shelf.cost[slot] = own.cost.item(row)
-        shelf.refused[0, slot] = own.refused.item(row)
-        shelf.subjects[0, slot] = own.subjects.item(row)
-        if moved and own.used.item(row):
-            soon = shelf.at.item(slot) + refresh_s
-            if soon < shelf.due.item(slot):
-                shelf.due[slot] = soon
-        if reset.item(row):
-            shelf.dirty[slot] = True

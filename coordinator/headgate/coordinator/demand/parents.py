@@ -1,10 +1,10 @@
-"""What of a parent's demand its own callers want, apart from its children's.
+"""The demand of a parent's own callers, apart from its children's.
 
-A parent's λ is told as that of its own callers, by an estimate of theirs alone, plus
-what is told of its children.  So whoever hears both rows has the callers' part as an
-exact difference, 0 where nobody calls directly; of two estimates, one of the sum and
-one of a part, it would be the noise of both.  Parent and child go into one report:
-whoever is told of a child is told of its ancestors.
+A parent's reported λ is an estimate for its own callers alone plus the λ reported for
+its children.  So an agent that hears both rows gets the callers' part as an exact
+difference, which is 0 if nobody calls the parent directly; with separate estimates of
+the sum and of a part, the difference would contain the noise of both.  Parent and child
+go into one report, so a report about a child always includes its ancestors.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Families:
         to: ``int64[P]`` ancestor of each pair, all levels.
         of: ``int64[P]`` descendant that has a bucket of its own.
         size: N.
-        told_size: How many of the N have a bucket; the others have no own callers.
+        shell_size: How many of the N have a bucket; the others have no own callers.
         now: Monotonic seconds.
     """
 
     def __init__(
-        self, to: Ints, of: Ints, *, size: int, told_size: int, now: float
+        self, to: Ints, of: Ints, *, size: int, shell_size: int, now: float
     ) -> None:
         self._to, self._of = to, of
         self._parents: Ints = np.unique(to)
-        self._called: Ints = self._parents[self._parents < told_size]
+        self._called: Ints = self._parents[self._parents < shell_size]
         self._demand = Demand(len(self._called), now)
         self._direct, self._told = np.zeros((2, size))
 
@@ -58,10 +58,10 @@ class Families:
         self._demand.rest(now)
 
     def inherit(self, old: Families, at: dict[int, int], totals: Floats) -> None:
-        """Go on with estimates of before.
+        """Take over earlier estimates.
 
         Args:
-            old: Of the buckets before.
+            old: The parents before.
             at: Position before → position now.
             totals: ``float64[N]`` as for `look`.
         """
@@ -81,11 +81,11 @@ class Families:
         self._told[moved[:, 1]] = old._told[moved[:, 0]]
 
     def add_up(self, usable: Floats, rate: Floats) -> Floats:
-        """Return λ', ``float64[N]``, of a parent that of its own callers and children.
+        """Return λ', ``float64[N]``; a parent's is that of its callers and children.
 
         Args:
-            usable: ``float64[N]`` λ' of all that come to a bucket or below it.
-            rate: ``float64[N]`` λ likewise: what of it is usable holds of a part, too.
+            usable: ``float64[N]`` λ' of all callers at or below a bucket.
+            rate: ``float64[N]`` their λ; the usable fraction applies to each part.
         """
         self._direct[self._parents] = 0.0
         if len(self._called):
@@ -95,11 +95,11 @@ class Families:
         return self._summed(own, own)
 
     def tell(self, chosen: NDArray[np.bool_], demand: Floats) -> Floats:
-        """Return λ' to tell, ``float64[N]``, and remember it.
+        """Return λ' to report, ``float64[N]``, and remember it.
 
         Args:
-            chosen: ``bool[N]`` rows to publish; ancestors of those that are.
-            demand: ``float64[N]`` λ' to tell of children.
+            chosen: ``bool[N]`` rows to publish, their ancestors included.
+            demand: ``float64[N]`` λ' to report for children.
         """
         own = self._apart(demand)
         self._told[chosen] = own[chosen]

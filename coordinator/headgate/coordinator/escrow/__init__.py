@@ -1,4 +1,4 @@
 """Strict limits: permits that agents own, give to each other, and reclaim.
 
-Nothing here is used by groups that are not strict.
+Slots in flight use the same registers; groups with neither use nothing here.
 """

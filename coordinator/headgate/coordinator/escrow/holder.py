@@ -1,33 +1,34 @@
-"""The strict limits of one agent at work: what it tells of them, gives, and may use.
+"""The strict limits of one agent: what it reports about them, gives away, and may use.
 
-Who owns what is decided in `headgate.coordinator.escrow.permits`, where the claim and
-its proof stand; how much each should own in `headgate.coordinator.escrow.targets`.
+`headgate.coordinator.escrow.permits` decides who owns what, and has the claim and its
+proof; `headgate.coordinator.escrow.targets` decides how much each agent should own.
 
 **Tokens travel inside the register of a permit.**  A permit without tokens would be an
-empty bucket that fills at a rate which is used up anyway, so a giver's tokens go along.
-Requests go on while a gift is decided, and nobody can say beforehand what a bucket will
-give up.  So permits are *set aside* first: in this step the part in use is lowered,
-which clips the bucket, and the bucket counts what that took out.  The next step, which
-follows at once, knows the figure, writes the gift, and spreads it over the permits.
+empty bucket that fills at a rate which is used up anyway, so the giver's tokens go
+along.  Requests continue while a gift is decided, and nobody can predict how many
+tokens a bucket will lose.  So permits are *set aside* first: one step lowers the part
+in use, which clips the bucket, and the bucket counts what it lost.  The next step
+follows at once, knows that number, writes the gift, and spreads the tokens over the
+permits.
 
 *Claim:* tokens in buckets and in registers on their way sum to at most B, and no bucket
-owes anything, hence admitted(W) ≤ Q·W + B, whatever requests cost and however often
-processes end.  *Proof:* a bucket begins empty and holds at most p·B where p is its part
-in use.  A gift lowers p one step before it is told, and takes along at most what was
-clipped since, and at most its part of B.  Until the receiver has taken the register
-those tokens are nowhere else; when it has, p grows in the step that credits them, once,
-for an epoch is learnt once, and the bucket clips what its capacity can't hold.  What is
-taken from ended lives comes without tokens.  ∎  (What a caller charges without asking,
-or in the end beyond what it reserved, is admitted beside this.)
+is in debt, so admitted(W) ≤ Q·W + B, whatever requests cost and however often processes
+end.  *Proof:* a bucket starts empty and holds at most p·B, where p is its part in use.
+A gift lowers p one step before it is reported, and carries at most what was clipped
+since, and at most its part of B.  Until the receiver has adopted the register those
+tokens are nowhere else.  When it has, p grows in the step that credits them, which
+happens once because an epoch is learnt once, and the bucket clips what its capacity
+can't hold.  Permits taken from ended lives come without tokens.  ∎  (What a caller
+charges without asking, or beyond its reservation, is admitted in addition.)
 
-Rejected: buckets that may owe one cost, and two costs held back of the burst for each
-agent.  The mean cost was held back and the largest was owed; who ended in debt left it
-to nobody; a part of the burst below two costs was a bucket of nothing.
+Rejected: buckets that may owe one cost, with two costs of the burst held back for each
+agent.  The mean cost was held back while the largest was owed; an agent that ended in
+debt left it to nobody; and a part of the burst below two costs was a bucket of nothing.
 
-Rejected as well: to give the permit at once and tell the tokens later (the receiver's
-bucket has refilled meanwhile: both were spent); to tell what the bucket held when it
-was looked at (requests spend it before it is clipped); burst and rate as separate
-permits (twice the rows, and tokens then travel with one and are needed with the other).
+Also rejected: giving the permit at once and reporting the tokens later (the receiver's
+bucket has refilled meanwhile, so both are spent); reporting what the bucket held at the
+last look (requests spend it before it is clipped); burst and rate as separate permits
+(twice the rows, and tokens travel with one but are needed with the other).
 """
 
 from __future__ import annotations
@@ -52,54 +53,57 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.constants import Settings
-    from headgate.coordinator.demand.local_buckets import Own
+    from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.membership.members import Members
     from headgate.coordinator.messages.events import Vouched
     from headgate.coordinator.messages.report import Report
-    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key, Table
 
     Ints = NDArray[np.int64]
 
 SPARE_RUNS = 8
-"""Own runs beyond what a report needs to tell them, up to the next keyframe."""
+"""Own runs beyond the fewest possible that are tolerated until the next keyframe."""
 
 LEAST_GIFT = 4
-"""Permits: fewer are not worth a report; noise moves targets by more."""
+"""Fewest permits worth a report; noise moves targets by more than fewer."""
 
 FOUND_INTERVALS = 1.5
-"""Heartbeats that a newcomer listens before it founds a limit: all have spoken once."""
+"""Heartbeats for which a new agent listens before it founds a limit: by then all agents
+have reported once."""
 
 REPEAT_INTERVALS = 3.0
 """Heartbeats for which each report repeats what changed."""
 
 LOOK_INTERVALS = 0.05
-"""Heartbeats between two looks at whether all agree."""
+"""Heartbeats between two checks whether all agents agree."""
 
 ASK_INTERVALS = 0.2
 """Heartbeats from one question to the next while something waits for agreement."""
 
 ASK_GROWTH = 1.5
-"""By which that grows with each question, up to `ASK_MOST_INTERVALS`."""
+"""Factor by which that grows with each question, up to `ASK_MOST_INTERVALS`."""
 
 ASK_MOST_INTERVALS = 5.0
-"""Of one that waits for somebody who is not there."""
+"""The same for an agent that waits for an absent one."""
 
 GONE_PART = 0.5
-"""Of the lease: the API's word that a life is gone counts once it was silent for so
-long, so that a connection to the API that breaks alone ends nobody."""
+"""Fraction of the lease: a life that is gone according to the API must also have been
+silent for this long, so that a broken connection to the API alone ends nobody."""
 
 NOTICE_INTERVALS = 10.0
-"""Heartbeats of waiting for somebody until that is noticed: a keyframe came due."""
+"""Heartbeats of waiting for an agent after which a notice is due: by then it should
+have sent a keyframe."""
 
 
 @dataclass(slots=True)
 class Aside:
-    """Permits that are not used any more, and given in the next step.
+    """Permits that are no longer used, to be given away in the next step.
 
     Attributes:
-        permits: ``int64[K]`` for each receiver.
-        clipped: What the bucket's capacities had taken out when they were set aside.
+        permits: ``int64[K]`` permits for each receiver.
+        clipped: What the bucket had lost to lowered capacities when they were set
+            aside.
     """
 
     permits: dict[AgentLife, Ints]
@@ -117,13 +121,13 @@ class Held:
     Attributes:
         escrow: Its permits.
         opened_at: When it was opened here.
-        silent: Nothing is told of it: it is not configured as strict any more.
-        aside: What is given in the next step, if anything.
-        due: Tokens that came and were not put into the bucket yet.
-        look_at: When to look at agreement again.
+        silent: It is not reported, because it is no longer configured as strict.
+        aside: What to give away in the next step, if anything.
+        due: Tokens that arrived and have yet to be put into the bucket.
+        look_at: When to check for agreement again.
         ask_at: When to ask again.
-        ask_gap: Heartbeats to the question after that.
-        waits_since: Since when something waits for agreement.
+        ask_gap: Heartbeats from that question to the next.
+        waits_since: Since when something has been waiting for agreement.
     """
 
     def __init__(self, escrow: Escrow) -> None:
@@ -137,7 +141,7 @@ class Held:
         self.waits_since = inf
 
     def ask_soon(self) -> None:
-        """Somebody came or ended: ask as if for the first time."""
+        """Ask as if for the first time, because an agent joined or ended."""
         self.ask_at, self.ask_gap, self.look_at = -inf, ASK_INTERVALS, -inf
 
 
@@ -145,8 +149,8 @@ class Strict:
     """The strict limits of one agent.
 
     Attributes:
-        waits: Permits are set aside: the next step, which gives them, is due at once.
-        stocks: Those limits whose permits are slots, which `Stock` gives.
+        waits: Permits are set aside; the next step, which gives them, is due at once.
+        stocks: The limits whose permits are slots, which `Stock` gives away.
     """
 
     def __init__(self, settings: Settings, table: Table, members: Members) -> None:
@@ -172,11 +176,11 @@ class Strict:
 
     @property
     def superseded(self) -> bool:
-        """Others say that this life is over: it must begin a new one."""
+        """Return whether others call this life over: then it must begin a new one."""
         return any(held.escrow.superseded for held in self._held.values())
 
     def begin(self, agent: str, incarnation: int, now: float) -> None:
-        """Go on as this life; what an earlier one owned is not used any more."""
+        """Continue as this life; what an earlier one owned is no longer used."""
         self._me = AgentLife(agent, incarnation)
         self._whole.clear()
         for held in self._held.values():
@@ -198,27 +202,28 @@ class Strict:
             held.opened_at = now
         held.silent = False
         if not held.escrow.uses:
-            held.escrow.uses, held.escrow.told_at = True, now
+            held.escrow.uses, held.escrow.reported_at = True, now
             held.ask_soon()
 
     def retire(self, key: Key, now: float) -> bool:
-        """Stop using a limit that others go on with; return whether to tell at once.
+        """Stop using a limit that others still use; return whether to report at once.
 
-        All is given to those who use it.  Where nobody does, it is kept for the first
-        one that is heard to.
+        All permits go to agents that use it.  If there are none, they are kept for the
+        first agent that reports using it.
         """
         held = self._held.get(key)
         if held is None or not held.escrow.uses:
             return False
-        held.escrow.uses, held.escrow.told_at = False, now
+        held.escrow.uses, held.escrow.reported_at = False, now
         held.aside, held.due = None, 0.0
         self._give_all(held.escrow, now)
         return True
 
     def close(self, key: Key) -> None:
-        """Stop tracking: what is owned is not used, and told of no more.
+        """Stop tracking a limit: its permits are neither used nor reported any more.
 
-        After `retire` it goes on being told, for others need this life's agreement.
+        After `retire`, by contrast, they are still reported, because others need this
+        life's agreement.
         """
         held = self._held.get(key)
         if held is not None:
@@ -229,7 +234,7 @@ class Strict:
         """Use these stocks of slots, by group id, and no other.
 
         Returns:
-            Whether to tell at once that one is not used any more.
+            Whether to report at once that one is no longer used.
         """
         moved = False
         for key in [key for key in self.stocks if key[1] not in sizes]:
@@ -247,7 +252,7 @@ class Strict:
         return {key[1]: stock.may_hold for key, stock in self.stocks.items()}
 
     def slot_views(self, group_id: int) -> list[SlotView]:
-        """Return what each agent does with the slots of a group, by id."""
+        """Return how each agent uses the slots of a group, by id."""
         held = self._held.get((IN_FLIGHT, group_id))
         stock = self.stocks.get((IN_FLIGHT, group_id))
         if held is None or stock is None:
@@ -258,8 +263,10 @@ class Strict:
         owned = escrow.registers.counts(lives, worth).tolist()
         views: list[SlotView] = []
         for life, may_own in zip(lives, owned, strict=True):
-            own = life == self._me
-            used = (escrow.in_use, escrow.wanted) if own else escrow.use_of(life.agent)
+            local = life == self._me
+            used = (
+                (escrow.in_use, escrow.wanted) if local else escrow.use_of(life.agent)
+            )
             if escrow.view.is_over(life):
                 used = (0, 0)
             if may_own or any(used):
@@ -267,7 +274,7 @@ class Strict:
         return views
 
     def owned(self, key: Key) -> dict[AgentLife, float]:
-        """Return the parts by owner, as known; empty if not strict."""
+        """Return the parts by owner, as far as known; empty if not strict."""
         held = self._held.get(key)
         if held is None or held.silent:
             return {}
@@ -277,7 +284,7 @@ class Strict:
     # What is heard.
 
     def note(self, life: AgentLife, now: float) -> None:
-        """Note that a report of this life came, whatever it says: it may be fenced."""
+        """Note that this life's report arrived, whatever it says: it may be fenced."""
         if self._sightings.note(life, now):
             for held in self._held.values():
                 held.escrow.view.end_before(life, now)
@@ -287,7 +294,7 @@ class Strict:
         """Merge what another agent's report says.
 
         Returns:
-            Whether the sender was thought to be over: it must read that in a keyframe.
+            Whether the sender was presumed over: it must learn that from a keyframe.
         """
         sender = AgentLife(report.agent, report.incarnation)
         fenced = any(held.escrow.view.is_over(sender) for held in self._held.values())
@@ -309,10 +316,10 @@ class Strict:
         return fenced
 
     def vouch(self, word: Vouched) -> None:
-        """Take the API's word on a life.
+        """Note what the API says about a life.
 
-        That one is gone ends it once it is silent on the bus as well; that one lives
-        keeps this agent from founding limits before it has heard of it.
+        "Gone" ends a life once it is silent on the bus as well; "alive" keeps this
+        agent from founding limits before it has heard from it.
         """
         self._words.pop(word.agent, None)
         self._gone.pop(word.agent, None)
@@ -338,12 +345,12 @@ class Strict:
 
     # The tick.
 
-    def step(self, now: float, own: Own, *, heard_own: bool) -> bool:
-        """Settle, take and give; return whether something is to be told at once.
+    def step(self, now: float, local: LocalBuckets, *, heard_own: bool) -> bool:
+        """Settle, take and give; return whether to report something at once.
 
         Args:
             now: Monotonic seconds.
-            own: The own buckets, with counters that were read after all effects of
+            local: The own buckets, with counters that were read after all effects of
                 the step before were performed; changed: `credit`.
             heard_own: This agent has heard a report of its own.
         """
@@ -358,21 +365,21 @@ class Strict:
                 self.waits |= self.stocks[key].waits
             if not held.escrow.uses or key not in self._table:
                 continue
-            shelf, slot = self._table.at(key)
+            block, slot = self._table.at(key)
             if held.aside is not None:
-                self._give(held, clipped_of(own, key), shelf.burst.item(slot), now)
+                self._give(held, clipped_of(local, key), block.burst.item(slot), now)
                 moved = True
-            self._set_aside(key, held, shelf, slot, own)
-            self._use(key, held, shelf, slot, own)
+            self._set_aside(key, held, block, slot, local)
+            self._use(key, held, block, slot, local)
         return moved
 
     def asks(self) -> bool:
-        """Say, once, that all are to be asked for keyframes."""
+        """Return True once if all agents must be asked for keyframes."""
         asks, self._asks = self._asks, False
         return asks
 
     def waited_for(self, now: float) -> list[AgentLife]:
-        """Return who has begun to keep this agent from agreeing for long, by id."""
+        """Return the agents that now have delayed agreement for too long, by id."""
         since = now - NOTICE_INTERVALS * self._settings.interval_s
         waiting = [
             held.escrow
@@ -386,7 +393,7 @@ class Strict:
         return sorted(news)
 
     def _unheard(self) -> list[AgentLife]:
-        """Return the lives that the API sees, and that told no keyframe."""
+        """Return the lives that the API sees but that have sent no keyframe."""
         return [
             AgentLife(word.agent, word.incarnation)
             for word in self._words.values()
@@ -394,7 +401,7 @@ class Strict:
         ]
 
     def permits(self, now: float, *, whole: bool) -> tuple[Permits, ...]:
-        """Return what a report is to say; `whole` of a keyframe."""
+        """Return the permits to report; everything if `whole`, for a keyframe."""
         since = now - REPEAT_INTERVALS * self._settings.interval_s
         told: dict[str, list[Section]] = {}
         for (dimension, group_id), held in sorted(self._held.items()):
@@ -413,7 +420,7 @@ class Strict:
         )
 
     def leave(self, now: float) -> None:
-        """Give all away: to be called before the last report."""
+        """Give all permits away; call this before the last report."""
         for held in self._held.values():
             held.aside = None
             self._give_all(held.escrow, now)
@@ -438,11 +445,11 @@ class Strict:
         return before != (escrow.settled, escrow.registers.version)
 
     def _may_found(self, key: Key, held: Held, now: float) -> bool:
-        """Say whether everyone that is known to live was heard, and long enough."""
+        """Return whether every live agent was heard, and for long enough."""
         wait = FOUND_INTERVALS * self._settings.interval_s + 4.0 * self._members.lag_s
         if held.escrow.settled or now - held.opened_at < wait:
             return False
-        if key in self.stocks:  # who uses one tells so in its keyframe
+        if key in self.stocks:  # agents report in a keyframe which ones they use
             return not self._unheard() and self._members.all_whole()
         if key not in self._table:
             return False
@@ -452,10 +459,10 @@ class Strict:
         )
 
     def _present(self, key: Key) -> list[AgentLife]:
-        """Return the lives that have a weight in a limit, by line."""
-        shelf, slot = self._table.at(key)
-        lines = np.flatnonzero(shelf.weight[:, slot] > 0.0)
-        return [self._life(number) for number in shelf.member[lines, slot].tolist()]
+        """Return the lives with a weight in a limit, by line."""
+        block, slot = self._table.at(key)
+        lines = np.flatnonzero(block.weight[:, slot] > 0.0)
+        return [self._life(number) for number in block.member[lines, slot].tolist()]
 
     def _weight_of(self, agent: str) -> float:
         member = self._members.by_agent.get(agent)
@@ -470,18 +477,18 @@ class Strict:
     # Gifts.
 
     def _set_aside(
-        self, key: Key, held: Held, shelf: Shelf, slot: int, own: Own
+        self, key: Key, held: Held, block: LedgerBlock, slot: int, local: LocalBuckets
     ) -> None:
-        """Decide what to give: what is owned beyond the target, where some lack it."""
+        """Decide what to give away: permits above the target, if others lack some."""
         escrow = held.escrow
         owned = escrow.owned()
-        if not shelf.weight[0, slot] or len(owned) <= LEAST_GIFT:
+        if not block.weight[0, slot] or len(owned) <= LEAST_GIFT:
             return
-        lines = np.flatnonzero(shelf.weight[:, slot] > 0.0).tolist()
+        lines = np.flatnonzero(block.weight[:, slot] > 0.0).tolist()
         able = sorted(
             (life, line)
             for line in lines
-            if (life := self._life(shelf.member.item(line, slot))) == self._me
+            if (life := self._life(block.member.item(line, slot))) == self._me
             or escrow.may_be_given(life)
         )
         lives = [life for life, _ in able]
@@ -489,22 +496,22 @@ class Strict:
         mine = lives.index(self._me)
         owns[mine] = len(owned)
         rows = np.array([line for _, line in able])
-        lacking = targets(shelf, slot, rows, int(owns.sum())) - owns
+        lacking = targets(block, slot, rows, int(owns.sum())) - owns
         surplus = int(-lacking[mine])
         lacking = np.where(2 * lacking > LEAST_GIFT, lacking, 0)
-        # Where somebody lacks many, all give what they have too many of: each of ten
-        # that keep three back would leave it thirty short.
+        # If an agent lacks many, all others give away all their excess: if ten of
+        # them kept three back each, it would stay thirty short.
         least = 1 if lacking.max() >= 2 * LEAST_GIFT else LEAST_GIFT
         if surplus < least or lacking.sum() < LEAST_GIFT:
             return
         permits: dict[AgentLife, Ints] = {}
         given = shortest_first(owned, min(surplus, int(lacking.sum())))
-        # Each begins behind itself, so that not all give their rests to the same one.
+        # Each starts after itself, so that not all give their remainders to one agent.
         lives, lacking = lives[mine:] + lives[:mine], np.roll(lacking, -mine)
         for life, count in zip(lives, gifts(surplus, lacking).tolist(), strict=True):
             if count:
                 permits[life], given = np.sort(given[:count]), given[count:]
-        held.aside = Aside(permits, clipped_of(own, key))
+        held.aside = Aside(permits, clipped_of(local, key))
         self.waits = True
 
     def _give(self, held: Held, clipped: float, tokens: float, now: float) -> None:
@@ -535,27 +542,29 @@ class Strict:
             ):
                 escrow.registers.write(at, life, self._me, now)
 
-    def _use(self, key: Key, held: Held, shelf: Shelf, slot: int, own: Own) -> None:
+    def _use(
+        self, key: Key, held: Held, block: LedgerBlock, slot: int, local: LocalBuckets
+    ) -> None:
         """Let the bucket go by the permits that are owned and not set aside."""
         escrow = held.escrow
         count = 0 if escrow.superseded else len(escrow.owned())
         if held.aside is not None:
             count -= held.aside.count
         part = max(0, count) / PERMITS
-        at = own.at.get(key, own.told_size)
-        if held.due and at < own.told_size:
-            own.credit[at] += held.due
+        at = local.at.get(key, local.shell_size)
+        if held.due and at < local.shell_size:
+            local.credit[at] += held.due
             held.due = 0.0
-            shelf.dirty[slot] = True
-        if part != shelf.right[slot]:
-            shelf.right[slot] = part
-            shelf.dirty[slot] = True
+            block.dirty[slot] = True
+        if part != block.right[slot]:
+            block.right[slot] = part
+            block.dirty[slot] = True
 
 
-def clipped_of(own: Own, key: Key) -> float:
+def clipped_of(local: LocalBuckets, key: Key) -> float:
     """Return what lowered capacities took out of an own bucket; 0 of none."""
-    at = own.at.get(key)
-    return 0.0 if at is None else own.clipped.item(at)
+    at = local.at.get(key)
+    return 0.0 if at is None else local.clipped.item(at)
 
 
 def _sections(permits: Iterable[Permits]) -> dict[Key, Section]:

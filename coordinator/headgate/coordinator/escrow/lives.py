@@ -1,4 +1,4 @@
-"""Who takes part in a strict limit: each id's newest life, and whether it ended."""
+"""The participants of a strict limit: each id's newest life, and whether it ended."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 NOBODY = AgentLife("", 0)
-"""Gives what is minted."""
+"""The giver of minted permits."""
 
 Newest = tuple[int, bool]
-"""An incarnation, and whether it is over: pairs grow as more becomes known."""
+"""An incarnation, and whether it is over; such pairs only grow."""
 
 NEVER: Newest = (-1, False)
-"""Of an id that was not heard of."""
+"""The entry of an unknown id."""
 
 END_TOLD_S = 7200.0
-"""How long the end of a life is told.  Ids are often new with each start, so ends pile
-up.  After two hours nothing that such a life sent can still be on its way, and nobody
-has to be warned of it; while a permit names it, its end is told all the same."""
+"""How long the end of a life is reported.  Ids are often new with each start, so ends
+pile up.  After two hours nothing that such a life sent can still be on its way, so
+nobody needs a warning; but as long as a permit names the life, its end is reported
+anyway."""
 
 END_NEEDED_S = 3600.0
-"""How long others must have heard of an end before they count as agreeing: less than
-it is told, so that clocks need not be alike."""
+"""How long others must know of an end before they count as agreeing: less than it is
+reported, so that clocks may differ."""
 
 ENDS_MAX = 4096
-"""Ends that are remembered; beyond them the oldest are forgotten."""
+"""Most ends that are remembered; the oldest are forgotten first."""
 
 SIGHTINGS_MAX = 10_000
-"""Ids that are remembered with the time when they were heard, the latest ones."""
+"""Most ids whose last report is remembered; the oldest are forgotten first."""
 
 
 class View:
@@ -50,7 +51,7 @@ class View:
         self._living: list[AgentLife] | None = None
 
     def learn(self, life: AgentLife, *, over: bool, now: float) -> bool:
-        """Take in that a life takes part, or is over; return whether that is news."""
+        """Note that a life takes part, or is over; return whether that is news."""
         newest = (life.incarnation, over)
         if newest <= self._newest.get(life.agent, NEVER):
             return False
@@ -66,21 +67,21 @@ class View:
         return True
 
     def end_before(self, life: AgentLife, now: float) -> None:
-        """Take in that a newer life of an id was seen, which may not take part."""
+        """Note that a newer life of an id was seen, which may not take part."""
         incarnation, _ = self._newest.get(life.agent, NEVER)
         if 0 <= incarnation < life.incarnation:
             self.learn(AgentLife(life.agent, incarnation), over=True, now=now)
 
     def is_over(self, life: AgentLife) -> bool:
-        """Say whether a life is known to have ended."""
+        """Return whether a life is known to have ended."""
         return (life.incarnation, False) < self._newest.get(life.agent, NEVER)
 
     def is_gone(self, agent: str) -> bool:
-        """Say whether the newest life of an id has ended, and no other is known."""
+        """Return whether the newest life of an id has ended, and no other is known."""
         return self._newest.get(agent, NEVER)[1]
 
     def knows(self, agent: str) -> bool:
-        """Say whether an id was heard of."""
+        """Return whether an id is known."""
         return agent in self._newest
 
     def living(self) -> list[AgentLife]:
@@ -96,13 +97,13 @@ class View:
     def told(
         self, now: float, is_named: Callable[[str], bool]
     ) -> Iterator[tuple[AgentLife, bool]]:
-        """Yield what a keyframe tells: each life, and whether it is over."""
+        """Yield the contents of a keyframe: each life, and whether it is over."""
         for agent, (incarnation, over) in self._newest.items():
             if not over or self._matters(agent, now, END_TOLD_S) or is_named(agent):
                 yield AgentLife(agent, incarnation), over
 
     def needed(self, now: float) -> Iterator[tuple[str, Newest]]:
-        """Yield what another must know to agree."""
+        """Yield what another life must know to agree."""
         for agent, newest in self._newest.items():
             if not newest[1] or self._matters(agent, now, END_NEEDED_S):
                 yield agent, newest
@@ -113,15 +114,15 @@ class View:
 
 @dataclass(slots=True)
 class Word:
-    """What the newest life of one id told last.
+    """The last report of the newest life of one id.
 
     Attributes:
-        incarnation: Of that life.
-        covers: The version of the own view that its view was no smaller than; −1
-            where it was smaller, or no keyframe came.
+        incarnation: Incarnation of that life.
+        covers: The version of this agent's view that its view covers; −1 if it is
+            smaller, or if no keyframe has arrived.
         settled: It may own permits.
         uses: It has a bucket of the limit.
-        twin_at: When an earlier life of *this* agent's id was heard, as it told.
+        twin_at: When it heard an earlier life of *this* agent's id.
         in_use: Slots that its callers hold.
         wanted: Slots that its callers hold or ask for.
     """
@@ -162,15 +163,15 @@ class Sightings:
         return life.incarnation > incarnation
 
     def heard_at(self, life: AgentLife) -> float:
-        """Return when a life was heard last, −∞ of one that is not the newest."""
+        """Return when a life was last heard; −∞ if it is not the newest."""
         incarnation, heard_at = self._newest.get(life.agent, NEVER)
         return heard_at if incarnation == life.incarnation else -inf
 
     def earlier_at(self, agent: str) -> float:
-        """Return when an earlier life of an id was heard last."""
+        """Return when an earlier life of an id was last heard."""
         return self._earlier_at.get(agent, -inf)
 
 
 def covered(needed: Iterator[tuple[str, Newest]], by: Mapping[str, Newest]) -> bool:
-    """Say whether a view that was told is no smaller than what is needed."""
+    """Return whether a reported view is no smaller than what is needed."""
     return all(by.get(agent, NEVER) >= newest for agent, newest in needed)

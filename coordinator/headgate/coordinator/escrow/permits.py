@@ -1,9 +1,10 @@
 """Strict limits: permits in escrow, and how those of ended lives are reclaimed.
 
-A strict group must admit at most Q·W + B in any window, whatever the network does.  No
-replayed ledger can promise that, since it is only as good as its news.  So the rate and
-the burst are cut into `PERMITS` equal permits, and an agent spends what its own permits
-are worth: p permits refill at p/P of Q and hold at most p/P of the burst.
+A strict group must admit at most Q·W + B in any window, whatever the network does.  A
+replayed ledger can't promise that, since it is only as good as the reports it has.  So
+the rate and the burst are cut into `PERMITS` equal permits, and an agent spends what
+its own permits are worth: p permits refill at p/P of Q and hold at most p/P of the
+burst.
 
 **The rule.**
 
@@ -15,44 +16,33 @@ permit
     owner).
 view
     The newest life known of each id that takes part, and whether that one is over too:
-    it left, or the API saw its process end.  A view only grows.
-keyframe
-    Tells all registers that the sender knows, first-hand or not, its view, and whether
-    it is settled.  All of it is merged.  Other reports tell what the sender itself
-    wrote.
-fence
-    A report of a life that is over in the receiver's view is dropped.
-gift
-    The owner stops using a permit, and one step later writes epoch + 1, the receiver's
-    life and itself as the giver.
-accept
-    A life takes a register that names it as the owner only from the giver itself, and
-    only once it is settled.  What others say is hearsay: good for knowing, not for
-    owning.  A keyframe tells such a register too, as one that the sender missed.
-agreed
-    Each life that may go on by my view has told me a keyframe whose view is at least
-    mine everywhere: so it knows my life, and every end that I know of.  Unless I am
-    settled, one of them is.  And nobody heard an earlier life of my id for 1.5
-    heartbeats.
-settled
-    I agreed once, or I founded the limit.
-take
-    Once agreed, I write epoch + 2 over a permit whose owner is over, or whose giver is
-    over while the owner's own keyframe shows that the gift never came.  It is mine to
-    take where the life that is over is an earlier one of my id; or its id is gone, and
-    mine is the smallest id that may go on.
-found
-    Where nobody is settled, all that may go on have told as above, and a heartbeat and
-    a half has passed, the smallest of them counts as settled and mints what has no
-    epoch.
+    it left, or the API saw its process end.  A view only grows. keyframe A report of
+    all registers that the sender knows, first-hand or not, its view, and whether it is
+    settled.  All of it is merged.  Other reports carry what the sender itself wrote.
+    fence A report of a life that is over in the receiver's view is dropped. gift The
+    owner stops using a permit, and one step later writes epoch + 1, the receiver's life
+    and itself as the giver. accept A life adopts a register that names it as the owner
+    only from the giver itself, and only once it is settled.  What others say is
+    hearsay: enough to know, not to own.  The life's own keyframe includes such a
+    register too, marked as missed. agreed Each life that is not over in my view has
+    sent me a keyframe whose view is at least mine everywhere, so it knows my life and
+    every end that I know of.  If I am not settled, one of them is.  And nobody has
+    heard an earlier life of my id for 1.5 heartbeats. settled I agreed once, or I
+    founded the limit. take Once agreed, I write epoch + 2 over a permit whose owner is
+    over, or whose giver is over while the owner's own keyframe shows that the gift
+    never arrived.  It is mine to take if the life that is over is an earlier one of my
+    id, or if its id is gone and mine is the smallest id that goes on. found If nobody
+    is settled, all lives that are not over have sent such keyframes, and one and a half
+    heartbeats have passed, the smallest of them counts as settled and mints the permits
+    that have no epoch.
 
-**Claim.**  At most one life uses a permit at a time.  Hence parts in use sum to at most
+**Claim.**  At most one life uses a permit at a time, so the parts in use sum to at most
 1.
 
 *Proof.*  A gift has one receiver and the giver has stopped, so gifts alone never double
-a permit; what is to be shown is that a taker T finds nobody using it.  Let V be T's
-view when it takes permit i, and e the largest epoch of i that it knows, written for a
-life d that is over in V (or given by one, and never received).
+a permit.  It remains to show that nobody uses a permit that a life T takes.  Let V be
+T's view when it takes permit i, and e the largest epoch of i that it knows, written for
+a life d that is over in V (or given by such a life, and never received).
 
 1. *T's knowledge of what ended lives wrote is complete.*  Suppose some life that goes
    on learns after its word to T of an epoch that a life over in V has written.  The
@@ -75,34 +65,34 @@ life d that is over in V (or given by one, and never received).
    same registers that ended lives wrote.  Whose it is to take follows from these alone.
    ∎
 
-No clock, no quarantine and no majority occur in it: a clock says only how often to ask.
-Tokens: see `headgate.coordinator.escrow.holder`.
+The proof needs no clock, no quarantine and no majority: a clock only says how often to
+ask.  For tokens see `headgate.coordinator.escrow.holder`.
 
-**Assumed**, and what is done where it can be checked:
+**Assumptions**, and what is done where they can be checked:
 
-a. *One process per id at a time.*  An older process that hears a younger one goes on
-   under a new id, and owns nothing under it.  The younger one takes nothing before 1.5
-   heartbeats passed in which neither it nor anybody who told it heard the older one.
-b. *A life that is called over has ended.*  The API names the life (`Vouched`), and its
-   word counts only once that life was silent on the bus as well.  A life that reads in
-   a view that it is over, or that its id has a larger incarnation, stops at once and
-   goes on under a new id (`superseded`).
-c. *At each time some settled life goes on that all settled lives agreed with.*
-d. Bytes that are read are the bytes that were sent (checksums), and nobody lies
-   (signatures); a report is not heard two hours after it was sent.
+a.  *One process per id at a time.*  An older process that hears a younger one continues
+under a new id, and owns nothing under it.  The younger one takes nothing until 1.5
+heartbeats have passed in which neither it nor any agent that reports to it has heard
+the older one. b.  *A life that is called over has ended.*  The API names the life
+(`Vouched`), and its word counts only once that life is silent on the bus as well.  A
+life that finds in a view that it is over, or that its id has a larger incarnation,
+stops at once and continues under a new id (`superseded`). c.  *At any time there is a
+settled life that all settled lives have agreed with.* d.  The bytes that are read are
+those that were sent (checksums), nobody lies (signatures), and no report arrives two
+hours after it was sent.
 
-**Not covered.**  *Founding*: two that start at once and can't hear each other both
-found a limit, and it is admitted twice until they hear each other; then the larger
-(epoch, owner) wins.  Where the API says that others live, none founds before those were
-heard.  *Waiting*: a process that is silent, never returns, and whose end nobody states,
-blocks agreement: its permits stay unused, those of lives that end meanwhile do, too,
-and newcomers get none. Never over comes first; who is waited for is noticed as
-``strict_waits``.
+**Not covered.**  *Founding*: two agents that start at once and can't hear each other
+both found a limit, which is admitted twice until they hear each other; then the larger
+(epoch, owner) wins.  If the API says that other agents are alive, none founds before it
+has heard them.  *Waiting*: a process that is silent, never returns, and whose end
+nobody confirms blocks agreement.  Its permits stay unused, so do those of lives that
+end meanwhile, and new agents get none.  Never exceeding the limit comes first; the
+agent waited for is named in a notice, ``strict_waits``.
 
-Rejected: counters of what was given, from each to each (sums over tables that are known
-in parts; an heir has to wait out quarantines); leases that a majority takes back (needs
-a member list that all agree on, and stops every minority); counting as settled after
-some time without agreement (unsafe when a small part of a partition loses its other
+Rejected: counters of what each agent gave to each other one (sums over partly known
+tables, and an heir has to wait out quarantines); leases that a majority takes back
+(needs a member list that all agree on, and stops every minority); counting as settled
+after some time without agreement (unsafe if a small part of a partition loses its other
 members).
 """
 
@@ -136,8 +126,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 TWIN_INTERVALS = 1.5
-"""Heartbeats for which nobody must have heard an earlier life of the own id: one that
-runs is heard once a heartbeat."""
+"""Heartbeats for which nobody may have heard an earlier life of this agent's id: a
+running one is heard once a heartbeat."""
 
 
 class Section(NamedTuple):
@@ -162,9 +152,9 @@ class Escrow:
         settled: This life may own permits.
         uses: This agent has a bucket of the limit.
         began_at: When this life began to take part.
-        told_at: When `settled`, `uses` or `wanted` changed last.
+        reported_at: When `settled`, `uses` or `wanted` changed last.
         in_use: Slots that callers of this agent hold, where permits are slots.
-        wanted: Slots that they hold or ask for, as it is told.
+        wanted: Slots that they hold or ask for, as reported.
     """
 
     def __init__(
@@ -192,13 +182,13 @@ class Escrow:
         self._words: dict[str, Word] = {}
         self.settled = self.uses = False
         self.in_use = self.wanted = 0
-        self.told_at = -inf
+        self.reported_at = -inf
         self._left_of = -1, -1
         self._left_then = self.registers.of(me)
         self.begin(me, now)
 
     def begin(self, me: AgentLife, now: float) -> None:
-        """Go on as a new life, which owns nothing."""
+        """Continue as a new life, which owns nothing."""
         self.me = me
         self.settled = False
         self.began_at = now
@@ -208,7 +198,7 @@ class Escrow:
 
     @property
     def superseded(self) -> bool:
-        """Others say that this life is over: it must stop, and begin a new one."""
+        """Return whether others call this life over: then it must stop."""
         return self.view.is_over(self.me)
 
     def owned(self) -> Ints:
@@ -216,7 +206,7 @@ class Escrow:
         return self.registers.of(self.me)
 
     def may_be_given(self, life: AgentLife) -> bool:
-        """Say whether a life would accept a gift, and can use it."""
+        """Return whether a life would accept a gift, and can use it."""
         word = self._words.get(life.agent)
         return (
             word is not None
@@ -227,7 +217,7 @@ class Escrow:
         )
 
     def use_of(self, agent: str) -> tuple[int, int]:
-        """Return the slots that another agent told to hold, and to hold or ask for."""
+        """Return the slots that another agent reports it holds, and holds or wants."""
         word = self._words.get(agent, Word(NEVER[0]))
         return word.in_use, word.wanted
 
@@ -292,7 +282,7 @@ class Escrow:
             wanted=self.wanted,
         )
         if not whole:
-            return Section(runs, [own] if runs or self.told_at >= since else [])
+            return Section(runs, [own] if runs or self.reported_at >= since else [])
         lives = [own]
         named = registers.named()
         for life, over in self.view.told(now, named.__contains__):
@@ -306,7 +296,7 @@ class Escrow:
     def tidy(self, now: float, *, spare: int) -> None:
         """Write one epoch over all own permits where it saves more than `spare` runs.
 
-        A gift to oneself: it keeps what is told of an owner to few runs.
+        A gift to oneself, which keeps an owner's permits in few runs.
         """
         at, registers = self.owned(), self.registers
         cuts = np.zeros(max(len(at) - 1, 0), dtype=np.bool_)
@@ -316,14 +306,14 @@ class Escrow:
             registers.write(at, self.me, self.me, now)
 
     def _is_fenced(self, sender: AgentLife) -> bool:
-        """Say whether what a life says is worth nothing any more."""
+        """Return whether a life's reports no longer count."""
         return self.view.is_over(sender)
 
     def _merge(self, run: PermitRun, sender: AgentLife, now: float) -> float:
         """Merge one run; return the units that came with it."""
         if run.first + run.size > len(self.registers):
             return 0.0
-        # An owner takes part, be it never heard: it must be waited for.
+        # An owner takes part, even if it was never heard: it must be waited for.
         self.view.learn(run.owner, over=False, now=now)
         mine = run.owner == self.me
         self.registers.learn(run, missed=mine)
@@ -332,7 +322,7 @@ class Escrow:
         return run.tokens * len(self.registers.get(run))
 
     def _accepts(self, run: PermitRun, sender: AgentLife) -> bool:
-        """Say whether a register that names this life makes it the owner."""
+        """Return whether a register that names this life makes it the owner."""
         return run.giver == sender and self.settled
 
     def _note_word(
@@ -345,7 +335,7 @@ class Escrow:
         *,
         whole: bool,
     ) -> None:
-        """Note whether a sender agrees; to be called when all of it is merged."""
+        """Note whether a sender agrees; call it when all of its report is merged."""
         word = self._words.get(sender.agent)
         if word is None or word.incarnation != sender.incarnation:
             word = self._words[sender.agent] = Word(sender.incarnation)
@@ -363,13 +353,13 @@ class Escrow:
         self.registers.note_missed(sender, epochs)
 
     def _covers(self, by: dict[str, Newest], now: float) -> bool:
-        """Say whether a view that was told is at least the own one."""
+        """Return whether a reported view is at least this agent's own."""
         return covered(self.view.needed(now), by)
 
     # Agreement, and what follows from it.
 
     def agreed(self, now: float) -> bool:
-        """Say whether this life may take what ended lives left."""
+        """Return whether this life may take what ended lives left."""
         return self._all_told(now) and (self.settled or self._hears_settled())
 
     def step(self, now: float, *, may_found: bool) -> bool:
@@ -386,7 +376,7 @@ class Escrow:
             founds = may_found and self._founds(now)
             if not (founds or self.agreed(now)):
                 return False
-            self.settled, self.told_at = True, now
+            self.settled, self.reported_at = True, now
             if founds and not self.registers:
                 everything = np.arange(len(self.registers))
                 self.registers.write(everything, self.me, NOBODY, now)
@@ -402,7 +392,7 @@ class Escrow:
         return [life for life in self.view.living() if life != self.me]
 
     def _all_told(self, now: float) -> bool:
-        """Say whether all that may go on have told a view that is at least mine."""
+        """Return whether all lives that go on have reported a view of at least mine."""
         earlier_at = self._sightings.earlier_at(self.me.agent)
         if self.superseded or earlier_at > now - self._twin_s:
             return False
@@ -426,7 +416,7 @@ class Escrow:
         return self._is_first() and self._all_told(now) and not self._hears_settled()
 
     def _is_first(self) -> bool:
-        """Say whether this is the smallest id that may go on."""
+        """Return whether this is the smallest id that goes on."""
         return self.view.living()[:1] == [self.me]
 
     def _left(self) -> Ints:
@@ -449,7 +439,7 @@ class Escrow:
         )
 
     def _falls_to_me(self, agent: str) -> bool:
-        """Say whether this life takes what an ended life of an id left."""
+        """Return whether this life takes what an ended life of an id left."""
         if agent == self.me.agent:
             return True
         return self.view.is_gone(agent) and self._is_first()

@@ -1,7 +1,7 @@
 """The registers of one strict limit, in columns: who owns each permit.
 
-Copies of a register merge by the larger (epoch, owner), so a report that is lost,
-doubled or overtaken does no harm.  Letters: P permits, K of them.
+Copies of a register merge by the larger (epoch, owner), so a lost, doubled or reordered
+report does no harm.  Letters: P permits; K, some of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 NAMES_MAX = 4096
-"""Lives that columns may name before those that nothing points to are dropped."""
+"""Number of lives in the columns above which unused ones are dropped."""
 
 
 class Registers:
@@ -32,13 +32,13 @@ class Registers:
     Attributes:
         version: Grows with each change.
         names: Lives that `owner` and `giver` point into; `NOBODY` first.
-        epoch: ``int64[P]``; 0 of a permit that was never minted.
+        epoch: ``int64[P]``; 0 for a permit that was never minted.
         owner: ``int64[P]`` index into `names`.
-        giver: ``int64[P]`` index into `names`: who wrote the epoch.
+        giver: ``int64[P]`` index into `names`: the life that wrote the epoch.
         tokens: ``float64[P]`` units of the burst that came with the permit.
         changed_at: ``float64[P]`` when *this* agent wrote the epoch, or −∞.
-        missed: ``bool[P]`` the owner did not get it: of this agent's own life that is
-            known exactly, of another one as its newest keyframe shows it.
+        missed: ``bool[P]`` the owner did not get it; exact for this agent's own life,
+            for another one as of its newest keyframe.
     """
 
     def __init__(self, permits: int = PERMITS) -> None:
@@ -57,7 +57,7 @@ class Registers:
         return len(self.epoch)
 
     def of(self, life: AgentLife) -> Ints:
-        """Return the permits that a life owns and got, ``int64[K]``."""
+        """Return the permits that a life owns and has received, ``int64[K]``."""
         return np.flatnonzero((self.owner == self._index.get(life, -1)) & ~self.missed)
 
     def count(self, life: AgentLife) -> int:
@@ -68,8 +68,8 @@ class Registers:
         """Return what each of these lives owns, ``int64[len(lives)]``.
 
         Args:
-            lives: Whose.
-            worth: ``int64[P]`` what each permit counts for; 1 by default.
+            lives: The owners.
+            worth: ``int64[P]`` value of each permit; 1 by default.
         """
         sums = np.bincount(self.owner, weights=worth, minlength=len(self.names))
         owned: list[int] = sums.astype(np.int64).tolist()
@@ -81,13 +81,13 @@ class Registers:
         return {self.names[i] for i in np.unique(self.owner).tolist() if i}
 
     def named(self) -> set[str]:
-        """Return the ids of all that own or gave a permit."""
+        """Return the ids of all agents that own or gave a permit."""
         both: Ints = np.unique(np.concatenate([self.owner, self.giver]))
         numbers: list[int] = both.tolist()
         return {self.names[i].agent for i in numbers if i}
 
     def where(self, holds: Callable[[AgentLife], bool]) -> Bools:
-        """Return of which of `names` something holds, ``bool[len(names)]``."""
+        """Return which of `names` are in use, ``bool[len(names)]``."""
         return np.array([i > 0 and holds(life) for i, life in enumerate(self.names)])
 
     def write(
@@ -100,17 +100,17 @@ class Registers:
         by: int = 1,
         tokens: float = 0.0,
     ) -> None:
-        """Write a new epoch, as their owner or as the one who takes them.
+        """Write a new epoch, as the owner of permits or as the one who takes them.
 
-        All get the same epoch, so that they are told as one run.
+        All get the same epoch, so that they are reported as one run.
 
         Args:
             at: ``int64[K]`` permits.
             owner: Their new owner.
             giver: This agent's life.
             now: Monotonic seconds.
-            by: The epoch grows by at least this.
-            tokens: Units of the burst that go with each.
+            by: Least increase of the epoch.
+            tokens: Units of the burst that go with each permit.
         """
         if not len(at):
             return
@@ -123,10 +123,10 @@ class Registers:
         self.missed[at] = False
 
     def learn(self, run: PermitRun, *, missed: bool = False) -> None:
-        """Merge registers that were heard.
+        """Merge reported registers.
 
         Args:
-            run: What was heard.
+            run: What was reported.
             missed: Its owner did not get them.
         """
         here = slice(run.first, run.first + run.size)
@@ -134,7 +134,9 @@ class Registers:
         newer = epoch < run.epoch
         tied = (epoch == run.epoch) & (owner != self._index.get(run.owner, -1))
         for i in np.flatnonzero(tied).tolist():
-            # Two wrote the same epoch: assumed away, and decided alike by all.
+            # Two lives wrote the same epoch.  That is assumed not to happen; if it
+            # does, all
+            # agents decide alike.
             newer[i] = self.names[owner[i]] < run.owner
         at = run.first + np.flatnonzero(newer)
         if len(at):
@@ -148,7 +150,7 @@ class Registers:
             self.missed[at] = missed
 
     def get(self, run: PermitRun) -> Ints:
-        """Take what the own life is given; return what is new of it, ``int64[K]``."""
+        """Adopt what this agent's life is given; return what is new, ``int64[K]``."""
         here = slice(run.first, run.first + run.size)
         same = self.owner[here] == self._index.get(run.owner, -1)
         due = same & (self.epoch[here] == run.epoch) & self.missed[here]
@@ -159,7 +161,7 @@ class Registers:
         return at
 
     def note_missed(self, owner: AgentLife, told: Ints) -> None:
-        """Note what a keyframe of an owner shows.
+        """Note what an owner's keyframe shows.
 
         Args:
             owner: The sender.
@@ -174,12 +176,12 @@ class Registers:
     def runs(
         self, group_id: int, chosen: Bools, teller: AgentLife = NOBODY
     ) -> Iterator[PermitRun]:
-        """Yield registers as they are told, alike neighbours together.
+        """Yield registers for a report, equal neighbours as one run.
 
         Args:
-            group_id: Of the limit.
-            chosen: ``bool[P]`` which.
-            teller: Who knows exactly what it missed.
+            group_id: Id of the limit's group.
+            chosen: ``bool[P]`` which registers.
+            teller: The life that knows exactly what it missed.
         """
         missed = self.missed & (self.owner == self._index.get(teller, -1))
         columns = self.epoch, self.owner, self.giver, self.tokens, missed, chosen
@@ -202,14 +204,14 @@ class Registers:
                 )
 
     def _number(self, life: AgentLife) -> int:
-        """Return where a life stands in `names`, entering it where it does not yet."""
+        """Return a life's index in `names`, adding it if necessary."""
         if life not in self._index:
             self._index[life] = len(self.names)
             self.names.append(life)
         return self._index[life]
 
     def _make_room(self) -> None:
-        """Drop the names that nothing points to, where there are many."""
+        """Drop unused names if there are many."""
         if len(self.names) < NAMES_MAX:
             return
         used = np.unique(np.concatenate([[0], self.owner, self.giver]))
@@ -221,10 +223,10 @@ class Registers:
 
 
 def shortest_first(owned: Ints, count: int) -> Ints:
-    """Return some of one's permits, ``int64[count]``, whole stretches before parts.
+    """Return some of an owner's permits, ``int64[count]``, whole stretches first.
 
-    Short stretches go first and the last one is cut at its end, so that what is kept
-    stays in few pieces, and so does what is told.
+    Short stretches go first and the last one is cut at its end, so that the rest stays
+    in few pieces, which keeps reports short.
 
     Args:
         owned: ``int64[K]`` ascending, K ≥ `count`.

@@ -1,26 +1,26 @@
 """Slots in flight: at most N at once over the whole cluster, as permits of a stock.
 
-A strict rate is cut into permits that agents own and give to each other; the slots of a
-group are, too, by the same registers under the same rule (see
-`headgate.coordinator.escrow.permits`).  What differs is what a permit is worth: permit
-i of P is worth N // P slots, and one more where i < N mod P.  So up to 1,024 slots the
+Like a strict rate, the slots of a group are cut into permits that agents own and give
+to each other, with the same registers and the same rule (see
+`headgate.coordinator.escrow.permits`).  The difference is what a permit is worth:
+permit i of P is worth N // P slots, plus one if i < N mod P.  So up to 1,024 slots the
 first N permits are the slots, and a larger N makes no permit worth less.
 
 *Claim:* callers never hold more than N slots at once.  *Proof:* an agent lets its
 callers hold at most what its permits are worth, and permits in use sum to at most all.
-A gift lowers what callers may hold, one step before it is told, and takes along at most
-what is free then: slots that were counted after the lowering was in force.  So what
-stays is worth at least what is held.  ∎
+A gift lowers what callers may hold one step before it is reported, and carries at most
+what is free then, counted after the lowering took effect.  So what stays is worth at
+least what is held.  ∎
 
-*Where N is lowered* below what is held, nobody loses a slot: an agent hands out no slot
-until fewer are held than its permits are worth, so the sum stays at most at the old N,
-and is at most the new N once the slots are back that were taken before.
+*If N is lowered* below what is held, nobody loses a slot: an agent hands out no slot
+until fewer are held than its permits are worth, so the sum never exceeds the old N, and
+is at most the new N once the slots that were taken before are back.
 
-**How many each gets.**  The max-min shares of what callers hold or ask for; what is
-left is spread evenly, so that an idle agent has some at once.  Shares are seldom whole.
-Each agent has the whole part of its share for good; what is left over goes around:
-whoever has one more than that hands it on after `ROTATE_S` to the next one that is
-short, by id.  With one slot and three agents that is a round robin.
+**How many does each agent get?**  The max-min shares of what callers hold or ask for;
+the rest is spread evenly, so that an idle agent has some at once.  Shares are seldom
+whole numbers.  Each agent keeps the whole part of its share; the remainders go around:
+an agent that has one slot more than that passes it on after `ROTATE_S` to the next
+agent, by id, that is short.  With one slot and three agents that is a round robin.
 
 Rejected: leases on single slots at the holder's request from an owner (a round trip on
 the request path); a queue for the whole cluster (needs an order that all agree on).
@@ -48,18 +48,18 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ROTATE_S = 1.0
-"""How long an agent keeps a slot that it is due a part of: handing one on takes a
-twentieth of that, in which it is nobody's."""
+"""How long an agent keeps a slot that it is due a fraction of.  Passing one on takes a
+twentieth of that, during which nobody has it."""
 
 PEAK_S = 1.0
-"""How long the most that callers wanted stands, so that reports don't follow each
-request."""
+"""How long the most that callers wanted is reported, so that not every request causes a
+report."""
 
 SPARE_PART = 4
-"""An agent is given a spare slot, and one for each so many that it wants."""
+"""An agent gets one spare slot, plus one for each so many that it wants."""
 
 TOLD_PART = 8
-"""By one in so many must what is wanted have moved to be told at once."""
+"""Wanted slots are reported at once if they have moved by one in this many."""
 
 _EPSILON = 1e-9
 
@@ -75,11 +75,11 @@ def worth_of(size: int, permits: int = PERMITS) -> Ints:
 
 
 class SlotView(NamedTuple):
-    """What one agent does with the slots of a group.
+    """How one agent uses the slots of a group.
 
     Attributes:
         agent: Its id.
-        owned: Slots that are its own at present.
+        owned: Slots that it owns now.
         in_use: Slots that its callers hold.
         wanted: Slots that its callers hold or ask for.
     """
@@ -91,13 +91,13 @@ class SlotView(NamedTuple):
 
 
 class Stock:
-    """The slots of one group, as one agent deals with them.
+    """The slots of one group at one agent.
 
     Attributes:
         size: N.
         in_use: Slots that callers here hold.
         may_hold: Slots that callers here may hold.
-        waits: A gift was decided and is due in the next step.
+        waits: A gift was decided, and is due in the next step.
     """
 
     def __init__(self, size: int) -> None:
@@ -111,7 +111,7 @@ class Stock:
         self._owned_since: float = -np.inf
 
     def count(self, count: SlotCount, now: float) -> None:
-        """Take in what callers here hold and want, as it was counted."""
+        """Enter how many slots callers here hold and want."""
         self.in_use = count.in_use
         if count.wanted >= self._wanted or now - self._wanted_at > PEAK_S:
             self._wanted, self._wanted_at = count.wanted, now
@@ -119,15 +119,15 @@ class Stock:
     def step(
         self, escrow: Escrow, weight_of: Callable[[str], float], now: float
     ) -> bool:
-        """Give what was set aside in the step before, and set aside what is to go.
+        """Give away what the previous step set aside, and set the next gift aside.
 
         Args:
-            escrow: The permits; changed where some are given.
+            escrow: The permits; changed if some are given away.
             weight_of: The weight of each agent, by id.
             now: Monotonic seconds.
 
         Returns:
-            Whether something is to be told at once.
+            Whether to report something at once.
         """
         worth = worth_of(self.size, len(escrow.registers))
         moved = self._give(escrow, worth, now) | self._tell(escrow, now)
@@ -141,7 +141,7 @@ class Stock:
         return moved
 
     def _give(self, escrow: Escrow, worth: Ints, now: float) -> bool:
-        """Write the gifts of the step before, as far as they are free."""
+        """Write the gifts of the previous step, as far as their slots are free."""
         moved = False
         for life, count in self._planned.items():
             mine = escrow.owned()
@@ -157,11 +157,11 @@ class Stock:
         return moved
 
     def _tell(self, escrow: Escrow, now: float) -> bool:
-        """Tell what is wanted; return whether at once."""
+        """Note what is wanted for the next report; return whether it is urgent."""
         escrow.in_use = self.in_use
         moved = abs(self._wanted - escrow.wanted) > escrow.wanted // TOLD_PART
         if moved:
-            escrow.wanted, escrow.told_at = self._wanted, now
+            escrow.wanted, escrow.reported_at = self._wanted, now
         return moved
 
     def _plan(
@@ -171,7 +171,7 @@ class Stock:
         weight_of: Callable[[str], float],
         now: float,
     ) -> None:
-        """Decide what to give to whom in the next step."""
+        """Decide what to give in the next step, and to which agents."""
         if not self._owned or escrow.superseded:
             return
         lives = sorted([escrow.me, *escrow.users()])
@@ -199,18 +199,18 @@ class Stock:
 def gifts_of(
     me: int, owned: Ints, used: Ints, wanted: Ints, weight: Floats, *, rotate: bool
 ) -> Ints:
-    """Return how many slots one agent is to give to each, ``int64[K]``.
+    """Return how many slots one agent should give to each other, ``int64[K]``.
 
-    All agents compute the same of the same numbers, so that two don't give to one what
-    it lacks once.
+    All agents compute the same result from the same numbers, so two of them don't both
+    give an agent what it lacks.
 
     Args:
-        me: Which of the agents gives.
+        me: Index of the agent that gives.
         owned: ``int64[K]`` slots that each may hand out.
-        used: ``int64[K]`` of them, those that are held.
+        used: ``int64[K]`` how many of those are held.
         wanted: ``int64[K]`` slots that are held or asked for.
-        weight: ``float64[K]``, > 0.
-        rotate: This agent had what it has for so long that what is over goes on.
+        weight: ``float64[K]`` weights, > 0.
+        rotate: This agent has had its slots long enough to pass a remainder on.
 
     >>> def gifts(me, owned, wanted, rotate=False):
     ...     used = np.minimum(owned, wanted)
@@ -233,8 +233,8 @@ def gifts_of(
     offered = np.zeros(len(owned), dtype=np.int64)
     free = np.maximum(owned - used, 0)
     over, most = (np.maximum(owned - whole - part, 0) for part in (partly, 0))
-    # What is free first, for slots that are held come back nobody knows when; and
-    # first those who have more than they are due any part of.
+    # Give free slots first, because nobody knows when held ones come back; and take
+    # them first from agents with more than they are due any fraction of.
     for offer in (np.minimum(over, free), np.minimum(most, free), over, most):
         offer = np.maximum(offer - offered, 0)
         given += _matched(me, offer, lacking)
@@ -242,7 +242,8 @@ def gifts_of(
         lacking = lacking - _filled(lacking, int(taken.sum()))
         offered += taken
     left = int(owned[me] - given.sum() - whole[me] - (0 if rotate else partly[me]))
-    order = np.roll(np.arange(len(owned)), -me - 1)  # behind oneself, round about
+    # in order of ids, starting after this agent
+    order = np.roll(np.arange(len(owned)), -me - 1)
     short = (partly > 0) & (owned <= whole) & (wanted > owned)
     short[me] = False
     receivers = order[short[order]]
@@ -254,7 +255,7 @@ def gifts_of(
 
 
 def _shares(wanted: Ints, weight: Floats, whole: float) -> Floats:
-    """Return what each is due, ``float64[K]``: max-min, and the rest by weight."""
+    """Return what each agent is due, ``float64[K]``: max-min, the rest by weight."""
     demand = np.minimum(wanted, whole).astype(np.float64)
     theta = water_level(demand[:, None], weight[:, None], np.array([whole]))
     share = shares_at(theta, demand[:, None], weight[:, None])[:, 0]
@@ -263,16 +264,16 @@ def _shares(wanted: Ints, weight: Floats, whole: float) -> Floats:
 
 
 def _filled(sizes: Ints, total: int) -> Ints:
-    """Return what falls to each when a total is poured in, the first ones first."""
+    """Return what each gets if a total is handed out in order."""
     poured: Ints = np.minimum(np.maximum(total - (sizes.cumsum() - sizes), 0), sizes)
     return poured
 
 
 def _matched(me: int, offers: Ints, lacking: Ints) -> Ints:
-    """Return what one of those who offer gives to each that lacks some.
+    """Return what one giver gives to each agent that lacks some.
 
-    Offers and lacks lie one behind the other on two lines of the same scale; who lies
-    opposite to whom gives to it.
+    Imagine all offers laid end to end on one line and all shortages on another: each
+    giver gives to the agents opposite to it.
     """
     first = int(offers[:me].sum())
     end = first + int(offers[me])

@@ -13,70 +13,70 @@ from headgate.coordinator.messages.report import PERMITS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headgate.coordinator.demand.local_buckets import Own
-    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.demand.local_buckets import LocalBuckets
+    from headgate.coordinator.table.arrays import LedgerBlock
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
 ROOM_PART = 0.1
-"""Of its demand: the most room beside it that an agent gets where rate is scarce.  A
-bucket of a few costs would ask for a quarter or half, and leave it unused while
-somebody else is short."""
+"""Fraction of its demand: most room on top of it that an agent gets while rate is
+scarce.  A bucket of a few costs would ask for a quarter or half of its demand, and
+leave that unused while another agent is short."""
 
 YOUNG_S = 1.0
-"""Age of a demand estimate up to which one sigma is asked for beside it: until the
-average is as long as it gets."""
+"""Age of a demand estimate up to which one sigma is added to it: until the average has
+its full length."""
 
 
-def ask_for_room(own: Own) -> None:
-    """Let the demand that is told of strict ledgers be no guess on the low side.
+def ask_for_room(local: LocalBuckets) -> None:
+    """Keep the demand reported for strict ledgers from being too low a guess.
 
-    A balanced ledger makes up for a first guess that was too low; rights that were
-    not asked for are refusals until the next guess, 75 ms later.
+    A balanced ledger makes up for a first guess that was too low.  In a strict one,
+    permits that were not asked for mean refusals until the next guess, 75 ms later.
 
     Args:
-        own: Changed: `usable`, just after a reset.
+        local: Changed: `usable`, just after a reset.
     """
-    young = own.demand.age_s < YOUNG_S
+    young = local.demand.age_s < YOUNG_S
     if not young.any():
         return
-    room = np.where(young, own.demand.sigma(own.cost), 0.0)
-    usable = own.usable.copy()
-    for place in own.places:
-        strict = place.shelf.strict[place.slots]
+    room = np.where(young, local.demand.sigma(local.cost), 0.0)
+    usable = local.usable.copy()
+    for place in local.places:
+        strict = place.block.strict[place.slots]
         usable[place.rows] += np.where(strict, room[place.rows], 0.0)
-    own.usable = usable
+    local.usable = usable
 
 
-def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
+def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
     """Return how many permits each agent should own, ``int64[K]``.
 
-    They are worth the max-min shares of what all of them own together, not of Q', for
-    no level is needed: permits alone keep the bound.
+    They are worth the max-min shares of what all agents own together, not of Q': no
+    level is needed, because permits alone keep the bound.
 
-    **Room.**  What is held of the burst covers the noise of arrivals: a bucket of C
-    tokens at a load of 1 refuses about λ·cost/(2·C), so where rate is scarce nobody
-    gets more than λ·cost/C beside its demand, and not more than a tenth of that.  What
-    is left over fills that up to √(2·λ·cost), two sigma of what comes in half a second,
-    and the rest is even: whoever starts has something at once.
+    **Room.**  An agent's part of the burst absorbs the noise of arrivals: a bucket of C
+    tokens at a load of 1 refuses about λ·cost/(2·C).  So while rate is scarce no agent
+    gets more than λ·cost/C on top of its demand, and never more than a tenth of it.
+    Any surplus raises that to √(2·λ·cost), two sigma of the arrivals in half a second,
+    and the rest is divided evenly, so that an agent that starts has something at once.
 
     Args:
-        shelf: Of the ledger.
-        slot: Of the ledger.
-        lines: ``int64[K]`` of the agents that can be given permits, this one first,
+        block: The ledger's block.
+        slot: The ledger's column.
+        lines: ``int64[K]`` lines of the agents that can get permits, this one first,
             the others by id.
-        permits: Owned by all of these together.
+        permits: How many all of these own together.
     """
-    whole = max(float(shelf.rate[slot]), 1e-12)
+    whole = max(float(block.rate[slot]), 1e-12)
     rate = whole * permits / PERMITS
-    cost = float(shelf.cost[slot])
-    # With less than one cost of the burst an agent admits nothing at all.
-    fewest = ceil(PERMITS * cost / max(shelf.burst.item(slot), cost))
-    demand = np.minimum(shelf.demand[lines, slot], shelf.demand_cap[slot])
-    weight = _weights(shelf, slot, lines, demand, PERMITS // fewest)
+    cost = float(block.own_cost[slot])
+    # An agent with less than one cost of the burst admits nothing at all.
+    fewest = ceil(PERMITS * cost / max(block.burst.item(slot), cost))
+    demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
+    weight = _weights(block, slot, lines, demand, PERMITS // fewest)
     even = weight / max(float(weight.sum()), 1e-12)
-    held = _shares(demand, weight, rate) / whole * shelf.burst.item(slot)
+    held = _shares(demand, weight, rate) / whole * block.burst.item(slot)
     room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
     most = np.sqrt(2.0 * demand * cost)
     least = np.minimum(most, demand * room)
@@ -94,13 +94,13 @@ def targets(shelf: Shelf, slot: int, lines: Ints, permits: int) -> Ints:
 def gifts(surplus: int, lacking: Ints) -> Ints:
     """Return how many permits to give to each, ``int64[K]``: in proportion.
 
-    All of the surplus is given, as far as anything is lacking: what is left of each
-    proportion goes on to the next one.  Rounded down one by one, a small surplus among
-    many would never be given.
+    The whole surplus is given, as far as anything is lacking: the remainder of each
+    proportion carries over to the next one.  If each were rounded down, a small surplus
+    among many agents would never be given.
 
     Args:
         surplus: What this agent owns above its own target.
-        lacking: ``int64[K]`` what each lacks; below 0 of one that has too many.
+        lacking: ``int64[K]`` what each lacks; negative if it has too many.
 
     >>> gifts(10, np.array([30, -5, 10]))
     array([7, 0, 3])
@@ -110,11 +110,13 @@ def gifts(surplus: int, lacking: Ints) -> Ints:
     return np.diff(upto * min(surplus, whole) // max(whole, 1), prepend=0)
 
 
-def _weights(shelf: Shelf, slot: int, lines: Ints, demand: Floats, most: int) -> Floats:
-    """Return the weights, ``float64[K]``; 0 of those for whom tokens are too few."""
-    weight: Floats = shelf.weight[lines, slot]
+def _weights(
+    block: LedgerBlock, slot: int, lines: Ints, demand: Floats, most: int
+) -> Floats:
+    """Return the weights, ``float64[K]``; 0 for agents left with too few tokens."""
+    weight: Floats = block.weight[lines, slot]
     if len(lines) > most:
-        # Those with most demand own permits; ties keep the order of the lines.
+        # Agents with the most demand own permits; ties keep the order of the lines.
         weight = weight.copy()
         weight[np.argsort(-demand, kind="stable")[most:]] = 0.0
     return weight

@@ -10,7 +10,6 @@ import numpy as np
 
 from headgate.coordinator.allocation.ceilings import (
     allocated_of,
-    ceilings_of,
     own_ceilings,
 )
 from headgate.coordinator.config.configuration import CLOSED, ISOLATIONS, OPEN
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.explain.views import MemberState
     from headgate.coordinator.membership.members import Member, Members
-    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key
 
 DISBELIEVED_S = 10.0
@@ -98,55 +97,55 @@ def member_views(
 
 
 def ledger_view(
-    shelf: Shelf, slot: int, key: Key, stand: Stand, settings: Settings
+    block: LedgerBlock, slot: int, key: Key, stand: Stand, settings: Settings
 ) -> LedgerView:
     """Return a ledger that was just calculated."""
-    unlimited = bool(shelf.unlimited[slot])
+    unlimited = bool(block.unlimited[slot])
     return LedgerView(
         group_id=key[1],
         dimension=key[0],
-        level=float(shelf.belief[slot]),
-        rate=inf if unlimited else float(shelf.rate[slot]),
-        burst=inf if unlimited else float(shelf.burst[slot]),
-        available=inf if unlimited else float(shelf.available[slot]),
-        theta=float(shelf.theta[slot]),
-        agents=_rows(shelf, slot, stand, settings),
+        level=float(block.belief[slot]),
+        rate=inf if unlimited else float(block.rate[slot]),
+        burst=inf if unlimited else float(block.burst[slot]),
+        available=inf if unlimited else float(block.available[slot]),
+        theta=float(block.theta[slot]),
+        agents=_rows(block, slot, stand, settings),
     )
 
 
 def _rows(
-    shelf: Shelf, slot: int, stand: Stand, settings: Settings
+    block: LedgerBlock, slot: int, stand: Stand, settings: Settings
 ) -> tuple[AgentRow, ...]:
     now = stand.on.now
-    ceilings = ceilings_of(shelf, slot, settings)
-    shares = allocated_of(shelf, slot)
-    unlimited = bool(shelf.unlimited[slot])
+    shares = allocated_of(block, slot)
+    unlimited = bool(block.unlimited[slot])
+    spare = float(block.slack[slot] / block.agents[slot])
     rows: list[AgentRow] = []
-    for line in np.flatnonzero(shelf.member[:, slot] >= 0).tolist():
-        number = int(shelf.member[line, slot])
+    for line in np.flatnonzero(block.member[:, slot] >= 0).tolist():
+        number = int(block.member[line, slot])
         if number == 0:
-            if not shelf.weight[0, slot]:
+            if not block.weight[0, slot]:
                 continue
-            agent, told_at = stand.agent, now
+            agent, reported_at = stand.agent, now
             state: MemberState = "present"
         else:
             member = stand.members.by_number[number]
             agent, state = member.agent, state_of(member, now)
-            told_at = float(shelf.told_at[line, slot])
+            reported_at = float(block.reported_at[line, slot])
         # Of this agent too what the others know: the shares sum to Q'.
-        demand = shelf.demand[line, slot] if line else shelf.told_demand[slot]
+        demand = block.demand[line, slot] if line else block.known_demand[slot]
         rows.append(
             AgentRow(
                 agent=agent,
-                demand=float(min(demand, shelf.demand_cap[slot])),
+                demand=float(min(demand, block.demand_cap[slot])),
                 share=inf if unlimited else float(shares[line]),
-                ceiling=inf if unlimited else float(ceilings[line]),
-                refused=float(shelf.refused[line, slot]),
-                admitted=float(np.nan_to_num(shelf.admitted[line, slot])),
-                predicted=float(shelf.ahead[line, slot]) if line else 0.0,
-                held=float(shelf.held[line, slot]),
-                subjects=int(shelf.subjects[line, slot]),
-                age_s=now - told_at,
+                ceiling=inf if unlimited else float(shares[line] + spare),
+                refused=float(block.refused[line, slot]),
+                admitted=float(np.nan_to_num(block.admitted[line, slot])),
+                predicted=float(block.predicted[line, slot]) if line else 0.0,
+                held=float(block.held[line, slot]),
+                subjects=int(block.subjects[line, slot]),
+                age_s=now - reported_at,
                 state=state,
             )
         )
@@ -154,22 +153,22 @@ def _rows(
 
 
 def explained(
-    shelf: Shelf, slot: int, key: Key, stand: Stand, settings: Settings
+    block: LedgerBlock, slot: int, key: Key, stand: Stand, settings: Settings
 ) -> Explanation:
     """Return the explanation of a ledger that was just calculated."""
-    view = ledger_view(shelf, slot, key, stand, settings)
+    view = ledger_view(block, slot, key, stand, settings)
     at = np.array([slot])
-    own = own_ceilings(shelf, at, stand.on, settings)
-    predicted = float(shelf.ahead[1:, slot].sum())
-    held = float(shelf.held[:, slot].sum())
-    demand = float(min(shelf.told_demand[slot], shelf.demand_cap[slot]))
-    share = inf if shelf.unlimited[slot] else float(allocated_of(shelf, slot)[0])
+    own = own_ceilings(block, at, stand.on, settings)
+    predicted = float(block.predicted[1:, slot].sum())
+    demand = float(min(block.known_demand[slot], block.demand_cap[slot]))
+    share = inf if block.unlimited[slot] else float(allocated_of(block, slot)[0])
     values = {
         "Q": view.rate,
         "E": view.level,
-        "m": float(shelf.margin[slot]),
-        "H": float(shelf.horizon[slot]),
-        "reserved": float(shelf.reserved[slot]),
+        "V": float(block.unseen[slot]),
+        "m": float(block.margin[slot]),
+        "H": float(block.horizon[slot]),
+        "reserved": float(block.reserved[slot]),
     }
     return Explanation(
         group_id=view.group_id,
@@ -179,13 +178,13 @@ def explained(
         revision=stand.revision,
         rate=view.rate,
         burst=view.burst,
-        mode="strict" if shelf.strict[slot] else "balanced",
-        isolation=ISOLATIONS[int(shelf.isolation[slot])],
-        level_reported=float(shelf.level[slot]),
+        mode="strict" if block.strict[slot] else "balanced",
+        isolation=ISOLATIONS[int(block.isolation[slot])],
+        level_reported=float(block.level[slot]),
         predicted=predicted,
-        held=held,
+        unseen=float(block.unseen[slot]),
+        window=float(block.window[slot]),
         level=view.level,
-        debt_cap=float(shelf.debt_cap[slot]),
         margin=values["m"],
         horizon_s=values["H"],
         lag_s=stand.members.lag_s,
@@ -194,7 +193,7 @@ def explained(
         available=view.available,
         reserved=values["reserved"],
         theta=view.theta,
-        slack=float(shelf.slack[slot]),
+        slack=float(block.slack[slot]),
         demand=demand,
         share=share,
         ceiling=float(own.ceiling[0]),
@@ -202,8 +201,8 @@ def explained(
         cut_off=stand.on.mute,
         agents=view.agents,
         members=len(view.agents),
-        error=float(shelf.error[slot]),
-        bound=_bound(shelf, slot, stand),
+        error=float(block.error[slot]),
+        bound=_bound(block, slot, stand),
         formula=_formula(view, values, demand=demand, share=share),
     )
 
@@ -215,16 +214,17 @@ def _formula(
         return "unlimited: nothing is refused"
     water = "∞ (all demand fits)" if isinf(view.theta) else f"{view.theta:.6g}"
     return (
-        "Q' = max(0, Q + (E − m)/H − reserved) = "
-        f"max(0, {values['Q']:.6g} + ({values['E']:.6g} − {values['m']:.6g})/"
+        "Q' = max(0, Q + (E + V − m)/H − reserved) = "
+        f"max(0, {values['Q']:.6g} + ({values['E']:.6g} + {values['V']:.6g}"
+        f" − {values['m']:.6g})/"
         f"{values['H']:.6g} − {values['reserved']:.6g}) = {view.available:.6g}; "
         f"θ = {water}; share = min(λ, w·θ) = min({demand:.6g}, w·θ) = {share:.6g}"
     )
 
 
-def _bound(shelf: Shelf, slot: int, stand: Stand) -> float:
+def _bound(block: LedgerBlock, slot: int, stand: Stand) -> float:
     """Return how far parts that don't hear each other may exceed Q together."""
-    policy = int(shelf.isolation[slot])
+    policy = int(block.isolation[slot])
     if policy == CLOSED:
         return 0.0
     if policy == OPEN and stand.on.adrift:

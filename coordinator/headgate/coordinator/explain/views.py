@@ -20,8 +20,8 @@ class MemberView:
         state: ``silent`` past the lease, ``disbelieved`` when its counters can't
             be true: it is charged as predicted.
         weight: Among all agents.
-        revision: Of the configuration that it goes by.
-        loss: Part of its reports that do not arrive.
+        revision: Revision of its configuration.
+        loss: Fraction of its reports that do not arrive.
     """
 
     agent: str
@@ -42,11 +42,11 @@ class AgentRow:
         agent: Its id.
         demand: Attempted units/s.
         share: Allocated units/s.
-        ceiling: Units/s that its bucket refills at, as computed here.
+        ceiling: Units/s that may go on for longer, as computed here.
         refused: Units refused since its incarnation began.
         admitted: Units admitted since its incarnation began.
         predicted: Units taken as admitted since what it last reported.
-        held: Tokens in its local bucket.
+        held: Units that it may admit before it tells.
         subjects: Limiters (topics, producers) that use the group there.
         age_s: Seconds since the row was true.
         state: As in `MemberView`.
@@ -107,27 +107,27 @@ class Explanation:
         isolation: What an agent that is cut off may spend.
         level_reported: L, the level from what was reported.
         predicted: P, admitted but not yet reported.
-        held: h, tokens held in local buckets.
-        level: E = L − P − h, clamped into [−D, B].
-        debt_cap: D, units.
+        level: E = min(L − P, B); never clamped below.
+        unseen: V, what this agent admitted beyond what the others know or expect.
+        window: a, how far V may grow; infinite where nobody else is.
         margin: m, units.
         horizon_s: H.
         lag_s: Of the bus, from the agent's own reports coming back.
         loss: Part of reports lost, as measured.
         lease_s: Silence after which a member counts as silent.
-        available: Q' = max(0, Q + (E − m) / H).
+        available: Q' = max(0, Q + (E + V − m) / H), E + V ≤ B.
         reserved: Units/s kept for silent members.
         theta: Water level; infinite when all demand fits.
         slack: What is left of Q', units/s.
         demand: λ of this agent.
         share: min(λ, w·θ).
-        ceiling: What the local bucket refills at.
+        ceiling: What may go on for longer, units/s.
         reserve: What it may spend when cut off, units/s.
         cut_off: This agent does not hear its own reports.
         agents: The inputs, one row per agent.
         members: How many agents use the group.
-        error: How far the cluster is believed to be over (+) or under (−) what a
-            single bucket would have admitted, units, over the last seconds.
+        error: The deepest debt of the last second, units: one bucket alone shows at
+            most one request's cost.
         bound: Most that may be spent over Q·W + B while parts of the cluster do
             not hear each other, in multiples of Q; 0 when all is heard.
         formula: The calculation in one line, numbers filled in.
@@ -144,9 +144,9 @@ class Explanation:
     isolation: str
     level_reported: float
     predicted: float
-    held: float
     level: float
-    debt_cap: float
+    unseen: float
+    window: float
     margin: float
     horizon_s: float
     lag_s: float

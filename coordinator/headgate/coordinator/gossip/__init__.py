@@ -1,4 +1,4 @@
-"""What agents tell each other: when, which rows, and what becomes of a report.
+"""When agents report, which rows a report carries, and what its receivers do with it.
 
 The formulas that rows feed are in `ledger` and `allocation`.
 """

@@ -1,21 +1,21 @@
 """The rows of many small reports, entered at once.
 
-A hundred agents send a hundred reports between two looks.  To enter the rows of one
-takes some fifty calls of numpy, whatever their number, and each of them touches memory
-that went cold since: together they are a few long columns.  What comes out is what
-hearing one after the other gives, bit for bit
+A hundred agents send a hundred reports between two looks.  Entering the rows of one
+report takes some fifty numpy calls, however many rows it has, and each call touches
+memory that has gone cold since.  All reports together are a few long columns.  The
+result is that of entering them one after the other, bit for bit
 (`tests/unit/coordinator/gossip/test_batch.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.ledger.replay import hear_together
+from headgate.coordinator.ledger.replay import hear, overflow
 from headgate.coordinator.messages.report import Rows
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ROWS_MAX = 768
-"""Rows of a report that waits for others: from a thousand on its columns are long
-enough, and where the same come each time their lines need not be looked up again."""
+"""A report with at most this many rows waits for others.  A longer one has columns that
+are long enough, and if it carries the same rows each time it needs no new look-up."""
 
 ROWS_TOGETHER = 1 << 13
-"""Rows entered at once: a dozen columns of this length stay in the cache of a core."""
+"""Rows entered at once: a dozen columns of this length fit a core's cache."""
 
 FEWEST = 2
-"""Reports from which on it pays."""
+"""Number of reports from which batching pays off."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,23 +46,23 @@ class Waiting:
     Attributes:
         member: Who sent it.
         report: The report.
-        told_at: When its rows were true, monotonic seconds.
+        reported_at: When its rows held, monotonic seconds.
     """
 
     member: Member
     report: Report
-    told_at: float
+    reported_at: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Columns:
-    """The rows of one dimension of all that wait, N together.
+    """The rows of one dimension of all waiting reports, N in total.
 
     Attributes:
-        of: Index of the reports that they are of.
-        sizes: How many are of each.
-        rows: One report's behind the other's.
-        places: Where they stand.
+        of: Indices of the reports that have rows in this dimension.
+        sizes: How many rows each of them has.
+        rows: The rows, one report after the other.
+        places: Where they stand in the table.
     """
 
     of: list[int]
@@ -70,14 +70,19 @@ class _Columns:
     rows: Rows
     places: list[Place]
 
+    def reported_at(self, waiting: list[Waiting]) -> Floats:
+        """Return ``float64[N]``: when each row held, monotonic seconds."""
+        times = np.array([waiting[at].reported_at for at in self.of])
+        return np.repeat(times, self.sizes)
+
 
 def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
     """Enter the rows of reports of different members.
 
     Returns:
-        Of each report in how many dimensions a counter could not be true; None where
-        nothing was entered, since some rows must be heard one by one: they have no
-        line yet, or are no numbers.
+        For each report, the number of dimensions with an impossible counter.  None if
+        nothing was entered because some rows need to be entered one by one: they have
+        no place yet, are not numbers, or belong to a ledger at rest.
     """
     if len(waiting) < FEWEST or not len(table):
         return None
@@ -87,6 +92,8 @@ def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
         if found is None:
             return None
         columns.append(found)
+    if any(_at_rest(each, waiting) for each in columns):
+        return None
     wrong = [0] * len(waiting)
     for each in columns:
         for at in _enter(each, waiting):
@@ -94,13 +101,22 @@ def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
     return wrong
 
 
+def _at_rest(columns: _Columns, waiting: list[Waiting]) -> bool:
+    """Return whether a ledger has overflowed: then the order of its charges counts."""
+    reported_at = columns.reported_at(waiting)
+    return any(
+        np.count_nonzero(overflow(place, reported_at[place.rows]) > 0.0)
+        for place in columns.places
+    )
+
+
 def _enter(columns: _Columns, waiting: list[Waiting]) -> set[int]:
-    """Enter one dimension; return the reports of which a counter could not be true."""
-    told = np.array([waiting[at].told_at for at in columns.of])
-    told_at = np.repeat(told, columns.sizes)
+    """Enter one dimension; return the reports that had an impossible counter."""
+    reported_at = columns.reported_at(waiting)
     whose: set[int] = set()
     for place in columns.places:
-        wrong = hear_together(place, columns.rows, told_at)
+        told = reported_at[place.rows]
+        wrong = hear(place, columns.rows, told, reported_together=True)
         if np.count_nonzero(wrong):
             of = np.repeat(columns.of, columns.sizes)[place.rows]
             whose.update(of[wrong].tolist())
@@ -108,7 +124,7 @@ def _enter(columns: _Columns, waiting: list[Waiting]) -> set[int]:
 
 
 def _columns(table: Table, waiting: list[Waiting], dimension: str) -> _Columns | None:
-    """Return the rows of one dimension; None where they must be heard one by one."""
+    """Return the rows of one dimension; None if they need to be entered one by one."""
     pairs = [
         (at, rows)
         for at, one in enumerate(waiting)
@@ -126,16 +142,16 @@ def _columns(table: Table, waiting: list[Waiting], dimension: str) -> _Columns |
 
 
 def _joined(parts: list[Rows]) -> Rows | None:
-    """Return one dimension's rows behind each other; None if some are no numbers."""
+    """Return one dimension's rows, concatenated; None if some are not numbers."""
     if len({rows.subjects is None for rows in parts}) > 1:
         return None
     floats = [
         np.concatenate([getattr(rows, name) for rows in parts])
-        for name in ("refused", "admitted", "demand", "held")
+        for name in ("refused", "admitted", "demand", "held", "cost")
     ]
     if not isfinite(sum(float(np.add.reduce(column)) for column in floats)):
         return None
-    refused, admitted, demand, held = floats
+    refused, admitted, demand, held, cost = floats
     subjects = [rows.subjects for rows in parts if rows.subjects is not None]
     return Rows(
         dimension=parts[0].dimension,
@@ -144,5 +160,22 @@ def _joined(parts: list[Rows]) -> Rows | None:
         admitted=admitted,
         demand=demand,
         held=held,
+        cost=cost,
+        largest=_column([rows.largest for rows in parts], parts, absent=0.0),
+        level=_column([rows.level for rows in parts], parts, absent=nan),
         subjects=np.concatenate(subjects) if subjects else None,
+    )
+
+
+def _column(
+    columns: list[Floats | None], parts: list[Rows], *, absent: float
+) -> Floats | None:
+    """Return columns that reports may leave out, concatenated."""
+    if all(column is None for column in columns):
+        return None
+    return np.concatenate(
+        [
+            np.full(len(rows.cost), absent) if column is None else column
+            for rows, column in zip(parts, columns, strict=True)
+        ]
     )

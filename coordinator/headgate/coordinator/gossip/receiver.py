@@ -1,8 +1,8 @@
-"""What a report that is heard does: to the table, to its sender, to this agent."""
+"""What a report changes: the table, what is known of its sender, this agent's state."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -14,25 +14,25 @@ from headgate.coordinator.gossip.batch import (
     Waiting,
     enter_together,
 )
-from headgate.coordinator.ledger.replay import close_account, hear
-from headgate.coordinator.membership.failure_detector import Attendance
+from headgate.coordinator.ledger.replay import close_account, common_level, hear
+from headgate.coordinator.membership.failure_detector import FailureDetector
 from headgate.coordinator.membership.members import Member, Members
 from headgate.coordinator.messages.events import Noticed
-from headgate.coordinator.table.index import FEW
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.constants import Settings
-    from headgate.coordinator.membership.bootstrap import Joining
+    from headgate.coordinator.membership.bootstrap import Bootstrap
     from headgate.coordinator.messages.report import Report, Rows
     from headgate.coordinator.table.index import Place, Table
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 NOTICES_MAX = 1024
-"""(kind, agent) pairs whose first occurrence is remembered."""
+"""Number of (kind, agent) pairs whose first occurrence is remembered."""
 
 SEQUENCES_PER_S = 40.0
 """A sequence grows by at most twice the most urgent rate of reports."""
@@ -40,8 +40,13 @@ SEQUENCES_PER_S = 40.0
 SEQUENCE_GRACE = 1000
 """And this: a burst of reports after a pause."""
 
+NEWBORN_SEQUENCE = 20
+"""If the first report heard of a life has a number up to this, the life has just begun
+and its counters are charged from 0 (`ReportReceiver._count_from_0`).  Otherwise they
+are only a baseline."""
+
 OBSERVER_PULL = 0.3
-"""Part of the difference to another's level that an observer takes over."""
+"""Fraction of the difference to another agent's level that an observer adopts."""
 
 NOTHING = np.zeros(0, dtype=np.int64)
 
@@ -55,26 +60,26 @@ def _same(before: Ints, now: Ints) -> bool:
 
 
 def _finite(rows: Rows) -> bool:
-    """Tell whether all of a report's columns are numbers."""
-    columns = (rows.admitted, rows.refused, rows.demand, rows.held)
-    if len(rows.admitted) <= FEW:
-        return all(isfinite(value) for column in columns for value in column.tolist())
+    """Return whether all of a report's columns are numbers."""
+    columns = [rows.admitted, rows.refused, rows.demand, rows.held, rows.cost]
+    if rows.largest is not None:
+        columns.append(rows.largest)
     return isfinite(sum(float(np.add.reduce(column)) for column in columns))
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What hearing one report asks of this agent.
+    """What this agent has to do because of one report.
 
     Attributes:
-        asked: Someone wants all rows, or should have them.
-        unknown: The sender is new and did not say all: it must be asked.
-        fresh: ``int64[K]`` ledgers in which the sender had no line before.
-        echo: Sequence of an own report that came back.
-        doubled: Another process goes by this agent's id, and started later.
-        behind: Reports are missing that were sent while this agent stood still.
-        believed: It was another's, newer than what was heard before.
-        noticed: For people.
+        asked: The sender wants all rows, or should have them.
+        unknown: The sender is new and did not send all its rows: ask for them.
+        fresh: ``int64[K]`` ledgers in which the sender had no row before.
+        echo: Sequence number of this agent's own report that came back.
+        doubled: Another process uses this agent's id and started later.
+        behind: Some reports sent while this agent stood still are missing.
+        believed: The report was another agent's, and newer than the last one.
+        noticed: What people should be able to see.
     """
 
     asked: bool = False
@@ -87,32 +92,32 @@ class Outcome:
     noticed: list[Noticed] = field(default_factory=list[Noticed])
 
 
-class Listening:
+class ReportReceiver:
     """The receiver's side of one agent.
 
     Attributes:
         members: All others.
-        attendance: Who of them is silent or gone.
+        detector: Who of them is silent or gone.
     """
 
     def __init__(
         self,
         settings: Settings,
         table: Table,
-        joining: Joining,
+        bootstrap: Bootstrap,
         now: float,
         *,
         observing: bool,
     ) -> None:
         self._settings = settings
         self._table = table
-        self._joining = joining
+        self._bootstrap = bootstrap
         self._observing = observing
         self.members = Members(settings, now)
         self._told: set[tuple[str, str]] = set()
         self._waiting: dict[str, Waiting] = {}
         self._rows_waiting = 0
-        self.attendance = Attendance(
+        self.detector = FailureDetector(
             settings, table, self.members, now, observing=observing
         )
 
@@ -123,18 +128,24 @@ class Listening:
         *,
         agent: str,
         incarnation: int,
+        revision: int,
         wait: bool = False,
     ) -> Outcome:
         """Take one report.
 
         Args:
-            report: Anyone's.
+            report: From any agent, this one included.
             now: Monotonic seconds.
-            agent: Own id.
-            incarnation: Own life.
-            wait: Its rows may be put off until `enter` is called, or until a report
-                comes that must find them entered.
+            agent: This agent's id.
+            incarnation: This agent's life.
+            revision: Revision of this agent's configuration.
+            wait: Its rows may wait until `enter` is called, or until a report arrives
+                that needs them entered.
         """
+        if report.revision != revision and not (self._observing or self._bootstrap):
+            # A level that was computed under other limits says nothing about these.
+            rows = tuple(replace(each, level=None) for each in report.rows)
+            report = replace(report, rows=rows)
         wait = wait and self._may_wait(report)
         outcome = Outcome() if wait else self.enter()
         if report.cluster != self._settings.cluster:
@@ -150,7 +161,7 @@ class Listening:
         return outcome
 
     def enter(self) -> Outcome:
-        """Enter the rows that wait; what comes of it is not of the last report."""
+        """Enter the waiting rows; what follows is not due to the last report alone."""
         outcome = Outcome()
         if not self._waiting:
             return outcome
@@ -161,18 +172,20 @@ class Listening:
         for at, one in enumerate(waiting):
             if wrong is None:
                 for rows in one.report.rows:
-                    self._hear_rows(one.member, rows, one.told_at, outcome, one.report)
+                    self._hear_rows(
+                        one.member, rows, one.reported_at, outcome, one.report
+                    )
                 continue
             for _ in range(wrong[at]):
-                self._disbelieve(one.member, one.told_at, outcome, one.report)
+                self._disbelieve(one.member, one.reported_at, outcome, one.report)
         return outcome
 
     def _may_wait(self, report: Report) -> bool:
-        """Say whether nothing but its rows can come of a report: the rule."""
+        """Return whether a report does no more than bring rows, as most of them do."""
         member = self.members.by_agent.get(report.agent)
         return (
             member is not None
-            and not (self._observing or self._joining)
+            and not (self._observing or self._bootstrap)
             and not (member.silent or report.hello or report.leave)
             and member.incarnation == report.incarnation
             and member.weight == report.weight
@@ -184,10 +197,10 @@ class Listening:
         self, report: Report, now: float, incarnation: int, outcome: Outcome
     ) -> None:
         if report.incarnation == incarnation and self.members.is_own(report.sequence):
-            # Others may have thought that this agent was gone.
-            outcome.asked = self.attendance.mute(now)
+            # The others may have presumed this agent dead.
+            outcome.asked = self.detector.mute(now)
             self.members.echo(report.sequence, now)
-            self.attendance.hears(now)
+            self.detector.hears(now)
             outcome.echo = report.sequence
         elif report.incarnation > incarnation or (
             report.incarnation == incarnation
@@ -201,49 +214,51 @@ class Listening:
     ) -> None:
         member = self.members.by_agent.get(report.agent)
         if member is None:
-            # It may have been dropped: it would go on sending only what changes.
+            # The sender may have been dropped, and would send only what changes.
             outcome.unknown = not report.keyframe
-            self.attendance.ghosts.pop(report.agent, None)
+            ghost = self.detector.ghosts.pop(report.agent, None)
             member = self.members.join(report, now)
             if member is None:
                 self._notice(outcome, "too_many_members", report, "finds no room")
                 return
-            self.attendance.begin(member)
+            # Nobody here knows what a member did after it was dropped unheard.
+            member.newborn = ghost is None and report.sequence <= NEWBORN_SEQUENCE
+            self.detector.begin(member)
         if not self._believable(member, report, now, outcome):
             return
         outcome.believed = True
-        told_at = member.arrival_of(report, now, self.members.least_lag_s)
+        reported_at = member.arrival_of(report, now, self.members.least_lag_s)
         outcome.behind = self.members.note_sequence(member, report.sequence)
         if member.silent:
-            self.attendance.return_of(member, told_at)
-            # To the other side this agent returns as well.
+            self.detector.return_of(member)
+            # From the sender's point of view this agent returns, too.
             outcome.asked = True
         member.heard_at = now
-        member.told_at = told_at
+        member.reported_at = reported_at
         if member.weight != report.weight:
             member.weight = report.weight if 0 < report.weight < 1e9 else 1.0
-            self.attendance.reseat(member)
+            self.detector.reseat(member)
         if isfinite(report.interval_s) and 0 < report.interval_s <= 3600:
             member.interval_s = report.interval_s
         member.revision = report.revision
         outcome.asked |= report.hello
         member.whole |= report.keyframe
-        self.attendance.heard(member, now)
+        self.detector.heard(member, now)
         if wait and report.rows:
-            self._waiting[report.agent] = Waiting(member, report, told_at)
+            self._waiting[report.agent] = Waiting(member, report, reported_at)
             self._rows_waiting += sum(len(rows.group_ids) for rows in report.rows)
             return
         for rows in report.rows:
-            self._hear_rows(member, rows, told_at, outcome, report)
+            self._hear_rows(member, rows, reported_at, outcome, report)
         if report.leave:
-            self.attendance.drop(member, now)
+            self.detector.drop(member, charge=False)
 
     def _believable(
         self, member: Member, report: Report, now: float, outcome: Outcome
     ) -> bool:
         if report.incarnation < member.incarnation:
-            # A life that is silent may be one that never was: a number that was
-            # changed on the way must not mute its owner until that is presumed dead.
+            # A silent life may never have existed: an incarnation that was corrupted on
+            # the way must not mute the real one until that life is presumed dead.
             quiet_s = now - member.heard_at
             begins = report.hello and quiet_s > 1.5 * member.interval_s
             if not (begins or member.silent):
@@ -266,24 +281,25 @@ class Listening:
         return True
 
     def _rebirth(self, member: Member, report: Report, now: float) -> None:
-        """Begin a new life: its counters start anew, the old ones are closed."""
+        """Begin a new life of a member: its counters restart, the old ones end."""
         for place in self._table.all_places(member.number):
-            close_account(place, now)
-        # Its rows have to be fresh again, or nobody would answer them: a hello may
-        # leave before the process has a bucket, and its answers come to nothing.
+            close_account(place, charge=True)
+        member.newborn = report.sequence <= NEWBORN_SEQUENCE
+        # Its rows count as fresh again, or nobody would answer them: a process may
+        # say hello before it has a bucket, and then the answers are of no use to it.
         self._table.drop_member(member.number)
         member.cache.clear()
         member.incarnation = report.incarnation
         member.sequence = 0
         member.whole = False
         member.disbelieved_at = -np.inf
-        self.attendance.begin(member)
+        self.detector.begin(member)
 
     def _hear_rows(
         self,
         member: Member,
         rows: Rows,
-        told_at: float,
+        reported_at: float,
         outcome: Outcome,
         report: Report,
     ) -> None:
@@ -292,32 +308,60 @@ class Listening:
             return
         places = self._places(member, rows)
         wrong = 0
-        levels = rows.level is not None and (self._observing or self._joining)
+        levels = rows.level is not None and (self._observing or self._bootstrap)
         for place in places:
             if place.fresh is not None and place.fresh.any():
-                fresh = place.shelf.number[place.slots][place.fresh]
+                fresh = place.block.number[place.slots][place.fresh]
+                if member.newborn:
+                    self._count_from_0(place, place.fresh, told=rows.level is not None)
                 outcome.fresh = np.concatenate([outcome.fresh, fresh])
-            wrong += hear(place, rows, told_at=told_at)
+            wrong += int(np.count_nonzero(hear(place, rows, reported_at)))
             if levels and rows.level is not None:
-                self._hear_levels(place, rows.level[place.rows], told_at)
+                self._hear_levels(member, place, rows.level[place.rows], reported_at)
         if wrong:
-            self._disbelieve(member, told_at, outcome, report)
+            self._disbelieve(member, reported_at, outcome, report)
+
+    @staticmethod
+    def _count_from_0(place: Place, fresh: Flags, *, told: bool) -> None:
+        """Charge everything that a newborn member has counted in its `fresh` rows.
+
+        It was spent after this ledger was opened.  While this agent is itself asking
+        for the level, a member that has `told` its level spent earlier, and its level
+        includes that; one that has not told it is asking, too.
+        """
+        block = place.block
+        if told:
+            fresh = fresh & np.isfinite(block.joining_until[place.slots])
+        counters = block.admitted.reshape(-1)
+        counters[np.arange(len(counters))[place.cells][fresh]] = 0.0
 
     def _disbelieve(
-        self, member: Member, told_at: float, outcome: Outcome, report: Report
+        self, member: Member, reported_at: float, outcome: Outcome, report: Report
     ) -> None:
-        member.disbelieved_at = told_at
+        member.disbelieved_at = reported_at
         self._notice(outcome, "disbelieved", report, "counts more than it may, or less")
 
-    def _hear_levels(self, place: Place, levels: Floats, told_at: float) -> None:
-        shelf, slots = place.shelf, place.slots
-        if self._joining:
-            self._joining.answer(shelf.number[slots], levels, told_at=told_at)
+    def _hear_levels(
+        self, member: Member, place: Place, levels: Floats, reported_at: float
+    ) -> None:
+        told = np.isfinite(levels)  # leaves out levels of another calendar period
+        block, levels = place.block, levels[told]
+        slots = block.slots[place.slots][told]
+        if self._bootstrap:
+            self._bootstrap.answer(
+                block.number[slots],
+                levels,
+                levels - common_level(block, slots, reported_at),
+                member=member.number,
+                reported_at=reported_at,
+            )
         if self._observing:
-            # One that does not take part has no feedback of its own to rely on.
-            known = np.isfinite(shelf.joining_until[slots])
-            apart = levels - shelf.belief[slots]
-            shelf.level[slots] += np.where(known, OBSERVER_PULL * apart, 0.0)
+            # An observer has no share, and so no feedback of its own to rely on.
+            known = np.isfinite(block.joining_until[slots])
+            apart = levels - block.belief[slots]
+            pulled = np.where(known, OBSERVER_PULL * apart, 0.0)
+            block.level[slots] += pulled
+            block.belief[slots] += pulled
 
     def _places(self, member: Member, rows: Rows) -> list[Place]:
         cached = member.cache.get(rows.dimension)

@@ -1,87 +1,131 @@
 """When to report, and which rows: dead reckoning, urgency, keyframes.
 
-Receivers extrapolate each row at ρ, the share that they compute; the sender
-computes the same and knows what they believe.  A heartbeat every T says "I live,
-and what I omit is as you extrapolate"; it carries a row only where the truth is
-off by more than max(½ cost, 1.5·√(ρ·cost·T)) units, so steady load costs no rows.
-A keyframe of all rows every 10 T bounds what a lost row can do.
+Receivers extrapolate each row at ρ, the share that they compute; the sender computes
+the same and so knows what they assume.  A heartbeat every T says "I am alive, and any
+row that I omit is as you extrapolate it".  It carries a row only if the truth is off by
+more than max(½ cost, √(ρ·cost·T')) units, so steady load costs no rows.  A keyframe
+of all rows every 10 T bounds the damage that one lost row can do.
 
-**At once** goes a row whose usable demand min(λ, 1.2·w·θ) has moved by more than
-10 % of what was sent and 10 % of Q/n and three sigma of the average (one sigma just
-after a reset, which has passed a five-sigma test already).  Demand above θ changes
-nobody's share, so its noise is not told.  This is the best single lever: a full
-flip settles in 0.35 s rather than 0.9 s at T = 1 s, and T = 5 s with it equals
-T = 0.25 s without.  At most every 50 ms.  The first estimate after a reset is a
-guess from 25 ms; it is told again 75 ms later, and then whenever it is twice as old.
+**Urgent rows.**  A row is sent at once if its usable demand min(λ, 1.2·w·θ) has moved
+by more than 10 % of what was sent, by 10 % of Q/n, and by three sigma of the average
+(one sigma just after a reset, which has already passed a five-sigma test).  Demand
+above θ changes nobody's share, so its noise is not reported.  No other rule helps as
+much: a full flip settles in 0.35 s rather than 0.9 s at T = 1 s, and T = 5 s with this
+rule equals T = 0.25 s without it.  Urgent reports are at least 50 ms apart.  The first
+estimate after a reset is a guess from 25 ms of samples; it is reported again 75 ms
+later, and then each time it has become twice as old.
 
-All of an agent's urgent rows leave in one report.  A row that someone had no line
-for is an implicit question: receivers answer with their own row of that group.
+All of an agent's urgent rows go into one report.  A row that a receiver did not know
+before is an implicit question: the receiver answers with its own row of that group.
 """
 
 from __future__ import annotations
 
-from math import ceil, log, sqrt
-from typing import TYPE_CHECKING
+from math import ceil, log
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from headgate.coordinator.messages.report import Report, Rows
+from headgate.coordinator.table.one_or_many import chosen, greater, lesser, root, some
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.constants import Settings
-    from headgate.coordinator.demand.local_buckets import Own
+    from headgate.coordinator.demand.local_buckets import LocalBuckets
 
+    Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]
 
 DRIFT_SIGMAS = 1.0
-"""Standard deviations of a Poisson count over T that a row may be off."""
+"""Standard deviations of a Poisson count over T by which a row may be off."""
 
 USABLE = 1.2
-"""Demand above this multiple of w·θ is not told at once: it changes no share."""
+"""Demand above this multiple of w·θ is not urgent: it changes no share."""
 
 URGENT_SIGMAS = 3.0
 """Noise of the demand average that is not worth a report."""
 
 FRESH_SIGMAS = 1.0
-"""The same just after a reset."""
+"""The same, just after a reset."""
 
 FRESH_S = 0.15
-"""What "just after a reset" means."""
+"""How long "just after a reset" lasts, seconds."""
 
+
+AGAIN, AGAIN_S = 2, 0.1
+"""How often, and after how many seconds, a row that reports each admission is repeated
+while reports are being lost."""
 
 MISSED_BY = 0.01
-"""Chance to miss a change and all its repeats."""
+"""Accepted probability of missing a change and all its repeats."""
+
+ANNOUNCED_COSTS = 3.0
+"""A request, or the sum of one tick, above this many mean costs is announced."""
 
 REPEATS_MAX = 5
-"""Heartbeats at most; keyframes come every ten."""
+"""Most heartbeats that repeat a change; a keyframe comes every ten anyway."""
 
 LOSS_FLOOR = 1e-3
-"""A smaller measured loss counts as none: one repeat covers it."""
+"""A measured loss below this counts as none: one repeat covers it."""
 
 
 CONFIRM_S = 0.075
-"""After a reset the estimate rests on 25 ms; so much later it is told once more, with
-half of the noise, and then each time that it is twice as old.  Without it the first
-guess stays until the next heartbeat."""
+"""After a reset the estimate rests on 25 ms of samples.  It is reported once more after
+this time, with half the noise, and then each time it has become twice as old.
+Otherwise the first guess would stand until the next heartbeat."""
 
 ROUNDING_S = 1e-9
-"""What the sum of two times may be too late by."""
+"""Rounding error of a sum of two times, seconds."""
 
 CONFIRMED_S = 0.6
-"""Age of an estimate that was told often enough: its noise is near its least."""
+"""Age at which an estimate need not be confirmed again: its noise is near its
+minimum."""
 
 
-class Reporting:
+class Extrapolation(NamedTuple):
+    """How the others extrapolate this agent's rows, and what they would do otherwise.
+
+    Numbers instead of columns if there is one row.
+
+    Attributes:
+        off: ``float64[N]`` units by which the others' extrapolation is off.
+        unsure: ``float64[N]`` units by which it may be off besides, since ρ turned
+            while not all knew why.
+        theta: ``float64[N]`` w·θ.
+        quota: ``float64[N]`` Q/n, units/s; infinite where unlimited.
+        extrapolated_rate: ``float64[N]`` ρ of this agent.
+        quiet_s: ``float64[N]`` T', for how long a row in steady load is not reported.
+        at_once: ``bool[N]`` each admission is reported at once.
+    """
+
+    off: Floats
+    unsure: Floats
+    theta: Floats
+    quota: Floats
+    extrapolated_rate: Floats
+    quiet_s: Floats
+    at_once: Flags
+
+    def drifted(self, cost: Floats) -> Flags:
+        """Return which rows are off by more than the noise of steady load."""
+        allowed = greater(
+            0.5 * cost,
+            DRIFT_SIGMAS * root(self.extrapolated_rate * cost * self.quiet_s),
+        )
+        return ~self.at_once & (greater(np.abs(self.off), self.unsure) > allowed)
+
+
+class ReportSchedule:
     """The sender's side of one agent: timers and the choice of rows.
 
     Attributes:
-        sequence: Of the last report.
-        hello: The next report asks for everyone's rows.
+        sequence: Sequence number of the last report.
+        hello: The next report asks the others for all their rows.
         answer: The next report carries all rows.
-        answering: It was asked for, rather than due.
-        urgent: A report must leave as soon as the gap allows.
+        answering: Someone asked for that report; it was not due by itself.
+        urgent: A report must leave as soon as the least gap allows.
     """
 
     def __init__(self, settings: Settings, *, phase: float, now: float) -> None:
@@ -98,22 +142,22 @@ class Reporting:
         self._answer_at = self._rows_at = self._wonder_at = np.inf
 
     def owe(self, now: float, gap_s: float) -> None:
-        """Tell all rows, at least `gap_s` after they were told the last time."""
+        """Plan a report of all rows, at least `gap_s` after the last such report."""
         self.answering = True
         at = max(now, self._told_all_at + gap_s - ROUNDING_S)
         self._answer_at = min(self._answer_at, at)
 
     def owe_rows(self, now: float, gap_s: float) -> None:
-        """Tell those that are wanted, at least `gap_s` after such were told."""
-        told_at = max(self._told_all_at, self._told_rows_at)
-        self._rows_at = min(self._rows_at, max(now, told_at + gap_s - ROUNDING_S))
+        """Plan a report of the wanted rows, `gap_s` or more after the last one."""
+        reported_at = max(self._told_all_at, self._told_rows_at)
+        self._rows_at = min(self._rows_at, max(now, reported_at + gap_s - ROUNDING_S))
 
     def wonder(self, now: float, wait_s: float) -> None:
-        """Ask for all rows, unless they have come after `wait_s`."""
+        """Plan to ask for all rows, unless they have arrived within `wait_s`."""
         self._wonder_at = min(self._wonder_at, now + wait_s)
 
     def wonders(self, now: float) -> bool:
-        """Say once, when it is time, that what was missing should be there."""
+        """Return True once: when the time to wait for missing rows has expired."""
         if now < self._wonder_at:
             return False
         self._wonder_at = np.inf
@@ -123,8 +167,8 @@ class Reporting:
         """Return when the next heartbeat is due, monotonic seconds."""
         return self._next_beat
 
-    def may_speak(self, now: float, own: Own) -> bool:
-        """Say whether there can be anything to report now: a cheap first look."""
+    def may_speak(self, now: float, local: LocalBuckets) -> bool:
+        """Return whether there can be anything to report now: a cheap first test."""
         if now - self._last_at < self._settings.urgent_gap_s - ROUNDING_S:
             return False
         return (
@@ -133,63 +177,20 @@ class Reporting:
             or now >= self._answer_at
             or now >= self._rows_at
             or self.urgent
-            or bool(np.count_nonzero(own.used))
-            or bool(np.count_nonzero(own.demand.rate))
+            or bool(np.count_nonzero(local.used))
+            or bool(np.count_nonzero(local.demand.rate))
+            or bool(np.count_nonzero(local.again))
         )
 
-    def is_quiet(
-        self, own: Own, now: float, *, theta: float, quota: float, eager: bool
-    ) -> bool:
-        """Say of the only bucket that `choose` would find nothing to report of it.
-
-        Args:
-            own: The buckets, just one.
-            now: Monotonic seconds.
-            theta: w·θ.
-            quota: Q/n, units/s; infinite where unlimited.
-            eager: Each admission is told at once.
-        """
-        if now >= min(self._next_beat, self._answer_at, self._rows_at):
-            return False
-        if self.hello or self.urgent:
-            return False
-        told = own.sent_demand.item(0)
-        if told < 0.0 or own.confirm_at.item(0) <= now:
-            return False
-        if eager and own.admitted.item(0) > own.sent_admitted.item(0):
-            return False
-        most = USABLE * theta
-        told = min(told, most)
-        moved = abs(min(own.usable.item(0), most) - told)
-        if not (moved > 0.1 * told and moved > 0.1 * quota):
-            return True
-        age_s = own.demand.age_s.item(0)
-        sigmas = FRESH_SIGMAS if age_s < FRESH_S else URGENT_SIGMAS
-        sigma = sqrt(own.demand.rate.item(0) * own.cost.item(0) / age_s)
-        return not moved > sigmas * sigma
-
     def choose(
-        self,
-        own: Own,
-        now: float,
-        *,
-        off: Floats,
-        theta: Floats,
-        quota: Floats,
-        burn: Floats,
-        eager: NDArray[np.bool_],
-        loss: float,
-    ) -> NDArray[np.bool_] | None:
+        self, local: LocalBuckets, now: float, outlook: Extrapolation, loss: float
+    ) -> Flags | None:
         """Return which rows to publish now, ``bool[N]``, or None for no report.
 
         Args:
-            own: The buckets.
+            local: The buckets.
             now: Monotonic seconds.
-            off: ``float64[N]`` units by which the others' extrapolation is off.
-            theta: ``float64[N]`` w·θ.
-            quota: ``float64[N]`` Q/n, units/s; infinite where unlimited.
-            burn: ``float64[N]`` ρ of this agent.
-            eager: ``bool[N]`` each admission is told at once (small quotas).
+            outlook: What the others make of the rows without a report.
             loss: Part of reports that are lost.
         """
         beat = now >= self._next_beat
@@ -198,93 +199,69 @@ class Reporting:
             if self._beats % self._settings.keyframe_every == 0:
                 keyframe = True
             self._beat(now)
-        known = own.numbers >= 0
+        known = local.numbers >= 0
         if keyframe:
             self.answer = True
             return known
-        urgent = self._urgent(own, theta=theta, quota=quota)
-        confirmed = (own.confirm_at <= now) & np.isfinite(quota)
-        if confirmed.any():
-            # An estimate of 0 is no guess, and no look makes it any older.
-            young = (own.demand.age_s < CONFIRMED_S) & (own.demand.rate > 0.0)
-            own.confirm_at[confirmed] = np.inf
-            again = confirmed & young
-            own.confirm_at[again] = now + own.demand.age_s[again]
-            urgent |= confirmed
-        own.repeats[urgent] = _repeats(loss)
+        urgent = np.atleast_1d(_moved(local, outlook)) | _confirmed(local, outlook, now)
+        local.repeats[urgent] = _repeats(loss)
         if beat:
-            again = own.repeats > 0
-            own.repeats[again] -= 1
+            again = local.repeats > 0
+            local.repeats[again] -= 1
             urgent |= again
-        urgent |= own.sent_demand < 0.0
+        urgent |= local.sent_demand < 0.0  # never published
         if now >= self._rows_at:
-            urgent |= own.wanted
+            urgent |= local.wanted
             self._rows_at, self._told_rows_at = np.inf, now
-        if eager.any():
-            urgent |= eager & (own.admitted > own.sent_admitted)
+        urgent |= _admitted(local, outlook, now, loss)
+        drifted = outlook.drifted(local.cost[local.all])
+        # Where the bucket is large enough the next heartbeat will do.
+        urgent |= drifted & (outlook.quiet_s < self._settings.interval_s)
         urgent &= known
         if not beat and not self.urgent and not urgent.any():
             return None
-        allowed = np.maximum(
-            0.5 * own.cost,
-            DRIFT_SIGMAS * np.sqrt(burn * own.cost * self._settings.interval_s),
-        )
-        return urgent | (known & (np.abs(off) > allowed))
+        return urgent | (known & drifted)
 
     def _beat(self, now: float) -> None:
         interval = self._settings.interval_s
         if self._beats == 0:
-            # The phase of all later beats is this agent's own.
+            # All later heartbeats keep this agent's own phase.
             self._next_beat = now + interval * self._phase
         else:
             late = max(0.0, now - self._next_beat)
             self._next_beat += interval * (1.0 + late // interval)
         self._beats += 1
 
-    @staticmethod
-    def _urgent(own: Own, *, theta: Floats, quota: Floats) -> NDArray[np.bool_]:
-        most = USABLE * theta
-        told = np.minimum(np.maximum(own.sent_demand, 0.0), most)
-        moved = np.abs(np.minimum(own.usable, most) - told)
-        fresh = own.demand.age_s < FRESH_S
-        sigmas = np.where(fresh, FRESH_SIGMAS, URGENT_SIGMAS)
-        result: NDArray[np.bool_] = (
-            (moved > 0.1 * told)
-            & (moved > 0.1 * quota)
-            & (moved > sigmas * own.demand.sigma(own.cost))
-        )
-        return result
-
     def publish(
         self,
-        own: Own | None,
-        rows: NDArray[np.bool_] | None,
+        local: LocalBuckets | None,
+        rows: Flags | None,
         *,
         now: float,
         level: Floats | None,
         like: Report,
         demand: Floats | None = None,
     ) -> Report:
-        """Make the report and remember what it said.
+        """Make the report and remember what it says.
 
         Args:
-            own: The buckets, if there are any.
-            rows: ``bool[N]`` which of them.
+            local: The buckets, if there are any.
+            rows: ``bool[N]`` which of them to report.
             now: Monotonic seconds.
-            demand: ``float64[N]`` λ' to tell; `usable` if absent.
-            level: ``float64[N]`` E, where it is known and asked for.
-            like: Carries sender, time and revision.
+            demand: ``float64[N]`` λ' to report; `usable` by default.
+            level: ``float64[N]`` E; None while this agent doesn't know it for sure.
+            like: A report to take sender, time and revision from.
         """
         self.sequence += 1
         self._last_at = now
         parts: list[Rows] = []
-        if own is not None and rows is not None:
-            demand = own.usable if demand is None else demand
-            parts = _rows_of(own, rows, demand, level)
-            own.sent_admitted[rows] = own.admitted[rows]
-            own.sent_held[rows] = own.held[rows]
-            own.sent_demand[rows] = demand[rows]
-            own.wanted[rows] = False
+        if local is not None and rows is not None:
+            demand = local.usable if demand is None else demand
+            parts = _rows_of(local, rows, demand, level)
+            local.sent_admitted[rows] = local.admitted[rows]
+            local.sent_demand[rows] = demand[rows]
+            local.wanted[rows] = False
+            local.largest[rows] = 0.0
         report = Report(
             cluster=like.cluster,
             agent=like.agent,
@@ -308,21 +285,67 @@ class Reporting:
         return report
 
 
-def _repeats(loss: float) -> int:
-    """Return in how many heartbeats a changed demand is told again.
+def _moved(local: LocalBuckets, outlook: Extrapolation) -> Flags:
+    """Return the rows whose usable demand has moved by more than noise."""
+    rows, most = local.all, USABLE * outlook.theta
+    told = lesser(greater(local.sent_demand[rows], 0.0), most)
+    moved = np.abs(lesser(local.usable[rows], most) - told)
+    clear = (moved > 0.1 * told) & (moved > 0.1 * outlook.quota)
+    if not some(clear):
+        return clear
+    sigmas = chosen(local.demand.age_s[rows] < FRESH_S, FRESH_SIGMAS, URGENT_SIGMAS)
+    return clear & (moved > sigmas * local.demand.sigma(local.cost)[rows])
 
-    Whoever missed it would share out by the old demand until the next keyframe.
+
+def _confirmed(local: LocalBuckets, outlook: Extrapolation, now: float) -> Flags:
+    """Return the rows whose reset estimate is due again; plan the next time."""
+    confirmed = (local.confirm_at <= now) & np.isfinite(outlook.quota)
+    if some(confirmed):
+        # An estimate of 0 is no guess, and no look makes it any older.
+        young = (local.demand.age_s < CONFIRMED_S) & (local.demand.rate > 0.0)
+        local.confirm_at[confirmed] = np.inf
+        again = confirmed & young
+        local.confirm_at[again] = now + local.demand.age_s[again]
+    return confirmed
+
+
+def _admitted(
+    local: LocalBuckets, outlook: Extrapolation, now: float, loss: float
+) -> Flags:
+    """Return the rows that report each admission and have one, or repeat one."""
+    news = outlook.at_once & (local.admitted > local.sent_admitted)
+    if loss < LOSS_FLOOR:
+        return news
+    # Nothing is extrapolated, so an agent that misses it learns nothing of it at all.
+    due = (local.again > 0) & (local.again_at <= now)
+    local.again[due] -= 1
+    local.again[news] = AGAIN
+    local.again_at[due | news] = now + AGAIN_S
+    return news | due
+
+
+def _repeats(loss: float) -> int:
+    """Return in how many heartbeats a changed demand is repeated.
+
+    An agent that missed it would compute shares from the old demand until the next
+    keyframe.
     """
     if loss < LOSS_FLOOR:
         return 1
     return min(max(1, ceil(log(MISSED_BY) / log(min(loss, 0.9)))), REPEATS_MAX)
 
 
+def _announced(largest: Floats, cost: Floats) -> Floats | None:
+    """Return what to announce about large requests; None if there were none."""
+    large = largest > ANNOUNCED_COSTS * cost
+    return np.where(large, largest, 0.0) if np.count_nonzero(large) else None
+
+
 def _rows_of(
-    own: Own, chosen: NDArray[np.bool_], demand: Floats, level: Floats | None
+    local: LocalBuckets, chosen: NDArray[np.bool_], demand: Floats, level: Floats | None
 ) -> list[Rows]:
     parts: list[Rows] = []
-    for dimension, where, groups in own.by_dimension:
+    for dimension, where, groups in local.by_dimension:
         picked = chosen[where]
         if not picked.any():
             continue
@@ -331,12 +354,14 @@ def _rows_of(
             Rows(
                 dimension=dimension,
                 group_ids=groups[picked],
-                refused=own.refused[at],
-                admitted=own.admitted[at],
+                refused=local.refused[at],
+                admitted=local.admitted[at],
                 demand=demand[at],
-                held=own.held[at],
+                held=local.held[at],
+                cost=local.cost[at],
+                largest=_announced(local.largest[at], local.cost[at]),
                 level=None if level is None else level[at],
-                subjects=own.subjects[at],
+                subjects=local.subjects[at],
             )
         )
     return parts

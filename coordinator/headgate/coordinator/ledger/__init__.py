@@ -1,4 +1,4 @@
 """The one token bucket of a limit, replayed from everyone's counters.
 
-How a level moves; who may spend it is `allocation`'s matter.
+It says how a level moves; who may spend it is decided in `allocation`.
 """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isinf, nan
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from headgate.coordinator.config.configuration import (
     ISOLATIONS,
@@ -13,19 +15,19 @@ from headgate.coordinator.config.configuration import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headgate.coordinator.config.configuration import Configuration, Group, Limit
-    from headgate.coordinator.table.arrays import Shelf
+    from headgate.coordinator.messages.report import Report, Rows
+    from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key
 
-DEBT_S = 1.0
-"""D in seconds of Q: a debt beyond it is forgiven, or one lie would close a group
-for minutes."""
-
-DEMAND_CAP = 2.0
-"""λ ≤ 2·Q: a storm of retries, or a lie, buys no more than wanting it all."""
+TURN_S = 0.5
+"""A report that left this shortly after a boundary may carry levels of either calendar
+period: agents check the calendar once per turn of their loop, and then report."""
 
 ANCESTORS_MAX = 16
-"""Groups above one that count."""
+"""Most ancestors of a group that count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +42,28 @@ class Limits:
     """All cluster-scoped limits of one revision.
 
     Attributes:
-        revision: Of the configuration.
+        known: Whether there is a configuration, which may be empty.
+        revision: Revision of the configuration.
         by_key: (dimension, group id) → limit.
         ancestors: (dimension, group id) → the same dimension's limits above it,
             nearest first.
-        closed: Whether a group must stop where no majority is heard.
+        strict: Those of strict groups.
+        closed: Whether any group must stop on agents that hear no majority.
         node: (dimension, group id) → units/s that one agent may use at most.
-        slots: Group id → requests in flight at once, of groups that limit them.
+        slots: Group id → requests in flight at once, for groups that limit them.
+        calendar: (dimension, group id) → limits that start over at a boundary.
+        values: Group id → id of its template, for groups of single values.
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:
+        self.known = configuration is not None
         self.revision = configuration.revision if configuration else 0
         self.by_key: dict[Key, Ruled] = {}
         self.ancestors: dict[Key, list[Key]] = {}
         self.node: dict[Key, float] = {}
+        self.values: Mapping[int, int] = {}
         groups = limits_in_force(configuration.groups if configuration else ())
+        self._groups = groups
         self.slots = {g.id: g.slots for g in groups.values() if g.slots is not None}
         for group in groups.values():
             for limit in group.limits:
@@ -63,36 +72,124 @@ class Limits:
                     self.by_key[key] = Ruled(group, limit)
                 else:
                     self.node[key] = limit.rate_per_s
+        self.strict = {
+            key for key, ruled in self.by_key.items() if ruled.group.mode == "strict"
+        }
         self.closed = any(r.group.isolation == "closed" for r in self.by_key.values())
+        self.calendar = {
+            key: ruled.limit for key, ruled in self.by_key.items() if ruled.limit.period
+        }
         for dimension, group_id in self.by_key:
             above = ancestry_of(groups[group_id], groups)[:ANCESTORS_MAX]
             keys = [(dimension, group.id) for group in above]
             self.ancestors[dimension, group_id] = [k for k in keys if k in self.by_key]
 
+    def follow_values(self, templates: Mapping[int, int]) -> bool:
+        """Give the limits of templates to the groups of these values, and no others.
 
-def apply(ruled: Ruled, shelf: Shelf, slot: int) -> None:
+        Args:
+            templates: Group id → id of its template; never changed once it was given.
+
+        Returns:
+            Whether any of them has a parent, or had one.
+        """
+        before, self.values = self.values, templates
+        if before is templates:
+            return False
+        related = False
+        for group_id in before.keys() - templates.keys():
+            for key, _ in self._limits_of_value(group_id, before[group_id]):
+                self.node.pop(key, None)
+                self.calendar.pop(key, None)
+                if self.by_key.pop(key, None) is not None:
+                    related |= bool(self.ancestors.pop(key))
+        for group_id in templates.keys() - before.keys():
+            template_id = templates[group_id]
+            for key, limit in self._limits_of_value(group_id, template_id):
+                if limit.scope == "node":
+                    self.node[key] = limit.rate_per_s
+                    continue
+                self.by_key[key] = Ruled(self._groups[template_id], limit)
+                self.ancestors[key] = self.ancestors[limit.dimension, template_id]
+                related |= bool(self.ancestors[key])
+                if limit.period:
+                    self.calendar[key] = limit
+        return related
+
+    def _limits_of_value(
+        self, group_id: int, template_id: int
+    ) -> list[tuple[Key, Limit]]:
+        template = self._groups.get(template_id)
+        if template is None or template.per is None:
+            return []
+        return [((limit.dimension, group_id), limit) for limit in template.limits]
+
+    def of_this_period(self, report: Report) -> Report:
+        """Return a report without levels of another calendar period.
+
+        The sender's own clock tells which period it is in, since it starts each new
+        period by that clock.
+        """
+        if not self.calendar:
+            return report
+        at_s = report.sent_at_s
+        rows: list[Rows] = []
+        for each in report.rows:
+            if each.level is not None:
+                other = [
+                    limit is not None
+                    and not limit.begins_at_s + TURN_S <= at_s < limit.ends_at_s
+                    for limit in (
+                        self.calendar.get((each.dimension, group_id))
+                        for group_id in each.group_ids.tolist()
+                    )
+                ]
+                each = replace(each, level=np.where(other, nan, each.level))
+            rows.append(each)
+        return replace(report, rows=tuple(rows))
+
+
+def apply(
+    ruled: Ruled, block: LedgerBlock, slot: int, before: Ruled | None = None
+) -> None:
     """Write a limit into a settled ledger.
 
     A lowered burst takes effect at the next settling: E is clamped to it, so no
     burst of old tokens follows.
+
+    Args:
+        ruled: The limit.
+        block: Changed.
+        slot: Of the ledger.
+        before: The limit that the ledger had; None if the ledger is new.
     """
     limit, group = ruled.limit, ruled.group
     unlimited = isinf(limit.rate)
     rate = 0.0 if unlimited else limit.rate_per_s
-    was_unlimited = bool(shelf.unlimited[slot])
-    shelf.rate[slot] = rate
-    # An infinite burst would make levels that are not numbers.
+    was_unlimited = bool(block.unlimited[slot])
+    block.rate[slot] = rate
+    # With an infinite burst, levels would become NaN.
     burst = limit.burst if limit.burst < inf else 1e6 * max(rate, 1.0)
-    shelf.burst[slot] = 0.0 if unlimited else burst
-    shelf.debt_cap[slot] = rate * DEBT_S
-    shelf.unlimited[slot] = unlimited
-    shelf.demand_cap[slot] = inf if unlimited else DEMAND_CAP * rate
-    shelf.strict[slot] = group.mode == "strict"
-    shelf.isolation[slot] = ISOLATIONS.index(group.isolation)
+    block.burst[slot] = 0.0 if unlimited else burst
+    block.unlimited[slot] = unlimited
+    block.demand_cap[slot] = inf if unlimited else 2.0 * rate
+    block.may_owe[slot] = group.may_owe and group.mode != "strict"
+    block.strict[slot] = group.mode == "strict"
+    block.isolation[slot] = ISOLATIONS.index(group.isolation)
     if was_unlimited and not unlimited:
-        outstanding = float(shelf.ahead[1:, slot].sum() + shelf.held[:, slot].sum())
-        shelf.level[slot] = burst + outstanding
-        # What was admitted while nothing was counted is not charged.
-        shelf.admitted[1:, slot] = nan
-        shelf.plausible[slot] = 0.0
-    shelf.dirty[slot] = shelf.stale[slot] = True
+        block.level[slot] = burst + float(block.predicted[1:, slot].sum())
+        block.belief[slot] = burst
+        # What was admitted while the limit was off is not charged.
+        block.admitted[1:, slot] = nan
+        block.plausible[slot] = 0.0
+    elif before is not None and limit.period and not unlimited:
+        # What others report from now on was mostly spent in the old period.  It is
+        # charged to the new one, since nobody can tell the two apart.
+        belief = float(block.belief[slot])
+        change = limit.renewed(belief, before.limit) - belief
+        block.level[slot] += change
+        block.belief[slot] += change
+    # Levels that others reported were computed under the former limit.
+    block.apart[:, slot] = nan
+    block.bucket_knows[slot] = False
+    block.dirty[slot] = block.stale[slot] = True

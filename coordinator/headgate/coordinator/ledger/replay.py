@@ -1,238 +1,330 @@
-"""The ledger: every agent replays the group's one token bucket from reports.
+"""The ledger: every agent replays the group's one token bucket from counters.
 
 Per ledger, with rate Q and burst B::
 
-    L   level from what was reported:    L += Q·Δt − Σ_j ΔA_j
+    L   level by reported counters:      L += Q·Δt − Σ_j ΔA_j
     P   admitted but not yet reported:   Σ_{j≠i} ∫ρ_j since j's row was true
-    h   tokens held in local buckets:    Σ_j held_j as reported
-    E = L − P − h, clamped into [−D, B]; then L = E + P + h
+    E = L − P, at most B; then L = E + P
 
-**Why counters and not rates.**  A_j is cumulative: a lost, doubled or reordered
-report loses nothing, since the next one carries all.  So the ledger's error is not
-a sum over reports but only what is unseen now, at most Σ_j |a_j − ρ_j|·age_j, and
-feedback (`headgate.coordinator.allocation.ceilings`) takes it back within H.
+**Why counters and not rates?**  A_j is cumulative: a lost, doubled or reordered report
+loses nothing, since the next one carries everything.  So the ledger's error is not a
+sum over reports but only what is unseen now, at most Σ_j |a_j − ρ_j|·age_j.
 
-**Why E is clamped and not L.**  Of what L shows, P is spent and h is given out
-already.  Clamping L at B would take the unreported part away twice, and a burst
-smaller than Q·T loses 4 to 30 % of the quota (measured).
+**Why is E never clamped from below?**  L is a sum of counters, so all agents together
+admit exactly B + Q·t − overflow − L: any excess is paid back.  A clamp would forgive
+it, and a single cost of 600 each second on a quota of 50/s would double the quota
+(measured: 2.0, and growing).
 
-**Own use is exact.**  This agent's own counters enter at each tick; for line 0
-`ahead` is what the *others* believe, kept to decide when to tell them
+**Why is E clamped and not L?**  A part P of what L shows is spent already.  Clamping L
+at B would subtract the unreported part twice, and with a burst smaller than Q·T 4 to
+30 % of the quota would be lost (measured).
+
+**Overflow comes first.**  What a full bucket earned before a charge is lost and must
+not pay for that charge, even if the charge is heard of later.  So the level is cut at B
+as of the time at which another agent reported its charge; for this agent's own charges
+its own bucket counts the overflow.
+
+**Own use is exact.**  This agent's own counters enter at each tick.  For row 0
+`predicted` is what the *others* assume, kept to decide when to report
 (`headgate.coordinator.gossip.schedule`).
 
-**What is charged.**  While a member is heard: what it counted.  While it is
-silent, or says what can't be true: what it was allowed.  When it returns, its
-counters are a new base line, so time apart is billed once, by the reserve.
+**What is charged?**  What was counted, as soon as it is reported; until then, what is
+predicted: ρ while a member is heard, its reserve while it is silent.  When a silent
+member is heard again before it is dropped, its counters replace the prediction.  An
+impossible counter is charged as predicted.
+
+Invariant, after each function of this module: L = E + Σ_{j≠i} predicted_j.
 """
 
 from __future__ import annotations
 
+from math import e, inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.ledger.scalar import (
-    GRACE_BURST,
-    GRACE_COSTS,
-    GRACE_S,
-    PLAUSIBLE_S,
-    hear_few,
-    settle_one,
-    slot_of,
-    wake_one,
+from headgate.coordinator.table.one_or_many import (
+    chosen,
+    faded,
+    greater,
+    lesser,
+    single,
+    some,
+    total,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.messages.report import Rows
-    from headgate.coordinator.table.arrays import Index, Shelf
+    from headgate.coordinator.table.arrays import Index, LedgerBlock
     from headgate.coordinator.table.index import Place
 
     Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]
 
-EXTRAPOLATE_SMALL_S = 0.05
-"""Where each admission is reported at once, silence longer than lag and this means
-that there was none."""
+GRACE_S = 0.2
+"""Seconds added to the gap between two reports when judging whether a counter is
+possible: jitter of the bus and of the sender's ticks."""
+
+GRACE_COSTS = 5.0
+"""Requests by which any counter may grow in addition to its rate."""
+
+PLAUSIBLE_S = 3.0
+"""How long what was allowed stays plausible, seconds: a report covers the time before
+the newest calculation, and a limit may just have been lowered."""
+
+ERROR_S = 1.0
+"""How long the deepest debt is remembered, seconds."""
 
 
-def settle(shelf: Shelf, slots: Index, now: float, *, small_s: float) -> Floats:
-    """Bring ledgers to `now` and return E, ``float64[K]``.
+def settle(block: LedgerBlock, slots: Index, now: float, age_s: float = 0.1) -> None:
+    """Bring ledgers to `now`.
 
     Args:
-        shelf: Changed: `level`, `ahead`, `at`, `belief`, `error`.
-        slots: K of its slots; a slice for all.
+        block: Changed: `level`, `predicted`, `at`, `belief`, `cut`, `full`, `error` and
+            what this agent is expected to spend.
+        slots: K of its columns.
         now: Monotonic seconds.
-        small_s: Longest extrapolation where quotas are small.
+        age_s: Δ, after which all charges of a moment are known.
     """
-    one = slot_of(slots)
-    if one is not None:
-        settle_one(shelf, one, now, small_s)
-        return shelf.belief[slots]
-    return settle_many(shelf, slots, now, small_s)
-
-
-def settle_many(shelf: Shelf, slots: Index, now: float, small_s: float) -> Floats:
-    """Do what `settle` does, on columns."""
-    elapsed = now - shelf.at[slots]
-    lines = shelf.lines(slots)
-    burn = shelf.burn[lines, slots]
-    ahead = shelf.ahead[lines, slots]  # of a slice in place, else a copy
-    ahead += burn * elapsed
-    small = shelf.small[slots]
-    if small.any():
-        # Line 0 is what the others extrapolate, and they stop as well.
-        np.minimum(ahead, burn * small_s, out=ahead, where=small)
-    if not isinstance(slots, slice):
-        shelf.ahead[:, slots] = ahead
-    level = shelf.level[slots] + shelf.rate[slots] * elapsed
-    held = shelf.held[lines, slots].sum(axis=0)
-    outstanding = ahead[1:].sum(axis=0) + held
-    believed = level - outstanding
-    # Held tokens beside a full ledger are more than B; the margin covers as much.
-    most = shelf.burst[slots] - np.maximum(held - shelf.margin[slots], 0.0)
-    belief: Floats = np.maximum(np.minimum(believed, most), -shelf.debt_cap[slots])
-    shelf.full[slots] = believed >= most
-    shelf.error[slots] = shelf.error[slots] * np.exp(-elapsed) + np.maximum(
-        -shelf.debt_cap[slots] - believed, 0.0
+    slots = single(slots)
+    elapsed = now - block.at[slots]
+    lines = block.lines(slots)
+    extrapolated_rate = block.extrapolated_rate[lines, slots]
+    lately = faded(elapsed, age_s)
+    # An agent that reports each admission at once is silent because there was none, so
+    # what it was expected to spend is given back while its last row is on its way.
+    kept = chosen(block.at_once[lines, slots], lately, 1.0)
+    predicted: Floats = (
+        block.predicted[lines, slots] * kept + extrapolated_rate * elapsed
     )
-    # Half of the largest demand that counts is Q, or infinite where unlimited.
-    most = np.minimum(2.0 * shelf.theta[slots], 0.5 * shelf.demand_cap[slots])
-    faded = shelf.plausible[slots] * np.exp(-elapsed / PLAUSIBLE_S)
-    shelf.plausible[slots] = np.maximum(most, faded)
-    shelf.level[slots] = belief + outstanding
-    shelf.belief[slots] = belief
-    shelf.at[slots] = now
-    return belief
+    block.predicted[lines, slots] = predicted
+    # The others make the same prediction for this agent, from each counter they may
+    # have.
+    block.known_predicted[slots] += extrapolated_rate[0] * elapsed
+    block.pending_predicted[slots] += extrapolated_rate[0] * elapsed
+    predicted_in_all = total(predicted[1:])
+    # What was cut at B although it had been spent: that was reported late.
+    back = lesser(block.late[slots], block.cut[slots])
+    block.cut[slots] -= back
+    block.level[slots] += back
+    block.late[slots] = 0.0
+    believed = block.level[slots] + block.rate[slots] * elapsed - predicted_in_all
+    belief: Floats = lesser(believed, block.burst[slots])
+    block.full[slots] = believed >= block.burst[slots]
+    overflowing = greater(believed - block.burst[slots], 0.0)
+    block.cut[slots] = block.cut[slots] * lately + overflowing
+    block.news[slots] *= lately
+    block.level[slots] = belief + predicted_in_all
+    block.belief[slots] = belief
+    block.at[slots] = now
+    remembered = block.error[slots] * faded(elapsed, ERROR_S)
+    block.error[slots] = greater(remembered, -belief)
+    likely = lesser(2.0 * block.theta[slots], 0.5 * block.demand_cap[slots])
+    plausible = block.plausible[slots] * faded(elapsed, PLAUSIBLE_S)
+    block.plausible[slots] = greater(plausible, likely)
 
 
-def wake(shelf: Shelf, slots: Index, since: float) -> None:
-    """Let ledgers at rest begin to count again, from `since` on.
+def common_level(block: LedgerBlock, slots: Index, at_s: Floats | float) -> Floats:
+    """Return ``float64[K]`` C = E + V at a time near the last calculation, at most B.
 
-    A full bucket that nobody uses is not calculated.  The time that passed must not
-    be credited to what is charged now: it would vanish into the overflow.
+    The others don't know what this agent has not reported yet, so this is the level
+    that they would report if they have heard the same.
+
+    Args:
+        block: Read.
+        slots: K of its columns.
+        at_s: Monotonic seconds.
     """
-    resting = shelf.full[slots]
-    if not np.count_nonzero(resting):
-        return
-    resting = resting & (shelf.due[slots] == np.inf)
-    if np.count_nonzero(resting):
-        at = shelf.at[slots]
-        shelf.at[slots] = np.where(resting, np.maximum(at, since), at)
+    grown = (block.rate[slots] - block.outflow[slots]) * (at_s - block.at[slots])
+    unseen = block.admitted[0, slots] - block.known_admitted[slots]
+    level = block.belief[slots] + unseen - block.known_predicted[slots] + grown
+    result: Floats = np.minimum(level, block.burst[slots])
+    return result
 
 
-def charge_own(shelf: Shelf, slots: Index, admitted: Floats, held: Floats) -> None:
-    """Enter this agent's own counters, exactly."""
-    shelf.level[slots] -= admitted - shelf.admitted[0, slots]
-    shelf.admitted[0, slots] = admitted
-    shelf.held[0, slots] = held
+def charge_own(
+    block: LedgerBlock, slots: Index, admitted: Floats, overflowed: Floats, since: float
+) -> None:
+    """Enter this agent's own counters, exactly.
+
+    Args:
+        block: Changed.
+        slots: K of its columns.
+        admitted: ``float64[K]`` this agent's counters.
+        overflowed: ``float64[K]`` what its buckets earned while they were full; NaN if
+            no bucket counts that.
+        since: When these counters were read before, monotonic seconds.
+    """
+    lost = overflowed - block.overflowed[slots]
+    uncounted = overflowed != overflowed  # NaN
+    if some(uncounted):
+        spent = total(block.extrapolated_rate[1:, slots])
+        earned = (block.rate[slots] - spent) * (since - block.at[slots])
+        over = block.belief[slots] + greater(earned, 0.0) - block.burst[slots]
+        grown = admitted > block.admitted[0, slots]
+        lost = chosen(uncounted, chosen(grown, greater(over, 0.0), 0.0), lost)
+    resting = block.due[slots] == inf
+    if some(resting):
+        # A full bucket that nobody uses is not calculated, and its own view of it
+        # ended with its deadline: it was full until it was looked at last.
+        lost = chosen(resting, 0.0, lost)
+        at = block.at[slots]
+        block.at[slots] = chosen(resting, greater(at, since), at)
+    block.cut[slots] += lost
+    charged = admitted - block.admitted[0, slots] + lost
+    block.level[slots] -= charged
+    block.belief[slots] -= charged
+    block.admitted[0, slots] = admitted
+    block.overflowed[slots] = chosen(uncounted, 0.0, overflowed)
 
 
-def hear(place: Place, rows: Rows, *, told_at: float) -> int:
-    """Enter the rows of one member's report.
+def hear(
+    place: Place,
+    rows: Rows,
+    reported_at: Floats | float,
+    *,
+    reported_together: bool = False,
+) -> Flags:
+    """Enter rows of reports.
 
     Args:
         place: Where they stand; rows of the report that stand elsewhere are left
             alone.
         rows: Of one dimension.
-        told_at: When they were true, monotonic seconds.
+        reported_at: When they were true, monotonic seconds; ``float64[K]`` or one for
+            all.
+        reported_together: Rows of several members, so that some may be of one ledger;
+            none of them may be at rest (see `overflow`).
 
     Returns:
-        How many counters could not be true, and were charged as predicted.
+        ``bool[K]`` counters that could not be true, and were charged as predicted.
     """
-    if place.few:
-        return hear_few(place, rows, told_at)
-    return hear_many(place, rows, told_at)
-
-
-def hear_many(place: Place, rows: Rows, told_at: float) -> int:
-    """Do what `hear` does, on columns."""
-    shelf, slots = place.shelf, place.slots
-    wake(shelf, slots, told_at)
-    charged, wrong = _enter(place, rows, told_at, shelf.at[slots])
-    shelf.level[slots] -= charged
-    return int(np.count_nonzero(wrong))
-
-
-def hear_together(place: Place, rows: Rows, told_at: Floats) -> Flags:
-    """Enter rows of several members, each line once.
-
-    Args:
-        place: Where they stand, one member after the other: from `Table.standing`.
-        rows: Of one dimension.
-        told_at: ``float64[N]`` when each was true, monotonic seconds.
-
-    Returns:
-        ``bool[K]`` counters that could not be true: as if each member had been heard
-        by itself, in this order.
-    """
-    shelf, slots, told_at = place.shelf, place.slots, told_at[place.rows]
-    assert not isinstance(slots, slice)
-    at_s = shelf.at[slots]
-    resting = shelf.full & (shelf.due == np.inf)
-    if np.count_nonzero(resting):
-        for row in resting[slots].nonzero()[0].tolist():
-            slot = slots.item(row)
-            wake_one(shelf, slot, told_at.item(row))
-            at_s[row] = shelf.at[slot]
-    charged, wrong = _enter(place, rows, told_at, at_s)
-    # Several may be of one ledger: each is charged, one after the other.
-    np.subtract.at(shelf.level, slots, charged)
+    block, at, slots, cells = place.block, place.rows, place.slots, place.cells
+    counters, predicted = block.admitted.reshape(-1), block.predicted.reshape(-1)
+    reported_before = block.reported_at.reshape(-1)
+    extrapolated_rate = block.extrapolated_rate.reshape(-1)[cells]
+    then = block.at[slots]
+    reported, cost = rows.admitted[at], rows.cost[at]
+    grown = reported - counters[cells]
+    wrong = _impossible(
+        place, rows, grown, extrapolated_rate, reported_at - reported_before[cells]
+    )
+    expected = predicted[cells]
+    charged = np.where(np.isnan(grown), 0.0, grown)  # NaN: a base line
+    if np.count_nonzero(wrong):
+        presumed = np.maximum(expected + extrapolated_rate * (reported_at - then), 0.0)
+        charged = np.where(wrong, presumed, charged)
+    now_ahead = extrapolated_rate * (then - reported_at)
+    if not reported_together:
+        charged = charged + np.where(charged > 0.0, overflow(place, reported_at), 0.0)
+    _charge(place, charged, charged + now_ahead - expected, together=reported_together)
+    counters[cells] = reported
+    predicted[cells] = now_ahead
+    block.refused.reshape(-1)[cells] = rows.refused[at]
+    block.demand.reshape(-1)[cells] = np.maximum(rows.demand[at], 0.0)
+    block.cost.reshape(-1)[cells] = np.maximum(cost, LEAST_COST)
+    reported_before[cells] = reported_at
+    most_held = block.burst[slots]
+    held = np.minimum(np.maximum(rows.held[at], -most_held), most_held)
+    block.held.reshape(-1)[cells] = held
+    if rows.level is not None:
+        _compare(place, rows.level[at], reported_at)
+    if rows.subjects is not None:
+        block.subjects.reshape(-1)[cells] = rows.subjects[at]
+    block.dirty[slots] = True
     return wrong
 
 
-def _enter(
-    place: Place, rows: Rows, told_at: Floats | float, at_s: Floats
-) -> tuple[Floats, Flags]:
-    """Enter rows but for the level; return what to charge, and what is not true."""
-    shelf, at, slots, cells = place.shelf, place.rows, place.slots, place.cells
-    counters, ahead = shelf.admitted.reshape(-1), shelf.ahead.reshape(-1)
-    burn = shelf.burn.reshape(-1)[cells]
-    reported = rows.admitted[at]
-    grown = reported - counters[cells]
-    allowed = np.maximum(2.0 * burn, shelf.plausible[slots])
-    # Dead reckoning leaves rows out for many reports: the row's own gap counts.
-    before = shelf.told_at.reshape(-1)
-    gap = np.maximum(told_at - before[cells], 0.0)
-    burst = shelf.burst[slots]
-    most = allowed * (gap + GRACE_S)
-    most += GRACE_COSTS * shelf.cost[slots]
-    most += GRACE_BURST * burst
-    wrong = (grown > most) | (grown < 0.0)
-    charged = grown
-    if np.isnan(np.add.reduce(grown)):
-        charged = np.where(np.isnan(grown), 0.0, grown)  # a base line
-    if np.count_nonzero(wrong):
-        predicted = ahead[cells] + burn * (told_at - at_s)
-        charged = np.where(wrong, np.maximum(predicted, 0.0), charged)
-    counters[cells] = reported
-    ahead[cells] = burn * (at_s - told_at)
-    shelf.refused.reshape(-1)[cells] = rows.refused[at]
-    shelf.demand.reshape(-1)[cells] = np.maximum(rows.demand[at], 0.0)
-    bound = np.maximum(burst, shelf.debt_cap[slots])
-    shelf.held.reshape(-1)[cells] = np.minimum(np.maximum(rows.held[at], -bound), bound)
-    before[cells] = told_at
-    if rows.subjects is not None:
-        shelf.subjects.reshape(-1)[cells] = rows.subjects[at]
-    shelf.dirty[slots] = True
-    return charged, wrong
+def _compare(place: Place, said: Floats, reported_at: Floats | float) -> None:
+    """Note how far the levels that were told are from the own ones.
+
+    Another knows its own counters, as they have just been entered here, and expects of
+    this agent what all expect: so what it tells is the common level.
+    """
+    block, slots, cells = place.block, place.slots, place.cells
+    told = said == said
+    off = said - common_level(block, slots, reported_at)
+    # What was heard here within Δ the other may not have heard when it told.  It fades
+    # to 1/e in that time, so at least this much was heard.
+    unheard = e * block.news[slots]
+    known = np.copysign(np.maximum(np.abs(off) - unheard, 0.0), off)
+    apart = block.apart.reshape(-1)
+    apart[cells] = np.where(told, known, apart[cells])
+    block.voiced[block.slots[slots][told]] = True
 
 
-def close_account(place: Place, until: float) -> None:
-    """Charge what was predicted; the next counters heard are a base line.
+def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> None:
+    """Charge what was heard, and note by how much it is `more` than was expected.
+
+    Several rows that come `together` may be of one ledger.
+    """
+    block, slots = place.block, place.slots
+    late = np.maximum(more, 0.0)
+    if together:
+        columns = block.slots[slots]
+        np.subtract.at(block.level, columns, charged)
+        np.subtract.at(block.belief, columns, more)
+        np.add.at(block.news, columns, np.abs(more))
+        np.add.at(block.late, columns, late)
+        return
+    block.level[slots] -= charged
+    block.belief[slots] -= more
+    block.news[slots] += np.abs(more)
+    block.late[slots] += late
+
+
+LEAST_COST = 1e-9
+"""Units of one request at least: a smaller mean is none."""
+
+
+def _impossible(
+    place: Place, rows: Rows, grown: Floats, extrapolated_rate: Floats, gap_s: Floats
+) -> Flags:
+    """Return ``bool[K]``: which counters grew by more than they may, or fell.
+
+    A member may have spent at its rate since its row was told (the row's own gap
+    counts: dead reckoning leaves rows out), all of the level at once, a few requests
+    by chance, and the one request that it announces: whoever may owe admits a cost of
+    any size while the level is not below zero.
+    """
+    block, slots = place.block, place.slots
+    allowed = np.maximum(2.0 * extrapolated_rate, block.plausible[slots])
+    most = allowed * (np.maximum(gap_s, 0.0) + GRACE_S)
+    most += GRACE_COSTS * rows.cost[place.rows] + block.burst[slots]
+    if rows.largest is not None:
+        most += np.where(block.may_owe[slots], rows.largest[place.rows], 0.0)
+    wrong: Flags = (grown > most) | (grown < 0.0)
+    return wrong & ~block.unlimited[slots]
+
+
+def overflow(place: Place, reported_at: Floats | float) -> Floats:
+    """Return ``float64[K]`` units above B when rows were told; 0 but for those at rest.
+
+    A ledger in use was looked at since, and cut at B.
+    """
+    block, slots = place.block, place.slots
+    earned: Floats = block.rate[slots] * (reported_at - block.at[slots])
+    over = block.belief[slots] + earned - block.burst[slots]
+    return np.where(block.due[slots] == np.inf, np.maximum(over, 0.0), 0.0)
+
+
+def close_account(place: Place, *, charge: bool) -> None:
+    """End what is predicted of a member; the next counters heard are a base line.
 
     Args:
         place: Where a member's rows stand.
-        until: Monotonic seconds; what was predicted for later is taken back.
+        charge: What was predicted counts as spent: it may have been.  Else it is
+            given back: all was told.
     """
-    shelf, slots, cells = place.shelf, place.slots, place.cells
-    ahead = shelf.ahead.reshape(-1)
-    elapsed = until - shelf.at[slots]
-    spent = ahead[cells] + shelf.burn.reshape(-1)[cells] * elapsed
-    held = shelf.held.reshape(-1)
-    shelf.level[slots] -= np.maximum(spent, 0.0) + np.maximum(held[cells], 0.0)
-    held[cells] = 0.0
-    ahead[cells] = -shelf.burn.reshape(-1)[cells] * elapsed
-    shelf.admitted.reshape(-1)[cells] = np.nan
-    shelf.dirty[slots] = True
+    block, slots, cells = place.block, place.slots, place.cells
+    predicted = block.predicted.reshape(-1)
+    column = block.level if charge else block.belief
+    column[slots] += -predicted[cells] if charge else predicted[cells]
+    predicted[cells] = 0.0
+    aside = block.aside.reshape(-1)
+    block.aside_in_all[slots] -= aside[cells]
+    aside[cells] = 0.0
+    block.admitted.reshape(-1)[cells] = np.nan
+    block.dirty[slots] = True

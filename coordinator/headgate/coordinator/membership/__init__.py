@@ -1,4 +1,4 @@
 """Which agents there are: lives, silence, failure detection, bootstrap.
 
-What silence means for quotas is `allocation`'s matter.
+What silence means for quotas is decided in `allocation`.
 """

@@ -1,22 +1,23 @@
-"""How a newcomer learns the levels: the median of the answers to its hello.
+"""How a new agent learns the levels: the median of the answers to its hello.
 
-Until one round is heard it spends no more than a floor.  A round is over when its
-own hello has come back and the answers to it have had their time: the gap by which
+Until it has heard one round of answers it spends no more than a floor.  A round is over
+when its own hello has come back and the answers have had enough time: the gap by which
 they are coalesced, the ticks of both sides and twice the lag.
 
-The median, since one answer may be a liar's.  Never a full bucket: an agent that is
-restarted every few seconds would get a burst each time.  Where nobody answers, all
-are new; then the level has begun at what was stored before the cluster stopped, else
-at the margin, where the feedback is at rest and each gets exactly its share of Q,
-and what was spent since is charged.  An agent that asks anew because it stood still
-is worse off when nobody answers in time: it took the pause for time in which nobody
-spent, so where others take part it goes on at the margin at most.  (To set it
-anew at the end of the round gave each of fifty agents on 10 units/s a different
-level, up to 4.6 tokens above the true one.)
+Why the median?  Any single answer may be a lie.  Why never a full bucket?  An agent
+that is restarted every few seconds would get a burst each time.  If nobody answers, all
+agents are new: the level has started at what was stored before the cluster stopped, or
+else at the margin, where the feedback is at rest and each agent gets exactly its share
+of Q; what was spent since is charged.  An agent that asks again because it stood still
+is worse off if nobody answers in time: it counted the pause as time in which nobody
+spent, so if others take part it goes on at the margin at most.  (Setting the level anew
+at the end of the round gave each of fifty agents on 10 units/s a different one, up to
+4.6 tokens above the true level.)
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,23 +31,67 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ANSWERS_MAX = 256
-"""Answers kept for one round; a median of more is no better."""
+"""Most answers kept for one round; the median of more is no better."""
 
 OLDER_S = 1.0
-"""Answers older than the newest by more are none: who stood still finds reports of the
-time before it asked."""
+"""An answer that is older than the newest by more than this does not count: an agent
+that stood still finds reports from before it asked."""
 
 STORED_MAX = 100_000
-"""Stored levels kept: PIP-82's number of groups."""
+"""Most stored levels kept: PIP-82's number of groups."""
 
 
-class Joining:
-    """The ledgers whose level is not known yet, by number."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answer:
+    """The levels in one report.
+
+    Attributes:
+        numbers: ``int64[K]`` numbers of the ledgers.
+        levels: ``float64[K]`` E, units.
+        apart: ``float64[K]`` the same, minus this agent's own level at that time.
+        member: Number of the sender.
+        reported_at: When the levels held, monotonic seconds.
+    """
+
+    numbers: Ints
+    levels: Floats
+    apart: Floats
+    member: int
+    reported_at: float
+
+    def without(self, number: int) -> _Answer:
+        """Return the answer without one ledger."""
+        kept = self.numbers != number
+        return replace(
+            self,
+            numbers=self.numbers[kept],
+            levels=self.levels[kept],
+            apart=self.apart[kept],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Medians of the answers about one ledger.
+
+    Attributes:
+        level: E, units.
+        reported_at: When it held, monotonic seconds.
+        apart: By how much this agent's own level was lower at the time of each answer.
+    """
+
+    level: float
+    reported_at: float
+    apart: float
+
+
+class Bootstrap:
+    """The ledgers whose level this agent does not know yet, by number."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, int | None] = {}
         self._ready: list[tuple[float, Ints]] = []
-        self._answers: list[tuple[Ints, Floats, float]] = []
+        self._answers: list[_Answer] = []
         self._stored: dict[Key, tuple[float, float]] = {}
         self._doubted: set[int] = set()
 
@@ -54,36 +99,33 @@ class Joining:
         return bool(self._waiting) or bool(self._ready)
 
     def begin(self, number: int, *, doubted: bool = False) -> None:
-        """Start to ask about a ledger; `doubted`: the others spent unseen."""
+        """Start asking about a ledger; `doubted` if others may have spent unseen."""
         self._waiting[number] = None
         if doubted:
             self._doubted.add(number)
 
     def doubts(self, number: int) -> bool:
-        """Say whether a ledger's own level is not to be relied on; once."""
+        """Return, once, whether this agent's own level of a ledger is unreliable."""
         known = number not in self._doubted
         self._doubted.discard(number)
         return not known
 
     def forget(self, number: int) -> None:
-        """Stop asking: the ledger is gone, and another may get its number."""
+        """Stop asking: the ledger is gone, and another one may get its number."""
         self._waiting.pop(number, None)
         self._doubted.discard(number)
         left = [(at, numbers[numbers != number]) for at, numbers in self._ready]
         self._ready = [(at, numbers) for at, numbers in left if len(numbers)]
-        self._answers = [
-            (numbers[numbers != number], levels[numbers != number], at)
-            for numbers, levels, at in self._answers
-        ]
+        self._answers = [answer.without(number) for answer in self._answers]
 
     def asked(self, sequence: int, numbers: Ints) -> None:
-        """Note that a report with the own rows of these ledgers has left."""
+        """Note that a report with this agent's rows of these ledgers was published."""
         for number in numbers.tolist():
             if number in self._waiting and self._waiting[number] is None:
                 self._waiting[number] = sequence
 
     def echoed(self, sequence: int, ready_at: float) -> None:
-        """Note that the own report came back: the others have heard it too."""
+        """Note that this agent's report came back, so the others have heard it, too."""
         numbers = [
             number
             for number, asked in self._waiting.items()
@@ -95,69 +137,110 @@ class Joining:
             self._ready.append((ready_at, np.array(numbers, dtype=np.int64)))
 
     def take_what_came(self, ready_at: float) -> None:
-        """End the round without having asked: for one that only listens."""
+        """End the round without having asked: an observer never asks."""
         if self._waiting:
             numbers = np.array(list(self._waiting), dtype=np.int64)
             self._waiting.clear()
             self._ready.append((ready_at, numbers))
 
     def answered(self) -> bool:
-        """Say whether anyone has told a level since this agent asked."""
+        """Return whether any agent has reported a level since this one asked."""
         return bool(self._answers)
 
-    def answer(self, numbers: Ints, levels: Floats, *, told_at: float) -> None:
-        """Keep the levels that another agent believes."""
+    def answer(
+        self,
+        numbers: Ints,
+        levels: Floats,
+        apart: Floats,
+        *,
+        member: int,
+        reported_at: float,
+    ) -> None:
+        """Keep another agent's levels, and how far this agent's own were off."""
         if len(self._answers) < ANSWERS_MAX:
-            self._answers.append((numbers, levels, told_at))
+            self._answers.append(_Answer(numbers, levels, apart, member, reported_at))
+
+    def moved(self, number: int, *, by: float) -> None:
+        """Note that this agent's own level was corrected by `by` units."""
+        for answer in self._answers:
+            answer.apart[answer.numbers == number] -= by
 
     def stored(self, key: Key, level: float, *, at: float) -> None:
         """Keep a level that was stored before a restart of the whole cluster.
 
         Args:
-            key: Of the ledger.
+            key: Key of the ledger.
             level: Units.
-            at: When it was true, on the clock of the events.
+            at: When the level held, on the clock of the events.
         """
         if len(self._stored) < STORED_MAX:
             self._stored[key] = (level, at)
 
-    def recall(self, key: Key, *, rate: float, now: float) -> float | None:
-        """Return a stored level, with what the rate has earned since; once."""
-        stored = self._stored.pop(key, None)
-        return None if stored is None else stored[0] + rate * (now - stored[1])
+    def recall(
+        self, key: Key, *, rate: float, now: float
+    ) -> tuple[float, float] | None:
+        """Return a stored level, including what it has earned since, and its age."""
+        stored = self._stored.get(key)
+        if stored is None:
+            return None
+        level, at = stored
+        return level + rate * (now - at), now - at
+
+    def opened(self, key: Key) -> None:
+        """Forget the stored level of a ledger that has started from it."""
+        self._stored.pop(key, None)
 
     def next_at(self) -> float:
-        """Return when the next round is over; infinite when none is under way."""
+        """Return when the next round is over; infinite if none is under way."""
         return min((at for at, _ in self._ready), default=np.inf)
 
-    def finish(self, now: float) -> list[tuple[int, tuple[float, float] | None]]:
-        """Return (number, (level, when)) where a round is over; None: nobody knew."""
+    def finish(self, now: float) -> list[tuple[int, Answered | None]]:
+        """Return (ledger number, the others' answers) for rounds that are over.
+
+        Only the newest answer of each member counts.
+        """
         over = [numbers for at, numbers in self._ready if at <= now]
         if not over:
             return []
         self._ready = [(at, numbers) for at, numbers in self._ready if at > now]
         wanted = np.concatenate(over)
         medians = self._medians()
-        result: list[tuple[int, tuple[float, float] | None]] = []
-        for number in wanted.tolist():
-            result.append((number, medians.get(number)))
+        result = [(number, medians.get(number)) for number in wanted.tolist()]
         if not self:
             self._answers.clear()
         return result
 
-    def _medians(self) -> dict[int, tuple[float, float]]:
+    def _medians(self) -> dict[int, Answered]:
         if not self._answers:
             return {}
-        newest = max(at for _, _, at in self._answers)
-        fresh = [answer for answer in self._answers if answer[2] > newest - OLDER_S]
-        numbers = np.concatenate([answer[0] for answer in fresh])
-        levels = np.concatenate([answer[1] for answer in fresh])
-        told_at = np.concatenate([np.full(len(a[0]), a[2]) for a in fresh])
-        order = np.lexsort((levels, numbers))
-        numbers, levels, told_at = numbers[order], levels[order], told_at[order]
-        names, first, count = np.unique(numbers, return_index=True, return_counts=True)
-        low, high = first + (count - 1) // 2, first + count // 2
-        median = 0.5 * (levels[low] + levels[high])
-        at = 0.5 * (told_at[low] + told_at[high])
-        pairs = zip(median.tolist(), at.tolist(), strict=True)
-        return dict(zip(names.tolist(), pairs, strict=True))
+        newest = max(answer.reported_at for answer in self._answers)
+        # Newest first, so that the newest answer of each member is the one that counts.
+        fresh = [a for a in reversed(self._answers) if a.reported_at > newest - OLDER_S]
+        members = np.concatenate([np.full(len(a.numbers), a.member) for a in fresh])
+        numbers = np.concatenate([a.numbers for a in fresh])
+        pairs = np.stack([numbers, members])
+        first = np.unique(pairs, axis=1, return_index=True)[1]
+        numbers = numbers[first]
+        levels = np.concatenate([a.levels for a in fresh])[first]
+        reported_at = np.concatenate(
+            [np.full(len(a.numbers), a.reported_at) for a in fresh]
+        )
+        reported_at = reported_at[first]
+        apart = np.concatenate([a.apart for a in fresh])[first]
+        by_level = np.lexsort((levels, numbers))
+        by_apart = np.lexsort((apart, numbers))
+        names, start, count = np.unique(
+            numbers[by_level], return_index=True, return_counts=True
+        )
+        low, high = start + (count - 1) // 2, start + count // 2
+
+        def middle(column: Floats) -> list[float]:
+            return [float(median) for median in 0.5 * (column[low] + column[high])]
+
+        columns = (
+            middle(levels[by_level]),
+            middle(reported_at[by_level]),
+            middle(apart[by_apart]),
+        )
+        known = map(Answered, *columns)
+        return dict(zip(names.tolist(), known, strict=True))

@@ -1,12 +1,12 @@
-"""Silence turns into absence: leases, presumed death, and who is left to decide.
+"""The failure detector: leases, presumed death, and which side of a partition decides.
 
-Silence is evidence only for who could have heard.  An agent that hears nobody, itself
-not either, presumes nobody dead, however long that lasts: a bus that is away would
-otherwise make every agent the last one alive.  And a process that the API sees lives.
-So a member is presumed dead when for M (and its lease) there was no sign of its life
-although this agent heard others or itself.
+Silence is evidence only for an agent that could have heard something.  An agent that
+hears nobody, not even itself, presumes nobody dead, however long that lasts: otherwise
+each agent would be the last one alive whenever the bus is down.  And a process that the
+API sees is alive.  So a member is presumed dead if for M (plus its lease) it gave no
+sign of life although this agent heard others or itself.
 
-See `headgate.coordinator.allocation.reserves` for what each step means to shares.
+`headgate.coordinator.allocation.reserves` says what each step means for shares.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Table
 
 GHOSTS_MAX = 4096
-"""Members remembered after they were dropped; the oldest goes first."""
+"""Most dropped members that are remembered; the oldest is forgotten first."""
 
 GHOST_S = 3600.0
-"""And for so long: a partition of an hour is noticed by people."""
+"""How long they are remembered, seconds: people notice a partition of an hour."""
 
 VOUCHED_PART = 0.5
-"""Of the lease: a process that the API says is gone is dropped once it has been
-silent for so long, so that its last reports can still come in."""
+"""Fraction of the lease: a process that is gone according to the API is dropped after
+this much silence, so that its last reports can still arrive."""
 
 WORDS_MAX = 10_000
-"""Words of the API that are kept; agents beyond it are judged by the bus alone."""
+"""Most statements of the API that are kept; further agents are judged by the bus
+alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ghost:
-    """A member that was dropped because it was not heard, and may yet live.
+    """A member that was dropped because it was silent, and may still be alive.
 
     Attributes:
-        weight: It had.
-        since: Monotonic seconds.
-        votes: Whether it counts among those that a majority is taken of: it was
-            dropped by an agent that did not hear a majority itself.
+        weight: Its weight.
+        since: When it was dropped, monotonic seconds.
+        votes: Whether a majority must still count it, because the agent that dropped
+            it did not hear a majority itself.
     """
 
     weight: float
@@ -57,11 +58,11 @@ class Ghost:
     votes: bool
 
 
-class Attendance:
-    """Who is silent, who is gone, and whether this agent hears a majority.
+class FailureDetector:
+    """Which members are silent or gone, and whether this agent hears a majority.
 
     Attributes:
-        ghosts: By id.
+        ghosts: Dropped members that may still be alive, by id.
     """
 
     def __init__(
@@ -84,22 +85,22 @@ class Attendance:
         self._was_mute = False
 
     def mute(self, now: float) -> bool:
-        """Say whether this agent has stopped hearing its own reports."""
+        """Return whether this agent has stopped hearing its own reports."""
         quiet = now - self._members.echo_at
         least = self._settings.lease_min_intervals * self._settings.interval_s
         return quiet > least and quiet > self._members.lease_of(None)
 
     def adrift(self, now: float) -> bool:
-        """Say whether it has for so long that the others have dropped it."""
+        """Return whether that has lasted so long that the others have dropped it."""
         quiet = now - self._members.echo_at
         dead = self._settings.presumed_dead_s
         return quiet > dead and quiet > dead + self._members.lease_of(None)
 
     def deaf(self, now: float) -> bool:
-        """Say whether it hears nobody, itself not either.
+        """Return whether this agent hears nobody, not even itself.
 
-        Who only listens has no report of its own to hear, and spends nothing: to it
-        silence is silence.
+        An observer publishes nothing that it could hear, and spends nothing, so for it
+        silence is no sign of trouble.
         """
         return self._gap(now) and not self._observing
 
@@ -109,7 +110,7 @@ class Attendance:
         return quiet > least and quiet > self._members.lease_of(None)
 
     def apart(self, now: float) -> int:
-        """Return how many others may live, unheard, and have dropped this agent."""
+        """Return how many unheard agents may be alive and have dropped this one."""
         dead = self._settings.presumed_dead_s
         return len(self.ghosts) + sum(
             now - member.heard_at > dead + self._members.lease_of(member)
@@ -118,10 +119,11 @@ class Attendance:
         )
 
     def quorate(self, agent: str) -> bool:
-        """Say whether those that this agent hears, itself included, are most.
+        """Return whether this agent and those that it hears are a majority.
 
-        Of two halves the one with the smallest id is.  Whoever was not quorate when
-        it dropped others goes on counting them, so two majorities never meet.
+        Of two equal halves the one with the smallest id counts as the majority.  An
+        agent that dropped others while it had no majority goes on counting them, so
+        there are never two majorities at once.
         """
         weight = self._settings.weight
         heard, whole, names = weight, weight, [agent]
@@ -138,7 +140,7 @@ class Attendance:
         return min(names) == min(everyone)
 
     def vouch(self, event: Vouched, now: float) -> None:
-        """Take the API's word about a process, also of one not heard of yet."""
+        """Note what the API says about a process, even one not heard of yet."""
         self._words.pop(event.agent, None)
         if event.alive is not None and len(self._words) < WORDS_MAX:
             self._words[event.agent] = event.alive
@@ -152,18 +154,17 @@ class Attendance:
             self.ghosts.pop(event.agent, None)
 
     def begin(self, member: Member) -> None:
-        """Let the API's word hold for a life that was just heard of.
+        """Apply what the API said about an id to a life that was just heard of.
 
-        Only that it lives: that it is gone was said of an earlier one.
+        Only that it is alive; if the API said "gone", it meant an earlier life.
         """
         member.vouched = self._words.get(member.agent) or None
 
     def heard(self, member: Member, now: float) -> None:
-        """Look again when the lease of a member that was just heard ends.
+        """Check a member that was just heard again when its lease ends.
 
-        Who is heard although it should be gone for so long that it would have been
-        dropped lives: it asks another process of the API now, and may be heard as
-        late as anybody.
+        A member that is heard long after the API called it gone is alive: it now asks
+        another process of the API, and gets as much time as any other.
         """
         self.hears(now)
         lease = self._members.lease_of(member)
@@ -173,13 +174,13 @@ class Attendance:
         self._next_at = min(self._next_at, now + lease)
 
     def hears(self, now: float) -> None:
-        """Note that a report came, its own or another's: from now on silence counts."""
+        """Note that a report came, whoever sent it: from now on silence counts."""
         if self._gap(now):
             self._hearing_since = now
         self._heard_at = now
 
     def advance(self, now: float, agent: str) -> list[Noticed]:
-        """Let time pass: to be called at each tick."""
+        """Let time pass; call it at each tick."""
         noticed: list[Noticed] = []
         mute = self.mute(now)
         if mute != self._was_mute:
@@ -198,14 +199,14 @@ class Attendance:
     def _judge(
         self, member: Member, now: float, agent: str, noticed: list[Noticed]
     ) -> float:
-        """Return when to look at a member again."""
+        """Return when to check a member again."""
         lease = self._members.lease_of(member)
         quiet = now - member.heard_at
         dead_at = self._dead_at(member, lease, now)
         if now >= dead_at:
             if member.vouched is None:
                 self._remember(member, now, votes=not self.quorate(agent))
-            self.drop(member, now)
+            self.drop(member)
             noticed.append(
                 Noticed("dropped", f"agent {member.agent!r} is gone", member.agent)
             )
@@ -221,7 +222,7 @@ class Attendance:
         return min(dead_at, member.heard_at + lease) + 1e-3
 
     def _dead_at(self, member: Member, lease: float, now: float) -> float:
-        """Return when a member is presumed dead, infinite while it can't be."""
+        """Return when a member will be presumed dead; infinite while it can't be."""
         if member.vouched is False:
             return member.heard_at + VOUCHED_PART * lease
         if member.vouched or self.deaf(now):
@@ -236,35 +237,34 @@ class Attendance:
             del self.ghosts[next(iter(self.ghosts))]
         self.ghosts[member.agent] = Ghost(member.weight, now, votes)
 
-    def return_of(self, member: Member, told_at: float) -> None:
-        """Take a silent member back: what it did meanwhile is not billed.
+    def return_of(self, member: Member) -> None:
+        """Take a silent member back.
 
-        What was kept for it is charged until its report was true: what it spent
-        since will be told, by the reports that follow.
+        What was predicted while it was silent stands until its rows arrive; then its
+        counters replace it.
         """
         member.silent = False
-        self.close(member, told_at)
         self.reseat(member)
 
-    def drop(self, member: Member, now: float) -> None:
-        """Forget a member."""
-        self.close(member, now)
+    def drop(self, member: Member, *, charge: bool = True) -> None:
+        """Forget a member; charge what was predicted for it, or give it back."""
+        self.close(member, charge=charge)
         self._table.drop_member(member.number)
         self._members.remove(member)
 
-    def close(self, member: Member, until: float) -> None:
-        """Charge what was predicted, in every ledger."""
+    def close(self, member: Member, *, charge: bool) -> None:
+        """Stop predicting a member's use, in every ledger."""
         for place in self._table.all_places(member.number):
-            close_account(place, until)
+            close_account(place, charge=charge)
 
     def reseat(self, member: Member) -> None:
-        """Have its ledgers work out anew who takes part."""
+        """Make its ledgers determine again who takes part."""
         for place in self._table.all_places(member.number):
-            place.shelf.stale[place.slots] = True
-            place.shelf.dirty[place.slots] = True
+            place.block.stale[place.slots] = True
+            place.block.dirty[place.slots] = True
 
     def roster(self, own: float, now: float) -> Roster:
-        """Return what ledgers need to know of members, by number."""
+        """Return what ledgers need to know about members, by number."""
         size = max(self._members.by_number, default=0) + 2
         weights, heard_at = np.zeros(size), np.full(size, now)
         silent = np.zeros(size, dtype=np.bool_)
@@ -279,7 +279,7 @@ class Attendance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Roster:
-    """Columns by member number, M of them and nobody last.
+    """Columns by member number; entry M, the last one, stands for nobody.
 
     Attributes:
         weights: ``float64[M + 1]``; 0 for nobody.

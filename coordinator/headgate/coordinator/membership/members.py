@@ -1,16 +1,16 @@
-"""Who is there: lives, silence, lag and loss of every agent that was heard.
+"""The members of the cluster: life, silence, lag and loss of every agent heard.
 
 Crash and partition look the same from inside, so both sides follow one schedule
 that depends only on how long they have not heard each other (see
 `headgate.coordinator.allocation.reserves`).  This module keeps the clock of that
 schedule.
 
-**When was a report true?**  Its arrival on the own monotonic clock less the lag of
-the bus.  The lag is measured: every agent hears its own reports come back.  For
-another's report only the *difference* of its wall clock to the own monotonic clock
-is used: the smallest one lately stands for the least lag, what a report has more
-than that was spent on the way.  Two reports in a row that seem late by the same
-amount, although half a heartbeat apart, are a wall clock that was set back, and
+**When did the numbers of a report hold?**  At its arrival, on this agent's monotonic
+clock, less the lag of the bus.  The lag is measured: every agent hears its own reports
+come back.  From another agent's report only the *difference* of its wall clock to this
+agent's monotonic clock is used.  The smallest recent difference stands for the least
+lag, and whatever exceeds it was spent on the way.  If two reports in a row, half a
+heartbeat apart, seem late by the same amount, the sender's wall clock was set back, and
 the base moves with it.
 """
 
@@ -29,26 +29,28 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Place
 
 ECHOES_MAX = 128
-"""Own reports whose return is awaited: six seconds of the most urgent traffic."""
+"""Most own reports whose return is awaited: six seconds of the most urgent traffic."""
 
 BASE_S = 20.0
-"""How long the smallest difference of clocks is remembered, twice at most: drift
-of 100 ppm moves it by 4 ms."""
+"""How long the smallest difference of clocks is remembered, at most twice as long: in
+that time a drift of 100 ppm moves it by 4 ms."""
 
 LAG_GAIN = 0.2
-"""Weight of the newest echo: a change of the bus is followed in five reports."""
+"""Weight of the newest echo: the average follows a change of the bus in five
+reports."""
 
 LOSS_GAIN = 0.05
-"""Weight of the newest report in the measured loss: steady after twenty."""
+"""Weight of the newest report in the measured loss: it is steady after twenty."""
 
 LOSS_FLOOR = 1e-4
-"""A lease is so long that silence by chance is rarer than this."""
+"""A lease is long enough that silence by chance is rarer than this."""
 
 MISSED_MAX = 20
-"""Missed reports counted at once: a longer absence is on its way to silence."""
+"""Most missed reports counted at once: a longer gap is on its way to silence."""
 
 LOSS_MAX = 0.9
-"""Beyond this a member is as good as cut off; keeps 1 − loss away from zero."""
+"""Largest loss that is assumed: beyond it a member is as good as cut off.  It keeps
+1 − loss away from zero."""
 
 
 @dataclass(slots=True)
@@ -56,24 +58,25 @@ class Member:
     """One other agent.
 
     Attributes:
-        number: In the table's lines.
+        number: Its number in the table.
         agent: Its id.
         incarnation: Its life.
-        sequence: Of its newest report.
-        heard_at: Monotonic seconds.
-        told_at: When its newest report was true.
-        weight: Among all agents.
+        sequence: Sequence number of its newest report.
+        heard_at: When it was last heard, monotonic seconds.
+        reported_at: When the numbers of its newest report held.
+        weight: Its weight among all agents.
         interval_s: Its heartbeat.
-        revision: Of the configuration that it goes by.
-        loss: Part of its reports that don't arrive.
-        silent: Past the lease.
-        disbelieved_at: When its counters last could not be true.
-        vouched: The API says that its process lives (True) or is gone (False), or
-            nothing (None).
-        vouched_at: When it said so.
-        lived_at: When the API last said that it lives, and then no more.
-        excused: It was not heard since this agent stood still.
-        whole: It has told all its rows.
+        revision: Revision of its configuration.
+        loss: Fraction of its reports that don't arrive.
+        silent: It has not been heard for longer than its lease.
+        disbelieved_at: When it last reported an impossible counter.
+        vouched: Whether its process is alive according to the API; None if the API
+            says nothing.
+        vouched_at: When the API said so.
+        lived_at: When the API last called it alive, if it has stopped doing so.
+        excused: It has not been heard since this agent stood still.
+        whole: It has reported all its rows.
+        newborn: Its life began just before it was first heard.
         cache: Where the rows of its last report stand, by dimension.
     """
 
@@ -82,7 +85,7 @@ class Member:
     incarnation: int
     sequence: int
     heard_at: float
-    told_at: float
+    reported_at: float
     weight: float = 1.0
     interval_s: float = 1.0
     revision: int = 0
@@ -94,6 +97,7 @@ class Member:
     lived_at: float = -inf
     excused: bool = False
     whole: bool = False
+    newborn: bool = False
     late_s: float = 0.0
     cache: dict[str, tuple[int, NDArray[np.int64], list[Place]]] = field(
         default_factory=dict[str, "tuple[int, NDArray[np.int64], list[Place]]"]
@@ -104,7 +108,7 @@ class Member:
     _late_at: float = -inf
 
     def arrival_of(self, report: Report, now: float, least_lag_s: float) -> float:
-        """Return when a report was true, on the own monotonic clock."""
+        """Return when a report's numbers held, on this agent's monotonic clock."""
         apart = now - report.sent_at_s
         if now - self._base_since > BASE_S:
             self._older_base, self._base, self._base_since = self._base, apart, now
@@ -118,22 +122,24 @@ class Member:
         elif late <= 1.0 or not steady:
             self._late_at = now
         self.late_s = late
-        return max(now - least_lag_s - late, min(self.told_at, now - least_lag_s))
+        return max(now - least_lag_s - late, min(self.reported_at, now - least_lag_s))
 
 
 class Members:
     """All other agents, by id, and what is known of the bus.
 
     Attributes:
-        by_agent: The members.
-        by_number: The same by their number in the table.
-        lag_s: One way, of the own reports coming back.
-        least_lag_s: The smallest lately.
-        echo_at: When the newest own report came back.
-        echoed: Whether one ever did.
-        met_at: When an agent was last met that was not known.
-        last_sequence: Of the own reports.
-        loss: Part of all reports that don't arrive.
+        by_agent: The members, by id.
+        by_number: The members, by their number in the table.
+        lag_s: One-way lag of the bus, measured on this agent's own reports.
+        least_lag_s: The smallest recent lag.
+        echo_at: When this agent's newest report came back.
+        echoed: Whether any report of its own ever came back.
+        knows_at: When all agents have had time to answer this one's first report;
+            infinite until that came back.
+        met_at: When this agent last met an unknown one.
+        last_sequence: Sequence number of this agent's last report.
+        loss: Fraction of all reports that don't arrive.
     """
 
     def __init__(self, settings: Settings, now: float) -> None:
@@ -144,6 +150,7 @@ class Members:
         self.least_lag_s = 0.02
         self.echo_at = now
         self.echoed = False
+        self.knows_at = inf
         self.met_at = now
         self.last_sequence = 0
         self.loss = 0.0
@@ -152,22 +159,22 @@ class Members:
         self._unused: list[int] = []
 
     def published(self, sequence: int, now: float) -> None:
-        """Remember when an own report left."""
+        """Remember when a report of this agent left."""
         self.last_sequence = sequence
         if len(self._published) >= ECHOES_MAX:
             del self._published[next(iter(self._published))]
         self._published[sequence] = now
 
     def is_own(self, sequence: int) -> bool:
-        """Say whether this agent sent a report of this number lately."""
+        """Return whether this agent recently sent a report with this number."""
         return sequence in self._published
 
     def forget_published(self) -> None:
-        """Await no more own reports: they went out under another id."""
+        """Stop waiting for echoes: earlier reports went out under another id."""
         self._published.clear()
 
     def excuse(self, *, since: float, pause_s: float) -> None:
-        """Blame nobody for not being heard while this agent stood still."""
+        """Excuse everyone for not being heard while this agent stood still."""
         for member in self.by_agent.values():
             if member.heard_at <= since:
                 member.heard_at += pause_s
@@ -175,7 +182,7 @@ class Members:
         self.echo_at += pause_s
 
     def echo(self, sequence: int, now: float) -> None:
-        """Take the return of an own report: the lag of the bus."""
+        """Measure the lag of the bus on a report of this agent that came back."""
         sent_at = self._published.pop(sequence)
         lag = max(0.0, now - sent_at)
         if self.echoed:
@@ -185,6 +192,7 @@ class Members:
             )
         else:
             self.lag_s = self.least_lag_s = lag
+            self.knows_at = now + self.answer_s()
         self.echoed = True
         self.echo_at = now
 
@@ -210,8 +218,8 @@ class Members:
     def note_sequence(self, member: Member, sequence: int) -> bool:
         """Count what was lost between the last report and this one.
 
-        Not of a member that was silent, or while this agent stood still: what was
-        sent while either was away says nothing of the chances of the next.
+        Nothing is counted if the member was silent or this agent stood still: reports
+        sent while either was away say nothing about the chances of the next one.
 
         Returns:
             Whether reports are missing because this agent stood still.
@@ -232,7 +240,7 @@ class Members:
         return max(1.0, 0.2 * len(self.by_agent))
 
     def all_whole(self) -> bool:
-        """Say whether each has told all its rows."""
+        """Return whether every member has reported all its rows."""
         return all(member.whole for member in self.by_agent.values())
 
     def answer_gap_s(self) -> float:
@@ -242,14 +250,14 @@ class Members:
         return max(settings.answer_gap_s, each_s)
 
     def answer_s(self) -> float:
-        """Return how long a question and its answer take, if it comes at once."""
+        """Return how long a question and an immediate answer take."""
         return 2.0 * (self.lag_s + self._settings.tick_s) + self._settings.answer_gap_s
 
     def lease_of(self, member: Member | None) -> float:
-        """Return the silence after which a member, or this agent, counts as silent.
+        """Return how long a member, or this agent, must be unheard to count as silent.
 
-        T·ln 10⁻⁴ / ln loss, between 3 and 9 heartbeats: with every fifth report
-        lost three in a row are missing once in 125.
+        T·ln 10⁻⁴ / ln loss, between 3 and 9 heartbeats: if every fifth report is lost,
+        three in a row are missing once in 125 times.
         """
         settings = self._settings
         interval = settings.interval_s if member is None else member.interval_s

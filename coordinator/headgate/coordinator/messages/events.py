@@ -7,7 +7,7 @@ shell's monotonic clock; the coordinator reads no clock of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ class Keys:
         dimensions: Names of the dimensions that occur.
         dimension: ``int64[N]`` index into `dimensions`.
         group_ids: ``int64[N]``.
+        templates: Group id → id of its template, for groups of single values.
     """
 
     dimensions: tuple[str, ...]
     dimension: NDArray[np.int64]
     group_ids: NDArray[np.int64]
+    templates: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 class SlotCount(NamedTuple):
@@ -65,11 +67,14 @@ class Counted:
         keys: Which buckets; cluster-scoped limits only.
         refused: ``float64[N]`` units refused.
         admitted: ``float64[N]`` units admitted.
-        held: ``float64[N]`` tokens held now; below zero it is a debt.
+        held: ``float64[N]`` units that the bucket lets through now; below zero it is
+            a debt.
         cost: ``float64[N]`` mean units of one request lately, > 0.
         subjects: ``int64[N]`` limiters that use the bucket.
         clipped: ``float64[N]`` units that were taken out because a capacity was
             lowered; None of a shell that doesn't say, which gives no tokens away.
+        overflowed: ``float64[N]`` units that were earned while the bucket was full;
+            None of a shell whose buckets never are.
         slots: Of each group whose slots callers may ask for.
     """
 
@@ -80,14 +85,22 @@ class Counted:
     cost: NDArray[np.float64]
     subjects: NDArray[np.int64]
     clipped: NDArray[np.float64] | None = None
+    overflowed: NDArray[np.float64] | None = None
     slots: tuple[SlotCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A new revision of the configuration is to be followed."""
+    """A new revision of the configuration is to be followed.
+
+    Attributes:
+        configuration: What is in force.
+        agents: How many agents there are, this one included, as the API sees them;
+            None where nobody says.
+    """
 
     configuration: Configuration
+    agents: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,32 +181,77 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Ceilings:
+    """What local buckets may do until the next look: columns of equal length K.
+
+    A *shared* bucket is this agent's view of the one bucket of a group: its level is
+    what the ledger holds, and two comparisons decide (see
+    `headgate.coordinator.allocation.ceilings`).  One that is not shared is this
+    agent's alone, and refills at `rate` up to `capacity`: where groups are strict or
+    unlimited, and while this agent is cut off.
+
+    Attributes:
+        shared: ``bool[K]``; of the others only `share`, `ceiling`, `rate`,
+            `capacity` and `reserve` mean anything.
+        share: ``float64[K]`` allocated units/s, what status shows.
+        ceiling: ``float64[K]`` units/s that may go on for longer: the share and an
+            even part of what nobody wants, what status shows; infinite where unlimited.
+        level: ``float64[K]`` E, units; NaN: the bucket knows it best itself.
+        rate: ``float64[K]`` units/s by which the level grows: Q less what the others
+            are expected to spend; infinite where unlimited.
+        capacity: ``float64[K]`` units that the bucket may hold.
+        room: ``float64[K]`` a - V, units; NaN: go on with what the bucket has.
+        window: ``float64[K]`` a, units that may be spent before others know of it.
+        expected_rate: ``float64[K]`` units/s that the others expect of this agent.
+        room_cap: ``float64[K]`` most that the room may become, units.
+        cautious: ``bool[K]`` the others expect nothing of this agent.
+        quota: ``float64[K]`` Q, units/s: what debts are paid back by.
+        least_delay_s: ``float64[K]`` shortest delay to tell.
+        reserve: ``float64[K]`` units/s after the deadline.
+    """
+
+    shared: NDArray[np.bool_]
+    share: NDArray[np.float64]
+    ceiling: NDArray[np.float64]
+    level: NDArray[np.float64]
+    rate: NDArray[np.float64]
+    capacity: NDArray[np.float64]
+    room: NDArray[np.float64]
+    window: NDArray[np.float64]
+    expected_rate: NDArray[np.float64]
+    room_cap: NDArray[np.float64]
+    cautious: NDArray[np.bool_]
+    quota: NDArray[np.float64]
+    least_delay_s: NDArray[np.float64]
+    reserve: NDArray[np.float64]
+
+    def at(self, rows: NDArray[np.bool_]) -> Ceilings:
+        """Return those of some of the buckets, ``bool[K]``."""
+        return Ceilings(*(getattr(self, name)[rows] for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class SetCeilings:
-    """Let local buckets refill at these rates from now on.
+    """Let local buckets go by these terms from now on.
 
     Attributes:
         keys: The `Keys` that `index` points into.
         index: ``int64[K]`` positions of the buckets that change.
-        ceiling: ``float64[K]`` units/s; infinite where unlimited.
-        capacity: ``float64[K]`` units that the bucket may hold.
-        probability: ``float64[K]`` 1 for a token bucket.  Below 1 or with
-            capacity 0: no local tokens, admit each request with this chance
-            (small quotas).
-        share: ``float64[K]`` allocated units/s, what status shows.
-        deadline_s: ``float64[K]`` when the ceiling ends.
-        reserve: ``float64[K]`` units/s after the deadline.
+        ceilings: What they may do.
+        counted: ``float64[K]`` what each bucket's `Counted.admitted` was at `as_of_s`:
+            what it has admitted since comes on top of what `ceilings` says.
+        as_of_s: When `ceilings` held, monotonic seconds.
+        deadline_s: ``float64[K]`` when they end.
         credit: ``float64[K]`` units to put into each bucket once, as far as its new
             capacity allows, or None: others took them out of theirs.
     """
 
     keys: Keys
     index: NDArray[np.int64]
-    ceiling: NDArray[np.float64]
-    capacity: NDArray[np.float64]
-    probability: NDArray[np.float64]
-    share: NDArray[np.float64]
+    ceilings: Ceilings
+    counted: NDArray[np.float64]
+    as_of_s: float
     deadline_s: NDArray[np.float64]
-    reserve: NDArray[np.float64]
     credit: NDArray[np.float64] | None = None
 
 

@@ -1,4 +1,4 @@
-"""What agents tell each other: cumulative counters, demand, tokens held.
+"""What agents tell each other: cumulative counters, demand, what a request costs.
 
 A report is a plain value here; only the agent's codec knows its bytes.  Shapes:
 N rows of one dimension, ordered by group id.  Counters only grow within an
@@ -26,7 +26,12 @@ class Rows:
         refused: ``float64[N]`` units refused since the incarnation began.
         admitted: ``float64[N]`` units admitted since the incarnation began.
         demand: ``float64[N]`` attempted units/s, refused ones included.
-        held: ``float64[N]`` tokens in the local bucket; below zero it is a debt.
+        held: ``float64[N]`` units that the sender may admit before it tells, for
+            people; below zero it is a debt.
+        cost: ``float64[N]`` mean units of one request, > 0; 1 of a sender that
+            doesn't say.
+        largest: ``float64[N]`` units of the largest request that the row's growth may
+            hold, 0 where that is no more than a few costs; None where all are.
         level: ``float64[N]`` what the sender believes the ledger holds (E), or
             None where the report does not carry it.
         subjects: ``int64[N]`` limiters (topics, producers) in use, or None.
@@ -38,6 +43,8 @@ class Rows:
     admitted: NDArray[np.float64]
     demand: NDArray[np.float64]
     held: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    largest: NDArray[np.float64] | None = None
     level: NDArray[np.float64] | None = None
     subjects: NDArray[np.int64] | None = None
 

@@ -1,4 +1,4 @@
 """The sparse table of ledgers and agents, as columns.
 
-Only where rows stand; what they mean is computed elsewhere.
+This folder knows where rows stand; what they mean is computed elsewhere.
 """

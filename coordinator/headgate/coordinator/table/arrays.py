@@ -1,227 +1,226 @@
-"""Struct of arrays: the ledgers that have room for the same number of agents.
+"""Struct of arrays: all ledgers that have room for the same number of agents.
 
-Letters: A = agents (rows' first axis, capacity `Shelf.width`), G = ledgers
-(second axis, capacity grows by doubling).  A ledger is one group in one
-dimension; it has a slot 0 ≤ g < G, each agent that uses it a line 0 ≤ a < A.
-Line 0 is always this agent's own.
+Letters: A = agents (first axis, capacity `LedgerBlock.width`), G = ledgers (second
+axis, capacity grows by doubling).  A ledger is one group in one dimension; it has a
+column 0 ≤ g < G, each agent that uses it a row 0 ≤ a < A.  Row 0 is always this
+agent's own.  A cell is one agent's place in one ledger.
 
-Why [A, G] and not [G, A]: a report of one agent touches one line of many
-ledgers, and every sum runs over the agents of each ledger.  With G last both are
-contiguous; with A last each cell that a report touches is a cache line of its own
-(measured on 100 × 5,000: 3 times slower).
+Why [A, G] and not [G, A]?  A report of one agent touches one row of many ledgers, and
+every sum runs over the agents of each ledger.  With G last both are contiguous; with A
+last each cell that a report touches is in a cache line of its own (measured on 100 ×
+5,000: 3 times slower).
 
-Why shelves by width: one matrix for all would be as wide as the widest ledger,
-100 × 100,000 in PIP-82's sizing where each group is used on 5 brokers of 100.
-Widths are powers of two, so at most half of a shelf is empty.
+Why one block per width?  A single matrix would be as wide as the widest ledger: 100 ×
+100,000 in PIP-82's sizing, where each group is used on 5 of 100 brokers.  Widths are
+powers of two, so at most half of a block is empty.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, nan
+from typing import Annotated, Literal, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 NOBODY = -1
-"""Sentinel in `Shelf.member`: no agent has this line."""
+"""Sentinel in `LedgerBlock.member`: no agent has this cell."""
 
 SLOTS_AT_FIRST = 4
-"""Slots of a new shelf; doubled when full, so that one ledger stays small."""
-
-LINES = (
-    "demand",
-    "admitted",
-    "refused",
-    "held",
-    "ahead",
-    "burn",
-    "weight",
-    "told_at",
-    "kept",
-)
-"""Names of the float64[A, G] arrays, zero in an empty line."""
-
-COLUMNS = (
-    "rate",
-    "burst",
-    "debt_cap",
-    "level",
-    "at",
-    "belief",
-    "available",
-    "reserved",
-    "theta",
-    "slack",
-    "margin",
-    "horizon",
-    "cost",
-    "due",
-    "part",
-    "error",
-    "whole_weight",
-    "agents",
-    "demand_cap",
-    "plausible",
-    "told_demand",
-    "room",
-    "share",
-    "right",
-    "direct",
-    "direct_theta",
-)
-"""Names of the float64[G] arrays."""
-
+"""Columns of a new block.  It doubles when full, so that a single ledger stays
+small."""
 
 Index = slice | NDArray[np.int64]
 """Positions along one axis; a slice where they are contiguous, which is faster."""
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Numbers = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+Codes = NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The declaration of one array of a block.
+
+    Attributes:
+        axes: ``AG``: one cell per agent and ledger; ``G``: one per ledger.
+        kind: Type of an element.
+        fill: Value of an empty place.
+        unit: Unit of an element.
+        meaning: What it says, in one sentence.
+    """
+
+    axes: Literal["AG", "G"]
+    kind: type[np.generic]
+    fill: float
+    unit: str
+    meaning: str
+
+
+def _cell(
+    unit: str, meaning: str, kind: type[np.generic] = np.float64, fill: float = 0.0
+) -> Field:
+    return Field("AG", kind, fill, unit, meaning)
+
+
+def _ledger(
+    unit: str, meaning: str, kind: type[np.generic] = np.float64, fill: float = 0.0
+) -> Field:
+    return Field("G", kind, fill, unit, meaning)
+
 
 def compact(positions: NDArray[np.int64]) -> Index:
-    """Return positions as a slice, where each is the one before it plus one."""
+    """Return positions as a slice if they are consecutive, else as they are."""
     size = len(positions)
     if size:
         first = int(positions[0])
         if int(positions[-1]) - first + 1 == size and (
-            # Lines of a member differ from ledger to ledger: 6, 24, 6 is no run.
+            # A member's rows differ from ledger to ledger: 6, 24, 6 are not
+            # consecutive.
             size < 3 or np.array_equal(positions, np.arange(first, first + size))
         ):
             return slice(first, first + size)
     return positions
 
 
-class Shelf:
+class LedgerBlock:
     """Ledgers with room for `width` agents each.
 
     Attributes:
         slots: ``int64[G]``, 0 … G − 1.
-        width: A, lines of each ledger, this agent's included.
-        number: ``int64[G]`` of the ledger in the table; −1 in a free slot.
-        used: ``int64[G]`` lines handed out, line 0 included.
-        holes: ``int64[G]`` lines below `used` that are empty again.
-        member: ``int32[A, G]`` number of the member; `NOBODY` in an empty line.
-        subjects: ``int32[A, G]`` limiters in use there.
-        demand: ``float64[A, G]`` λ as reported; `demand_cap` is not applied.
-        admitted: ``float64[A, G]`` last counter that was believed, units; NaN
-            where the next one is a base line: of a new line, after silence.
-        refused: ``float64[A, G]`` units.
-        held: ``float64[A, G]`` tokens in the local bucket.
-        ahead: ``float64[A, G]`` units taken as admitted since `told_at`, brought
-            up to `at`; in line 0 what the others take this agent to have admitted
-            since its last report of the row.
-        burn: ``float64[A, G]`` ρ, units/s at which `ahead` grows: the share, or of
-            a silent member the reserve; in line 0 what the others compute.
-        weight: ``float64[A, G]`` in the max-min; 0 where silent or empty.
-        told_at: ``float64[A, G]`` when the row was true, monotonic seconds.
-        kept: ``float64[A, G]`` average share, where isolation is `hold`.
-        rate: ``float64[G]`` Q, 0 where unlimited.
-        burst: ``float64[G]`` B.
-        debt_cap: ``float64[G]`` D.
-        level: ``float64[G]`` L at `at`.
-        at: ``float64[G]`` time of the last calculation.
-        belief: ``float64[G]`` E at `at`.
-        available: ``float64[G]`` Q'.
-        reserved: ``float64[G]`` units/s kept for silent members.
-        theta: ``float64[G]`` water level per weight; infinite when all fits.
-        slack: ``float64[G]`` units/s.
-        margin: ``float64[G]`` m.
-        horizon: ``float64[G]`` H.
-        cost: ``float64[G]`` units of one request, lately.
-        due: ``float64[G]`` when the next calculation is due; infinite at rest.
-        part: ``float64[G]`` most that the group may take from its parent,
-            units/s; infinite without a parent.
-        error: ``float64[G]`` units that the clamps took since, decaying: the
-            agent's own measured error.
-        whole_weight: ``float64[G]`` of all agents of the ledger, silent included.
-        dirty: ``bool[G]`` an input changed.
-        full: ``bool[G]`` the bucket overflowed at the last calculation.
-        stale: ``bool[G]`` who is silent or how members weigh changed.
-        unlimited: ``bool[G]`` nothing is refused.
-        strict: ``bool[G]`` shares are rights that are handed over.
-        small: ``bool[G]`` fewer tokens than agents: admitted by chance.
-        isolation: ``int8[G]`` index into `configuration.ISOLATIONS`.
-        agents: ``float64[G]`` n, agents that take part; at least 1.
-        demand_cap: ``float64[G]`` largest λ that counts, units/s.
-        plausible: ``float64[G]`` units/s that one agent may have admitted lately.
-        told_demand: ``float64[G]`` λ of this agent as last published.
-        room: ``float64[G]`` units/s that a young estimate of the own demand may be
-            too low by, beyond the noise of a settled one.
-        share: ``float64[G]`` of this agent, units/s.
-        right: ``float64[G]`` part of Q and B that this agent owns, in a strict ledger.
-        direct: ``float64[G]`` λ of this agent's callers of the group itself, units/s;
-            NaN where no group inside it is tracked.
-        direct_theta: ``float64[G]`` water level of such callers, units/s.
-        joining_until: ``float64[G]`` until when nothing but a floor may be
-            spent: infinite while others are asked, then when that ended.
+        width: A, number of rows per ledger, this agent's included.
+        capacity: G.
+        free: Empty columns.
+
+    All other attributes are arrays, declared below with axes, unit and meaning.
     """
 
-    __slots__ = (
-        *LINES,
-        *COLUMNS,
-        "capacity",
-        "dirty",
-        "free",
-        "slots",
-        "full",
-        "holes",
-        "isolation",
-        "joining_until",
-        "member",
-        "number",
-        "small",
-        "stale",
-        "strict",
-        "subjects",
-        "unlimited",
-        "used",
-        "width",
-    )
-
-    demand: NDArray[np.float64]
-    admitted: NDArray[np.float64]
-    refused: NDArray[np.float64]
-    held: NDArray[np.float64]
-    ahead: NDArray[np.float64]
-    burn: NDArray[np.float64]
-    weight: NDArray[np.float64]
-    told_at: NDArray[np.float64]
-    kept: NDArray[np.float64]
-    rate: NDArray[np.float64]
-    burst: NDArray[np.float64]
-    debt_cap: NDArray[np.float64]
-    level: NDArray[np.float64]
-    at: NDArray[np.float64]
-    belief: NDArray[np.float64]
-    available: NDArray[np.float64]
-    reserved: NDArray[np.float64]
-    theta: NDArray[np.float64]
-    slack: NDArray[np.float64]
-    margin: NDArray[np.float64]
-    horizon: NDArray[np.float64]
-    cost: NDArray[np.float64]
-    due: NDArray[np.float64]
-    part: NDArray[np.float64]
-    error: NDArray[np.float64]
-    whole_weight: NDArray[np.float64]
-    agents: NDArray[np.float64]
-    demand_cap: NDArray[np.float64]
-    plausible: NDArray[np.float64]
-    told_demand: NDArray[np.float64]
-    room: NDArray[np.float64]
-    share: NDArray[np.float64]
-    right: NDArray[np.float64]
-    direct: NDArray[np.float64]
-    direct_theta: NDArray[np.float64]
-    joining_until: NDArray[np.float64]
-    number: NDArray[np.int64]
-    used: NDArray[np.int64]
-    holes: NDArray[np.int64]
-    member: NDArray[np.int32]
-    subjects: NDArray[np.int32]
-    dirty: NDArray[np.bool_]
-    full: NDArray[np.bool_]
-    stale: NDArray[np.bool_]
-    unlimited: NDArray[np.bool_]
-    strict: NDArray[np.bool_]
-    small: NDArray[np.bool_]
-    isolation: NDArray[np.int8]
+    # What members reported.
+    member: Annotated[
+        Numbers, _cell("", "number of the member; NOBODY", np.int32, NOBODY)
+    ]
+    demand: Annotated[Floats, _cell("units/s", "λ as reported, uncapped; own: newest")]
+    admitted: Annotated[
+        Floats, _cell("units", "last counter heard; NaN: the next is a baseline")
+    ]
+    refused: Annotated[Floats, _cell("units", "last counter heard")]
+    held: Annotated[Floats, _cell("units", "may be admitted unreported, for people")]
+    cost: Annotated[Floats, _cell("units", "c, mean of one request, > 0", fill=1.0)]
+    subjects: Annotated[Numbers, _cell("", "limiters in use there", np.int32)]
+    reported_at: Annotated[Floats, _cell("s", "when the row held")]
+    apart: Annotated[
+        Floats,
+        _cell("units", "its level less ours; NaN: none since the last", fill=nan),
+    ]
+    # What members are expected to use until they report again.
+    predicted: Annotated[
+        Floats,
+        _cell("units", "taken as admitted since reported_at, up to at; own: by others"),
+    ]
+    extrapolated_rate: Annotated[
+        Floats, _cell("units/s", "ρ, at which ahead grows; silent: the reserve")
+    ]
+    at_once: Annotated[
+        Flags, _cell("", "reports each admission; silence: none", np.bool_)
+    ]
+    weight: Annotated[Floats, _cell("", "in the max-min; 0 iff silent or empty")]
+    kept: Annotated[Floats, _cell("units/s", "average share, for isolation hold")]
+    aside: Annotated[
+        Floats, _cell("units", "part of the level reserved for a silent member")
+    ]
+    # The bucket.
+    rate: Annotated[Floats, _ledger("units/s", "Q, 0 where unlimited")]
+    burst: Annotated[Floats, _ledger("units", "B")]
+    level: Annotated[Floats, _ledger("units", "L = E + Σ ahead of the others, at at")]
+    at: Annotated[Floats, _ledger("s", "time of the last calculation")]
+    belief: Annotated[Floats, _ledger("units", "E ≤ B, at at")]
+    overflowed: Annotated[Floats, _ledger("units", "own bucket's counter, as entered")]
+    cut: Annotated[Floats, _ledger("units", "cut off at B lately, for late charges")]
+    late: Annotated[Floats, _ledger("units", "charged since the look, unexpectedly")]
+    news: Annotated[Floats, _ledger("units", "unexpected, and reported lately")]
+    outflow: Annotated[Floats, _ledger("units/s", "Σ ρ of all, own included")]
+    tokens: Annotated[Floats, _ledger("units", "in the own bucket, if strict")]
+    # What this agent spent beyond what the others know or expect.
+    unseen: Annotated[Floats, _ledger("units", "V, at at; 0 if no other agent is")]
+    known_admitted: Annotated[Floats, _ledger("units", "own counter that all know")]
+    known_predicted: Annotated[Floats, _ledger("units", "expected since that counter")]
+    known_demand: Annotated[Floats, _ledger("units/s", "own λ that all know")]
+    pending_demand: Annotated[Floats, _ledger("units/s", "own λ on its way")]
+    pending_admitted: Annotated[Floats, _ledger("units", "own counter on its way")]
+    pending_predicted: Annotated[Floats, _ledger("units", "expected since that one")]
+    pending_at: Annotated[
+        Floats, _ledger("s", "when it left; infinite if none", fill=inf)
+    ]
+    reported_admitted: Annotated[
+        Floats, _ledger("units", "own counter as last reported")
+    ]
+    row_reported_at: Annotated[Floats, _ledger("s", "when it was reported", fill=-inf)]
+    reported_demand: Annotated[Floats, _ledger("units/s", "own λ as last reported")]
+    reported_rate: Annotated[Floats, _ledger("units/s", "own ρ when it was reported")]
+    swung: Annotated[Floats, _ledger("units/s", "change of own ρ since then")]
+    bucket_knows: Annotated[
+        Flags, _ledger("", "the own bucket was given E once, and goes on", np.bool_)
+    ]
+    # Shares.
+    demand_cap: Annotated[Floats, _ledger("units/s", "largest λ that counts")]
+    available: Annotated[Floats, _ledger("units/s", "Q', the rate to divide")]
+    reserved: Annotated[Floats, _ledger("units/s", "reserved for silent members")]
+    theta: Annotated[
+        Floats, _ledger("units/s", "water level per weight; inf: all fits", fill=inf)
+    ]
+    aside_in_all: Annotated[Floats, _ledger("units", "Σ aside")]
+    slack: Annotated[Floats, _ledger("units/s", "part of Q' in no share")]
+    share: Annotated[Floats, _ledger("units/s", "of this agent")]
+    window: Annotated[
+        Floats, _ledger("units", "a, what this agent may spend unseen", fill=inf)
+    ]
+    margin: Annotated[Floats, _ledger("units", "m, what all may spend unseen")]
+    others_margin: Annotated[Floats, _ledger("units", "the same without this agent")]
+    horizon: Annotated[Floats, _ledger("s", "H, over which a surplus is worked off")]
+    quiet_s: Annotated[Floats, _ledger("s", "T', age a row in steady load may reach")]
+    agents: Annotated[
+        Floats, _ledger("", "n, those that take part; at least 1", fill=1.0)
+    ]
+    present_weight: Annotated[Floats, _ledger("", "of those that take part")]
+    whole_weight: Annotated[Floats, _ledger("", "of all agents, silent included")]
+    plausible: Annotated[Floats, _ledger("units/s", "most that one could admit")]
+    # This agent's own callers, and the parent groups.
+    own_cost: Annotated[Floats, _ledger("units", "one own request lately", fill=1.0)]
+    parent_cap: Annotated[
+        Floats, _ledger("units/s", "most that may be taken from the parent", fill=inf)
+    ]
+    own_callers: Annotated[
+        Floats, _ledger("units/s", "λ of own callers of a parent; NaN", fill=nan)
+    ]
+    own_callers_theta: Annotated[
+        Floats, _ledger("units/s", "water level of such callers")
+    ]
+    # Strict ledgers.
+    right: Annotated[Floats, _ledger("", "part of Q and B that this agent owns")]
+    # Bookkeeping.
+    error: Annotated[Floats, _ledger("units", "how far over, lately: see explain")]
+    due: Annotated[
+        Floats, _ledger("s", "when to look again; infinite at rest", fill=inf)
+    ]
+    joining_until: Annotated[
+        Floats, _ledger("s", "end of asking for the level; infinite before")
+    ]
+    number: Annotated[Ints, _ledger("", "number of the ledger; −1: free", np.int64, -1)]
+    used: Annotated[Ints, _ledger("", "rows handed out, own included", np.int64)]
+    holes: Annotated[Ints, _ledger("", "rows below used that are empty", np.int64)]
+    dirty: Annotated[Flags, _ledger("", "an input changed", np.bool_)]
+    voiced: Annotated[
+        Flags, _ledger("", "a level was reported since the look", np.bool_)
+    ]
+    full: Annotated[Flags, _ledger("", "it overflowed at the last look", np.bool_)]
+    stale: Annotated[Flags, _ledger("", "silence or weights changed", np.bool_)]
+    unlimited: Annotated[Flags, _ledger("", "nothing is refused", np.bool_)]
+    strict: Annotated[Flags, _ledger("", "permits decide, not shares", np.bool_)]
+    may_owe: Annotated[Flags, _ledger("", "admits while E ≥ 0", np.bool_)]
+    isolation: Annotated[Codes, _ledger("", "index into ISOLATIONS", np.int8)]
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -231,25 +230,17 @@ class Shelf:
         self.capacity = 0
         self.free: list[int] = []
         self.slots = np.arange(0)
-        for name in (*LINES, *COLUMNS, *_OTHER_LINES, *_OTHER_COLUMNS):
-            kind = _KINDS.get(name, np.float64)
-            flat = name in COLUMNS or name in _OTHER_COLUMNS
-            shape = (0,) if flat else (self.width, 0)
-            setattr(self, name, np.zeros(shape, dtype=kind))
+        for name, declared in FIELDS.items():
+            shape = (0,) if declared.axes == "G" else (self.width, 0)
+            setattr(self, name, np.zeros(shape, dtype=declared.kind))
 
     def lines(self, slots: Index) -> slice:
-        """Return the lines that some ledgers use: what is below is empty.
-
-        Only of a slice of several, whose columns are added up line by line, so that
-        empty lines at the end change nothing.  Others are added in pairs, and pairs
-        would be others.
-        """
-        if isinstance(slots, slice) and slots.stop - slots.start > 1:
-            return slice(0, int(np.maximum.reduce(self.used[slots])))
-        return slice(0, self.width)
+        """Return how many rows some ledgers use; all rows below are empty."""
+        used = self.used[slots]
+        return slice(0, int(used if used.ndim == 0 else np.maximum.reduce(used)))
 
     def take_slot(self) -> int:
-        """Return an empty slot, zeroed, growing the arrays when there is none."""
+        """Return an empty, initialised column; grow the arrays if there is none."""
         if not self.free:
             self._grow(max(SLOTS_AT_FIRST, 2 * self.capacity))
         slot = self.free.pop()
@@ -257,85 +248,58 @@ class Shelf:
         return slot
 
     def clear_slot(self, slot: int) -> None:
-        """Make a slot empty and free."""
-        for name in (*LINES, *_OTHER_LINES):
-            getattr(self, name)[:, slot] = _FILL.get(name, 0)
-        for name in (*COLUMNS, *_OTHER_COLUMNS):
-            getattr(self, name)[slot] = _FILL.get(name, 0)
+        """Make a column empty and free."""
+        for name, declared in FIELDS.items():
+            getattr(self, name)[..., slot] = declared.fill
         self.free.append(slot)
 
     def shrink(self) -> None:
-        """Let go of the memory if no ledger stands here any more.
+        """Free the memory if the block holds no ledger any more.
 
-        When a hundred agents come, all ledgers move from shelf to shelf; what they
-        leave is as large as what they come to.
+        When a hundred agents join, all ledgers move from block to block, and the one
+        they leave is as large as the one they enter.
         """
         if len(self.free) == self.capacity:
             self._begin()
 
-    def copy_slot(self, slot: int, wider: Shelf, to: int) -> None:
-        """Copy a ledger into a slot of a wider shelf; this one stays as it is."""
-        for name in (*LINES, *_OTHER_LINES):
-            getattr(wider, name)[: self.width, to] = getattr(self, name)[:, slot]
-        for name in (*COLUMNS, *_OTHER_COLUMNS):
-            getattr(wider, name)[to] = getattr(self, name)[slot]
+    def copy_slot(self, slot: int, wider: LedgerBlock, to: int) -> None:
+        """Copy a ledger into a column of a wider block; this one stays as it is."""
+        for name, declared in FIELDS.items():
+            if declared.axes == "AG":
+                getattr(wider, name)[: self.width, to] = getattr(self, name)[:, slot]
+            else:
+                getattr(wider, name)[to] = getattr(self, name)[slot]
 
     def clear_line(self, line: int, slot: int) -> None:
-        """Empty one agent's line of one ledger."""
-        for name in (*LINES, *_OTHER_LINES):
-            getattr(self, name)[line, slot] = _FILL.get(name, 0)
+        """Empty one agent's cell of one ledger."""
+        for name, declared in FIELDS.items():
+            if declared.axes == "AG":
+                getattr(self, name)[line, slot] = declared.fill
         self.holes[slot] += 1
         self.dirty[slot] = self.stale[slot] = True
 
+    def bytes_held(self) -> int:
+        """Return the memory of all arrays."""
+        return sum(getattr(self, name).nbytes for name in FIELDS)
+
     def _grow(self, capacity: int) -> None:
         old = self.capacity
-        for name in (*LINES, *_OTHER_LINES, *COLUMNS, *_OTHER_COLUMNS):
+        for name, declared in FIELDS.items():
             before = getattr(self, name)
             shape = (*before.shape[:-1], capacity)
-            after = np.full(shape, _FILL.get(name, 0), dtype=before.dtype)
+            after = np.full(shape, declared.fill, dtype=before.dtype)
             after[..., :old] = before
             setattr(self, name, after)
         self.capacity = capacity
         self.slots = np.arange(capacity)
-        # The lowest slot is taken first: slots in use stay together.
+        # The lowest column is taken first, so that columns in use stay together.
         self.free.extend(range(capacity - 1, old - 1, -1))
 
 
-_OTHER_LINES = ("member", "subjects")
-_OTHER_COLUMNS = (
-    "number",
-    "used",
-    "holes",
-    "dirty",
-    "full",
-    "stale",
-    "unlimited",
-    "strict",
-    "small",
-    "isolation",
-    "joining_until",
-)
-_KINDS = {
-    "member": np.int32,
-    "subjects": np.int32,
-    "number": np.int64,
-    "used": np.int64,
-    "holes": np.int64,
-    "dirty": np.bool_,
-    "full": np.bool_,
-    "stale": np.bool_,
-    "unlimited": np.bool_,
-    "strict": np.bool_,
-    "small": np.bool_,
-    "isolation": np.int8,
-}
-_FILL = {
-    "member": NOBODY,
-    "number": -1,
-    "theta": np.inf,
-    "part": np.inf,
-    "due": np.inf,
-    "cost": 1.0,
-    "agents": 1.0,
-    "direct": np.nan,
-}
+def _declared() -> dict[str, Field]:
+    hints = get_type_hints(LedgerBlock, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+
+
+FIELDS: dict[str, Field] = _declared()
+"""All arrays of a block by name."""

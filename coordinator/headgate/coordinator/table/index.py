@@ -1,7 +1,7 @@
-"""Where each ledger and each agent's line of it stands: a sparse table.
+"""A sparse table: where each ledger stands, and each agent's line in it.
 
-An agent keeps lines only for groups that it uses itself.  PIP-82's own sizing
-(100,000 groups, 100 brokers, each group on 5 of them) makes 25,000 lines per
+An agent keeps lines only for groups that it uses itself.  With PIP-82's own sizing
+(100,000 groups, 100 brokers, each group on 5 of them) that is 25,000 lines per
 dimension in a broker, not 10 million.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.table.arrays import NOBODY, Index, Shelf, compact
+from headgate.coordinator.table.arrays import NOBODY, Index, LedgerBlock, compact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 LEAST_WIDTH = 8
-"""Lines of the narrowest shelf: PIP-82's five brokers and this agent fit."""
+"""Lines of the narrowest block: enough for PIP-82's five brokers and this agent."""
 
 GROUPS_MAX = 1 << 24
-"""Largest group id that is looked up: ids are small integers, and a lying report
-must not make the index large."""
+"""Ids below this are looked up in an array: the store counts them up from 1.  Groups of
+single values have far larger ones, which are searched for."""
 
-FEW = 6
-"""Rows up to which a place is worked on one row at a time: what a call of numpy costs
-for six rows, plain floats do for one."""
+NO_INDEX: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+"""Of a dimension in which no small id is tracked."""
+
+NO_FAR: NDArray[np.int64] = np.zeros((2, 0), dtype=np.int64)
+"""``int64[2, N]`` large ids in ascending order, and the numbers of their ledgers."""
 
 Key = tuple[str, int]
 """(dimension, group id) of a ledger."""
@@ -38,52 +40,45 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """The lines of one member in one shelf.
+    """The lines of one member in one block.
 
     Attributes:
-        shelf: Where.
-        size: K.
-        rows: K of what was looked up.
-        slots: K.
+        block: The block.
+        size: K, the number of lines.
+        rows: K positions in what was looked up.
+        slots: K columns of the block.
         cells: K positions in the flattened [A, G] arrays.
-        fresh: ``bool[K]`` lines made by this look-up; None where there are none.
-        few: K of (row, line, slot) where K is at most `FEW`, else empty.
+        fresh: ``bool[K]`` lines made by this look-up; None if there are none.
     """
 
-    shelf: Shelf
+    block: LedgerBlock
     size: int
     rows: Index
     slots: Index
     cells: Index
     fresh: NDArray[np.bool_] | None = None
-    few: tuple[tuple[int, int, int], ...] = ()
 
     def settled(self) -> Place:
-        """Return the same lines, none of them fresh."""
+        """Return the same lines with none of them marked fresh."""
         return self if self.fresh is None else replace(self, fresh=None)
 
 
 def place_of(
-    shelf: Shelf,
+    block: LedgerBlock,
     rows: Ints,
     slots: Ints,
     lines: Ints | None = None,
     fresh: NDArray[np.bool_] | None = None,
 ) -> Place:
-    """Return the place of some rows, ``int64[K]`` each; no lines: the own ones."""
-    cells = slots if lines is None else lines * shelf.capacity + slots
-    few: list[tuple[int, int, int]] = []
-    if len(rows) <= FEW:
-        at = [0] * len(rows) if lines is None else lines.tolist()
-        few.extend(zip(rows.tolist(), at, slots.tolist(), strict=True))
+    """Return the place of some rows, ``int64[K]`` each; without lines, the own."""
+    cells = slots if lines is None else lines * block.capacity + slots
     return Place(
-        shelf,
+        block,
         len(rows),
         compact(rows),
         compact(slots),
         compact(cells),
         fresh,
-        tuple(few),
     )
 
 
@@ -91,19 +86,20 @@ class Table:
     """All ledgers that this agent tracks.
 
     Attributes:
-        shelves: By width, narrowest first.
-        version: Grows whenever a line or ledger moves, comes or goes: positions
-            that were looked up before are then void.
+        blocks: By width, narrowest first.
+        version: Grows whenever a line or ledger moves, comes or goes, which makes all
+            positions looked up before invalid.
     """
 
     def __init__(self) -> None:
-        self.shelves: list[Shelf] = []
+        self.blocks: list[LedgerBlock] = []
         self.version = 0
         self._numbers: dict[Key, int] = {}
         self._keys: list[Key | None] = []
         self._unused: list[int] = []
         self._index: dict[str, NDArray[np.int64]] = {}
-        self._shelf_of = np.zeros(0, dtype=np.int64)
+        self._far: dict[str, Ints] = {}
+        self._block_of = np.zeros(0, dtype=np.int64)
         self._slot_of = np.zeros(0, dtype=np.int64)
         self._lines: dict[int, NDArray[np.int64]] = {}
 
@@ -117,8 +113,8 @@ class Table:
         return iter(list(self._numbers))
 
     def cells(self) -> int:
-        """Return how many cells each [A, G] array has in all."""
-        return sum(shelf.width * shelf.capacity for shelf in self.shelves)
+        """Return how many cells each [A, G] array has over all blocks."""
+        return sum(block.width * block.capacity for block in self.blocks)
 
     def key_of(self, number: int) -> Key:
         """Return the ledger's key.
@@ -131,45 +127,56 @@ class Table:
             raise KeyError(number)
         return key
 
-    def at(self, key: Key) -> tuple[Shelf, int]:
-        """Return shelf and slot of a ledger.
+    def at(self, key: Key) -> tuple[LedgerBlock, int]:
+        """Return block and slot of a ledger.
 
         Raises:
             KeyError: It is not tracked.
         """
         number = self._numbers[key]
-        return self._shelf(number), int(self._slot_of[number])
+        return self._block(number), int(self._slot_of[number])
 
-    def add(self, key: Key, *, own: int) -> tuple[Shelf, int]:
-        """Track a ledger, with line 0 for member `own`; return shelf and slot."""
+    def add(self, key: Key, *, own: int) -> tuple[LedgerBlock, int]:
+        """Track a ledger, with line 0 for member `own`; return block and slot."""
         dimension, group_id = key
         number = self._unused.pop() if self._unused else self._new_number()
-        shelf_number = self._shelf_with(LEAST_WIDTH)
-        shelf = self.shelves[shelf_number]
-        slot = shelf.take_slot()
-        shelf.number[slot] = number
-        shelf.member[0, slot] = own
+        block_number = self._block_with(LEAST_WIDTH)
+        block = self.blocks[block_number]
+        slot = block.take_slot()
+        block.number[slot] = number
+        block.member[0, slot] = own
         self._numbers[key] = number
         self._keys[number] = key
-        self._shelf_of[number] = shelf_number
+        self._block_of[number] = block_number
         self._slot_of[number] = slot
-        index = self._index.get(dimension)
-        if index is None or group_id >= len(index):
-            index = self._longer(index, group_id + 1, fill=-1)
-            self._index[dimension] = index
-        index[group_id] = number
+        if group_id < GROUPS_MAX:
+            index = self._index.get(dimension)
+            if index is None or group_id >= len(index):
+                index = self._longer(index, group_id + 1, fill=-1)
+                self._index[dimension] = index
+            index[group_id] = number
+        else:
+            far = self._far.get(dimension, NO_FAR)
+            at = np.searchsorted(far[0], group_id)
+            self._far[dimension] = np.insert(far, at, (group_id, number), axis=1)
         self.version += 1
-        return shelf, slot
+        return block, slot
 
     def remove(self, key: Key) -> None:
         """Forget a ledger and all its lines."""
         number = self._numbers.pop(key)
-        shelf, slot = self._shelf(number), self._slot_of[number]
+        block, slot = self._block(number), self._slot_of[number]
         for lines in self._lines.values():
             if number < len(lines):
                 lines[number] = NOBODY
-        shelf.clear_slot(int(slot))
-        self._index[key[0]][key[1]] = -1
+        block.clear_slot(int(slot))
+        dimension, group_id = key
+        if group_id < GROUPS_MAX:
+            self._index[dimension][group_id] = -1
+        else:
+            far = self._far[dimension]
+            at = np.searchsorted(far[0], group_id)
+            self._far[dimension] = np.delete(far, at, axis=1)
         self._keys[number] = None
         self._unused.append(number)
         self.version += 1
@@ -180,7 +187,7 @@ class Table:
         """Return ``int64[N]`` ledger numbers, −1 where not tracked."""
         index = self._index.get(dimension)
         if index is None:
-            return np.full(len(group_ids), -1, dtype=np.int64)
+            index = NO_INDEX
         if not len(group_ids) or (
             np.minimum.reduce(group_ids) >= 0
             and np.maximum.reduce(group_ids) < len(index)
@@ -189,19 +196,25 @@ class Table:
         known = (group_ids >= 0) & (group_ids < len(index))
         numbers = np.full(len(group_ids), -1, dtype=np.int64)
         numbers[known] = index[group_ids[known]]
+        far_ids, far_numbers = self._far.get(dimension, NO_FAR)
+        if len(far_ids):
+            at = np.searchsorted(far_ids, group_ids)
+            at[at == len(far_ids)] = 0
+            found = far_ids[at] == group_ids
+            numbers[found] = far_numbers[at[found]]
         return numbers
 
-    def where(self, numbers: Ints) -> list[tuple[Shelf, Ints]]:
-        """Return shelf by shelf the slots, ``int64[K]``, of some ledgers.
+    def where(self, numbers: Ints) -> list[tuple[LedgerBlock, Ints]]:
+        """Return block by block the slots, ``int64[K]``, of some ledgers.
 
         Args:
             numbers: ``int64[N]`` of tracked ledgers, each once.
         """
-        shelves = self._shelf_of[numbers]
+        blocks = self._block_of[numbers]
         return [
-            (shelf, self._slot_of[numbers[shelves == at]])
-            for at, shelf in enumerate(self.shelves)
-            if np.count_nonzero(shelves == at)
+            (block, self._slot_of[numbers[blocks == at]])
+            for at, block in enumerate(self.blocks)
+            if np.count_nonzero(blocks == at)
         ]
 
     def own_places(self, numbers: NDArray[np.int64]) -> list[Place]:
@@ -211,10 +224,10 @@ class Table:
             numbers: ``int64[N]`` ledger numbers; −1 is left out.
         """
         places: list[Place] = []
-        for at, shelf in enumerate(self.shelves):
+        for at, block in enumerate(self.blocks):
             rows = np.flatnonzero(self._stands_in(at, numbers))
             if len(rows):
-                places.append(place_of(shelf, rows, self._slot_of[numbers[rows]]))
+                places.append(place_of(block, rows, self._slot_of[numbers[rows]]))
         return places
 
     def places(self, member: int, numbers: NDArray[np.int64]) -> list[Place]:
@@ -239,18 +252,18 @@ class Table:
             self._make_lines(member, lines, missing)
             fresh = np.isin(numbers, missing)
         places: list[Place] = []
-        for at, shelf in enumerate(self.shelves):
+        for at, block in enumerate(self.blocks):
             rows = np.flatnonzero(self._stands_in(at, numbers))
             if len(rows):
                 there = numbers[rows]
                 news = None if fresh is None else fresh[rows]
                 places.append(
-                    place_of(shelf, rows, self._slot_of[there], lines[there], news)
+                    place_of(block, rows, self._slot_of[there], lines[there], news)
                 )
         return places
 
     def _together(self, numbers: Ints, lines: Ints) -> Place | None:
-        """Return the place of lines that all exist and stand in one shelf: the rule.
+        """Return the place of lines that all exist in one block, the usual case.
 
         Args:
             numbers: ``int64[N]`` ledger numbers, all of them tracked.
@@ -258,21 +271,21 @@ class Table:
         """
         if np.minimum.reduce(lines) == NOBODY:
             return None
-        shelves = self._shelf_of[numbers]
-        at = int(shelves[0])
-        if len(self.shelves) > 1 and (shelves != at).any():
+        blocks = self._block_of[numbers]
+        at = int(blocks[0])
+        if len(self.blocks) > 1 and (blocks != at).any():
             return None
         slots = self._slot_of[numbers]
-        return place_of(self.shelves[at], np.arange(len(numbers)), slots, lines)
+        return place_of(self.blocks[at], np.arange(len(numbers)), slots, lines)
 
     def standing(
         self, members: list[int], sizes: list[int], numbers: Ints
     ) -> list[Place] | None:
-        """Return where lines of several members stand; None if one is not there.
+        """Return where lines of several members stand; None if one doesn't exist.
 
         Args:
             members: Their numbers, each once.
-            sizes: How many of `numbers` are whose, one after the other.
+            sizes: How many of `numbers` belong to each member, in that order.
             numbers: ``int64[N]`` ledger numbers; −1 is left out.
         """
         lines = np.empty(len(numbers), dtype=np.int64)
@@ -282,26 +295,26 @@ class Table:
             if of_member is None or len(of_member) < len(self._keys):
                 return None
             last = first + size
-            # Clipped, as −1 is left out below; else it would go through a buffer.
+            # Clip −1, which is left out below: otherwise numpy would use a buffer.
             of_member.take(numbers[first:last], out=lines[first:last], mode="clip")
             first = last
-        shelves, unknown = self._shelf_of[numbers], numbers < 0
-        shelves[unknown], lines[unknown] = NOBODY, 0
+        blocks, unknown = self._block_of[numbers], numbers < 0
+        blocks[unknown], lines[unknown] = NOBODY, 0
         if len(lines) and np.minimum.reduce(lines) == NOBODY:
             return None
         places: list[Place] = []
-        for at, shelf in enumerate(self.shelves):
-            here = shelves == at
+        for at, block in enumerate(self.blocks):
+            here = blocks == at
             size = int(np.count_nonzero(here))
             if size == len(numbers):
                 slots = self._slot_of[numbers]
-                cells = lines * shelf.capacity + slots
-                return [Place(shelf, size, slice(0, size), slots, cells)]
+                cells = lines * block.capacity + slots
+                return [Place(block, size, slice(0, size), slots, cells)]
             if size:
                 rows = here.nonzero()[0]
                 slots = self._slot_of[numbers[rows]]
-                cells = lines[rows] * shelf.capacity + slots
-                places.append(Place(shelf, size, rows, slots, cells))
+                cells = lines[rows] * block.capacity + slots
+                places.append(Place(block, size, rows, slots, cells))
         return places
 
     def all_places(self, member: int) -> list[Place]:
@@ -321,8 +334,8 @@ class Table:
     def drop_line(self, member: int, number: int) -> None:
         """Take a member out of one ledger."""
         lines = self._lines[member]
-        shelf = self._shelf(number)
-        shelf.clear_line(int(lines[number]), int(self._slot_of[number]))
+        block = self._block(number)
+        block.clear_line(int(lines[number]), int(self._slot_of[number]))
         lines[number] = NOBODY
         self.version += 1
 
@@ -334,57 +347,57 @@ class Table:
 
     def _stands_in(self, at: int, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         here = numbers >= 0
-        here[here] = self._shelf_of[numbers[here]] == at
+        here[here] = self._block_of[numbers[here]] == at
         return here
 
-    def _shelf(self, number: int) -> Shelf:
-        return self.shelves[int(self._shelf_of[number])]
+    def _block(self, number: int) -> LedgerBlock:
+        return self.blocks[int(self._block_of[number])]
 
     def _make_lines(
         self, member: int, lines: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> None:
-        # One by one: a line is made once in the life of a member.
+        # One by one is fast enough: a line is made once in the life of a member.
         for number in numbers.tolist():
-            shelf, slot = self._with_room(number)
-            if shelf.holes[slot]:
-                line = int(np.argmax(shelf.member[:, slot] == NOBODY))
-                shelf.holes[slot] -= 1
+            block, slot = self._with_room(number)
+            if block.holes[slot]:
+                line = int(np.argmax(block.member[:, slot] == NOBODY))
+                block.holes[slot] -= 1
             else:
-                line = int(shelf.used[slot])
-                shelf.used[slot] += 1
-            shelf.member[line, slot] = member
-            shelf.admitted[line, slot] = np.nan
-            shelf.stale[slot] = True
+                line = int(block.used[slot])
+                block.used[slot] += 1
+            block.member[line, slot] = member
+            block.admitted[line, slot] = np.nan
+            block.stale[slot] = True
             lines[number] = line
         self.version += 1
 
-    def _with_room(self, number: int) -> tuple[Shelf, int]:
-        shelf, slot = self._shelf(number), int(self._slot_of[number])
-        if shelf.used[slot] < shelf.width or shelf.holes[slot]:
-            return shelf, slot
-        wider_number = self._shelf_with(2 * shelf.width)
-        wider = self.shelves[wider_number]
+    def _with_room(self, number: int) -> tuple[LedgerBlock, int]:
+        block, slot = self._block(number), int(self._slot_of[number])
+        if block.used[slot] < block.width or block.holes[slot]:
+            return block, slot
+        wider_number = self._block_with(2 * block.width)
+        wider = self.blocks[wider_number]
         to = wider.take_slot()
-        shelf.copy_slot(slot, wider, to)
-        shelf.clear_slot(slot)
-        shelf.shrink()
-        self._shelf_of[number] = wider_number
+        block.copy_slot(slot, wider, to)
+        block.clear_slot(slot)
+        block.shrink()
+        self._block_of[number] = wider_number
         self._slot_of[number] = to
         return wider, to
 
-    def _shelf_with(self, width: int) -> int:
-        for at, shelf in enumerate(self.shelves):
-            if shelf.width == width:
+    def _block_with(self, width: int) -> int:
+        for at, block in enumerate(self.blocks):
+            if block.width == width:
                 return at
-        self.shelves.append(Shelf(width))
-        return len(self.shelves) - 1
+        self.blocks.append(LedgerBlock(width))
+        return len(self.blocks) - 1
 
     def _new_number(self) -> int:
         number = len(self._keys)
         self._keys.append(None)
-        if number >= len(self._shelf_of):
+        if number >= len(self._block_of):
             length = max(16, 2 * number)
-            self._shelf_of = self._longer(self._shelf_of, length, fill=0)
+            self._block_of = self._longer(self._block_of, length, fill=0)
             self._slot_of = self._longer(self._slot_of, length, fill=0)
         return number
 

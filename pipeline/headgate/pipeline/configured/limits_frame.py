@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from headgate.coordinator.config.configuration import Configuration, Group
 
@@ -36,14 +36,29 @@ LIMITS = StructType(
         StructField("dimension", StringType()),
         StructField("rate_per_s", DoubleType()),
         StructField("burst", DoubleType()),
+        StructField("period", StringType()),
+        StructField("time_zone", StringType()),
         StructField("from_revision", LongType()),
         StructField("until_revision", LongType()),
     ]
 )
 """One range of revisions of one group's limit.  A row without dimension stands for
-the group itself; a rate of infinity refuses nothing."""
+the group itself; a rate of infinity refuses nothing.  With a calendar ``period``,
+``burst`` units may pass in each, and next to nothing flows in meanwhile."""
 
-_Row = tuple[int, str, str, "str | None", "float | None", "float | None"]
+SHORTEST_PERIOD_S = {
+    "minute": 60.0,
+    "hour": 3_600.0,
+    "day": 82_800.0,
+    "week": 601_200.0,
+    "month": 2_415_600.0,
+    "year": 31_536_000.0,
+}
+"""Shortest length of each calendar period, an hour less where clocks go forward."""
+
+_Row = tuple[
+    int, str, str, "str | None", "float | None", "float | None", "str | None", str
+]
 
 
 def limits_frame(session: SparkSession, history: Sequence[Configuration]) -> DataFrame:
@@ -93,7 +108,7 @@ def named(usage: DataFrame, limits: DataFrame) -> DataFrame:
 
 
 def limited(grouped: DataFrame, limits: DataFrame) -> DataFrame:
-    """Add ``rate_per_s`` and ``burst`` in force, null where there is no limit.
+    """Add ``rate_per_s``, ``burst`` and ``period`` in force, null where there is none.
 
     Where the limit changed between ``revision_first`` and ``revision_last`` the
     widest counts: nobody is accused of what was allowed a moment before.
@@ -104,6 +119,7 @@ def limited(grouped: DataFrame, limits: DataFrame) -> DataFrame:
         f.col("dimension").alias("_dimension"),
         "rate_per_s",
         "burst",
+        "period",
         "from_revision",
         "until_revision",
     )
@@ -116,8 +132,26 @@ def limited(grouped: DataFrame, limits: DataFrame) -> DataFrame:
     return (
         grouped.join(f.broadcast(ranges), then, "left")
         .groupBy(*keys)
-        .agg(f.max("rate_per_s").alias("rate_per_s"), f.max("burst").alias("burst"))
+        .agg(
+            f.max("rate_per_s").alias("rate_per_s"),
+            f.max("burst").alias("burst"),
+            f.max("period").alias("period"),
+        )
     )
+
+
+def allowed_within(seconds: Column) -> Column:
+    """Return the units that limits from `limited` allow within some time.
+
+    A calendar limit allows its amount once more with each boundary, and there is no
+    telling from reports on which side of one they were used.
+    """
+    shortest = f.create_map(
+        *(f.lit(item) for pair in SHORTEST_PERIOD_S.items() for item in pair)
+    )
+    begun = f.ceil(seconds / shortest[f.col("period")])
+    times = f.when(f.col("period").isNull(), 1).otherwise(1 + begun)
+    return f.col("rate_per_s") * seconds + f.col("burst") * times
 
 
 def _rows(configuration: Configuration) -> Iterable[_Row]:
@@ -125,7 +159,7 @@ def _rows(configuration: Configuration) -> Iterable[_Row]:
     tenants = _tenants(configuration)
     for group in configuration.groups:
         tenant = ", ".join(sorted(tenants.get(group.id, set())))
-        yield group.id, group.name, tenant, None, None, None
+        yield group.id, group.name, tenant, None, None, None, None, ""
         yield from _limit_rows(group, tenant)
 
 
@@ -133,7 +167,8 @@ def _limit_rows(group: Group, tenant: str) -> Iterable[_Row]:
     for limit in group.limits:
         if limit.scope == "cluster":
             head = (group.id, group.name, tenant, limit.dimension)
-            yield *head, float(limit.rate_per_s), float(limit.burst)
+            amounts = float(limit.rate_per_s), float(limit.burst)
+            yield *head, *amounts, limit.period, limit.time_zone
 
 
 def _tenants(configuration: Configuration) -> dict[int, set[str]]:

@@ -91,7 +91,7 @@ class SnapshotRecorder:
 
 
 def _past(client: httpx.Client, at: int) -> dict[str, object]:
-    """Return the whole state of a revision, of which the API tells pages."""
+    """Return the whole state of a revision, which the API returns in pages."""
     whole: dict[str, object] = {}
     query: dict[str, int | str] = {"at": at}
     while True:

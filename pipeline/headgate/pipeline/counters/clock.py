@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 UNKNOWN_US = 1 << 62
-"""The smallest delay of a sender of which none was seen yet."""
+"""The smallest delay of a sender that has not been seen yet."""
 
 TRUST_US = 2_000_000
 """Clock error that is left alone, two seconds: NTP keeps clocks far closer, and

@@ -272,7 +272,10 @@ class Counters:
         length = np.maximum(at_us - start_us, 1)
         gone_refused, gone_admitted = np.zeros_like(refused), np.zeros_like(admitted)
         for key, end_us in _cuts(oldest_us, at_us, span):
-            passed = np.clip((end_us - start_us) / length, 0.0, 1.0)
+            # A clock that was set back stands still here: a row may be told of twice
+            # at one moment, and what lies between is used up at it.
+            is_last = end_us >= at_us
+            passed = np.clip((end_us - start_us) / length, float(is_last), 1.0)
             upto_refused = _share(refused, passed)
             upto_admitted = _share(admitted, passed)
             self._add(

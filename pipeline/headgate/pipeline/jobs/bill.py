@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from headgate.pipeline.jobs.usage import exact_sum
+from headgate.pipeline.jobs.usage import exact_sum, owner
 from headgate.pipeline.tables.schema import BILL, RETIRED
 
 if TYPE_CHECKING:
@@ -29,12 +29,9 @@ def bill(usage: DataFrame, gaps: DataFrame) -> DataFrame:
         gaps: Rows of `schema.GAPS`; what did not heal bounds what is missing, null
             where it has no bound.
     """
-    owner = f.when(f.length("tenant") > 0, f.col("tenant")).otherwise(
-        f.concat(f.lit("(group) "), f.col("group"))
-    )
     keys = ["day", "tenant", "dimension"]
     totals = (
-        usage.withColumn("tenant", owner)
+        usage.withColumn("tenant", owner())
         .withColumn("day", f.date_trunc("day", "window_start"))
         .groupBy(*keys)
         .agg(
@@ -46,7 +43,7 @@ def bill(usage: DataFrame, gaps: DataFrame) -> DataFrame:
     )
     bounds = (
         unhealed(gaps)
-        .withColumn("tenant", owner)
+        .withColumn("tenant", owner())
         .withColumn("day", f.date_trunc("day", "heard"))
         .groupBy(*keys)
         .agg(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from headgate.pipeline.configured.limits_frame import limited, named
+from headgate.pipeline.configured.limits_frame import allowed_within, limited, named
 from headgate.pipeline.tables.schema import COUNTERS, GAPS
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def gaps(step: DataFrame, limits: DataFrame, silence_s: float) -> DataFrame:
         "revision_last",
     )
     known = limited(named(rows, limits), limits)
-    apart_s = f.unix_micros("until") / 1e6 - f.unix_micros("heard") / 1e6
+    apart_s = (f.unix_micros("until") - f.unix_micros("heard")) / 1e6
     alive_s = f.coalesce(f.least(apart_s, f.lit(silence_s)), f.lit(silence_s))
     apart_from_told_s = f.col("untold_s") + alive_s
-    bound = f.col("held") + f.col("burst") + f.col("rate_per_s") * apart_from_told_s
+    bound = f.col("held") + allowed_within(apart_from_told_s)
     return known.withColumn("bound", f.when(bound < float("inf"), bound)).select(
         *GAPS.names
     )

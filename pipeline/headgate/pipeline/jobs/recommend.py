@@ -84,7 +84,9 @@ def _advice(series: pa.Table, window_s: float) -> pa.Table:
     second: NDArray[np.int64] = series.column("second").to_numpy()
     last: dict[str, object] = series.slice(len(rate) - 1).to_pylist()[0]
     known = _floats(series, "rate_per_s")[-1]
-    limit = np.inf if np.isnan(known) else float(known)
+    # A calendar limit lets any rate through until its amount is used up.
+    limit = np.inf if np.isnan(known) or last["period"] else float(known)
+    period = last["period"]
     refusing = [limit_refusing(rate, part) for part in PARTS]
     peak_hour, seasonality = season(rate, second)
     pressed = (rate > admitted) & (admitted >= NEVER_NEAR * limit)
@@ -106,7 +108,9 @@ def _advice(series: pa.Table, window_s: float) -> pa.Table:
         "peak_hour": peak_hour,
         "seasonality": seasonality,
         "near_part": near,
-        "verdict": verdict(limit=limit, peak=peak, near=near, at=refusing[1]),
+        "verdict": f"{last['burst']:,.10g} a {period}: see the table periods"
+        if period
+        else verdict(limit=limit, peak=peak, near=near, at=refusing[1]),
     }
     return pa.Table.from_pylist([advice], schema=_ARROW)
 

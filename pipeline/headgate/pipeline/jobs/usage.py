@@ -67,6 +67,13 @@ def rolled_up(usage: DataFrame, seconds: int) -> DataFrame:
     )
 
 
+def owner() -> Column:
+    """Return who pays: the tenant, or ``(group) name`` for a group without one."""
+    return f.when(f.length("tenant") > 0, f.col("tenant")).otherwise(
+        f.concat(f.lit("(group) "), f.col("group"))
+    )
+
+
 def exact_sum(name: str) -> Column:
     """Return the sum of a column of amounts, equal to the last bit in any order.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from headgate.pipeline.configured.limits_frame import limited
+from headgate.pipeline.configured.limits_frame import allowed_within, limited
 from headgate.pipeline.jobs.usage import WINDOW
 from headgate.pipeline.tables.schema import VIOLATIONS
 
@@ -33,7 +33,7 @@ def violations(
     # Names and agents are looked up where it is needed: few are above their limit.
     over = (
         limited(totals, limits)
-        .withColumn("allowed", f.col("rate_per_s") * window_s + f.col("burst"))
+        .withColumn("allowed", allowed_within(f.lit(float(window_s))))
         .where(f.col("admitted") > f.col("allowed"))
         .drop("revision_first", "revision_last")
     )

@@ -38,8 +38,8 @@ _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
        padding: 0 1rem; color: #1c2330; background: #fff; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(28rem, 1fr));
-           gap: 1rem; }
+.figures { display: grid; gap: 1rem;
+           grid-template-columns: repeat(auto-fit, minmax(min(28rem, 100%), 1fr)); }
 img { width: 100%; } .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .85rem;
         font-variant-numeric: tabular-nums; }

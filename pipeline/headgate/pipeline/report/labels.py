@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ TITLES = {
     "starved": "Agents with demand that got less than their share",
     "noisy": "Top talkers",
     "bill": "Totals of tenants and days",
+    "invoices": "Lines of invoices",
     "recommendations": "Limits and what the demand says of them",
     "gaps": "Lives that ended without goodbye",
     "losses": "Messages gone before they were read",
@@ -33,6 +35,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *_WHO, "rate_per_s", "peak_per_s", "refusing_1", "refused_part", "verdict",
     ),
     "bill": ("day", "tenant", "dimension", "admitted", "refused", "gap_bound"),
+    "invoices": ("month", "tenant", "item", "units", "amount", "currency", "status"),
     "gaps": ("heard", *_WHO, "agent", "bound", "healed"),
     "losses": ("noticed", "topic", "partition", "expected_offset", "messages"),
     "dead_letters": ("received", "topic", "partition", "offset", "reason"),
@@ -45,6 +48,7 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "starved": ("weight", "lacking", "tenant"),
     "noisy": ("weight", "admitted", "usual", "tenant"),
     "bill": ("groups", "attempted"),
+    "invoices": ("plan", "from_units", "price", "per", "time_zone"),
     "recommendations": (
         "refusing_0_1", "refusing_5", "mean_per_s", "near_part", "peak_hour",
         "seasonality", "tenant",
@@ -92,6 +96,8 @@ def written(column: str, value: object) -> str:
 
     >>> written("part", 0.1234), written("peak_hour", 33), written("admitted", 12345.0)
     ('12.3 %', 'Tue 09:00', '12,345')
+    >>> written("amount", Decimal("1500.50"))
+    '1,500.50'
     """
     if value is None:
         return "–"
@@ -103,6 +109,8 @@ def written(column: str, value: object) -> str:
         if column in _PARTS:
             return f"{100 * value:.3g} %"
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, Decimal):
+        return f"{value:,f}"
     if isinstance(value, list):
         return ", ".join(map(_taker, cast("list[Row]", value)))
     return str(value)

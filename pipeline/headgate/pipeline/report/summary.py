@@ -7,8 +7,10 @@ kind), so that it can be drawn and printed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Row
 from pyspark.sql import functions as f
 from pyspark.sql.types import TimestampType
 
@@ -18,7 +20,7 @@ from headgate.pipeline.jobs.usage import exact_sum
 from headgate.pipeline.settings import WINDOW_S
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
     from headgate.pipeline.tables.store import TableStore
 
@@ -104,7 +106,7 @@ def summarise(
         limits: From `configured.limits_frame`.
         since_s: How far to look back; None for everything.
     """
-    # What windows that are still open hold is told by runs that end with the topic.
+    # Runs that end with the topic write what the windows that are still open hold.
     usage = tables.read("usage_10s").unionByName(tables.read("usage_open"))
     newest = usage.agg(f.max(f.unix_seconds("window_start")).alias("end")).first()
     if newest is None or newest["end"] is None:
@@ -137,6 +139,11 @@ def _summary(
         bill = _since(tables.read("bill"), "day", span[0] - _DAY_S)
         counts["bill"] = bill.count()
         lists["bill"] = _readable(bill.orderBy(f.col("day").desc(), "tenant"))
+    if tables.version("invoices") >= 0:
+        invoices = tables.read("invoices")
+        counts["invoices"] = invoices.count()
+        newest = (f.col("month").desc(), "tenant", "line")
+        lists["invoices"] = [*map(_priced, _readable(invoices.orderBy(*newest)))]
     for name, (order, time) in _ORDER.items():
         rows = _since(tables.read(name), time, span[0])
         counts[name] = rows.count()
@@ -168,6 +175,15 @@ def _readable(rows: DataFrame) -> list[Row]:
         for field in rows.schema.fields
     ]
     return rows.limit(LISTED).select(*columns).head(LISTED)
+
+
+def _priced(line: Row) -> Row:
+    """Return an invoice's line with the decimals of its currency, and of its price."""
+    shown = line.asDict()
+    if line["line"] is not None:
+        shown["amount"] = line["amount"].quantize(Decimal(1).scaleb(-line["decimals"]))
+        shown["price"] = line["price"].normalize()
+    return Row(**shown)
 
 
 def _since(rows: DataFrame, time: str, begin_s: float) -> DataFrame:
@@ -216,5 +232,5 @@ def _curve(usage: DataFrame, limits: DataFrame) -> Curve:
         [float(row["at"]) for row in rows],
         [row["attempted"] / WINDOW_S for row in rows],
         [row["admitted"] / WINDOW_S for row in rows],
-        [row["rate_per_s"] for row in rows],
+        [None if row["period"] else row["rate_per_s"] for row in rows],
     )

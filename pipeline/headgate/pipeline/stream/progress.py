@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from headgate.pipeline.stream.batch_log import BatchSummary
+    from headgate.pipeline.stream.metrics import PipelineMetrics
     from headgate.pipeline.stream.run import StreamRun
 
 HEADER_EVERY = 20
@@ -16,13 +17,19 @@ HEADER_EVERY = 20
 
 
 class Progress:
-    """Writes rate, lag and the last window of each batch."""
+    """Writes rate, lag and the last window of each batch.
 
-    def __init__(self, stream: TextIO) -> None:
-        """Write to `stream`."""
+    Attributes:
+        batch: Number of the last one; None before the first of this run.
+    """
+
+    def __init__(self, stream: TextIO, metrics: PipelineMetrics | None = None) -> None:
+        """Write to `stream`, and tell `metrics` of each batch."""
         self._stream = stream
+        self._metrics = metrics
         self._run: StreamRun | None = None
         self._lines = 0
+        self.batch: int | None = None
         self._last_s = time.monotonic()
 
     def watch(self, run: StreamRun) -> None:
@@ -31,18 +38,22 @@ class Progress:
 
     def show(self, summary: BatchSummary) -> None:
         """Write the line of a batch that is complete."""
+        self.batch = summary.batch
         now_s = time.monotonic()
         took_s, self._last_s = now_s - self._last_s, now_s
         if self._lines % HEADER_EVERY == 0:
             self._stream.write(_line("batch", "messages", "rows/s", "lag", "closed to"))
         self._lines += 1
+        behind = _behind(self._run) if self._run else None
+        if self._metrics is not None:
+            self._metrics.observe(summary, took_s, behind)
         closed_us = summary.floor_us
         closed = datetime.fromtimestamp(closed_us / 1e6, UTC) if closed_us else None
         text = _line(
             str(summary.batch),
             f"{summary.messages:,}",
             f"{summary.rows / max(took_s, 1e-3):,.0f}",
-            self._lag(summary),
+            f"{behind:,}" if behind is not None else _age(summary),
             f"{closed:%Y-%m-%d %H:%M:%S}" if closed else "–",
         )
         self._stream.write(text)
@@ -55,12 +66,10 @@ class Progress:
             self._stream.write(f"  {summary.kinds['dead']:,} dead letters\n")
         self._stream.flush()
 
-    def _lag(self, summary: BatchSummary) -> str:
-        """Return how many messages of the topic wait, or how old the newest is."""
-        behind = _behind(self._run) if self._run else None
-        if behind is not None:
-            return f"{behind:,}"
-        return f"{max(time.time() - summary.reference_us / 1e6, 0.0):,.0f} s"
+
+def _age(summary: BatchSummary) -> str:
+    """Return how old the newest reports are."""
+    return f"{max(time.time() - summary.reference_us / 1e6, 0.0):,.0f} s"
 
 
 def _behind(run: StreamRun) -> int | None:

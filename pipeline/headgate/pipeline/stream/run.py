@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # has no hints
@@ -20,7 +20,7 @@ from headgate.pipeline.stream.output_check import (
     written_by,
 )
 from headgate.pipeline.stream.source import messages
-from headgate.pipeline.stream.spark_errors import cause_of, first_line, said
+from headgate.pipeline.stream.spark_errors import is_passing, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ class StreamRun:
         self._after = after
         self._failures = 0
         self._working = threading.Lock()
-        self._stopped = False
+        self._ending = threading.Event()
         self.query: StreamingQuery | None = None
         topic = ""
         if settings.bootstrap:
@@ -101,51 +101,69 @@ class StreamRun:
     def until_caught_up(self) -> BatchSummary | None:
         """Read all that is there now, close the last windows, and return.
 
+        Returns:
+            What is known then; None if nothing was read, or after `end`.
+
         Raises:
             StreamFailed: It can't go on.
         """
         try:
             self._keep_going(once=True)
-            return self.engine.close_windows()
+            return None if self._ending.is_set() else self.engine.close_windows()
         finally:
             self.stop()
 
     def forever(self) -> None:
-        """Read until interrupted.
+        """Read until `end`, then finish the running batch.
 
         Raises:
             StreamFailed: It can't go on.
         """
-        self._keep_going(once=False)
+        try:
+            self._keep_going(once=False)
+        finally:
+            self.stop()
+
+    def end(self) -> None:
+        """Let the run return after the batch that is running; for signal handlers."""
+        self._ending.set()
 
     def stop(self) -> None:
         """End the stream after the running batch."""
-        free = self._working.acquire(timeout=STOP_S)
-        self._stopped = True
-        try:
+        self._ending.set()
+        # Never hold this while Spark stops: Spark waits for a batch that has begun,
+        # and that batch would wait for this.
+        if self._working.acquire(timeout=STOP_S):
+            self._working.release()
+        # What ends this process may have ended Spark's as well.
+        with suppress(Py4JError, PySparkException, ConnectionError):
             if self.query is not None:
                 self.query.stop()
-        finally:
-            if free:
-                self._working.release()
 
     def _keep_going(self, *, once: bool) -> None:
         """Start the stream again after failures of Kafka, a bounded number of times."""
-        while True:
+        while not self._ending.is_set():
             self.query = self._start(once=once)
             try:
                 while not self.query.awaitTermination(POLL_S):
-                    pass
+                    if self._ending.is_set():
+                        return
                 return
             except StreamingQueryException as error:
+                if self._ending.is_set():
+                    return  # the batch was refused or broken off: left out
                 self._failures += 1
-                fatal = _fatal(error)
-                if fatal or self._failures > RETRIES:
-                    cause = fatal or cause_of(error) or first_line(error)
-                    raise StreamFailed(cause) from error
+                passing = self._settings.bootstrap and is_passing(error)
+                if not passing or self._failures > RETRIES:
+                    raise StreamFailed(said(error)) from error
                 pause_s = PAUSE_S * 2 ** (self._failures - 1)
-                log.warning("%s; again in %g s", first_line(error), pause_s)
-                time.sleep(pause_s)
+                log.warning("%s; again in %g s", said(error), pause_s)
+                if self._ending.wait(pause_s):
+                    return
+            except (Py4JError, ConnectionError):
+                if self._ending.is_set():
+                    return  # what ends this process has ended Spark's as well
+                raise
 
     def _start(self, *, once: bool) -> StreamingQuery:
         writer = (
@@ -161,7 +179,7 @@ class StreamRun:
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         with self._working:
-            if self._stopped:  # never return: Spark would take it for done
+            if self._ending.is_set():  # never return: Spark would take it for done
                 raise StreamFailed("stopped before the batch began")
             self._before()
             self.engine.batch(frame, number)
@@ -186,16 +204,3 @@ def _id_of_topic(session: SparkSession, settings: PipelineSettings) -> str:
             settings.topic,
         )
     return found
-
-
-def _fatal(error: StreamingQueryException) -> str:
-    """Return what to tell of an error that a restart can't mend, else nothing."""
-    text = str(error)
-    if "TimeoutException" in text and "Python" not in text:
-        return ""
-    cause = cause_of(error)
-    if cause:
-        return cause
-    if "PythonException" in text or "Py4JException" in text:
-        return first_line(error)
-    return ""

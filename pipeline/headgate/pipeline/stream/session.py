@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.pipeline.stream.jars import connector_jars, require_java
+from headgate.pipeline.tables.jvm import quiet_loss, quiet_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +32,22 @@ sorted by kind before they are written."""
 COMPACT_BYTES = 128 << 20
 """Of a compacted file: a few seconds to read, and a few hundred of them in a year."""
 
+GENERATED_CLASSES = 1_000
+"""Kept for later batches.  A batch needs more than a hundred, Spark's default: each
+would be compiled anew in every batch, and run interpreted until it is warm again."""
+
+JARS = "spark.jars"
+"""Spark's own setting of jars on the class path."""
+
+LOG_LEVEL = "spark.log.level"
+"""Spark's own setting of what it logs on stderr."""
+
+QUIET = "OFF"
+"""Unless it is set: an error ends the run, whose last line says what it was."""
+
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+"""Of the lines before there is a session."""
+
 LOCAL: dict[str, str] = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -44,6 +61,7 @@ NEEDED: dict[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES),
     "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_WRITERS),
     "spark.sql.optimizer.plannedWrite.enabled": "false",
+    "spark.sql.codegen.cache.maxEntries": str(GENERATED_CLASSES),
     "spark.sql.parquet.compression.codec": "zstd",
     # Microseconds with statistics: Spark's default, INT96, has none to skip files by.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -83,7 +101,7 @@ def local_session(
         cores: Threads that Spark may use.
         memory: Heap of the JVM.
         kafka: Put the Kafka connector on the class path, beside Delta's.
-        more: Further settings; they win.
+        more: Further settings; they win.  Jars are added to those of the connectors.
 
     Raises:
         SetUpMissing: Java or a connector is missing; says what to do.
@@ -91,9 +109,15 @@ def local_session(
     if SUBMITTED in os.environ:
         return _submitted()
     require_java()
-    jars = connector_jars(kafka=kafka)
+    settings = dict(more or {})
+    jars = [*map(str, connector_jars(kafka=kafka)), settings.pop(JARS, "")]
     from pyspark.sql import SparkSession
 
+    # Options of the Java process; the session's own are left to the user.
+    logs = log_option()
+    given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    if logs not in given:
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{logs} {given}".strip()
     # Workers run the interpreter of this process; the session's own setting for
     # it is read by spark-submit only.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -103,23 +127,32 @@ def local_session(
         **NEEDED,
         "spark.driver.memory": memory,
         "spark.sql.shuffle.partitions": str(2 * cores),
-        "spark.jars": ",".join(map(str, jars)),
-        **(more or {}),
+        JARS: ",".join(filter(None, jars)),
+        **settings,
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    # Delta prints a line on stdout for each VACUUM, whatever the level is.
+    quiet_stdout(session)
+    quiet_loss(session)
     return session
+
+
+def log_option() -> str:
+    """Return the option of Java's that keeps Spark's log quiet from the first line."""
+    return f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 
 
 def _submitted() -> SparkSession:
     """Return the session that spark-submit prepared, with what the jobs rely on."""
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
+    level = SparkConf().get(LOG_LEVEL, None) or QUIET
     builder = SparkSession.builder
-    for name, value in NEEDED.items():
+    for name, value in (NEEDED | {LOG_LEVEL: level}).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    quiet_loss(session)
     return session

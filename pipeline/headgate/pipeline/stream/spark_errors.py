@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # has no hints
+from py4j.protocol import (  # type: ignore[import-untyped]  # has no hints
+    Py4JError,
+    Py4JNetworkError,
+)
 from pyspark.errors import PySparkException
 
 _OURS = re.compile(
@@ -12,22 +15,46 @@ _OURS = re.compile(
     r": ([^\n]+)"
 )
 
+_RESTORE = (
+    "If it belongs to the output, restore the whole output from one backup, or give "
+    "another --out"
+)
+
+_NO_KAFKA = "Kafka can't be reached"
+
 _CAUSES: tuple[tuple[str, str], ...] = (
-    (r"No space left on device", "the disk is full: {line}"),
-    (r"Permission denied|AccessControlException|AccessDenied", "refused: {line}"),
+    (
+        r"No space left on device|Disk quota exceeded|File too large",
+        "no space for the output or for Spark's temporary files: {line}. The tables "
+        "are right as far as they go; make room and run again",
+    ),
+    (
+        r"Permission denied|AccessControlException|AccessDenied|Operation not permitted"
+        r"|Read-only file system|mkdir of .* failed|Mkdirs failed|[Nn]ot a directory",
+        "no right to write or read there: {line}",
+    ),
     (
         r"FileNotFoundException|FILE_NOT_EXIST|does not exist.*\.parquet",
         "a file of the output is missing: {line}. Restore the whole output from one "
         "backup, or give another --out",
     ),
     (
-        r"is not a Parquet file|CANNOT_READ_FILE_FOOTER|[Cc]orrupt|ParquetDecoding",
-        "a file can't be read: {line}. Restore the whole output from one backup, or "
-        "give another --out",
+        # In this order: the first names the file, the others may not.
+        r"FAILED_READ_FILE|is not a Parquet file|CANNOT_READ_FILE_FOOTER",
+        "a file can't be read: {line}. " + _RESTORE,
+    ),
+    (
+        r"[Cc]orrupt|ParquetDecoding|ChecksumException|JsonParseException|DELTA_\w*LOG"
+        r"|DELTA_STATE_RECOVER|Incomplete log file|MALFORMED",
+        "a file can't be read: {line}. " + _RESTORE,
     ),
     (
         r"UnknownTopicOrPartition",
         "the topic does not exist",
+    ),
+    (
+        r"AuthorizationException|AuthenticationException",
+        "Kafka refuses this user: {line}",
     ),
     (
         r"CONCURRENT_STREAM_LOG_UPDATE|DELTA_CONCURRENT|Concurrent\w+Exception",
@@ -35,16 +62,49 @@ _CAUSES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"TimeoutException|create new KafkaAdminClient|No resolvable bootstrap",
-        "Kafka can't be reached: {line}",
+        _NO_KAFKA + ": {line}",
     ),
 )
+
+_NO_JVM = (
+    "Spark's Java process has ended: it was killed, stopped, or ran out of memory; "
+    "the next run goes on from the last whole batch"
+)
+
+_PREFIX = re.compile(
+    r"(?:Caused by|(?:[a-z]\w*\.)+[\w$]+|[A-Z]\w+Exception|): +|\[[A-Z_.]+\] +"
+)
+"""Before a message: the classes of Java's exceptions, Spark's names of errors."""
+
+_KAFKA = re.compile(r"org\.apache\.kafka\.|TimeoutException")
+"""Of a trace whose cause is a broker."""
+
+_MESSAGE = re.compile(r"(?:Caused by|): |(?:[\w$]+\.)*[A-Z][\w$]*(?:Exception|Error): ")
+"""Of a line that a Java or Python exception begins with, in a trace of several."""
+
+_NO_NEWS = re.compile(r"An error occurred while calling [\w.]+")
+"""What Py4J says of every exception of Java's, on the first line."""
+
+LONGEST = 300
+"""Characters of Spark's own words that are shown."""
 
 
 def said(error: BaseException) -> str:
     """Return what to tell of an error of Spark's; empty if it is none of them."""
+    if is_gone(error):
+        return _NO_JVM
     if not isinstance(error, (PySparkException, Py4JError)):
         return ""
-    return cause_of(error) or first_line(error)
+    return cause_of(error) or message_of(error)
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether the error says that there is no Spark to talk to any more."""
+    # Other connections are those of clients, which have errors of their own.
+    lost = (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError)
+    return isinstance(error, lost) or (
+        isinstance(error, Py4JError) and bool(_NO_NEWS.fullmatch(str(error).strip()))
+    )
 
 
 def cause_of(error: BaseException) -> str:
@@ -56,11 +116,35 @@ def cause_of(error: BaseException) -> str:
     for pattern, sentence in _CAUSES:
         found = re.search(rf"^.*(?:{pattern}).*$", text, re.MULTILINE)
         if found:
-            return sentence.format(line=found[0].strip()[:300])
+            return sentence.format(line=_plain(found[0]))
     return ""
 
 
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error that says something."""
+def message_of(error: BaseException) -> str:
+    """Return the first message in an error, be it Java's or of a batch in Python."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    found = [line for line in lines if _MESSAGE.match(line)] or lines
+    news = [line for line in map(_plain, found) if not _NO_NEWS.match(line)]
+    return news[0] if news else type(error).__name__
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether a stream from Kafka may go on after this: its broker may be back soon.
+
+    What fails in the batch itself does so again, unless Kafka is named: a batch reads
+    its messages late.  What fails before a batch is Kafka's unless it is listed here.
+    """
+    text = str(error)
+    if "FOREACH_BATCH" in text and not _KAFKA.search(text):
+        return False
+    cause = cause_of(error)
+    return not cause or cause.startswith(_NO_KAFKA)
+
+
+def _plain(line: str) -> str:
+    """Return a line of Java's without names of classes and codes."""
+    text = line.strip()
+    while found := _PREFIX.match(text):
+        text = text[found.end() :]
+    text = re.sub(r"\s*SQLSTATE: \w+$", "", text)[:LONGEST].rstrip(" .")
+    return text or line.strip()[:LONGEST]

@@ -12,6 +12,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    DecimalType,
     DoubleType,
     IntegerType,
     LongType,
@@ -23,6 +24,7 @@ from pyspark.sql.types import (
 
 _TEXT, _UNITS, _WHOLE, _FLAG = StringType(), DoubleType(), LongType(), BooleanType()
 _TIME = TimestampType()
+_MONEY, _PRICE = DecimalType(38, 6), DecimalType(38, 18)
 
 
 def _table(**columns: object) -> StructType:
@@ -42,6 +44,7 @@ _ATOMS = (
     TimestampType,
     BinaryType,
     IntegerType,
+    DecimalType,
 )
 
 _GROUP = {"group_id": _WHOLE, "group": _TEXT, "tenant": _TEXT, "dimension": _TEXT}
@@ -193,6 +196,39 @@ BILL = _table(
 )
 """Totals per tenant and day."""
 
+PERIODS = _table(
+    period_start=_TIME,
+    period_end=_TIME,
+    period=_TEXT,
+    time_zone=_TEXT,
+    **_GROUP,
+    allowed=_UNITS,
+    admitted=_UNITS,
+    refused=_UNITS,
+    used_part=_UNITS,
+    excess=_UNITS,
+)
+"""Use of limits with a calendar period, period by period."""
+
+INVOICES = _table(
+    month_start=_TIME,
+    month=_TEXT,
+    tenant=_TEXT,
+    time_zone=_TEXT,
+    plan=_TEXT,
+    currency=_TEXT,
+    decimals=_WHOLE,
+    status=_TEXT,
+    line=_WHOLE,
+    item=_TEXT,
+    units=_UNITS,
+    from_units=_UNITS,
+    price=_PRICE,
+    per=_UNITS,
+    amount=_MONEY,
+)
+"""One line of an invoice; a month's invoice of a tenant is all of its lines."""
+
 RETIRED = _table(
     retired_until=_TIME,
     group_id=_WHOLE,
@@ -221,6 +257,8 @@ TABLES: dict[str, StructType] = {
     "losses": LOSSES,
     "recommendations": RECOMMENDATIONS,
     "bill": BILL,
+    "periods": PERIODS,
+    "invoices": INVOICES,
     "retired": RETIRED,
     "configurations": CONFIGURATIONS,
 }
@@ -233,6 +271,8 @@ TIME_COLUMN: dict[str, str] = {
     "losses": "noticed",
     "recommendations": "made",
     "bill": "day",
+    "periods": "period_start",
+    "invoices": "month_start",
     "retired": "retired_until",
     "configurations": "recorded",
 }

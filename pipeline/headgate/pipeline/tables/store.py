@@ -20,7 +20,7 @@ from headgate.pipeline.tables.schema import BATCH, DATE, TABLES, TIME_COLUMN
 if TYPE_CHECKING:
     from datetime import date
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 APPLICATION = "headgate"
 """Under this name the number of the newest batch stands in a table's log."""
@@ -141,6 +141,17 @@ def dated(frame: DataFrame, name: str, batch: int) -> DataFrame:
     time = TIME_COLUMN.get(name, "window_start")
     return frame.select(
         *TABLES[name].names,
-        f.lit(batch).cast("long").alias(BATCH),
+        _as_data(batch).alias(BATCH),
         f.to_date(time).alias(DATE),
     )
+
+
+def _as_data(number: int) -> Column:
+    """Return a column of one number that isn't part of the code Spark generates.
+
+    A number as a literal is: each batch would compile the whole query anew.  An array
+    is passed to the code instead, and the id of a partition, which is never below 0,
+    keeps Spark from looking up the entry while it plans.
+    """
+    entries = f.array(f.lit(number).cast("long"))
+    return f.get(entries, f.least(f.spark_partition_id(), f.lit(0)))

@@ -35,7 +35,7 @@ class Birth:
     """What a new process knows about itself.
 
     Attributes:
-        index: Which agent of the scenario.
+        index: Index of the agent in the scenario.
         agent: Its id.
         incarnation: Larger than that of its earlier lives.
         seed: Its own.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from headgate.coordinator import (
+    Ceilings,
     Configured,
     Counted,
     Heard,
@@ -56,7 +57,7 @@ class HeardUsage:
 
     Attributes:
         heard_s: When.
-        sequence: Of the report.
+        sequence: Sequence number of the report.
         sent_s: By the sender's clock.
         admitted: Its counter, units.
         use: Admitted units/s over its last interval.
@@ -225,6 +226,7 @@ class PeriodicController:
             admitted=counted.admitted,
             demand=demand,
             held=counted.held,
+            cost=counted.cost,
         )
         return Report(
             cluster="default",
@@ -287,14 +289,29 @@ def _set_ceilings(
 ) -> SetCeilings:
     ceiling = np.array(rates)
     count = len(rates)
+    zeros, none = np.zeros(count), np.zeros(count, dtype=np.bool_)
+    # Buckets of this agent alone: a rate and a capacity.
+    ceilings = Ceilings(
+        shared=none,
+        share=ceiling,
+        ceiling=ceiling,
+        level=zeros,
+        rate=ceiling,
+        capacity=np.maximum(np.array(capacities), 1e-9),
+        room=zeros,
+        window=zeros,
+        expected_rate=zeros,
+        room_cap=zeros,
+        cautious=none,
+        quota=ceiling,
+        least_delay_s=zeros,
+        reserve=zeros,
+    )
     return SetCeilings(
         keys=keys,
         index=np.arange(count),
-        ceiling=ceiling,
-        # A bucket that holds nothing admits by chance; these rules know no chance.
-        capacity=np.maximum(np.array(capacities), 1e-9),
-        probability=np.ones(count),
-        share=ceiling,
+        ceilings=ceilings,
+        counted=zeros,
+        as_of_s=0.0,
         deadline_s=np.full(count, inf),
-        reserve=np.zeros(count),
     )

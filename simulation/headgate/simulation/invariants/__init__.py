@@ -3,11 +3,12 @@
 ====================  =========================================================
 name                  what must hold
 ====================  =========================================================
-safety                in any window admitted ≤ Q·W + B + Q·(age of information) +
-                      one cost per agent; strict groups: ≤ Q·W + B
+safety                in any window admitted ≤ Q·W + B + the central bucket's own debt
+                      + Q·(age of information) + one cost of each agent that was
+                      active within that age; strict groups: ≤ Q·W + B
 shares-add-up         shares computed from one view sum to Q' (or to the demand)
-work-conserved        demand ≥ Q for longer than the age: ≥ 98 % of what a central
-                      bucket admits of the same arrivals
+work-conserved        demand ≥ Q, from time 0 on: ≥ 98 % of what a central bucket
+                      admits of the same arrivals, less one request and a margin
 no-false-refusal      demand ≤ Q and steady: no more is refused than centrally,
                       + 0.5 % of what was offered
 no-starvation         a live agent gets its max-min share after an age and a ramp

@@ -32,7 +32,7 @@ TICKS_S = 0.25
 """Ten ticks: to count, compute and apply at both ends."""
 
 MISSED = 1e-4
-"""A lease is as long as misses in a row are rarer than this (design, section 8)."""
+"""A lease is as long as misses in a row are rarer than this."""
 
 LEASE_MOST = 9.0
 """Intervals of the longest lease."""
@@ -99,9 +99,9 @@ def recovery_s(scenario: Scenario) -> float:
 
 
 def disturbed(scenario: Scenario) -> list[tuple[float, float]]:
-    """Return the spans that a fault, or the start, may disturb."""
+    """Return the spans that a fault may disturb."""
     recovery = recovery_s(scenario)
-    spans = [(0.0, recovery)]
+    spans: list[tuple[float, float]] = []
     for fault in scenario.faults:
         if fault.until_s > fault.start_s:
             spans.append((fault.start_s, fault.until_s + recovery))
@@ -140,16 +140,29 @@ def unbilled_s(scenario: Scenario, fault: Fault) -> float:
     return min(lasted, longest) + age + past
 
 
-def calm_spans(run: SimulationRun, group: int) -> list[CalmSpan]:
-    """Return the spans of one group without a change, ramps left out."""
+def calm_spans(
+    run: SimulationRun, group: int, *, with_start: bool = False
+) -> list[CalmSpan]:
+    """Return the spans of one group without a change, ramps left out.
+
+    Args:
+        run: Of any system.
+        group: Name of the group.
+        with_start: Let the first span begin at time 0: a full bucket needs no ramp
+            to be spent.
+    """
     scenario = run.scenario
+    holes = disturbed(scenario)
+    if not with_start:
+        holes.append((0.0, recovery_s(scenario)))
     table = RateTable(scenario.limits(group), scenario.seconds)
     edges = {0.0, scenario.seconds, *scenario.demand_edges(group)}
     edges.update(c.at_s for c in scenario.changes)
     ramp = 1.0 + age_s(scenario)
     spans: list[CalmSpan] = []
     for start, end in pairwise(sorted(edges)):
-        for free_start, free_end in _minus((start + ramp, end), disturbed(scenario)):
+        first = 0.0 if with_start and start == 0.0 else start + ramp
+        for free_start, free_end in _minus((first, end), holes):
             if free_end - free_start < SHORTEST_S:
                 continue
             at = np.array([free_start])
@@ -183,7 +196,7 @@ def largest_cost(scenario: Scenario, group: int) -> float:
 
 
 def stands_alone(scenario: Scenario, group: int) -> bool:
-    """Tell whether a group is no part of a tree: its limit is all that binds."""
+    """Return whether a group is no part of a tree: its limit is all that binds."""
     spec = scenario.groups[group]
     children = any(other.parent == spec.name for other in scenario.groups)
     return spec.parent is None and not children

@@ -33,9 +33,9 @@ class Known:
     """What the cluster knows about one group of one incarnation.
 
     Attributes:
-        sequence: Of the newest report that reached anyone else.
-        refused: Units, as told by it.
-        admitted: Units, as told by it.
+        sequence: Sequence number of the newest report that reached another agent.
+        refused: Units, as it reports them.
+        admitted: Units, as it reports them.
     """
 
     sequence: int = 0
@@ -95,7 +95,7 @@ def check_tables(
 
 
 def check_killed(run: SimulationRun, ledgers: Ledgers) -> Iterator[Violation]:
-    """Yield where what a killed process left untold is more than it could spend."""
+    """Yield where a killed process left more unreported than it could spend."""
     for life in run.lives:
         if not life.killed:
             continue
@@ -135,7 +135,7 @@ def _true(run: SimulationRun, life: Life, group: int) -> tuple[float, float]:
 
 
 def _stands_below(run: SimulationRun, group: int, above: int) -> bool:
-    """Say whether a group is somewhere below another."""
+    """Return whether a group is somewhere below another."""
     groups = run.scenario.groups
     named = {spec.name: place for place, spec in enumerate(groups)}
     parent = groups[group].parent

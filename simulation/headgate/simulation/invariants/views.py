@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from headgate.simulation.world.node import AppliedCeilings
 
 UNIT = 1.0
-"""By how much shares may miss Q' (design, section 13)."""
+"""By how much shares may miss Q'."""
 
 VISIBLE_S = 1.0
-"""Within what time the fallback must be visible (design, section 13)."""
+"""Within what time the fallback must be visible."""
 
 TRICKLE = 0.02
 """Fraction of an agent's equal part that may pass under any policy, so that callers
@@ -48,9 +48,9 @@ class Looked:
 
     Attributes:
         now: Simulated time.
-        index: Which agent.
+        index: Index of the agent.
         born_s: When its process started.
-        told: What the buckets of each group were told, by group index.
+        told: What the buckets of each group were set to, by group index.
     """
 
     now: float

@@ -35,7 +35,7 @@ MOST_OF_A_KIND = 5
 
 MOST_REPORTS = 42
 """Reports of one agent in a second: one each 50 ms, as many answers to hellos, two
-that say hello and goodbye (design, sections 7 and 8)."""
+that say hello and goodbye."""
 
 LEAST_BYTES = 400
 """Bytes that any report may have: names, times, one row."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,9 @@ from headgate.simulation.invariants.spans import (
     stands_alone,
 )
 from headgate.simulation.max_min import max_min
-from headgate.simulation.measure.metrics import merged
+from headgate.simulation.measure.admissions import merged
+from headgate.simulation.measure.excess import level_at
+from headgate.simulation.measure.rates import RateTable
 from headgate.simulation.world.record import Violation
 
 if TYPE_CHECKING:
@@ -49,34 +52,60 @@ STARVED = 0.85
 STARVED_STRICT = 0.6
 """The same in a strict group."""
 
+MARGIN_PART = 0.25
+"""Part of the burst that an agent may leave for what it has not heard of yet."""
+
+MARGIN_SIGMAS = 2.5
+"""Noise of Poisson arrivals within the age of information that it may leave."""
+
 SIGMAS = 5.0
 """Noise of Poisson arrivals that a bound leaves room for: one in a million."""
 
 
+Check = Callable[["SimulationRun", int, CalmSpan], "Iterator[tuple[str, str]]"]
+"""Yields (name of an invariant, what is wrong) of one span of one group."""
+
+
 def check_work(run: SimulationRun) -> Iterator[Violation]:
-    """Yield where a calm span shows too little, or the wrong, admitted."""
-    recovered = last_fault_s(run.scenario)
-    for group in range(len(run.scenario.groups)):
+    """Yield where a calm span shows too little, or the wrong, admitted.
+
+    Totals are checked from time 0 on.  What is due to each agent is not: a full
+    bucket is spent by the first to ask.  Strict groups begin to count after the
+    start as well, because an agent must hear of its permits first.
+    """
+    for group, spec in enumerate(run.scenario.groups):
         if not stands_alone(run.scenario, group):
             continue
-        for span in calm_spans(run, group):
-            if not 0 < span.rate < np.inf:
-                continue
-            for name, detail in _check(run, group, span):
-                late = span.start_s >= recovered
-                yield Violation(
-                    span.end_s,
-                    "recovery" if late else name,
-                    f"{name}: {detail}" if late else detail,
-                )
+        with_start = calm_spans(run, group, with_start=spec.mode != "strict")
+        yield from _each(run, group, with_start, _totals)
+        yield from _each(run, group, calm_spans(run, group), _starved)
 
 
-def _check(run: SimulationRun, group: int, span: CalmSpan) -> Iterator[tuple[str, str]]:
+def _each(
+    run: SimulationRun, group: int, spans: list[CalmSpan], check: Check
+) -> Iterator[Violation]:
+    """Check spans; name what is wrong after the last fault a failed recovery."""
+    recovered = last_fault_s(run.scenario)
+    for span in spans:
+        if not 0 < span.rate < np.inf:
+            continue
+        for name, detail in check(run, group, span):
+            late = span.start_s >= recovered
+            yield Violation(
+                span.end_s,
+                "recovery" if late else name,
+                f"{name}: {detail}" if late else detail,
+            )
+
+
+def _totals(
+    run: SimulationRun, group: int, span: CalmSpan
+) -> Iterator[tuple[str, str]]:
     strict = run.scenario.groups[group].mode == "strict"
     central = _sum(run.central[group], span)
     admitted = _sum(merged(run.admitted[group]), span)
     slack = _slack(run, group, span)
-    where = f"from {span.start_s:g} to {span.end_s:g} s"
+    where = _where(span)
     if span.demand >= span.rate:
         part = CONSERVED_STRICT if strict else CONSERVED
         least = part * central - slack
@@ -90,12 +119,12 @@ def _check(run: SimulationRun, group: int, span: CalmSpan) -> Iterator[tuple[str
         if central - admitted > most:
             text = f"{central - admitted:.0f} units {where}, at most {most:.0f}"
             yield "no-false-refusal", text
-    yield from _starved(run, group, span, strict=strict, where=where)
 
 
 def _starved(
-    run: SimulationRun, group: int, span: CalmSpan, *, strict: bool, where: str
+    run: SimulationRun, group: int, span: CalmSpan
 ) -> Iterator[tuple[str, str]]:
+    strict = run.scenario.groups[group].mode == "strict"
     offered = _offered(run, group, span)[:, None]
     length = span.end_s - span.start_s
     due = max_min(
@@ -108,8 +137,8 @@ def _starved(
         least = part * due[agent] - SIGMAS * np.sqrt(due[agent] * cost) - 2 * cost
         if got < least:
             text = (
-                f"agent {agent} got {got:.0f} of {due[agent]:.0f} units {where}, "
-                f"least {least:.0f}"
+                f"agent {agent} got {got:.0f} of {due[agent]:.0f} units "
+                f"{_where(span)}, least {least:.0f}"
             )
             yield "no-starvation", text
 
@@ -117,13 +146,24 @@ def _starved(
 def _slack(run: SimulationRun, group: int, span: CalmSpan) -> float:
     """Return the units by which a span may differ whatever its length.
 
-    The level is steered to a margin above zero that is filled once (design,
-    section 5), and a change before the span is still being worked off.
+    One request is about to be admitted, the level is steered to a margin above zero
+    that is filled once, and what agents owe more than the yardstick at the start of
+    the span is paid back in it.
     """
     cost = largest_cost(run.scenario, group)
     unseen = age_s(run.scenario)
-    margin = min(span.burst / 2, SIGMAS * float(np.sqrt(cost * span.rate * unseen)))
-    return margin + run.scenario.agents * cost
+    noise = MARGIN_SIGMAS * float(np.sqrt(cost * span.rate * unseen))
+    margin = min(MARGIN_PART * span.burst, noise)
+    table = RateTable(run.scenario.limits(group), run.scenario.seconds)
+    ours, yardstick = (
+        level_at(admitted, table, span.start_s)
+        for admitted in (merged(run.admitted[group]), run.central[group])
+    )
+    return cost + margin + max(0.0, yardstick - ours)
+
+
+def _where(span: CalmSpan) -> str:
+    return f"from {span.start_s:g} to {span.end_s:g} s"
 
 
 def _sum(admitted: Admissions, span: CalmSpan) -> float:

@@ -1,4 +1,4 @@
-"""Whether refused callers were told a sensible delay.
+"""Whether refused callers were given a sensible delay.
 
 The yardstick is what one central bucket would tell that had admitted the same
 requests as the agents did: the time until its level lets the request through.
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.simulation.measure.admissions import merged
 from headgate.simulation.measure.excess import depths
-from headgate.simulation.measure.metrics import merged
 from headgate.simulation.measure.rates import RateTable
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FACTOR = 2.0
-"""A told delay may be this many times the central bucket's …"""
+"""A given delay may be this many times the central bucket's …"""
 
 GRACE_S = 0.3
 """… and this much longer."""
@@ -31,11 +31,11 @@ GRACE_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class ToldDelays:
-    """How refusals were told to wait.
+    """How long refused callers were asked to wait.
 
     Attributes:
         refusals: How many there were, those that can never pass left out.
-        kept: How many of them were told at most `FACTOR` × central + `GRACE_S`.
+        kept: How many of them were given at most `FACTOR` × central + `GRACE_S`.
     """
 
     refusals: int
@@ -43,15 +43,15 @@ class ToldDelays:
 
     @property
     def part(self) -> float | None:
-        """The part of refusals that was told a sensible delay; None without any."""
+        """The fraction of refusals with a sensible delay; None without any."""
         return self.kept / self.refusals if self.refusals else None
 
 
 def told_delays(run: SimulationRun, group: int) -> ToldDelays:
-    """Compare every delay that a group's callers were told.
+    """Compare every delay that a group's callers were given.
 
     Requests above the burst of a bucket that may not owe, and refusals while the
-    rate is 0 or unlimited, are left out: nothing finite could be told.
+    rate is 0 or unlimited, are left out: no delay is finite there.
     """
     refused = np.concatenate(run.refused[group])
     table = RateTable(run.scenario.limits(group), run.scenario.seconds)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.simulation.measure.metrics import merged
+from headgate.simulation.measure.admissions import below, merged, subtree
 from headgate.simulation.measure.rates import RateTable
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def information_age_s(scenario: Scenario) -> float:
     """Return how old an agent's knowledge of the others is, seconds.
 
     A report waits for its turn, travels, and waits for the receiver's next look.
-    Where reports get lost, the next heartbeat tells what they told.
+    If reports get lost, the next heartbeat reports the same.
     """
     network = scenario.network
     age_s = network.delay_s + network.jitter_s + REPORT_GAP_S + LOOK_S
@@ -62,10 +62,21 @@ def depths(admitted: Admissions, table: RateTable) -> Floats:
     counted = np.where(limited, units, 0.0)
     spent = np.cumsum(counted)
     earned = table.integral(times)
-    # The worst window that ends here begins where the bucket was last full.
-    full = np.minimum.accumulate(spent - counted - earned)
-    found: Floats = np.where(limited, spent - earned - full - burst, -inf)
+    # The worst window that ends here begins where the bucket was last full, and then
+    # it held the burst of that time: a smaller one that came since cuts what is left.
+    full = np.minimum.accumulate(spent - counted - earned + burst)
+    found: Floats = np.where(limited, spent - earned - full, -inf)
     return found
+
+
+def level_at(admitted: Admissions, table: RateTable, at_s: float) -> float:
+    """Return the level of a bucket fed with some admissions, just before a time."""
+    times, units = admitted
+    before = times < at_s
+    when = np.append(times[before], at_s)
+    # An admission of nothing shows the level, which is never above the burst.
+    spent = np.append(units[before], 0.0)
+    return -float(depths((when, spent), table)[-1])
 
 
 def in_flight(parts: list[Admissions], times: Floats, age_s: float) -> Floats:
@@ -93,15 +104,39 @@ def in_flight(parts: list[Admissions], times: Floats, age_s: float) -> Floats:
     return total
 
 
-def over_explained(run: SimulationRun, group: int) -> tuple[Floats, Floats, Floats]:
+def over_explained(
+    run: SimulationRun, group: int, *, unknown_s: float = 0.0
+) -> tuple[Floats, Floats, Floats]:
     """Return (times, units below the central bucket's depth, units explained).
 
-    Each is ``float64[N]``, one for each admission of the group by any agent.
+    Each is ``float64[N]``, one for each admission by any agent in the group or in
+    one that is part of it.
+
+    Args:
+        run: With the yardstick.
+        group: Name of the group.
+        unknown_s: How long an admission may stay unknown beyond the age of
+            information, because of a fault.
     """
     table = RateTable(run.scenario.limits(group), run.scenario.seconds)
-    admitted = merged(run.admitted[group])
+    parts = below(run, group)
+    admitted = merged(parts)
     age_s = information_age_s(run.scenario)
-    own = max(0.0, float(depths(run.central[group], table).max(initial=0.0)))
-    explained = in_flight(run.admitted[group], admitted[0], age_s)
-    explained += table.rate_at(admitted[0]) * age_s
-    return admitted[0], depths(admitted, table) - own, explained
+    explained = in_flight(parts, admitted[0], age_s + unknown_s)
+    explained += np.nan_to_num(table.rate_at(admitted[0]), posinf=0.0) * age_s
+    over = depths(admitted, table) - _central_depth(run, group, table)
+    return admitted[0], over, explained
+
+
+def excess_costs(run: SimulationRun, group: int) -> float:
+    """Return the excess at its worst, in the largest cost that was offered."""
+    _, over, _ = over_explained(run, group)
+    costs = [a.cost.max(initial=0.0) for a in run.arrivals[group]]
+    largest = float(max(costs, default=0.0)) or 1.0
+    return max(0.0, float(np.max(over, initial=0.0))) / largest
+
+
+def _central_depth(run: SimulationRun, group: int, table: RateTable) -> float:
+    """Return how far the yardstick goes below zero, units."""
+    central = merged([run.central[g] for g in subtree(run.scenario, group)])
+    return max(0.0, float(np.max(depths(central, table), initial=0.0)))

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.simulation.measure.admissions import below, merged, per_second
+from headgate.simulation.measure.delays import told_delays
+from headgate.simulation.measure.excess import excess_costs
 from headgate.simulation.measure.fairness import Fairness, fair_parts
 from headgate.simulation.measure.rates import RateTable
-from headgate.simulation.measure.settling import settle_seconds
+from headgate.simulation.measure.settling import healed_intervals, settle_seconds
 from headgate.simulation.world.faults import fault_edges
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from headgate.simulation.world.record import Admissions, SimulationRun
@@ -25,8 +30,37 @@ if TYPE_CHECKING:
 class Figures:
     """What one group, or all of them together, came to.
 
-    Units are counted from `measure_from` on.  See the contract for each field;
-    None where a figure is undefined.
+    Everything is counted from time 0, except what `STEADY` names: that is about a
+    steady state, and counts from `measure_from` on.  None where a figure is
+    undefined.
+
+    Attributes:
+        offered: Units of first attempts.
+        admitted: Units.
+        central: Units that one central bucket admits of the same arrivals.
+        total_ratio: admitted / central.
+        error_1s_mean: Per whole second, abs(admitted − central) / rate.
+        error_1s_max: The same at its worst.
+        overshoot_seconds: See `overshoot_seconds`.
+        falsely_refused: max(0, central − admitted) / offered.
+        fairness: Jain's index (see `Fairness`).
+        worst_agent: The least part of its due that an agent got.
+        settle_seconds: See `settle_seconds`.
+        swing: Standard deviation of admitted per second over the rate.
+        steady_offered: `offered` without the warm-up, and so on.
+        steady_admitted: See there.
+        steady_central: See there.
+        steady_total_ratio: See there.
+        steady_error_1s_mean: See there.
+        steady_error_1s_max: See there.
+        steady_falsely_refused: See there.
+        steady_overshoot_seconds: `overshoot_seconds` of what was admitted after the
+            warm-up; its window may begin before.
+        excess_costs: How far admissions went below the central bucket's own depth,
+            in largest costs, at least 0.
+        delays_kept: Fraction of the refusals with a sensible delay.
+        healed_intervals: The longest time from the end of a fault until shares were
+            right again, in T.
     """
 
     offered: float
@@ -41,6 +75,36 @@ class Figures:
     worst_agent: float | None
     settle_seconds: float | None
     swing: float
+    steady_offered: float
+    steady_admitted: float
+    steady_central: float
+    steady_total_ratio: float | None
+    steady_error_1s_mean: float
+    steady_error_1s_max: float
+    steady_falsely_refused: float
+    steady_overshoot_seconds: float
+    excess_costs: float
+    delays_kept: float | None
+    healed_intervals: float | None
+
+
+STEADY = (
+    "fairness",
+    "worst_agent",
+    "swing",
+    "steady_offered",
+    "steady_admitted",
+    "steady_central",
+    "steady_total_ratio",
+    "steady_error_1s_mean",
+    "steady_error_1s_max",
+    "steady_falsely_refused",
+    "steady_overshoot_seconds",
+    "reports_per_agent_second",
+    "bytes_per_agent_second",
+)
+"""Figures that leave the warm-up out.  From a full bucket everybody gets more than a
+share at first, and the first to ask gets more than the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +117,7 @@ class Traffic:
 
 @dataclass(slots=True)
 class _Seconds:
-    """Sums over the whole seconds from `measure_from` on, and over the agents."""
+    """Sums over the whole seconds of the run, and over the agents."""
 
     admitted: Floats
     central: Floats
@@ -64,10 +128,9 @@ def group_figures(run: SimulationRun, group: int) -> Figures:
     """Return the figures of one group."""
     rates = RateTable(run.scenario.limits(group), run.scenario.seconds)
     seconds = _seconds(run, group, rates)
-    overshoot = overshoot_seconds(merged(run.admitted[group]), rates)
+    overshoots = [_overshoots(run, merged(run.admitted[group]), rates)]
     parts = fair_parts(run, group)
-    settle = settle_seconds(run, group)
-    return _figures(run, (group,), seconds, (overshoot,), parts, (settle,))
+    return _figures(run, (group,), seconds, overshoots, parts)
 
 
 def total_figures(run: SimulationRun) -> Figures:
@@ -81,16 +144,13 @@ def total_figures(run: SimulationRun) -> Figures:
         central=np.sum([s.central for s in each], axis=0),
         rate=np.sum([each[g].rate for g in roots], axis=0),
     )
-    overshoots = tuple(
-        overshoot_seconds(merged(below(run, g)), tables[g]) for g in groups
-    )
+    overshoots = [_overshoots(run, merged(below(run, g)), tables[g]) for g in groups]
     parts = [fair_parts(run, g) for g in groups]
     joined = Fairness(
         admitted=np.concatenate([p.admitted for p in parts]),
         fair=np.concatenate([p.fair for p in parts]),
     )
-    settles = tuple(settle_seconds(run, g) for g in groups)
-    return _figures(run, groups, seconds, overshoots, joined, settles)
+    return _figures(run, groups, seconds, overshoots, joined)
 
 
 def traffic(run: SimulationRun) -> Traffic:
@@ -105,11 +165,27 @@ def traffic(run: SimulationRun) -> Traffic:
     )
 
 
-def overshoot_seconds(admitted: Admissions, rates: RateTable) -> float:
+def _overshoots(
+    run: SimulationRun, admitted: Admissions, rates: RateTable
+) -> tuple[float, float]:
+    """Return (from time 0, without the warm-up)."""
+    start = run.scenario.measure_from
+    whole = overshoot_seconds(admitted, rates)
+    return whole, overshoot_seconds(admitted, rates, start_s=start) if start else whole
+
+
+def overshoot_seconds(
+    admitted: Admissions, rates: RateTable, *, start_s: float = 0.0
+) -> float:
     """Return the depth below zero of a bucket fed with what was admitted, seconds.
 
     The worst, over all windows, of (admitted − burst − ∫rate) / mean rate of the
     window, at least 0.  A window begins where the bucket was last full.
+
+    Args:
+        admitted: By all agents together, from time 0.
+        rates: What was in force.
+        start_s: Windows that end before this are left out.
     """
     times, units = admitted
     if not len(times):
@@ -125,7 +201,8 @@ def overshoot_seconds(admitted: Admissions, rates: RateTable) -> float:
     before = spent - np.where(finite, units, 0.0) - earned
     start = np.minimum.accumulate(before)
     first = _place_of_minimum(before)
-    over = np.where(finite, spent - earned - start - burst, -inf)
+    counts = finite & (times >= start_s)
+    over = np.where(counts, spent - earned - start - burst, -inf)
     worst = int(np.argmax(over))
     if over[worst] <= 0:
         return 0.0
@@ -148,60 +225,76 @@ def _figures(
     run: SimulationRun,
     groups: tuple[int, ...],
     seconds: _Seconds,
-    overshoots: tuple[float, ...],
+    overshoots: list[tuple[float, float]],
     parts: Fairness,
-    settles: tuple[float | None, ...],
 ) -> Figures:
     start = run.scenario.measure_from
-    offered = sum(
-        float(a.cost[a.time_s >= start].sum()) for g in groups for a in run.arrivals[g]
-    )
-    admitted = sum(
-        float(units[times >= start].sum())
-        for g in groups
-        for times, units in run.admitted[g]
-    )
-    central = sum(
-        float(run.central[g][1][run.central[g][0] >= start].sum()) for g in groups
-    )
+    offered, admitted, central = _totals(run, groups, 0.0)
+    steady_offered, steady_admitted, steady_central = _totals(run, groups, start)
     error = np.abs(seconds.admitted - seconds.central) / seconds.rate
+    steady_error = error[np.arange(len(error)) >= start]
     steady = seconds.admitted / seconds.rate
     steady = steady[_calm_seconds(run, groups)]
-    settled = [s for s in settles if s is not None]
+    delays = [told_delays(run, g) for g in groups]
+    refusals = sum(told.refusals for told in delays)
     return Figures(
         offered=offered,
         admitted=admitted,
         central=central,
-        total_ratio=admitted / central if central > 0 else None,
+        total_ratio=_ratio(admitted, central),
         error_1s_mean=float(error.mean()) if len(error) else 0.0,
         error_1s_max=float(error.max()) if len(error) else 0.0,
-        overshoot_seconds=max(overshoots, default=0.0),
-        falsely_refused=max(0.0, central - admitted) / offered if offered else 0.0,
+        overshoot_seconds=max(whole for whole, _ in overshoots),
+        falsely_refused=_falsely_refused(offered, admitted, central),
         fairness=parts.jain(),
         worst_agent=parts.worst(),
-        settle_seconds=max(settled) if settled else None,
+        settle_seconds=_longest(settle_seconds(run, g) for g in groups),
         swing=float(steady.std()) if len(steady) else 0.0,
+        steady_offered=steady_offered,
+        steady_admitted=steady_admitted,
+        steady_central=steady_central,
+        steady_total_ratio=_ratio(steady_admitted, steady_central),
+        steady_error_1s_mean=float(steady_error.mean()) if len(steady_error) else 0.0,
+        steady_error_1s_max=float(steady_error.max()) if len(steady_error) else 0.0,
+        steady_falsely_refused=_falsely_refused(
+            steady_offered, steady_admitted, steady_central
+        ),
+        steady_overshoot_seconds=max(steady for _, steady in overshoots),
+        excess_costs=max(excess_costs(run, g) for g in groups),
+        delays_kept=_ratio(sum(told.kept for told in delays), refusals),
+        healed_intervals=_longest(healed_intervals(run, g) for g in groups),
     )
 
 
-def whole_seconds(run: SimulationRun) -> tuple[int, int]:
-    """Return the first and the end of the whole seconds that are measured."""
-    first = int(np.ceil(run.scenario.measure_from))
-    return first, max(first, int(run.scenario.seconds))
+def _totals(
+    run: SimulationRun, groups: tuple[int, ...], start: float
+) -> tuple[float, float, float]:
+    """Return the units offered, admitted, and due by the yardstick, from a time on."""
+    arrivals = [each for g in groups for each in run.arrivals[g]]
+    offered = sum(float(each.cost[each.time_s >= start].sum()) for each in arrivals)
+    admitted = [admissions for g in groups for admissions in run.admitted[g]]
+    central = [run.central[g] for g in groups]
+    got, due = (
+        sum(float(units[times >= start].sum()) for times, units in parts)
+        for parts in (admitted, central)
+    )
+    return offered, got, due
 
 
-def per_second(admitted: Admissions, seconds: tuple[int, int]) -> Floats:
-    """Return the units admitted in each whole second."""
-    times, units = admitted
-    first, end = seconds
-    inside = (times >= first) & (times < end)
-    places = (times[inside] - first).astype(np.int64)
-    sums = np.bincount(places, weights=units[inside], minlength=end - first)
-    return sums.astype(np.float64)
+def _falsely_refused(offered: float, admitted: float, central: float) -> float:
+    return max(0.0, central - admitted) / offered if offered else 0.0
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None
+
+
+def _longest(times: Iterable[float | None]) -> float | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _seconds(run: SimulationRun, group: int, rates: RateTable) -> _Seconds:
-    span = whole_seconds(run)
+    span = (0, int(run.scenario.seconds))
     rate = rates.per_second(span)
     # A second without any limit, or of a closed one, has no rate to divide by.
     rate = np.where(np.isfinite(rate) & (rate > 0), rate, rates.reference)
@@ -213,32 +306,14 @@ def _seconds(run: SimulationRun, group: int, rates: RateTable) -> _Seconds:
 
 
 def _calm_seconds(run: SimulationRun, groups: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return which of the measured seconds are without a change of any kind."""
-    first, end = whole_seconds(run)
-    calm = np.ones(end - first, dtype=np.bool_)
+    """Return which whole seconds are past the warm-up and without any change."""
+    end = int(run.scenario.seconds)
+    calm = np.arange(end) >= run.scenario.measure_from
     edges = [*fault_edges(run.scenario), *(c.at_s for c in run.scenario.changes)]
     for group in groups:
         edges.extend(run.scenario.demand_edges(group))
     for edge in edges:
-        place = int(edge) - first
-        if 0 <= place < len(calm):
-            calm[place] = False
+        if 0 <= int(edge) < end:
+            calm[int(edge)] = False
         # A change at a full second belongs to the second that it begins.
     return calm
-
-
-def below(run: SimulationRun, group: int) -> list[Admissions]:
-    """Return what was admitted in a group and in all that are part of it, in parts."""
-    spec = run.scenario.groups[group]
-    admitted = list(run.admitted[group])
-    for place, other in enumerate(run.scenario.groups):
-        if other.parent == spec.name:
-            admitted.extend(below(run, place))
-    return admitted
-
-
-def merged(parts: list[Admissions]) -> Admissions:
-    """Return what several admitted, in order of time."""
-    times = np.concatenate([times for times, _ in parts])
-    order = np.argsort(times, kind="stable")
-    return times[order], np.concatenate([units for _, units in parts])[order]

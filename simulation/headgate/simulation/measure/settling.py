@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 STEP_S = 0.005
 """Times at which ceilings are looked at: a fifth of an agent's tick."""
 
+HEALED_STEP_S = 0.1
+"""Shares are averaged over this when it is asked whether a fault has healed."""
+
+HEALED = 0.15
+"""Part of the rate by which averaged shares may then differ from max-min."""
+
 TOLERANCE = 0.1
 """Part of the rate by which shares may differ from max-min (scenario contract)."""
 
@@ -79,6 +85,48 @@ def ceiling_at(told: AppliedCeilings, times: Floats) -> Floats:
 
 
 def _settle(run: SimulationRun, group: int, start: float, until: float) -> float:
+    outside = np.flatnonzero(_off(run, group, start, until) > TOLERANCE)
+    return min(float(outside[-1] + 1) * STEP_S, until - start) if len(outside) else 0.0
+
+
+def healed_intervals(run: SimulationRun, group: int) -> float | None:
+    """Return how long shares took to be right after a fault ended, in T.
+
+    The longest of all faults; where they are not right before the next change (of
+    demand, of the limit, or a fault that begins or ends), the time until then
+    counts.  Shares are averaged over `HEALED_STEP_S`: a single look may be off by
+    chance.  None where no fault ends before the run does, or demand is no step
+    function.
+    """
+    scenario = run.scenario
+    ends = {f.until_s for f in scenario.faults if f.start_s < f.until_s}
+    ends = {end for end in ends if end < scenario.seconds}
+    if not (scenario.piecewise_constant and ends):
+        return None
+    groups = range(len(scenario.groups)) if scenario.tree else (group,)
+    breaks = sorted(
+        {
+            *fault_edges(scenario),
+            *(t for place in groups for t in scenario.demand_edges(place)),
+            *(c.at_s for c in scenario.changes if c.group in groups),
+            scenario.seconds,
+        }
+    )
+    width = round(HEALED_STEP_S / STEP_S)
+    worst = 0.0
+    for start, until in pairwise(breaks):
+        if start not in ends:
+            continue
+        off = _off(run, group, start, until)
+        means = off[: len(off) // width * width].reshape(-1, width).mean(axis=1)
+        outside = np.flatnonzero(means > HEALED)
+        if len(outside):
+            worst = max(worst, float(outside[-1] + 1) * HEALED_STEP_S)
+    return worst / scenario.interval_s
+
+
+def _off(run: SimulationRun, group: int, start: float, until: float) -> Floats:
+    """Return how far shares are from max-min, over the rate, each `STEP_S`."""
     scenario = run.scenario
     times = np.arange(start, until, STEP_S)
     middle = np.array([(start + until) / 2])
@@ -97,9 +145,6 @@ def _settle(run: SimulationRun, group: int, start: float, until: float) -> float
             for agent, told in enumerate(run.ceilings[group])
         ]
     )
-    off = np.abs(usable - fair).sum(axis=0)
-    allowed = TOLERANCE * (rate[0] if np.isfinite(rate[0]) else demand.sum())
-    outside = np.flatnonzero(off > allowed)
-    if not len(outside):
-        return 0.0
-    return min(float(outside[-1] + 1) * STEP_S, until - start)
+    unit = rate[0] if np.isfinite(rate[0]) else demand.sum()
+    off: Floats = np.abs(usable - fair).sum(axis=0) / (unit if unit > 0 else 1.0)
+    return off

@@ -208,7 +208,7 @@ def forbidden(cell: Cell) -> str:
 
 
 def strained(cell: Cell) -> str:
-    """Return the bound because of which a cell may fall short; empty if none does.
+    """Return the bound that excuses a cell that falls short; empty if there is none.
 
     The same holds, to a lesser degree, where the bucket fills within two ages of
     information: what overflows while agents wait for news is lost.  Many such cells

@@ -20,13 +20,14 @@ TOTAL = (0.97, 1.02)
 """Goal: what all agents admit, over what one central bucket admits, from time 0."""
 
 STRAINED = (0.9, 1.02)
-"""The same where the bucket fills within two ages of information."""
+"""The same where the bucket fills within two ages of information: what agents owe at
+the end may be some per cent of so little."""
 
 LEAST_ADMISSIONS = 50
 """The goal holds where the central bucket admits so many; one less is 2 %."""
 
 DELAYS_KEPT = 0.9
-"""Part of the refusals of the grid that must be told a sensible delay."""
+"""Fraction of the grid's refusals that must come with a sensible delay."""
 
 ROUNDING = 1e-6
 """Costs by which a sum of floats may be off."""
@@ -47,7 +48,7 @@ class CellFigures:
         over: Costs of that which requests in flight and Q × age don't explain, at
             the worst moment: nothing, where it is not above 0.
         refusals: Requests that agents refused.
-        delays_kept: How many of them were told a sensible delay.
+        delays_kept: How many of them came with a sensible delay.
     """
 
     total: float

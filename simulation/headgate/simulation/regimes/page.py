@@ -105,7 +105,7 @@ def page_of(found: Found, *, cells: int, picture: str) -> tuple[str, int]:
 
 
 def delays_kept(found: Found) -> float:
-    """Return the part of all refusals that told a sensible delay."""
+    """Return the fraction of all refusals with a sensible delay."""
     refusals = sum(figures.refusals for figures in found.values())
     kept = sum(figures.delays_kept for figures in found.values())
     return kept / refusals if refusals else 1.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from headgate.simulation.measure.metrics import merged, per_second
+from headgate.simulation.measure.admissions import merged, per_second
 from headgate.simulation.measure.rates import RateTable
 
 if TYPE_CHECKING:

@@ -21,11 +21,15 @@ def _ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
+def _intervals(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f} T"
+
+
 def _seconds(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f} s"
 
 
-ROWS: tuple[tuple[str, Callable[[Result], str]], ...] = (
+FROM_START: tuple[tuple[str, Callable[[Result], str]], ...] = (
     ("offered", lambda r: f"{r.figures.offered:,.0f}"),
     ("admitted", lambda r: f"{r.figures.admitted:,.0f}"),
     ("central", lambda r: f"{r.figures.central:,.0f}"),
@@ -34,18 +38,29 @@ ROWS: tuple[tuple[str, Callable[[Result], str]], ...] = (
     ("error per second, worst", lambda r: _percent(r.figures.error_1s_max)),
     ("overshoot", lambda r: _seconds(r.figures.overshoot_seconds)),
     ("falsely refused", lambda r: _percent(r.figures.falsely_refused)),
+    ("excess, largest costs", lambda r: f"{r.figures.excess_costs:.2f}"),
+    ("sensible delays told", lambda r: _percent(r.figures.delays_kept)),
+    ("settle", lambda r: _seconds(r.figures.settle_seconds)),
+    ("healed after a fault", lambda r: _intervals(r.figures.healed_intervals)),
+    ("violations", lambda r: str(len(r.violations))),
+)
+"""What each line shows that counts from time 0."""
+
+STEADY: tuple[tuple[str, Callable[[Result], str]], ...] = (
+    ("admitted / central", lambda r: _ratio(r.figures.steady_total_ratio)),
+    ("error per second, mean", lambda r: _percent(r.figures.steady_error_1s_mean)),
+    ("overshoot", lambda r: _seconds(r.figures.steady_overshoot_seconds)),
+    ("falsely refused", lambda r: _percent(r.figures.steady_falsely_refused)),
     ("fairness (Jain)", lambda r: _ratio(r.figures.fairness)),
     ("worst agent", lambda r: _ratio(r.figures.worst_agent)),
-    ("settle", lambda r: _seconds(r.figures.settle_seconds)),
     ("swing", lambda r: _percent(r.figures.swing)),
     (
         "reports / agent / s",
         lambda r: f"{r.traffic.reports_per_agent_second:.2f}",
     ),
     ("bytes / agent / s", lambda r: f"{r.traffic.bytes_per_agent_second:.0f}"),
-    ("violations", lambda r: str(len(r.violations))),
 )
-"""What each line of the table shows."""
+"""What each line shows that leaves the warm-up out."""
 
 MOST_COLUMNS = 6
 """Seeds side by side; more go into further blocks below."""
@@ -68,13 +83,17 @@ def table(results: list[Result]) -> str:
 
 def _block(results: list[Result]) -> list[str]:
     cells = [["seed", *(str(result.seed) for result in results)]]
-    cells += [[name, *(show(result) for result in results)] for name, show in ROWS]
+    blank = [""] * len(results)
+    warm_up_s = results[0].scenario.measure_from
+    for title, rows in (("from time 0", FROM_START), (f"from {warm_up_s:g} s", STEADY)):
+        cells.append([f"-- {title} --", *blank])
+        cells += [[name, *(show(result) for result in results)] for name, show in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     return [
         "  ".join(
             cell.ljust(width) if place == 0 else cell.rjust(width)
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+        ).rstrip()
         for row in cells
     ]
 

@@ -28,7 +28,7 @@ class BucketReplay:
     Attributes:
         admitted_s: Times of admission.
         admitted_units: Their costs.
-        refused: (time, cost, seconds until a retry, as told) of each refusal.
+        refused: (time, cost, given seconds until a retry) of each refusal.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class BucketReplay:
         Args:
             until_s: Simulated time.
             acquire: ``(now, cost) -> delay``, 0.0 when admitted, else the seconds
-                that the caller is told to wait.
+                that the caller is asked to wait.
         """
         if self._retries:
             self._advance_with_retries(until_s, acquire)

@@ -9,7 +9,7 @@ function of the scenario and the seed.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, nextafter
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, cast
 
@@ -72,7 +72,7 @@ class SimulationEngine:
 
         Args:
             scenario: What to simulate.
-            seed: Of all randomness.
+            seed: Seed of all random numbers.
             strategy: Name for the record.
             make_controller: Builds what decides, at each birth.
             observer: Called during the run, if given.
@@ -154,8 +154,6 @@ class SimulationEngine:
                 self._deliver(now, index, payload)
             elif kind == "wake":
                 self._wake(now, index, payload)
-            elif kind == "request":
-                self._request(now, index, payload)
             else:
                 self._rarely(now, kind, index, payload)
 
@@ -208,7 +206,7 @@ class SimulationEngine:
                     self._boot(index, now)
 
     def _double(self, fault: Fault, now: float) -> None:
-        """Start agents anew under the first one's id, and later under their own."""
+        """Restart agents under the first one's id, and later under their own."""
         if fault.start_s == now:
             name = agent_name(fault.agents[0])
         elif fault.until_s == now:
@@ -246,7 +244,8 @@ class SimulationEngine:
         if self._observer is not None:
             self._observer.born(node)
         wanted = configuration_at(self._scenario, now)
-        node.configure(now, birth.wall_s, wanted)
+        agents = self._scenario.agents - len(self._faults.down)
+        node.configure(now, birth.wall_s, wanted, agents)
         self._after(now, index, node)
 
     def _make_way(self, now: float, index: int, node: Node) -> None:
@@ -334,17 +333,6 @@ class SimulationEngine:
         node.tick(now, self._wall(now, index))
         self._after(now, index, node)
 
-    def _request(self, now: float, index: int, payload: object) -> None:
-        node = self._nodes.get(index)
-        if node is None or payload != node.request_s or self._quiet:
-            return
-        if self._up(now, "request", index, payload) is None:
-            return
-        node.request_s = inf
-        if node.serve_one(nextafter(now, inf)):
-            node.tick(now, self._wall(now, index))
-        self._after(now, index, node)
-
     def _configure(self, now: float, index: int, payload: object) -> None:
         node = self._up(now, "configure", index, payload)
         if node is not None and isinstance(payload, float):
@@ -368,11 +356,6 @@ class SimulationEngine:
             node.called = node.wakes
             call = (node.life.birth.incarnation, node.wakes)
             self._push(max(node.wake_s, now + LEAST_STEP_S), "wake", index, call)
-        if node.tokenless and not self._quiet:
-            request_s = node.next_request_s()
-            if request_s != node.request_s and request_s < inf:
-                node.request_s = request_s
-                self._push(request_s, "request", index, request_s)
 
     def _flush(self, now: float, index: int, node: Node) -> None:
         for report in node.outbox:
@@ -389,7 +372,7 @@ class SimulationEngine:
 
 
 def _is_taken(node: Node, report: Report) -> bool:
-    """Tell whether a younger process goes by the id of this one."""
+    """Return whether a younger process goes by the id of this one."""
     incarnation = node.life.birth.incarnation
     return report.agent == node.life.agent and report.incarnation > incarnation
 

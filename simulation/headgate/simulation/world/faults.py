@@ -73,7 +73,7 @@ class FaultState:
         self.down = down
 
     def hears(self, sender: int, receiver: int) -> bool:
-        """Tell whether a report that is sent now can reach a receiver."""
+        """Return whether a report that is sent now can reach a receiver."""
         if sender in self.cut:
             return False
         for side in self.sides:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from headgate.agent.enforcement.bucket_registry import Registry
 from headgate.agent.enforcement.sampling import Columns
 from headgate.coordinator import (
@@ -14,6 +16,7 @@ from headgate.coordinator import (
     Noticed,
     Publish,
     Renamed,
+    Restored,
     SetCeilings,
     WakeAt,
 )
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AppliedCeilings:
-    """What one bucket was told, in order of time: lists of equal length.
+    """What one bucket was set to, in order of time: lists of equal length.
 
     Attributes:
         at_s: When.
@@ -95,13 +98,10 @@ class Node:
         wake_s: When the controller wants to be stepped next.
         wakes: How often that was changed; an older wake-up call is void.
         called: The value of `wakes` for which a call is under way.
-        request_s: When the next request of a bucket without tokens is due, as far
-            as the engine was told.
         outbox: Reports to be put on the bus, in order.
         noticed: Counts by kind.
         followed: The configuration that it goes by.
-        told: What its buckets were told, by group index.
-        tokenless: Whether a bucket without tokens is among the buckets.
+        told: What its buckets were set to, by group index.
     """
 
     def __init__(
@@ -120,17 +120,15 @@ class Node:
             controller: What decides.
             groups: Indices of the groups that have a bucket here.
             streams: Requests by group index; shared by all lives of an agent.
-            ceilings: Where to write what buckets are told, by group index.
+            ceilings: Where to write what buckets are set to, by group index.
         """
         self.life = Life(birth, birth.agent)
         self.controller = controller
         self.wake_s = inf
         self.wakes = 0
         self.called = 0
-        self.request_s = inf
         self.outbox: list[Report] = []
         self.noticed: dict[str, int] = {}
-        self.tokenless = False
         self._registry = Registry(birth.seed)
         self._columns: Columns | None = None
         self.buckets: dict[int, Bucket] = {}
@@ -141,14 +139,29 @@ class Node:
         self.followed = Configuration()
         self._uses = {group + 1: 1 for group in groups}
 
-    def configure(self, now: float, wall_s: float, wanted: Configuration) -> None:
-        """Follow a new configuration at once."""
+    def configure(
+        self,
+        now: float,
+        wall_s: float,
+        wanted: Configuration,
+        agents: int | None = None,
+    ) -> None:
+        """Follow a new configuration at once.
+
+        Args:
+            now: Simulated time.
+            wall_s: Its wall clock.
+            wanted: What is in force.
+            agents: How many agents there are, as the API says; None: it does not.
+        """
         self.followed = wanted
         groups = limits_in_force(wanted.groups)
         self._registry.follow(groups, now)
         if self._columns is None:
             self._make_buckets(now, groups)
-        self.step(now, wall_s, Configured(wanted))
+        if now == 0.0:
+            self._restore(now, wall_s, groups)
+        self.step(now, wall_s, Configured(wanted, agents))
         self.tick(now, wall_s)
 
     def change_id(self, birth: Birth, controller: Controller) -> None:
@@ -161,27 +174,6 @@ class Node:
         """Let the requests before a time through the buckets."""
         for stream, acquire in self._streams:
             stream.advance(until_s, acquire)
-
-    def serve_one(self, until_s: float) -> bool:
-        """Serve a request of a bucket without tokens; tell whether it passed.
-
-        An admission is counted at once: the others must hear of it before they
-        spend the same token.
-        """
-        before = self._admitted_without_tokens()
-        self.serve(until_s)
-        return self._admitted_without_tokens() > before
-
-    def next_request_s(self) -> float:
-        """Return when a bucket without tokens is asked next, or infinity."""
-        return min(
-            (
-                self._stream_of[group].next_s
-                for group, bucket in self.buckets.items()
-                if bucket.tokenless and bucket.probability > 0
-            ),
-            default=inf,
-        )
 
     def tick(self, now: float, wall_s: float) -> None:
         """Hand the counters to the controller."""
@@ -205,8 +197,12 @@ class Node:
             self.life.refused[group] = bucket.refused
             self.life.admitted[group] = bucket.admitted
 
-    def _admitted_without_tokens(self) -> float:
-        return sum(b.admitted for b in self.buckets.values() if b.tokenless)
+    def _restore(self, now: float, wall_s: float, groups: dict[int, Group]) -> None:
+        """Hear from the API that nobody has used the groups yet: they are full."""
+        ids = np.array(sorted(groups), dtype=np.int64)
+        limits = [groups[i].limits[0] for i in ids.tolist()]
+        level = np.array([limit.burst for limit in limits])
+        self.step(now, wall_s, Restored(DIMENSION, ids, level))
 
     def _perform(self, now: float, effect: Effect) -> None:
         if isinstance(effect, SetCeilings):
@@ -237,17 +233,17 @@ class Node:
         if self._columns is None or self._columns.keys is not effect.keys:
             return
         self._columns.apply(effect, now)
+        terms = effect.ceilings
         columns = zip(
             effect.index.tolist(),
-            effect.ceiling.tolist(),
-            effect.share.tolist(),
-            effect.capacity.tolist(),
+            terms.ceiling.tolist(),
+            terms.share.tolist(),
+            terms.capacity.tolist(),
             effect.deadline_s.tolist(),
-            effect.reserve.tolist(),
+            terms.reserve.tolist(),
             strict=True,
         )
         for place, *told in columns:
             group = self._columns.locals[int(place)].group.id - 1
             ceiling, share, capacity, deadline_s, reserve = told
             self.told[group].add(now, (ceiling, share, capacity, deadline_s, reserve))
-        self.tokenless = any(bucket.tokenless for bucket in self.buckets.values())

@@ -24,7 +24,7 @@ class Published:
 
     Attributes:
         at_s: When.
-        index: Which agent.
+        index: Index of the agent.
         size: Bytes.
         report: What receivers decode.
     """
@@ -41,7 +41,7 @@ class Violation:
 
     Attributes:
         time: Simulated seconds.
-        name: Of the invariant.
+        name: Name of the invariant.
         detail: What was seen and what was expected.
     """
 
@@ -56,7 +56,7 @@ class UnreportedUsage:
 
     Attributes:
         agent: Its id.
-        incarnation: Which life.
+        incarnation: Its life.
         group: Index of the group.
         units: Admitted since the last report that was delivered.
     """
@@ -79,7 +79,7 @@ class SimulationRun:
         arrivals: First attempts that were offered, [group][agent].
         admitted: What agents admitted, [group][agent].
         refused: What they refused, [group][agent]: ``float64[N, 3]`` of time, cost
-            and the seconds that the caller was told to wait.
+            and the seconds that the caller was asked to wait.
         central: What the yardstick admitted, [group].
         ceilings: The ceilings that were applied to buckets, [group][agent].
         lives: All incarnations, in order of birth.

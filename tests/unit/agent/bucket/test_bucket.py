@@ -1,4 +1,4 @@
-"""One bucket: levels, debt, ceilings with a deadline, chances, counters."""
+"""One bucket: levels, debt, windows, terms with a deadline, counters."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from headgate.agent.bucket.bucket import Bucket
 from headgate.agent.bucket.chain import charge_chain_at, give_back_before
 from headgate.agent.bucket.level import LULL_S
+from headgate.agent.bucket.terms import SharedTerms
 
 YEAR_S = 365.25 * 86_400
 
@@ -46,21 +47,19 @@ def test_what_was_attempted_is_what_was_admitted_and_refused() -> None:
 
 def test_a_lowered_limit_is_not_followed_by_a_burst_of_old_tokens() -> None:
     bucket = Bucket(0.0, rate=1_000.0, capacity=1_000.0)
-    bucket.set_ceiling_at(100.0, ceiling=10.0, capacity=10.0)
+    bucket.set_rate_at(100.0, rate=10.0, capacity=10.0)
     assert bucket.held_at(100.0) == 10.0
 
 
 def test_time_before_a_raise_earns_at_the_old_rate_and_capacity() -> None:
     bucket = Bucket(0.0, rate=1.0, capacity=5.0, level=0.0)
-    bucket.set_ceiling_at(100.0, ceiling=1_000.0, capacity=1_000.0)
+    bucket.set_rate_at(100.0, rate=1_000.0, capacity=1_000.0)
     assert bucket.held_at(100.0) == 5.0
 
 
 def test_after_the_deadline_a_bucket_refills_at_the_reserve_only() -> None:
     bucket = Bucket(0.0, rate=1.0, capacity=1_000.0, level=0.0)
-    bucket.set_ceiling_at(
-        0.0, ceiling=100.0, capacity=1_000.0, deadline_s=2.0, reserve=5.0
-    )
+    bucket.set_rate_at(0.0, rate=100.0, capacity=1_000.0, deadline_s=2.0, reserve=5.0)
     assert bucket.held_at(2.0) == 200.0
     assert bucket.held_at(4.0) == 210.0
     assert bucket.try_acquire_at(4.0, 1.0) == 0.0
@@ -70,10 +69,8 @@ def test_after_the_deadline_a_bucket_refills_at_the_reserve_only() -> None:
 
 def test_a_new_ceiling_settles_what_was_earned_across_the_old_deadline() -> None:
     bucket = Bucket(0.0, rate=1.0, capacity=1_000.0, level=0.0)
-    bucket.set_ceiling_at(
-        0.0, ceiling=100.0, capacity=1_000.0, deadline_s=1.0, reserve=1.0
-    )
-    bucket.set_ceiling_at(3.0, ceiling=0.0, capacity=1_000.0)
+    bucket.set_rate_at(0.0, rate=100.0, capacity=1_000.0, deadline_s=1.0, reserve=1.0)
+    bucket.set_rate_at(3.0, rate=0.0, capacity=1_000.0)
     assert bucket.held_at(9.0) == 102.0
 
 
@@ -81,7 +78,7 @@ def test_a_rate_of_zero_lets_nothing_through() -> None:
     bucket = Bucket(0.0, rate=0.0, capacity=100.0)
     assert bucket.try_acquire_at(0.0, 1.0) == inf
     assert bucket.try_acquire_at(YEAR_S, 1.0) == inf
-    bucket.set_ceiling_at(YEAR_S, ceiling=1.0, capacity=1.0)
+    bucket.set_rate_at(YEAR_S, rate=1.0, capacity=1.0)
     assert bucket.try_acquire_at(YEAR_S, 1.0) == 0.0
     bucket.close_at(YEAR_S)
     assert bucket.try_acquire_at(YEAR_S + 9.0, 1.0) == inf
@@ -91,47 +88,9 @@ def test_unlimited_admits_any_cost_and_can_be_limited_again() -> None:
     bucket = Bucket(0.0, rate=inf, capacity=1.0)
     assert all(bucket.try_acquire_at(0.0, 1e12) == 0.0 for _ in range(10))
     assert bucket.held_at(1.0) == 0.0
-    bucket.set_ceiling_at(1.0, ceiling=1.0, capacity=1.0)
+    bucket.set_rate_at(1.0, rate=1.0, capacity=1.0)
     assert bucket.try_acquire_at(1.0, 1.0) == 0.0
     assert bucket.try_acquire_at(1.0, 1.0) == 1.0
-
-
-def test_a_bucket_without_tokens_admits_its_part_of_the_attempts() -> None:
-    bucket = Bucket(0.0, rate=1.0, capacity=1.0, seed=7)
-    bucket.set_ceiling_at(0.0, ceiling=2.0, capacity=0.0, probability=0.2)
-    outcomes = [bucket.try_acquire_at(0.0, 1.0) for _ in range(20_000)]
-    admitted = outcomes.count(0.0)
-    assert 3_800 < admitted < 4_200
-    assert set(outcomes) == {0.0, 0.5}
-    assert bucket.held_at(0.0) == 0.0
-    assert (bucket.admitted, bucket.refused) == (admitted, 20_000 - admitted)
-
-
-def test_the_same_seed_draws_the_same_chances() -> None:
-    def draws(seed: int) -> list[float]:
-        bucket = Bucket(0.0, rate=1.0, capacity=1.0, seed=seed)
-        bucket.set_ceiling_at(0.0, ceiling=1.0, capacity=0.0, probability=0.5)
-        return [bucket.try_acquire_at(0.0, 1.0) for _ in range(100)]
-
-    assert draws(3) == draws(3) != draws(4)
-
-
-def test_a_chance_past_its_deadline_becomes_a_rate_of_the_reserve() -> None:
-    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
-    bucket.set_ceiling_at(
-        0.0, ceiling=9.0, capacity=0.0, probability=0.9, deadline_s=1.0, reserve=0.5
-    )
-    times = [1.0 + step / 10 for step in range(1, 1_001)]
-    admitted = sum(bucket.try_acquire_at(now, 1.0) == 0.0 for now in times)
-    assert 49 <= admitted <= 52
-
-
-def test_a_chance_past_its_deadline_without_a_reserve_admits_nothing() -> None:
-    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
-    bucket.set_ceiling_at(
-        0.0, ceiling=9.0, capacity=0.0, probability=0.9, deadline_s=1.0
-    )
-    assert bucket.try_acquire_at(1.5, 1.0) == inf
 
 
 def test_a_part_that_is_taken_away_and_given_back_forgives_no_debt() -> None:
@@ -140,12 +99,12 @@ def test_a_part_that_is_taken_away_and_given_back_forgives_no_debt() -> None:
     bucket.close_at(0.0)
     assert bucket.held_at(5.0) == 0.0
     assert bucket.try_acquire_at(5.0, 1.0) == inf
-    bucket.set_ceiling_at(5.0, ceiling=10.0, capacity=10.0)
+    bucket.set_rate_at(5.0, rate=10.0, capacity=10.0)
     assert bucket.held_at(5.0) == -20.0
     assert bucket.try_acquire_at(5.0, 1.0) == 2.0
-    bucket.set_ceiling_at(9.0, ceiling=10.0, capacity=10.0)
+    bucket.set_rate_at(9.0, rate=10.0, capacity=10.0)
     bucket.close_at(9.0)
-    bucket.set_ceiling_at(9.0, ceiling=10.0, capacity=10.0)
+    bucket.set_rate_at(9.0, rate=10.0, capacity=10.0)
     assert bucket.held_at(9.0) == 0.0  # tokens are not kept
 
 
@@ -230,25 +189,117 @@ def test_what_is_charged_within_a_lull_is_paid_to_the_unit() -> None:
     assert bucket.admitted == 60.0
 
 
-def test_a_lull_loses_at_most_its_own_refill_of_a_full_bucket_and_wins_nothing() -> (
-    None
-):
+def test_a_full_bucket_loses_nothing_within_a_lull() -> None:
     bucket = Bucket(0.0, rate=100_000.0, capacity=1_000.0)
+    exact = 1_000.0
     for step in range(5):
-        bucket.try_acquire_at(step * LULL_S / 10, 100.0)
-    level = bucket.level_at(LULL_S / 2)
-    exact = 1_000.0 - 500.0 + LULL_S / 2 * 100_000.0
-    assert exact - LULL_S * 100_000.0 <= level <= exact
-    settled = Bucket(0.0, rate=1e6, capacity=1_000.0)
-    settled.try_acquire_at(0.0, 1.0)
-    settled.try_acquire_at(LULL_S / 2, 200.0)
-    assert settled.level_at(LULL_S) == pytest.approx(1_000.0 - 200.0)
-    assert settled.try_acquire_at(LULL_S, 0.5) == 0.0
-    assert settled.level_at(LULL_S) == pytest.approx(1_000.0 - 200.5)
+        now = step * LULL_S / 10
+        exact = min(1_000.0, exact + (LULL_S / 10 * 100_000.0 if step else 0.0))
+        assert bucket.try_acquire_at(now, 9.0) == 0.0
+        exact -= 9.0
+        assert bucket.level_at(now) == pytest.approx(exact)
+
+
+def shared(
+    bucket: Bucket,
+    now: float,
+    *,
+    level: float,
+    room: float,
+    window: float,
+    **more: float,
+) -> None:
+    terms = {"rate": 0.0, "expected_rate": 0.0, "counted": bucket.admitted, **more}
+    bucket.share_at(
+        now,
+        SharedTerms(
+            ceiling=5.0,
+            level=level,
+            rate=terms["rate"],
+            capacity=100.0,
+            room=room,
+            window=window,
+            expected_rate=terms["expected_rate"],
+            room_cap=inf,
+            cautious=bool(terms.get("cautious", 0.0)),
+            quota=10.0,
+            least_delay_s=0.1,
+            reserve=terms.get("reserve", 0.0),
+        ),
+        as_of_s=now,
+        counted=terms["counted"],
+        burst=terms.get("burst", inf),
+        may_owe=True,
+        deadline_s=terms.get("deadline_s", inf),
+    )
+
+
+def test_a_shared_bucket_admits_until_more_than_its_window_is_untold() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
+    shared(bucket, 0.0, level=50.0, room=3.0, window=3.0)
+    assert [bucket.try_acquire_at(0.0, 1.0) for _ in range(6)] == [0.0] * 4 + [0.1] * 2
+    assert bucket.level_at(0.0) == 46.0
+
+
+def test_terms_made_before_a_limit_was_lowered_hold_no_more_than_its_burst() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
+    shared(bucket, 0.0, level=50.0, room=inf, window=inf, burst=8.0)
+    assert bucket.level_at(0.0) == 8.0
+
+
+def test_the_room_of_a_shared_bucket_grows_by_what_others_expect() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
+    shared(bucket, 0.0, level=50.0, room=-2.0, window=3.0, expected_rate=10.0)
+    assert bucket.try_acquire_at(0.1, 1.0) == pytest.approx(0.1)
+    assert bucket.try_acquire_at(0.2, 1.0) == 0.0
+
+
+def test_one_of_whom_nothing_is_expected_admits_what_fits_or_the_first() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
+    shared(bucket, 0.0, level=50.0, room=3.0, window=3.0, cautious=1.0)
+    assert bucket.try_acquire_at(0.0, 9.0) == 0.0  # the first that others don't know
+    assert bucket.try_acquire_at(0.0, 1.0) == 0.1
+    shared(bucket, 1.0, level=41.0, room=2.5, window=3.0, cautious=1.0)
+    assert bucket.try_acquire_at(1.0, 3.0) == 0.1
+    assert bucket.fitting_at(1.0, 1.0) == 2.0
+    assert bucket.try_acquire_at(1.0, 2.0) == 0.0
+
+
+def test_a_refusal_tells_the_delay_of_the_whole_bucket_not_of_a_part() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
+    shared(bucket, 0.0, level=-20.0, room=3.0, window=3.0, rate=1.0)
+    assert bucket.try_acquire_at(0.0, 1.0) == 2.0
+    assert bucket.try_acquire_at(1.0, 1.0) == pytest.approx(1.0)
+
+
+def test_what_was_admitted_since_the_terms_were_found_comes_on_top_of_them() -> None:
+    bucket = Bucket(0.0, rate=10.0, capacity=100.0)
+    assert bucket.try_acquire_at(0.0, 7.0) == 0.0
+    shared(bucket, 0.0, level=50.0, room=20.0, window=20.0, counted=0.0)
+    assert (bucket.level_at(0.0), bucket.available_at(0.0)) == (43.0, 13.0)
+
+
+def test_past_its_deadline_a_shared_bucket_has_a_part_of_its_own() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
+    shared(bucket, 0.0, level=80.0, room=3.0, window=3.0, deadline_s=1.0, reserve=2.0)
+    bucket.settle(2.0)
+    assert (bucket.level_at(2.0), bucket.capacity, bucket.rate) == (5.0, 20.0, 2.0)
+    shared(bucket, 3.0, level=-80.0, room=3.0, window=3.0, deadline_s=3.0, reserve=2.0)
+    bucket.settle(3.5)
+    assert bucket.level_at(3.5) == pytest.approx(-15.0)
+
+
+def test_a_shared_bucket_counts_what_overflows_before_a_charge() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
+    shared(bucket, 0.0, level=95.0, room=50.0, window=50.0, rate=10.0)
+    assert bucket.try_acquire_at(1.0, 2.0) == 0.0
+    assert (bucket.overflowed, bucket.level_at(1.0)) == (5.0, 98.0)
+    shared(bucket, 9.0, level=100.0, room=50.0, window=50.0, rate=10.0)
+    assert bucket.overflowed == 5.0  # the ledger has cut its level by itself
 
 
 def test_mean_cost_is_sampled_once_a_lull() -> None:
-    bucket = Bucket(0.0, rate=1e6, capacity=1e6)
+    bucket = Bucket(0.0, rate=1e6, capacity=1e6, level=5e5)
     for step in range(1_000):
         bucket.try_acquire_at(step * LULL_S / 10, 7.0)
     assert bucket.sampled_units / bucket.sampled == 7.0

@@ -135,7 +135,7 @@ def test_no_change_of_the_configuration_forgets_a_debt_or_breaks_a_limiter(
         for local in enforcer.locals():
             level = local.bucket.level_at(clock.now)
             held = before.get(id(local), (local, inf))[1]
-            if held < 0.0 and not local.bucket.tokenless and level < inf:
+            if held < 0.0 and not local.bucket.closed and level < inf:
                 assert level <= held + 1e-6 * abs(held) or level == 0.0
             assert level <= max(local.bucket.capacity, 0.0)
         clock.now += step

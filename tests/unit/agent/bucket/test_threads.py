@@ -114,7 +114,7 @@ def test_live_changes_of_the_rate_lose_no_charge() -> None:
     def work(index: int) -> int:
         if index == 0:
             for turn in range(ATTEMPTS // 20):
-                bucket.set_ceiling_at(0.0, ceiling=float(turn), capacity=1e9)
+                bucket.set_rate_at(0.0, rate=float(turn), capacity=1e9)
             return 0
         return sum(bucket.try_acquire_at(0.0, 1) == 0.0 for _ in range(ATTEMPTS))
 

@@ -1,4 +1,4 @@
-"""Who is turned away knocks again, whatever becomes of that."""
+"""A client that is turned away tries again, whatever becomes of that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.agent.bus.zeromq.curve import RETRY_S, Handshakes
 
 def test_a_knock_that_fails_is_tried_again() -> None:
     class Refusing(zmq.Socket[bytes]):
-        """A socket of which each address is none."""
+        """A socket that refuses every address."""
 
         knocks = 0
 

@@ -38,6 +38,7 @@ def report(first: list[int], second: list[int], *, keyframe: bool = True) -> Rep
             admitted=2 * column,
             demand=np.ldexp(1.0, np.array(ids, np.int64) % 8),
             held=-column,
+            cost=np.ones(len(np.array(ids, np.int64))),
             level=3 * column,
             subjects=np.array(ids, np.int64),
         )

@@ -18,7 +18,7 @@ from headgate.coordinator.config.configuration import (
     Group,
     Limit,
 )
-from headgate.coordinator.messages.events import Counted, SetCeilings
+from headgate.coordinator.messages.events import Ceilings, Counted, SetCeilings
 
 CLUSTER = Limit(dimension="requests", rate=1_000, burst=1_000)
 BYTES = Limit(dimension="publish_bytes", rate=1e6, burst=1e6)
@@ -26,19 +26,18 @@ BYTES = Limit(dimension="publish_bytes", rate=1e6, burst=1e6)
 
 def ceilings(counted: Counted, now: float, **columns: float) -> SetCeilings:
     count = len(counted.keys.group_ids)
-    values = {
-        "ceiling": 100.0,
-        "capacity": 10.0,
-        "probability": 1.0,
-        "share": 90.0,
-        "deadline_s": now + 3.0,
-        "reserve": 1.0,
-        **columns,
-    }
+    values = dict.fromkeys(Ceilings.__slots__, 0.0)
+    values |= {"rate": 100.0, "capacity": 10.0, "share": 90.0, "reserve": 1.0}
+    values |= columns
+    deadline_s = values.pop("deadline_s", now + 3.0)
+    values["ceiling"] = values["rate"]
     return SetCeilings(
         counted.keys,
         np.arange(count),
-        *(np.full(count, value) for value in values.values()),
+        Ceilings(**{name: np.full(count, values[name]) for name in Ceilings.__slots__}),
+        counted=counted.admitted,
+        as_of_s=now,
+        deadline_s=np.full(count, deadline_s),
     )
 
 
@@ -148,7 +147,7 @@ def test_a_refusal_is_demand_on_all_limits_of_the_group_that_refuses() -> None:
     limiter = enforcer.limiter(tenant="acme")
     counted = enforcer.counts(clock.now)
     now = clock.now
-    enforcer.apply(ceilings(counted, now, ceiling=1e3, capacity=1e3), now)
+    enforcer.apply(ceilings(counted, now, rate=1e3, capacity=1e3), now)
     clock.now += 1.0
     assert limiter.try_acquire(publish_bytes=5_000, requests=1)
     for _ in range(4):
@@ -218,7 +217,7 @@ def test_a_lowered_cluster_limit_scales_the_ceiling_before_the_next_report() -> 
     enforcer, clock = make(group, acme=1)
     limiter = enforcer.limiter(tenant="acme")
     enforcer.apply(
-        ceilings(enforcer.counts(clock.now), clock.now, ceiling=100, capacity=100),
+        ceilings(enforcer.counts(clock.now), clock.now, rate=100, capacity=100),
         clock.now,
     )
     clock.now += 2.0
@@ -353,7 +352,7 @@ def test_ceilings_for_the_keys_before_the_last_still_count() -> None:
     counted = enforcer.counts(clock.now)
     second = enforcer.limiter(tenant="bolt")
     enforcer.counts(clock.now)
-    enforcer.apply(ceilings(counted, clock.now, capacity=500, ceiling=500), clock.now)
+    enforcer.apply(ceilings(counted, clock.now, capacity=500, rate=500), clock.now)
     clock.now += 1.0
     assert sum(bool(first.try_acquire(requests=1)) for _ in range(999)) == 501
     assert sum(bool(second.try_acquire(requests=1)) for _ in range(999)) == 11

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from headgate.agent.bucket.terms import SharedTerms
 from headgate.agent.enforcement import sampling as counting
 from headgate.agent.enforcement.bucket_registry import Registry
 from headgate.agent.enforcement.sampling import Columns
-from headgate.coordinator import Group, Limit
+from headgate.coordinator import Ceilings, Group, Limit, SetCeilings
 
 if TYPE_CHECKING:
     from headgate.agent.bucket.bucket import Bucket
@@ -21,6 +22,32 @@ if TYPE_CHECKING:
 LIMIT = Limit(dimension="requests", rate=100.0, burst=10.0)
 FAST = Limit(dimension="requests", rate=1e6, burst=1e6)
 GROUPS = {i: Group(id=i, name=f"g{i}", limits=(LIMIT,)) for i in (1, 2, 3)}
+
+
+def share(bucket: Bucket, now: float) -> None:
+    """Let others use it as well."""
+    bucket.share_at(
+        now,
+        SharedTerms(
+            ceiling=20.0,
+            level=7.0,
+            rate=20.0,
+            capacity=10.0,
+            room=3.0,
+            window=3.0,
+            expected_rate=2.0,
+            room_cap=5.0,
+            cautious=False,
+            quota=50.0,
+            least_delay_s=0.1,
+            reserve=1.0,
+        ),
+        as_of_s=now,
+        counted=bucket.admitted,
+        burst=10.0,
+        may_owe=True,
+        deadline_s=now + 0.5,
+    )
 
 
 def disturb(bucket: Bucket, random: np.random.Generator, now: float) -> None:
@@ -37,9 +64,9 @@ def disturb(bucket: Bucket, random: np.random.Generator, now: float) -> None:
             bucket.count_refused(cost)
         case 4:
             capacity = float(random.choice([0.0, 5.0, 10.0]))
-            bucket.set_ceiling_at(now, ceiling=100.0, capacity=capacity)
+            bucket.set_rate_at(now, rate=100.0, capacity=capacity)
         case 5:
-            bucket.set_ceiling_at(now, ceiling=50.0, capacity=10.0, probability=0.5)
+            share(bucket, now)
         case _:
             pass
 
@@ -72,12 +99,60 @@ def test_what_is_told_is_what_a_look_at_each_bucket_says(
         assert counted.held.tolist() == [b.held_at(now) for b in buckets]
         assert counted.subjects.tolist() == [uses[g] for g in (1, 2, 3)]
     for bucket in buckets:
-        bucket.set_ceiling_at(now, ceiling=100.0, capacity=10.0)
+        bucket.set_rate_at(now, rate=100.0, capacity=10.0)
     full = columns.counted(now + 10.0, uses)
     # All are full and at rest: there is nothing new to say.
     assert columns.counted(now + 11.0, uses) is full
     buckets[1].try_acquire_at(now + 12.0, 3.0)
     assert columns.counted(now + 12.0, uses).held.tolist() == [10.0, 7.0, 10.0]
+
+
+def test_shared_terms_hold_while_someone_counts_and_a_buckets_own_do_not() -> None:
+    registry = Registry(1)
+    registry.follow(GROUPS, 0.0)
+    locals_ = [registry.get(g, "requests", "cluster", 0.0) for g in GROUPS.values()]
+    columns = Columns([local for local in locals_ if local is not None], None)
+    shared, own, ended = columns.buckets
+    columns.apply(terms(columns, lease_s=3.0), 0.0)
+    own.set_rate_at(0.0, rate=20.0, capacity=10.0, deadline_s=3.0, reserve=1.0)
+    ended.deadline_s = 1.5
+    for tenth in range(20, 101):
+        columns.counted(tenth / 10, {})
+    assert [bucket.deadline_s for bucket in (own, ended)] == [3.0, 1.5]
+    assert 12.0 < shared.deadline_s <= 13.0
+    later = Columns(columns.locals, columns)
+    later.counted(12.0, {})
+    assert shared.deadline_s == 15.0
+    shared.charge_at(15.1, 1.0)
+    assert shared.capacity == 5.0  # nobody counts: this agent's half
+
+
+def terms(columns: Columns, *, lease_s: float) -> SetCeilings:
+    """What a coordinator tells of full buckets that two agents share."""
+    one = np.ones(len(columns.buckets))
+    return SetCeilings(
+        keys=columns.keys,
+        index=np.arange(len(one)),
+        ceilings=Ceilings(
+            shared=one > 0.0,
+            share=0.0 * one,
+            ceiling=100.0 * one,
+            level=10.0 * one,
+            rate=100.0 * one,
+            capacity=10.0 * one,
+            room=5.0 * one,
+            window=5.0 * one,
+            expected_rate=0.0 * one,
+            room_cap=np.inf * one,
+            cautious=one > 0.0,
+            quota=100.0 * one,
+            least_delay_s=0.1 * one,
+            reserve=50.0 * one,
+        ),
+        counted=0.0 * one,
+        as_of_s=0.0,
+        deadline_s=lease_s * one,
+    )
 
 
 def test_a_caller_who_read_the_clock_before_the_look_is_counted_all_the_same() -> None:
@@ -87,7 +162,7 @@ def test_a_caller_who_read_the_clock_before_the_look_is_counted_all_the_same() -
     local = registry.get(group, "requests", "cluster", 0.0)
     assert local is not None
     columns, bucket = Columns([local], None), local.bucket
-    bucket.set_ceiling_at(0.0, ceiling=1e6, capacity=50.0)
+    bucket.set_rate_at(0.0, rate=1e6, capacity=50.0)
     bucket.try_acquire_at(1.0, 1.0)  # for a lull others take the short way
     assert columns.counted(1.01, {}).admitted.tolist() == [1.0]
     bucket.try_acquire_at(1.0005, 1.0)
@@ -104,7 +179,7 @@ def test_nothing_that_threads_charge_while_others_look_is_ever_forgotten() -> No
     ]
     columns = Columns([local for local in found if local is not None], None)
     for bucket in columns.buckets:
-        bucket.set_ceiling_at(time.monotonic(), ceiling=1e6, capacity=50.0)
+        bucket.set_rate_at(time.monotonic(), rate=1e6, capacity=50.0)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

@@ -198,7 +198,7 @@ def test_a_cancelled_caller_gives_back_to_the_limit_that_it_was_charged_by() -> 
         enforcer.configure(
             configuration(group(SLOW), lead, acme=2, other=2, revision=2), clock.now
         )
-        limiter.handle()  # resolves the chain anew: it is lead's now
+        limiter.handle()  # resolves the chain again: it is lead's now
         line.tasks["a"].cancel()
         await asyncio.gather(line.tasks["a"], return_exceptions=True)
         admitted = {usage.group: usage.admitted for usage in enforcer.usage(clock.now)}

@@ -23,7 +23,7 @@ from headgate.coordinator.config.configuration import (
 )
 
 if TYPE_CHECKING:
-    from headgate.agent.enforcement.split import How
+    from headgate.coordinator.config.configuration import Split
 
 
 def test_kip599_the_burst_is_rate_times_samples_times_window() -> None:
@@ -100,7 +100,7 @@ def test_a_soft_threshold_is_a_part_of_the_groups_rate_not_of_the_own_share() ->
     enforcer, clock = make(group(shared, soft_threshold=0.6), acme=1)
     limiter = enforcer.limiter(tenant="acme")
     (local,) = enforcer.locals()
-    local.bucket.set_ceiling_at(clock.now, ceiling=100.0, capacity=100.0)
+    local.bucket.set_rate_at(clock.now, rate=100.0, capacity=100.0)
     used = 500.0  # by all agents: five times this one's share
     enforcer.use_of = lambda group, dimension: used
     for _ in range(3):
@@ -160,7 +160,7 @@ def test_pip82_a_share_is_split_in_proportion_to_use() -> None:
 
 
 @pytest.mark.parametrize(("how", "least"), [("even", 48), ("proportional", 85)])
-def test_pip82_a_busy_topic_gets_its_part_of_the_share(how: How, least: int) -> None:
+def test_pip82_a_busy_topic_gets_its_part_of_the_share(how: Split, least: int) -> None:
     clock = Clock(0.0)
     split = TopicSplit(lambda: 100.0, how=how, clock=clock)
     split.add("busy")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.agent.making import NODE, TOKENS, configuration, group, make
 
 from headgate.coordinator.config.configuration import Group, Limit
+
+if TYPE_CHECKING:
+    from headgate.coordinator.config.configuration import Refusal
 
 
 def test_kip599_refused_callers_are_told_exactly_when_to_come_back() -> None:
@@ -97,6 +101,29 @@ def test_ably_suppression_admits_the_quota_out_of_what_is_attempted() -> None:
     assert admitted == pytest.approx(800, rel=0.1)
 
 
+def test_ably_suppression_starves_nobody_who_asks_right_after_another() -> None:
+    limit = replace(NODE, rate=100, burst=50)
+    enforcer, clock = make(group(limit, refusal="suppress"), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    admitted = [0, 0]
+    for _ in range(5_000):  # 100/s each: the first alone would take everything
+        for sender in (0, 1):
+            admitted[sender] += bool(limiter.try_acquire(requests=1))
+        clock.now += 0.01
+    assert admitted == pytest.approx([2_500, 2_500], rel=0.1)
+
+
+def test_ably_suppression_spends_the_burst_as_well() -> None:
+    limit = Limit(dimension="requests", rate=1_000, burst=5_000, scope="node")
+    enforcer, clock = make(group(limit, refusal="suppress"), acme=1)
+    gate = enforcer.limiter(tenant="acme").handle()
+    admitted = 0
+    for _ in range(10_000):  # twice the rate for ten seconds
+        admitted += bool(gate.try_acquire()) + bool(gate.try_acquire())
+        clock.now += 0.001
+    assert admitted == pytest.approx(10 * 1_000 + 5_000, rel=0.05)
+
+
 def test_ably_suppression_keeps_to_the_burst_at_one_instant() -> None:
     limit = Limit(dimension="requests", rate=1_000, burst=1_000, scope="node")
     enforcer, _ = make(group(limit, refusal="suppress"), acme=1)
@@ -145,9 +172,12 @@ def test_ably_a_suppressed_sender_is_told_by_whom_and_when_to_come_back() -> Non
     assert all(d.delay_s == 1.0 for d in refusals)
 
 
-def test_ably_a_fan_out_of_1001_is_counted_when_it_is_refused_as_well() -> None:
+@pytest.mark.parametrize("refusal", ["reject", "suppress"])
+def test_ably_a_fan_out_of_1001_is_counted_when_it_is_refused_as_well(
+    refusal: Refusal,
+) -> None:
     limit = Limit(dimension="messages", rate=1_000, burst=1_000, scope="node")
-    enforcer, clock = make(group(limit), acme=1)
+    enforcer, clock = make(group(limit, refusal), acme=1)
     limiter = enforcer.limiter(tenant="acme")
     assert limiter.try_acquire(messages=1_001)
     assert not limiter.try_acquire(messages=1_001)

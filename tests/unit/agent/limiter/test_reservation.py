@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from dataclasses import replace
 from math import inf, nan
 from typing import TYPE_CHECKING
 
@@ -21,13 +23,14 @@ def held(enforcer: Enforcer, clock: Clock) -> float:
 
 
 def test_a_reservation_that_nobody_settles_is_returned_after_its_time() -> None:
-    enforcer, clock = make(group(TOKENS), acme=1)
+    slow = replace(TOKENS, rate=1)  # its own refill would hide the return
+    enforcer, clock = make(group(slow), acme=1)
     limiter = enforcer.limiter(tenant="acme")
     reservation = limiter.reserve(tokens=1_600)
     assert held(enforcer, clock) == -600.0
     clock.now += MOST_OPEN_S / 10
     enforcer.counts(clock.now)
-    assert held(enforcer, clock) == 0.0
+    assert held(enforcer, clock) == -594.0
     clock.now += MOST_OPEN_S
     enforcer.counts(clock.now)
     assert held(enforcer, clock) == 1_000.0
@@ -190,6 +193,31 @@ def test_a_task_waits_for_its_reservation_until_the_debt_is_paid() -> None:
         await task
 
     asyncio.run(run())
+    assert got == [102.0]
+    assert held(enforcer, clock) == pytest.approx(0.0)
+
+
+def test_a_thread_waits_for_its_reservation_until_the_debt_is_paid() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    enforcer.waiting.step_by_hand()
+    limiter = enforcer.limiter(tenant="acme")
+    limiter.charge(tokens=1_200)
+    got: list[float] = []
+
+    def reserve() -> None:
+        with limiter.reserve(tokens=300, wait_s=60) as reservation:
+            got.append(clock.now)
+            reservation.settle(0)
+
+    thread = threading.Thread(target=reserve)
+    thread.start()
+    while not len(enforcer.waiting) and thread.is_alive():
+        thread.join(0)  # lets it run
+    enforcer.waiting.tick_at(clock.now)
+    assert len(enforcer.waiting) == 1
+    clock.now += 2.0
+    enforcer.waiting.tick_at(clock.now)
+    thread.join()
     assert got == [102.0]
     assert held(enforcer, clock) == pytest.approx(0.0)
 

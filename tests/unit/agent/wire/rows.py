@@ -27,4 +27,5 @@ ROW = Rows(
     admitted=floats(10, 20),
     demand=floats(5, 6),
     held=floats(3, -4),
+    cost=np.ones(len(ids(4, 9))),
 )

@@ -58,6 +58,7 @@ def all_rows(draw: st.DrawFn, counter: st.SearchStrategy[float] = whole) -> Rows
         admitted=draw(column(size, counter)),
         demand=draw(column(size, st.just(0.0) | st.floats(1e-6, 1e13))),
         held=draw(column(size, st.floats(-1e9, 1e9))),
+        cost=draw(column(size, st.just(1.0) | st.floats(1e-6, 1e13))),
         level=draw(column(size, signed)) if with_level else None,
         subjects=draw(subjects) if with_subjects else None,
     )
@@ -190,6 +191,7 @@ def test_dimensions_with_the_same_rows_write_their_ids_once() -> None:
         admitted=np.ones(size),
         demand=np.ones(size),
         held=np.ones(size),
+        cost=np.ones(len(np.arange(1, size + 1))),
     )
     other = replace(many, dimension="tokens", group_ids=many.group_ids.copy())
     message = wire.Report.FromString(encode(report(many, other)))
@@ -209,6 +211,7 @@ def test_dimensions_with_different_rows_keep_their_own_ids() -> None:
         admitted=none,
         demand=none,
         held=none,
+        cost=np.ones(len(ids())),
     )
     got = decode(encode(report(ROW, other, empty))).rows
     assert [rows.group_ids.tolist() for rows in got] == [[4, 9], [5, 6], []]
@@ -225,6 +228,7 @@ def test_a_row_of_a_day_takes_thirteen_bytes() -> None:
         admitted=admitted,
         demand=random.lognormal(5, 2, size),
         held=np.floor(random.normal(20, 40, size)),
+        cost=np.ones(len(np.arange(1, size + 1))),
     )
     assert len(encode(report(rows))) / size < 13.2
 

@@ -307,6 +307,7 @@ def test_a_report_that_is_too_large_is_refused_when_it_is_written() -> None:
         admitted=column,
         demand=column,
         held=column,
+        cost=np.ones(len(np.arange(1, size + 1))),
     )
     with pytest.raises(MalformedReport, match="at most 4194304"):
         encode(report(rows))

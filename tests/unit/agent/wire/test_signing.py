@@ -1,4 +1,4 @@
-"""Who has no key is not heard, nobody speaks for another, and keys can be changed."""
+"""Without a key nobody is heard or speaks for another, and keys can be changed."""
 
 from __future__ import annotations
 

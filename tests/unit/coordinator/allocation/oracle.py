@@ -28,31 +28,6 @@ def max_min(
     return inf, shares
 
 
-class Ledger:
-    """One ledger seen by one agent, in the words of the design."""
-
-    def __init__(self, rate: float, burst: float, level: float) -> None:
-        self.rate, self.burst, self.level = rate, burst, level
-        self.at = 0.0
-        self.ahead: list[float] = []
-        self.burn: list[float] = []
-        self.held: list[float] = []
-
-    def settle(self, now: float, margin: float) -> float:
-        """Bring to `now`; return E."""
-        elapsed = now - self.at
-        self.at = now
-        for j in range(len(self.ahead)):
-            self.ahead[j] += self.burn[j] * elapsed
-        self.level += self.rate * elapsed
-        held = sum(self.held)
-        outstanding = sum(self.ahead[1:]) + held
-        most = self.burst - max(held - margin, 0.0)
-        belief = max(min(self.level - outstanding, most), -self.rate)
-        self.level = belief + outstanding
-        return belief
-
-
 def poisson_deviance(came: float, due: float) -> float:
     """Return how unlikely `came` is where `due` were expected."""
     if came == 0:

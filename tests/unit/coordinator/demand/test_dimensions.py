@@ -75,7 +75,7 @@ class Caller:
         told: list[Report] = []
         for effect in self.coordinator.step(now, counted, wall_s=now):
             if isinstance(effect, SetCeilings):
-                self.ceiling[effect.index] = effect.ceiling
+                self.ceiling[effect.index] = effect.ceilings.ceiling
             elif isinstance(effect, Publish):
                 told.append(effect.report)
         return told
@@ -118,5 +118,5 @@ def test_what_is_told_is_the_demand_that_the_other_dimension_lets_through() -> N
     view = large.coordinator.table(1, "bytes", 10.0)
     told = {row.agent: row.demand for row in view.agents}
     assert told["many"] < 0.15 * many.attempted[BYTES]
-    # Demand far above the water level is not told anew: it moves no share.
+    # Demand far above the water level is not reported again: it moves no share.
     assert told["large"] > 10_000.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headgate.coordinator import Counted, Keys
-from headgate.coordinator.demand.local_buckets import Own
+from headgate.coordinator.demand.local_buckets import LocalBuckets
 
 
 def follow(costs: list[float], size: int) -> list[float]:
@@ -18,7 +18,7 @@ def follow(costs: list[float], size: int) -> list[float]:
     """
     ids = np.arange(1, size + 1)
     keys = Keys(("bytes",), np.zeros(size, dtype=np.int64), ids)
-    own, admitted, seen = Own(keys, {}, {}, 0.0), np.zeros(size), list[float]()
+    own, admitted, seen = LocalBuckets(keys, {}, {}, 0.0), np.zeros(size), list[float]()
     for cost in costs:
         admitted[0] += cost
         own.count(
@@ -62,7 +62,7 @@ def test_one_dear_request_of_a_child_is_not_its_parents_cost_for_ever(
 ) -> None:
     ids = np.array([1, 2] if told else [2])
     keys = Keys(("bytes",), np.zeros(len(ids), dtype=np.int64), ids)
-    own = Own(keys, {("bytes", 2): [("bytes", 1)]}, {}, 0.0)
+    own = LocalBuckets(keys, {("bytes", 2): [("bytes", 1)]}, {}, 0.0)
     parent, child = own.at["bytes", 1], own.at["bytes", 2]
     admitted, zeros = np.zeros(len(ids)), np.zeros(len(ids))
     subjects = np.ones(len(ids), dtype=np.int64)

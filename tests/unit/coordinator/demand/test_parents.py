@@ -28,7 +28,7 @@ LOOK_S = 0.025
 
 
 def family(now: float = 0.0) -> Families:
-    return Families(TO, OF, size=5, told_size=4, now=now)
+    return Families(TO, OF, size=5, shell_size=4, now=now)
 
 
 def called(families: Families, rates: list[float], seconds: float = 3.0) -> float:
@@ -84,7 +84,7 @@ def test_estimates_go_on_in_other_buckets() -> None:
     families = family()
     now = called(families, [400.0, 0.0, 0.0, 0.0, 0.0])
     # MIDDLE and what is in it are gone; TOP is 1 now, and another bucket stands first.
-    after = Families(np.array([1]), np.array([0]), size=2, told_size=2, now=now)
+    after = Families(np.array([1]), np.array([0]), size=2, shell_size=2, now=now)
     after.inherit(families, {TOP: 1}, np.array([7.0, 400.0 * now]))
     later = now + LOOK_S
     after.look(later, np.array([7.0, 400.0 * later]), np.ones(2))

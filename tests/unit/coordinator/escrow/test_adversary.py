@@ -30,7 +30,7 @@ class WithoutFence(Escrow):
 
 
 class Credulous(Escrow):
-    """Takes a gift for its own whoever tells of it."""
+    """Takes a gift for its own, whoever reports it."""
 
     def _accepts(self, run: PermitRun, sender: AgentLife) -> bool:
         return self.settled

@@ -41,7 +41,7 @@ def strict_world(names: Iterable[str], *, wanted: float = 0.0) -> World:
 
 def owned(world: World) -> dict[str, float]:
     return {
-        name: float(process.ceilings[1].ceiling[0])
+        name: float(process.ceilings[1].ceilings.ceiling[0])
         for name, process in world.processes.items()
         if 1 in process.ceilings
     }

@@ -44,7 +44,7 @@ class Strict(World):
     def total(self) -> float:
         """Return the sum of all ceilings."""
         ceilings = [p.ceilings.get(1) for p in self.processes.values()]
-        return sum(float(c.ceiling[0]) for c in ceilings if c is not None)
+        return sum(float(c.ceilings.ceiling[0]) for c in ceilings if c is not None)
 
     def watch(self, seconds: float) -> None:
         """Let time pass; the ceilings sum to at most the rate all the time."""

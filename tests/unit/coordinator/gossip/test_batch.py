@@ -27,6 +27,7 @@ from headgate.coordinator import (
     Settings,
 )
 from headgate.coordinator.gossip import batch as gathering
+from headgate.coordinator.table.arrays import FIELDS
 
 DIMENSIONS = ("requests", "bytes")
 GROUPS = 30
@@ -35,7 +36,7 @@ GROUPS = 30
 USED = 24
 
 STRICT = 5
-"""Seed of which one group is strict: then nothing waits."""
+"""A seed with a strict group, for which no report waits."""
 
 
 class Twins:
@@ -141,6 +142,8 @@ class Twins:
             admitted=counters[0, at],
             demand=demand,
             held=random.normal(0.0, 400.0, size),
+            cost=random.uniform(0.5, 3.0, size),
+            largest=random.uniform(0.0, 9.0, size) if random.random() < 0.3 else None,
             level=random.normal(100.0, 50.0, size) if random.random() < 0.2 else None,
             subjects=None if random.random() < 0.03 * self.odd else subjects,
         )
@@ -185,16 +188,16 @@ def plain(thing: object) -> object:
 
 def state(coordinator: Coordinator) -> dict[str, object]:
     """Return all ledgers and members of a coordinator, to the bit."""
-    core = coordinator._core  # pyright: ignore[reportPrivateUsage]
+    core = coordinator._state  # pyright: ignore[reportPrivateUsage]
     found: dict[str, object] = {
-        f"{shelf.width}.{name}": plain(getattr(shelf, name))
-        for shelf in core.table.shelves
-        for name in shelf.__slots__
+        f"{block.width}.{name}": plain(getattr(block, name))
+        for block in core.table.blocks
+        for name in FIELDS
     }
     for name, member in core.members.by_agent.items():
         found[name] = plain(member)
     found["loss"] = core.members.loss
-    found["wanted"] = None if core.own is None else core.own.wanted.tobytes()
+    found["wanted"] = None if core.local is None else core.local.wanted.tobytes()
     return found
 
 
@@ -238,6 +241,7 @@ def test_who_uses_no_group_yet_hears_many_at_once() -> None:
             admitted=sequence * column,
             demand=column,
             held=column,
+            cost=column,
         )
         reports = tuple(
             Report(

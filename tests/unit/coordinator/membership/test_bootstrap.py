@@ -7,17 +7,17 @@ import pytest
 from tests.scenarios.world import DIMENSION, World
 
 from headgate.coordinator import Restored
-from headgate.coordinator.membership.bootstrap import Joining
+from headgate.coordinator.membership.bootstrap import Answered, Bootstrap
 
 
-def asked(*numbers: int) -> Joining:
+def asked(*numbers: int) -> Bootstrap:
     """A round of ledgers whose answers are due at 10 s."""
-    joining = Joining()
+    joining = Bootstrap()
     for number in numbers:
         joining.begin(number)
     joining.asked(1, np.array(numbers))
     levels = np.array([float(number) for number in numbers])
-    joining.answer(np.array(numbers), levels, told_at=9.5)
+    joining.answer(np.array(numbers), levels, levels - 1.0, member=1, reported_at=9.5)
     joining.echoed(1, ready_at=10.0)
     return joining
 
@@ -25,7 +25,7 @@ def asked(*numbers: int) -> Joining:
 def test_a_ledger_that_went_away_in_the_middle_of_a_round_is_not_told() -> None:
     joining = asked(5, 7)
     joining.forget(5)
-    assert joining.finish(10.0) == [(7, (7.0, 9.5))]
+    assert joining.finish(10.0) == [(7, Answered(7.0, 9.5, 6.0))]
     assert not joining
 
 
@@ -37,6 +37,30 @@ def test_a_new_ledger_of_an_old_number_is_asked_for_anew() -> None:
     joining.asked(2, np.array([5]))
     joining.echoed(2, ready_at=20.0)
     assert joining.finish(20.0) == [(5, None)]
+
+
+def test_of_each_member_the_newest_answer_counts() -> None:
+    joining = asked(5)
+    for level in (-400.0, -390.0):
+        joining.answer(
+            np.array([5]),
+            np.array([level]),
+            np.array([level]),
+            member=2,
+            reported_at=9.6,
+        )
+    joining.answer(
+        np.array([5]), np.array([-395.0]), np.array([9.0]), member=1, reported_at=9.6
+    )
+    assert joining.finish(10.0) == [
+        (5, Answered(0.5 * (-395.0 - 390.0), 9.6, 0.5 * (9.0 - 390.0)))
+    ]
+
+
+def test_a_level_that_was_corrected_meanwhile_is_apart_by_so_much_less() -> None:
+    joining = asked(5, 7)
+    joining.moved(5, by=3.0)
+    assert [known and known.apart for _, known in joining.finish(10.0)] == [1.0, 6.0]
 
 
 HOURLY = 1000.0 / 3600.0

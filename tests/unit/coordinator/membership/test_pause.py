@@ -26,7 +26,7 @@ def test_an_own_pause_is_no_loss(heard_first: bool) -> None:
     world.run(1)
     assert paused.noticed == ["paused"]
     assert paused.sent[0].hello
-    members = paused.coordinator._core.members  # pyright: ignore[reportPrivateUsage]
+    members = paused.coordinator._state.members  # pyright: ignore[reportPrivateUsage]
     assert members.loss == 0.0
     assert [member.loss for member in members.by_agent.values()] == [0.0, 0.0]
 

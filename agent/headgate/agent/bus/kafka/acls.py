@@ -14,8 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from headgate.agent.bus.kafka import client as kafka_client
-from headgate.agent.bus.options import resolved
-from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
     from headgate.agent.bus.port import BusSettings
 
 Right = Literal["read", "write"]
-
-TIMEOUT_MS = 10_000
-"""Time for the whole operation."""
 
 
 class _Admin(Protocol):
@@ -36,8 +31,6 @@ class _Admin(Protocol):
     def delete_acls(
         self, acl_filters: list[object]
     ) -> list[tuple[object, object, type]]: ...
-
-    def close(self) -> None: ...
 
 
 def allow(settings: BusSettings, user: str, rights: tuple[Right, ...]) -> None:
@@ -77,19 +70,8 @@ def _check(errors: list[type]) -> None:
 
 @contextmanager
 def _administrator(settings: BusSettings) -> Generator[_Admin]:
-    """Open an admin client; errors name the topic."""
-    kafka_client.check_installed()
-    settings = resolved(settings)
-    admin = cast("_Admin", kafka_client.open_admin(settings, TIMEOUT_MS))
-    try:
-        yield admin
-    except Exception as error:  # whatever kafka-python raises
-        raise BusUnavailable(
-            f"kafka: rights to {settings.topic} on {settings.bootstrap}: "
-            f"{type(error).__name__}: {error}"
-        ) from None
-    finally:
-        admin.close()
+    with kafka_client.administrator(settings, "rights to") as client:
+        yield cast("_Admin", client)
 
 
 def _entry(topic: str, user: str, right: Right) -> object:

@@ -204,7 +204,7 @@ class KafkaBus:
         self._close_producer()
 
     def _close_producer(self) -> None:
-        """Let the last messages go out; without a broker, wait until they expire."""
+        """Send the last messages; without a broker, wait until they expire."""
         for _ in range(CLOSE_ATTEMPTS):
             try:
                 self._producer.close(timeout=CLOSE_S)

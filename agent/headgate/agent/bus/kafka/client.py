@@ -8,15 +8,17 @@ keep everything, while a bus of reports must forget quickly.
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
+from headgate.agent.bus.options import resolved
 from headgate.agent.bus.port import MAX_BATCH, BusSettings
 from headgate.agent.errors import BusUnavailable
 from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from headgate.agent.json_place import Json
 
@@ -72,6 +74,11 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LEAST_PAUSE_MS = 10
 """While a node is connecting or hung, kafka-python's sender asks how long to wait, gets
 0 and spins at half a core; with this pause it takes 2 %."""
+
+
+ADMIN_TIMEOUT_MS = 10_000
+"""Longest wait for an answer to an administrator; a slower broker is not ready for
+agents."""
 
 
 class Future(Protocol):
@@ -186,14 +193,34 @@ def fetch_bytes(settings: BusSettings) -> int:
     return asked if isinstance(asked, int) else FETCH_BYTES
 
 
-def open_admin(settings: BusSettings, timeout_ms: int) -> object:
-    """Return an admin client; waits up to `timeout_ms` for a broker.
+@contextmanager
+def administrator(settings: BusSettings, what: str = "topic") -> Generator[object]:
+    """Open an admin client for as long as the block lasts; waits for a broker.
+
+    Args:
+        settings: The bus, as a user who may do what the block does.
+        what: What the block is about, for its error, such as ``rights to``.
 
     Raises:
-        BusUnavailable: As `open_producer`, or no broker answers.
+        BusUnavailable: As `open_producer`, or no broker answers; or the block raised,
+            whatever it was.  Names the topic.
     """
-    bounds = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
-    return _open("KafkaAdminClient", bounds, settings)
+    check_installed()
+    settings = resolved(settings)
+    bounds = {
+        "bootstrap_timeout_ms": ADMIN_TIMEOUT_MS,
+        "request_timeout_ms": ADMIN_TIMEOUT_MS,
+    }
+    admin = cast("_Closeable", _open("KafkaAdminClient", bounds, settings))
+    try:
+        yield admin
+    except Exception as error:  # kafka-python raises what it likes
+        raise BusUnavailable(
+            f"kafka: {what} {settings.topic} on {settings.bootstrap}: "
+            f"{type(error).__name__}: {error}"
+        ) from None
+    finally:
+        admin.close()
 
 
 def partition(topic: str, number: int) -> object:
@@ -245,6 +272,10 @@ def _known(name: str) -> set[str]:
 def _as_python(value: Json) -> object:
     """Return an option as kafka-python expects it: JSON has no tuples."""
     return tuple(value) if isinstance(value, list) else value
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
 
 
 class _Network(Protocol):

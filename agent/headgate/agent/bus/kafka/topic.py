@@ -13,17 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from headgate.agent.bus.kafka import client as kafka_client
-from headgate.agent.bus.options import resolved
-from headgate.agent.errors import BusUnavailable
 from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headgate.agent.bus.port import BusSettings
-
-TIMEOUT_MS = 10_000
-"""Time for the whole operation; a slower broker is not ready for agents."""
 
 LONGEST_SEGMENT_MS = 600_000
 """Ten minutes: even with a retention of days, segments close now and then."""
@@ -79,8 +74,6 @@ class _Admin(Protocol):
         wait_for_metadata: bool,
     ) -> object: ...
 
-    def close(self) -> None: ...
-
 
 def ensure_topic(settings: BusSettings, shape: TopicShape | None = None) -> bool:
     """Create the topic of `settings` unless it exists; return whether it was created.
@@ -90,29 +83,23 @@ def ensure_topic(settings: BusSettings, shape: TopicShape | None = None) -> bool
     Raises:
         BusUnavailable: No broker answered, or the broker refused.
     """
-    kafka_client.check_installed()
-    settings = resolved(settings)
     shape = shape or TopicShape()
     wanted = {
         "num_partitions": shape.partitions,
         "replication_factor": shape.replication,
         "configs": shape.options(),
     }
-    admin = cast("_Admin", kafka_client.open_admin(settings, TIMEOUT_MS))
-    try:
+    with kafka_client.administrator(settings) as client:
+        admin = cast("_Admin", client)
+        exists = import_module("kafka.errors").TopicAlreadyExistsError
         if settings.topic in admin.list_topics():
             return False
-        admin.create_topics(
-            {settings.topic: wanted}, TIMEOUT_MS, wait_for_metadata=True
-        )
-    except Exception as error:  # whatever kafka-python raises
-        exists = import_module("kafka.errors").TopicAlreadyExistsError
-        if isinstance(error, exists):
+        try:
+            admin.create_topics(
+                {settings.topic: wanted},
+                kafka_client.ADMIN_TIMEOUT_MS,
+                wait_for_metadata=True,
+            )
+        except exists:
             return False  # another process was faster
-        raise BusUnavailable(
-            f"kafka: topic {settings.topic} on {settings.bootstrap}: "
-            f"{type(error).__name__}: {error}"
-        ) from None
-    finally:
-        admin.close()
     return True

@@ -7,13 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, TypedDict, cast
 
 from headgate.agent.bus.kafka import client as kafka_client
-from headgate.agent.bus.kafka.topic import TIMEOUT_MS, TopicShape
-from headgate.agent.bus.options import resolved
 from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from headgate.agent.bus.kafka.topic import TopicShape
     from headgate.agent.bus.port import BusSettings
 
 AT_LEAST = ("max.message.bytes",)
@@ -65,8 +64,6 @@ class _Admin(Protocol):
         self, config_resources: list[object], *, config_filter: str
     ) -> Mapping[str, Mapping[str, Mapping[str, _Entry]]]: ...
 
-    def close(self) -> None: ...
-
 
 def differences(settings: BusSettings, shape: TopicShape) -> list[Difference]:
     """Return how the topic of `settings` differs from `shape`, the worst first.
@@ -75,19 +72,11 @@ def differences(settings: BusSettings, shape: TopicShape) -> list[Difference]:
         BusUnavailable: No broker answered, the broker refused, or there is no such
             topic.
     """
-    kafka_client.check_installed()
-    admin = cast("_Admin", kafka_client.open_admin(resolved(settings), TIMEOUT_MS))
-    try:
+    with kafka_client.administrator(settings) as client:
+        admin = cast("_Admin", client)
         (topic,) = admin.describe_topics([settings.topic])
         options = admin.describe_configs([_resource(settings)], config_filter="all")
         found = options["topic"].get(settings.topic, {})
-    except Exception as error:  # whatever kafka-python raises
-        raise BusUnavailable(
-            f"kafka: topic {settings.topic} on {settings.bootstrap}: "
-            f"{type(error).__name__}: {error}"
-        ) from None
-    finally:
-        admin.close()
     if not topic["partitions"]:
         raise BusUnavailable(f"kafka: there is no topic {settings.topic}")
     said = _of_partitions(topic["partitions"], shape)

@@ -31,7 +31,7 @@ import zmq
 
 from headgate.agent.bus.envelope import Ages, Envelope, Returns, payload_fits
 from headgate.agent.bus.inbox import Arrival, Receiver
-from headgate.agent.bus.port import MAX_BATCH, BusSettings, Message
+from headgate.agent.bus.port import MAX_BATCH, BusSettings, Message, Unpartitioned
 from headgate.agent.bus.zeromq.curve import Handshakes, with_own_key
 from headgate.agent.errors import BusUnavailable
 
@@ -76,7 +76,7 @@ _FRAMES = 2
 """Envelope and payload."""
 
 
-class ZeroMQBus:
+class ZeroMQBus(Unpartitioned):
     """A connection to one or more proxies; see `headgate.agent.bus.port.Bus`.
 
     Attributes (of `BusSettings.options`): any ZeroMQ socket option by its name in
@@ -110,18 +110,6 @@ class ZeroMQBus:
     def counters(self) -> Mapping[str, int]:
         """See `Bus.counters`."""
         return self._counters
-
-    @property
-    def partitions(self) -> int:
-        """See `Bus.partitions`: reports are not split."""
-        return 1
-
-    def read(self, partitions: frozenset[int]) -> None:
-        """See `Bus.read`: there is nothing to choose."""
-
-    def reads(self, partitions: frozenset[int]) -> bool:
-        """See `Bus.reads`."""
-        return True
 
     def publish(self, payload: bytes, partition: int | None = None) -> bool:
         """See `Bus.publish`; held back while no proxy is there."""

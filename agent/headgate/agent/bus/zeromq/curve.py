@@ -102,7 +102,7 @@ class CurveKeys:
                 "another folder"
             )
         if own not in client_keys(proxy[CLIENTS]):
-            raise BusUnavailable(f"{key}: {path} does not let this key in")
+            raise BusUnavailable(f"{key}: {path} does not admit this key")
         proxy = dict(followed(proxy, path))
         agents: dict[str, Json] = {
             "curve_serverkey": public_key(secret, str(path)).decode(),

@@ -40,7 +40,7 @@ class HeadgateRateLimiter(BaseRateLimiter):
         Args:
             limiter: Whose quota.
             timeout_s: Longest wait of a blocking request.
-            costs: Of each request, units by dimension.
+            costs: Units by dimension that each request costs.
         """
         self._limiter = limiter
         self._timeout_s = timeout_s

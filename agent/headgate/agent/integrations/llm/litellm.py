@@ -57,7 +57,7 @@ LONGEST_MUTE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class GatewayCall:
-    """Who calls which model; each None where the gateway does not know.
+    """The caller and the model; each None if the gateway does not know it.
 
     Attributes:
         key: Alias of the key, else its hash.
@@ -204,7 +204,7 @@ class _LiteLLMLimiter:
         request_headers: Mapping[str, str] | None = None,
         litellm_call_info: Mapping[str, object] | None = None,
     ) -> dict[str, str] | None:
-        """Say what is left as OpenAI does, ``x-ratelimit-remaining-tokens``."""
+        """Return what is left in OpenAI's headers, ``x-ratelimit-remaining-tokens``."""
         del response, request_headers, litellm_call_info
         caller = GatewayCall(
             key=_text(user_api_key_dict, "key_alias")
@@ -244,7 +244,7 @@ class _LiteLLMLimiter:
                 uses_tokens=uses_tokens,
             )
         except InvalidSubject as error:
-            raise _bad_request(f"who calls can't be resolved: {error}") from error
+            raise _bad_request(f"the caller can't be determined: {error}") from error
         if not decision:
             raise _too_many(decision, caller.model)
         call = self.calls.find(call_id)
@@ -330,7 +330,7 @@ def _characters(value: object, depth: int) -> int:
         return sum(_characters(x, depth + 1) for x in cast("list[object]", value))
     if isinstance(value, dict):
         parts = cast("dict[str, object]", value)
-        # Of a picture's address no token is read.
+        # The model reads no tokens of a picture's address.
         return sum(
             _characters(parts.get(key), depth + 1)
             for key in ("content", "text", "parts", "arguments", "input")
@@ -409,7 +409,7 @@ def _bad_request(message: str) -> Exception:
 
 
 def _context_of(model: str) -> float | None:
-    """Return the tokens that a model reads and writes at most, where it is known."""
+    """Return the tokens that a model reads and writes at most, if known."""
     ask = cast(
         "Callable[[str], Mapping[str, object]]", import_module("litellm").get_model_info
     )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 LONGEST_HOLD_S = 60.0
-"""Longest that an answer's ``reset`` holds others: quotas are told by the minute."""
+"""How long an answer's ``reset`` may hold others at most: quotas are per minute."""
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 
@@ -75,7 +75,7 @@ class Pacing:
             return wait_s
 
     def note(self, response: httpx.Response) -> None:
-        """Take in what an answer says is left."""
+        """Note how much an answer says is left."""
         until_s = self.clock() + exhausted_for_s(response.headers)
         with self._lock:
             self._not_before_s = max(self._not_before_s, until_s)
@@ -192,7 +192,7 @@ def duration_s(text: str) -> float | None:
 
 
 def _told_s(response: httpx.Response) -> float:
-    """Return what a 429 says: ``retry-after-ms``, the body, Retry-After, or a reset."""
+    """Return the delay in a 429: ``retry-after-ms``, body, Retry-After or reset."""
     exact = response.headers.get("retry-after-ms", "").strip()
     if re.fullmatch(r"\d+(\.\d+)?", exact):
         return max(float(exact) / 1e3, LEAST_DELAY_S)

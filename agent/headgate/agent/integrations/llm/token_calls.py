@@ -60,7 +60,7 @@ class TokenCall:
     Attributes:
         call_id: As the gateway calls it.
         model: As the caller names it.
-        characters: Of the prompt.
+        characters: Length of the prompt.
         estimate: What was reserved.
         streamed: Characters of the answer that have been passed on.
         by_attempt: It is one attempt of a call, and ends when that fails.
@@ -106,7 +106,7 @@ class TokenCall:
     def end(self, tokens: float | None) -> None:
         """Charge so many tokens and the request; None gives everything back."""
         for reservation in self._reservations:
-            with suppress(AlreadySettled):  # whoever came first was right
+            with suppress(AlreadySettled):  # the first settlement was right
                 if tokens is None:
                     reservation.cancel()
                 elif "tokens" in reservation.costs:
@@ -136,7 +136,7 @@ class TokenCalls:
         context_of: Callable[[str], float | None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Have no call under way.
+        """Start without calls.
 
         Args:
             source: The agent.
@@ -185,7 +185,7 @@ class TokenCalls:
             call_id: To find it again.
             subjects: Whose quotas; one that is attached to no group limits nothing.
             model: As the caller names it.
-            characters: Of the prompt.
+            characters: Length of the prompt.
             most_answer: Tokens that the caller lets the answer have.
             uses_tokens: False for calls that are counted as requests only.
 
@@ -227,7 +227,7 @@ class TokenCalls:
         return worst
 
     def limited(self, subjects: Sequence[Mapping[str, str | None]]) -> bool:
-        """Say whether any limit of requests, tokens or slots applies to subjects."""
+        """Return whether any limit of requests, tokens or slots applies to subjects."""
         costs = {"requests": 1.0, "tokens": 1.0}
         limiters = [self._limiters.get(subject) for subject in subjects]
         return any(limiter.links(costs) or limiter.has_slots for limiter in limiters)

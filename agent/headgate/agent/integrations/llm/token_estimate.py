@@ -48,7 +48,7 @@ class TokenEstimates:
     def __init__(
         self, *, first_answer: float = FIRST_ANSWER_TOKENS, weight: float = WEIGHT
     ) -> None:
-        """Know nothing yet.
+        """Start without averages.
 
         Args:
             first_answer: Tokens of a model's first answer.
@@ -64,7 +64,7 @@ class TokenEstimates:
 
         Args:
             model: As the caller names it.
-            characters: Of the prompt.
+            characters: Length of the prompt.
             most_answer: Tokens that the caller lets the answer have; None for no bound.
         """
         per_character, answer = self._models.get(model, self._first())
@@ -73,7 +73,7 @@ class TokenEstimates:
         return TokenUsage(max(per_character * characters, 1.0), answer)
 
     def note(self, model: str, characters: int, actual: TokenUsage) -> None:
-        """Take an actual cost into the averages."""
+        """Add an actual cost to the averages."""
         with self._lock:
             per_character, answer = self._models.pop(model, self._first())
             if characters > 0:

@@ -1,4 +1,4 @@
-"""HTTP over WSGI, Django, `limits`, and clients that come back when they are told to.
+"""HTTP over WSGI, Django, `limits`, and clients that retry when the server says so.
 
-What all of them say to a refused request stands in `answers`.
+`answers` holds what all of them answer to a refused request.
 """

@@ -1,4 +1,4 @@
-"""An aiohttp client middleware that comes back when it is told to.
+"""An aiohttp client middleware that retries when the server says so.
 
 ::
 
@@ -65,5 +65,5 @@ class RetryThrottledMiddleware:
 
 
 def _is_gone(request: ClientRequest) -> bool:
-    """Say whether the body was streamed, and can't be sent again."""
+    """Return whether the body was streamed, and can't be sent again."""
     return not isinstance(request.body, bytes) and request.body.consumed

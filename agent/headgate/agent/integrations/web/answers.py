@@ -53,7 +53,7 @@ def unusable_subject_body(error: InvalidSubject) -> bytes:
             "type": "about:blank",
             "title": "Bad Request",
             "status": BAD_REQUEST,
-            "detail": f"who asks can't be resolved: {error}",
+            "detail": f"the caller can't be determined: {error}",
         }
     ).encode()
 

@@ -163,7 +163,7 @@ class HeadgateMiddleware:
     ) -> tuple[Limiter, Mapping[str, float]] | HttpResponse | None:
         """Return whose limits apply and what is asked for.
 
-        None where no limit applies, a response where nobody can be meant.
+        None if no limit applies, a response if no caller can be determined.
         """
         asker = self._subject(request)
         if asker is None:

@@ -1,14 +1,14 @@
-"""A group for each key that an application limits by, made as the keys come.
+"""A bucket for each key that an application limits by, over all its processes.
 
 Libraries that limit by key (`limits`, and with it slowapi and flask-limiter) know a
 limit and a key, such as "10 a minute" and an address.  Headgate shares the quotas of
-groups.  So each pair of a limit and a key becomes a group, attached to a user of that
-name; until the group is in force here, a bucket of this process stands in for it, and
-what that admitted is charged to the group when it comes.
+groups.  So each limit becomes a template group that is *per* user, and each key is a
+user of it: its bucket is made by the agent, without asking anybody (see
+`headgate.coordinator.config.template_values`).
 
-No request waits for any of it: a thread tells the API what is new, all keys of 50 ms
-in one request, and removes what has been full and unused for long.  A group that is
-removed when it is full loses nothing: one that is made anew begins full.
+Only the template has to be made, once for each limit: a thread tells the API, and no
+request waits for it.  Until it is in force here, a bucket of this process stands in for
+each key, and what that admitted is charged to the key's own when it comes.
 """
 
 from __future__ import annotations
@@ -19,51 +19,58 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 import httpx
 
+from headgate.agent.bucket.costs import MOST_COST
 from headgate.agent.integrations.web.answers import ONE_REQUEST
 from headgate.agent.limiter.keyed import KeyedLimiter
+from headgate.coordinator.config.template_values import value_name
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from headgate.agent.bucket.chain import Link
     from headgate.agent.decision import Decision
     from headgate.agent.integrations.sources import LimiterSource
     from headgate.agent.limiter.limiter import Limiter
 
-MOST_KEYS = 10_000
-"""Pairs of a limit and a key that one process asks groups for.  Each is a row in every
-report that it is used in; of more, the process alone keeps the limit."""
+MOST_KEYS = 30_000
+"""Keys of one process that have a bucket over all processes, as many as a template has
+values; of more, the process alone keeps the limit."""
 
 MOST_QUOTAS = 1_000
-"""Different limits whose buckets of this process are kept; an application that makes
-limits up as it goes begins them anew."""
+"""Different limits that templates are made for; an application that makes limits up as
+it goes has more, and the process keeps those alone."""
 
 GATHER_S = 0.05
-"""How long new keys are gathered for one request to the API."""
+"""How long new limits are gathered for one request to the API."""
 
-IDLE_S = 600.0
-"""How long a key is unused here before its group is removed; two periods at least."""
+IDLE_S = 30.0
+"""A key that is unused so long is forgotten; its bucket is, once it is full."""
 
-SWEEP_S = 30.0
-"""How often idle keys are looked for."""
+SWEEP_STEPS = 2
+"""Old keys looked at for each new one, as `KeyedLimiter` does."""
+
+SWEEP_STEPS_WHEN_FULL = 64
+"""The same when there is no room."""
 
 ASKED_AGAIN_S = 5.0
-"""How long after a failure, or after a group was gone, the API is asked again."""
+"""How long after a failure, or after a template was gone, the API is asked again."""
+
+WAIT_S = 30.0
+"""Longest sleep of the thread."""
 
 TIMEOUT_S = 10.0
 """Of a request to the API."""
 
 PREFIX = "limits:"
-"""What the names of these groups begin with."""
+"""What the names of templates and users begin with."""
 
 MOST_SHOWN = 200
-"""Characters of a key that stand in its group's name; the digest tells keys apart."""
+"""Characters of a key that stand in its user's name; the digest tells keys apart."""
 
 logger = logging.getLogger("headgate.agent")
 
@@ -81,23 +88,34 @@ class Quota:
     period_s: float
 
 
+class _Template:
+    """The group that has one limit for each key."""
+
+    __slots__ = ("asked_s", "name", "quota")
+
+    def __init__(self, quota: Quota) -> None:
+        self.name = template_name(quota)
+        self.quota = quota
+        self.asked_s = float("-inf")
+
+
 class _Held:
     """What is known of one key."""
 
-    __slots__ = ("asked_s", "in_force", "limiter", "name", "quota", "used_s")
+    __slots__ = ("in_force", "limiter", "names", "template", "used_s")
 
-    def __init__(self, name: str, quota: Quota, limiter: Limiter) -> None:
-        self.name = name
-        self.quota = quota
+    def __init__(self, user: str, template: _Template, limiter: Limiter) -> None:
+        # Beyond the bound of a template, its own bucket governs.
+        self.names = value_name(template.name, user), template.name
+        self.template = template
         self.limiter = limiter
-        self.asked_s = float("-inf")
         self.used_s = 0.0
         self.in_force = False
 
     def governing(self) -> list[Link]:
         """Return the limits that apply once the key's own is among them."""
         links = self.limiter.links(ONE_REQUEST)
-        return links if any(link.limit.group == self.name for link in links) else []
+        return links if any(link.limit.group in self.names for link in links) else []
 
 
 class KeyGroups:
@@ -105,7 +123,8 @@ class KeyGroups:
 
     Attributes:
         source: The agent.
-        overflowed: Attempts of keys beyond `most_keys`: this process limits them alone.
+        overflowed: Attempts of keys beyond `most_keys`, and of limits beyond
+            `MOST_QUOTAS`: this process limits them alone.
         failed: Requests to the API that failed.
     """
 
@@ -120,15 +139,15 @@ class KeyGroups:
         idle_s: float = IDLE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Know no key yet.
+        """Start without keys.
 
         Args:
             source: The agent.
-            url: Of the API.
-            token: Bearer token of the role *operator*: groups are made with it.
-            trust: Which authorities are believed; None for the usual ones.
-            most_keys: Keys that groups are made for.
-            idle_s: How long an unused key's group is kept.
+            url: Address of the API.
+            token: Bearer token of the role *operator*: templates are made with it.
+            trust: Certificate authorities to trust; None for the system's.
+            most_keys: Keys that have a bucket over all processes.
+            idle_s: How long an unused key is remembered.
             clock: Seconds, monotonic.
         """
         self.overflowed = 0
@@ -141,6 +160,7 @@ class KeyGroups:
         self._idle_s = idle_s
         self._clock = clock
         self._keys: dict[str, _Held] = {}
+        self._templates: dict[Quota, _Template] = {}
         self._alone: dict[Quota, KeyedLimiter] = {}
         self._begin()
 
@@ -149,11 +169,11 @@ class KeyGroups:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._new: list[_Held] = []
+        self._new: list[_Template] = []
         self._thread: threading.Thread | None = None
         self._closing = False
-        for held in self._keys.values():
-            held.asked_s = float("-inf")
+        for template in self._templates.values():
+            template.asked_s = float("-inf")
 
     def __len__(self) -> int:
         """Return how many keys are known."""
@@ -161,20 +181,37 @@ class KeyGroups:
 
     def try_acquire(self, key: str, quota: Quota, cost: float) -> Decision:
         """Admit and charge a key's cost, or refuse; never waits."""
+        held = self._governed(key, quota)
+        if held is None:
+            return self._locally(quota).try_acquire(key, cost)
+        return held.limiter.try_acquire(requests=cost)
+
+    def charge(self, key: str, quota: Quota, cost: float) -> None:
+        """Charge what a key has cost already, whatever is left; never waits."""
+        held = self._governed(key, quota)
+        if held is None:
+            self._locally(quota).charge(key, cost)
+        else:
+            held.limiter.charge(requests=cost)
+
+    def _governed(self, key: str, quota: Quota) -> _Held | None:
+        """Return what is known of a key whose bucket is in force, or ask for it."""
         now = self._clock()
-        held = self._keys.get(key) or self._add(key, quota)
+        held = self._keys.get(key)
+        if held is None or held.template.quota != quota:
+            held = self._add(key, quota, now)
         if held is None:
             self.overflowed += 1
-            return self._locally(quota).try_acquire(key, cost)
+            return None
         held.used_s = now
         if held.governing():
             if not held.in_force:
                 self._take_over(key, held)
-            return held.limiter.try_acquire(requests=cost)
+            return held
         held.in_force = False
-        if now - held.asked_s >= ASKED_AGAIN_S:
-            self._ask_for(held, now)
-        return self._locally(quota).try_acquire(key, cost)
+        if now - held.template.asked_s >= ASKED_AGAIN_S:
+            self._ask_for(held.template, now)
+        return None
 
     def level(self, key: str, quota: Quota, cost: float = 1.0) -> tuple[float, float]:
         """Return the units that a key has left here, and the delay of `cost` units."""
@@ -189,13 +226,17 @@ class KeyGroups:
         decision = held.limiter.validate(requests=cost)
         return level, 0.0 if decision else decision.delay_s
 
+    def limiter(self, key: str, quota: Quota) -> Limiter:
+        """Return the limiter of a key, in force or not."""
+        return self.source.limiter(user=user_name(key), client=template_name(quota))
+
     def governs(self, key: str) -> bool:
-        """Say whether a key's group is in force here."""
+        """Return whether a key's bucket over all processes is in force here."""
         held = self._keys.get(key)
         return held is not None and bool(held.governing())
 
     def reachable(self) -> bool:
-        """Say whether the API answers."""
+        """Return whether the API answers."""
         try:
             with self._client() as client:
                 return client.get("/healthz").is_success
@@ -203,7 +244,7 @@ class KeyGroups:
             return False
 
     def close(self) -> None:
-        """Stop the thread; the groups stay."""
+        """Stop the thread; the templates stay."""
         self._closing = True
         self._wake.set()
 
@@ -222,32 +263,50 @@ class KeyGroups:
         return local
 
     def _take_over(self, key: str, held: _Held) -> None:
-        """Charge a group that came into force with what this process admitted."""
+        """Charge a bucket that came into force with what this process admitted."""
         with self._lock:
             if held.in_force:
                 return
             held.in_force = True
-        missing = held.quota.amount - self._locally(held.quota).level(key)
+        quota = held.template.quota
+        missing = quota.amount - self._locally(quota).level(key)
         if missing > 0.0:
             held.limiter.charge(requests=missing)
 
-    def _add(self, key: str, quota: Quota) -> _Held | None:
+    def _add(self, key: str, quota: Quota, now: float) -> _Held | None:
         if os.getpid() != self._pid:
             self._begin()
         with self._lock:
-            held = self._keys.get(key)
-            if held is None and len(self._keys) < self._most:
-                name = group_name(key)
-                held = _Held(name, quota, self.source.limiter(user=name))
-                self._keys[key] = held
+            template = self._templates.get(quota)
+            if template is None:
+                if len(self._templates) >= MOST_QUOTAS:
+                    return None
+                template = self._templates[quota] = _Template(quota)
+            self._keys.pop(key, None)
+            if not self._has_room(now):
+                return None
+            limiter = self.limiter(key, quota)
+            held = self._keys[key] = _Held(user_name(key), template, limiter)
             return held
 
-    def _ask_for(self, held: _Held, now: float) -> None:
+    def _has_room(self, now: float) -> bool:
+        """Forget some idle keys; return whether there is room for another key."""
+        full = len(self._keys) >= self._most
+        for _ in range(SWEEP_STEPS_WHEN_FULL if full else SWEEP_STEPS):
+            if not self._keys:
+                break
+            oldest = next(iter(self._keys))
+            held = self._keys.pop(oldest)
+            if now - held.used_s < self._idle_s:
+                self._keys[oldest] = held  # at the end: the others come first
+        return len(self._keys) < self._most
+
+    def _ask_for(self, template: _Template, now: float) -> None:
         if os.getpid() != self._pid:
             self._begin()
         with self._lock:
-            held.asked_s = now
-            self._new.append(held)
+            template.asked_s = now
+            self._new.append(template)
             if self._thread is None or not self._thread.is_alive():
                 self._closing = False
                 self._thread = threading.Thread(
@@ -257,77 +316,46 @@ class KeyGroups:
         self._wake.set()
 
     def _run(self) -> None:
-        """Tell the API what is new, and remove what is idle."""
-        swept_s = self._clock()
+        """Send new limits to the API."""
         while not self._closing:
-            self._wake.wait(SWEEP_S)
+            self._wake.wait(WAIT_S)
             self._wake.clear()
             time.sleep(GATHER_S)
             with self._lock:
                 new, self._new = self._new, []
+            if not new:
+                continue
             try:
                 with self._client() as client:
-                    if new:
-                        self._write(client, new)
-                    if self._clock() - swept_s >= SWEEP_S:
-                        swept_s = self._clock()
-                        self._sweep(client)
+                    self._write(client, new)
             except httpx.HTTPError as error:
                 self._say(f"{type(error).__name__}: {error}")
 
-    def _write(self, client: httpx.Client, new: list[_Held]) -> None:
+    def _write(self, client: httpx.Client, new: list[_Template]) -> None:
         groups = {
-            held.name: {
+            one.name: {
                 "limits": [
                     {
                         "dimension": "requests",
-                        "rate": held.quota.amount,
-                        "burst": held.quota.amount,
-                        "period_s": held.quota.period_s,
+                        "rate": one.quota.amount,
+                        "burst": one.quota.amount,
+                        "period_s": one.quota.period_s,
                     }
                 ],
+                "per": "user",
                 "may_owe": False,
             }
-            for held in new
+            for one in new
         }
         attachments = [
-            {"subject": {"user": held.name}, "group": held.name} for held in new
+            {"subject": {"user": None, "client": one.name}, "group": one.name}
+            for one in new
         ]
         answer = client.post(
             "/api/v1/apply", json={"groups": groups, "attachments": attachments}
         )
         if not answer.is_success:
             self._say(f"{answer.status_code} {answer.text[:200]}")
-
-    def _sweep(self, client: httpx.Client) -> None:
-        """Remove the groups of keys that are full, and that nobody uses."""
-        now = self._clock()
-        idle = [
-            (key, held)
-            for key, held in list(self._keys.items())
-            if now - held.used_s > max(self._idle_s, 2.0 * held.quota.period_s)
-        ]
-        for key, held in idle:
-            if self._in_use(client, held.name):
-                held.used_s = now
-                continue
-            client.delete("/api/v1/attachments", params={"user": held.name})
-            client.delete(_path(held.name))
-            with self._lock:
-                self._keys.pop(key, None)
-
-    def _in_use(self, client: httpx.Client, name: str) -> bool:
-        """Say whether any process uses a group, or its bucket is not full."""
-        answer = client.get(f"{_path(name)}/use")
-        if not answer.is_success:
-            return False  # gone already
-        shown = cast("Mapping[str, object]", answer.json())
-        uses = cast("list[Mapping[str, float | None]]", shown["uses"])
-        return any(
-            (use["demand"] or 0.0) > 0.0
-            or (use["level"] or 0.0) < (use["burst"] or 0.0) - 0.5
-            for use in uses
-        )
 
     def _client(self) -> httpx.Client:
         return httpx.Client(
@@ -342,18 +370,25 @@ class KeyGroups:
         self.failed += 1
         if self.failed == 1:
             logger.warning(
-                "limits by key: the API could not be told of new keys; each process"
-                " limits them alone until it can be: %s",
+                "limits by key: new limits could not be sent to the API; until they"
+                " are, each process limits them alone: %s",
                 what,
             )
 
 
-def _path(name: str) -> str:
-    return f"/api/v1/groups/{quote(name, safe='')}"
+def template_name(quota: Quota) -> str:
+    """Return the name of the template that has a limit for each key."""
+    return f"{PREFIX}{_plain(quota.amount)} in {_plain(quota.period_s)} s"
 
 
-def group_name(key: str) -> str:
-    """Return the name of a key's group: no slash, never longer than a name may be."""
+def _plain(number: float) -> str:
+    exact = float(number)
+    whole = exact.is_integer() and abs(exact) < MOST_COST
+    return f"{exact:.0f}" if whole else repr(exact)
+
+
+def user_name(key: str) -> str:
+    """Return the user that a key is: no slash, never longer than a name may be."""
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     shown = "".join(c if c.isprintable() and c not in "/ \ufffd" else "|" for c in key)
     return f"{PREFIX}{shown[:MOST_SHOWN]}:{digest}"

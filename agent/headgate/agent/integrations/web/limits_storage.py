@@ -72,7 +72,7 @@ class HeadgateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport)
         return _expiry(self.keys, key)
 
     def check(self) -> bool:
-        """Say whether the API answers; limits are kept while it does not."""
+        """Return whether the API answers; limits are kept while it does not."""
         return self.keys.reachable()
 
     def reset(self) -> int | None:
@@ -154,7 +154,7 @@ class AsyncHeadgateStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingS
         return _expiry(self.keys, key)
 
     async def check(self) -> bool:
-        """Say whether the API answers; limits are kept while it does not."""
+        """Return whether the API answers; limits are kept while it does not."""
         return await asyncio.to_thread(self.keys.reachable)
 
     async def reset(self) -> int | None:

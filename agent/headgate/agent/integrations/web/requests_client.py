@@ -1,4 +1,4 @@
-"""A `requests` adapter that comes back when it is told to, until its deadline.
+"""A `requests` adapter that retries when the server says so, until its deadline.
 
 ::
 

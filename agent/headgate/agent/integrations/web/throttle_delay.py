@@ -25,7 +25,7 @@ def delay_of(body: bytes, retry_after: str | None) -> float:
     knows whole seconds only.
 
     Args:
-        body: Of the response, whatever it holds.
+        body: Body of the response, whatever it holds.
         retry_after: Value of that header, seconds or a date.
     """
     try:

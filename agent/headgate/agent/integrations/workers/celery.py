@@ -9,7 +9,7 @@ ten times as much.  This puts Headgate's limiter in that bucket's place: a task 
 not admitted is held in the worker's consumer and started when its quota allows.  It
 takes no process of the pool, is not retried, and goes back to the broker when the
 worker dies.  As with ``rate_limit``, what is held counts as prefetched: give slow tasks
-a queue of their own, or they stand in the way of others.
+a queue of their own, or they block others.
 
 The agent lives in the worker's main process, one for each worker; the processes of the
 pool ask nobody.
@@ -169,10 +169,10 @@ class HeldTasks:
         """Hold nothing yet.
 
         Args:
-            name: Of the task.
+            name: Name of the task.
             subject: Whose quota.
             limiters: Of this worker.
-            costs: Of each task, units by dimension.
+            costs: Units by dimension that each task costs.
             clock: Seconds, monotonic.
         """
         self._name = name
@@ -199,9 +199,9 @@ class HeldTasks:
             queue.requests.append(entry[0])
 
     def pop(self) -> tuple[Request, float]:
-        """Take the next task that is admitted, and return it with 1.
+        """Return the next task that is admitted, with 1.
 
-        Where none is, return one with 0 and leave it where it is: the consumer then
+        If none is, return one with 0 and leave it where it is: the consumer then
         asks to put it back, and another thread may have taken it meanwhile.
 
         Raises:
@@ -224,7 +224,7 @@ class HeldTasks:
         """Do nothing: what was not admitted has not been taken."""
 
     def can_consume(self, tokens: float) -> bool:
-        """Say whether `pop` admitted: it has charged already."""
+        """Return whether `pop` admitted: it has charged already."""
         return tokens > 0.0
 
     def expected_time(self, tokens: float) -> float:
@@ -253,8 +253,8 @@ class HeldTasks:
     def _limiter_of(self, request: Request) -> tuple[object, Limiter | None]:
         """Return a task's queue and limiter.
 
-        A task whose subject can't be told runs without a limit: a mistake in a function
-        or an argument must not lose work, nor stop the worker.
+        A task whose subject can't be determined runs without a limit: a mistake in a
+        function or an argument must not lose work, nor stop the worker.
         """
         try:
             subject = (
@@ -267,7 +267,8 @@ class HeldTasks:
             self._misnamed += 1
             if self._misnamed == 1 or not isinstance(error, CallerError):
                 logger.error(
-                    "%s: a task whose subject can't be told runs without a limit: %s",
+                    "%s: a task whose subject can't be determined runs without a"
+                    " limit: %s",
                     self._name,
                     error,
                 )

@@ -42,7 +42,7 @@ def upgrade() -> None:
     """Add the columns, and fill those of the audit from the text."""
     op.add_column("groups", sa.Column("owner", sa.Text(), nullable=True))
     op.add_column("groups", sa.Column("offered_to", _JSON, nullable=True))
-    # Who attached what is there is not known: an administrator, to be safe.
+    # Nobody knows who made existing attachments: an administrator, to be safe.
     op.add_column(
         "attachments",
         sa.Column("own", sa.Boolean(), nullable=False, server_default=sa.false()),

@@ -2,7 +2,7 @@
 
 import { cut, h, scroller, setText } from "./dom.js";
 import { age, full, percent } from "./format.js";
-import { replaceQuery } from "./link.js";
+import { replaceAddress } from "./link.js";
 import { follow } from "./stream.js";
 
 const STATES = { present: "calm", silent: "near", disbelieved: "over", left: "idle" };
@@ -39,7 +39,7 @@ export function agentsPage(root, query) {
   }
 
   function again() {
-    replaceQuery({ search: look.search, sort: look.sort === "agent" ? "" : look.sort, down: look.down ? "1" : "" });
+    replaceAddress("#/agents", { search: look.search, sort: look.sort === "agent" ? "" : look.sort, down: look.down ? "1" : "" });
     if (newest) show(newest);
   }
 

@@ -5,23 +5,29 @@ import { changeList, keyText } from "./changes.js";
 import { openDialog } from "./dialogs.js";
 import { debounced, h, scroller, setText, showList, toast } from "./dom.js";
 import { stamp } from "./format.js";
-import { replaceQuery } from "./link.js";
+import { replaceAddress } from "./link.js";
+import { bounds, isFixed, rangeControl, rangeQuery } from "./range.js";
 import { groupHash } from "./overview.js";
 import { follow } from "./stream.js";
 
 const PAGE = 50;
+const SPANS = [[null, "any time"], [3600, "1 h"], [86_400, "1 day"], [604_800, "7 days"]];
+const USUAL_SPAN_S = null;
 
 export function auditPage(root, query) {
   const search = h("input", {
     type: "search", "aria-label": "Filter by name", placeholder: "Name of a group, tenant, …",
     value: query.get("key") ?? "",
-    oninput: debounced(200, () => { replaceQuery({ key: search.value.trim() }); load(true); }),
+    oninput: debounced(200, again),
+  });
+  const when = rangeControl({
+    label: "Changes of", spans: SPANS, usualS: USUAL_SPAN_S, query, shown: () => bounds(when.range()), change: again,
   });
   const body = h("tbody", {});
   const note = h("p", { class: "empty", role: "status", hidden: true });
   const more = h("button", { type: "button", onclick: () => load(false), hidden: true }, "Older changes");
   root.append(h("section", { class: "page" },
-    h("div", { class: "toolbar" }, h("h1", {}, "Audit"), search),
+    h("div", { class: "toolbar" }, h("h1", {}, "Audit"), search, when.element),
     h("div", { class: "sheet" },
       scroller("Changes", h("table", { class: "audit" },
         h("caption", { class: "visually-hidden" }, "Changes, the newest first"),
@@ -33,13 +39,21 @@ export function auditPage(root, query) {
   let shown = [];
   let next = null;
   let asked = 0;
+  let closed = false;
+
+  function again() {
+    if (closed) return;
+    replaceAddress("#/audit", { key: search.value.trim(), ...rangeQuery(when.range(), USUAL_SPAN_S) });
+    load(true);
+  }
 
   async function load(anew) {
     asked += 1;
     const mine = asked;
+    const { fromS, toS } = bounds(when.range());
     let page;
     try {
-      page = await get("/audit", { key: search.value.trim(), limit: PAGE, ...(anew ? {} : { before: next }) });
+      page = await get("/audit", { key: search.value.trim(), since: fromS, until: toS, limit: PAGE, ...(anew ? {} : { before: next }) });
     } catch (error) {
       if (!(error instanceof Problem)) return;
       note.hidden = false;
@@ -52,13 +66,13 @@ export function auditPage(root, query) {
     next = page.next;
     more.hidden = next === null;
     note.hidden = body.children.length > 0;
-    setText(note, search.value.trim() ? "No change matches." : "Nothing has been changed yet.");
+    setText(note, search.value.trim() || isFixed(when.range()) || when.range().spanS ? "No change matches." : "Nothing has been changed yet.");
   }
 
   load(true);
   // A change between the first answer and the begin of the stream is told by neither: ask again then.
   const unfollow = follow({ limit: 1 }, { hello: () => load(true), revision: () => { if (root.scrollTop === 0) load(true); } });
-  return { section: "audit", title: "Audit", search, close: unfollow };
+  return { section: "audit", title: "Audit", search, close() { closed = true; unfollow(); } };
 }
 
 function auditRow(entry) {

@@ -56,6 +56,7 @@ function describe(thing) {
 
 function limitText(limit) {
   const node = limit.scope === "node" ? " per node" : "";
+  if (limit.period) return `${limit.dimension}: ${full(limit.rate)} per calendar ${limit.period} (${limit.time_zone})${node}`;
   return `${limit.dimension}: ${full(limit.rate)} per ${period(limit.period_s)}${node}, burst ${full(limit.burst)}`;
 }
 

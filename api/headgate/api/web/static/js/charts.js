@@ -3,6 +3,7 @@
 
 import uPlot from "../vendor/uPlot.esm.js";
 import { short } from "./format.js";
+import { isFixed } from "./range.js";
 
 /** Half an hour, as the server keeps it. */
 const SPAN_S = 1800;
@@ -36,11 +37,17 @@ const axis = (extra) => ({
   ticks: { show: false }, font: "11px system-ui, sans-serif", ...extra,
 });
 
-function options(element, unit, series, extra) {
+function options({ element, unit, onselect }, series, extra) {
+  const selected = (plot) => {
+    const { left, width } = plot.select;
+    if (width > 0) onselect(...[left, left + width].map((at) => Math.round(plot.posToVal(at, "x"))));
+    plot.setSelect({ left: 0, width: 0 }, false);
+  };
   return {
     width: Math.max(200, element.clientWidth), height: HEIGHT,
     padding: [10, 8, 0, 0],
-    cursor: { sync: { key: "headgate" }, drag: { x: true, y: false }, points: { size: 6 } },
+    cursor: { sync: { key: "headgate" }, drag: { x: true, y: false, setScale: false }, bind: { dblclick: () => null }, points: { size: 6 } },
+    hooks: { setSelect: [selected] },
     legend: { live: true },
     scales: { x: { time: true }, y: { range: (_plot, _low, high) => [0, (high || 1) * 1.08] } },
     axes: [
@@ -60,7 +67,8 @@ class Chart {
   constructor(element) {
     this.element = element;
     this.plot = null;
-    this.spanS = SPAN_S;
+    this.range = { spanS: SPAN_S };
+    this.onselect = () => {};
     this.unit = "per second";
     this.observer = new ResizeObserver(() => {
       this.plot?.setSize({ width: Math.max(200, element.clientWidth), height: HEIGHT });
@@ -77,18 +85,38 @@ class Chart {
     if (this.plot) this.rebuild();
   }
 
-  /** Show only the newest seconds. */
-  setSpan(spanS) {
-    this.spanS = spanS;
+  /** Show only the newest seconds, or what lies between two moments. */
+  setRange(range) {
+    this.range = range;
+    this.element.dataset.none = isFixed(range) ? "Not used between these moments. The server keeps the last half hour."
+      : "Not used within the last half hour.";
     this.frame();
   }
 
+  /** Return the first and the last moment to show, seconds since the epoch. */
+  bounds() {
+    const newest = this.at?.at(-1) ?? Date.now() / 1000;
+    const oldest = Math.min(this.at?.[0] ?? newest, newest - LEAST_SPAN_S);
+    if (isFixed(this.range)) return { fromS: this.range.fromS ?? oldest, toS: this.range.toS ?? newest };
+    return { fromS: Math.max(newest - this.range.spanS, oldest), toS: newest };
+  }
+
   frame() {
-    const newest = this.at?.at(-1);
-    this.element.classList.toggle("none", !newest);
-    if (!this.plot || !newest) return;
-    const oldest = Math.min(this.at[0], newest - LEAST_SPAN_S);
-    this.plot.setScale("x", { min: Math.max(newest - this.spanS, oldest), max: newest });
+    const { fromS, toS } = this.bounds();
+    const seen = this.at?.some((atS) => atS >= fromS && atS <= toS) ?? false;
+    this.element.classList.toggle("none", !seen);
+    if (seen) this.plot?.setScale("x", { min: fromS, max: toS });
+  }
+
+  /** Return the place of the last point that is shown, whose values the legend gives. */
+  last() {
+    const { toS } = this.bounds();
+    return this.at.findLastIndex((atS) => atS <= toS);
+  }
+
+  /** Tell whether a new point would be shown: of what is past, the old ones are kept. */
+  wants(atS) {
+    return !isFixed(this.range) || this.range.toS === null || atS <= this.range.toS;
   }
 
   rebuild() {
@@ -114,6 +142,7 @@ export class UseChart extends Chart {
   }
 
   add(atS, use, ratePerS) {
+    if (!this.wants(atS)) return;
     if (!this.at) this.load({ at_s: [], admitted: [], refused: [], rate: [] });
     const limit = Number.isFinite(ratePerS) ? ratePerS : null;
     if (append(this.at, this.columns, atS, [use.admitted, use.attempted, limit])) this.draw();
@@ -123,12 +152,12 @@ export class UseChart extends Chart {
     if (!this.at) return;
     const values = [this.at, ...this.columns];
     if (this.plot) this.plot.setData(values, false);
-    else this.plot = new uPlot(options(this.element, this.unit, this.series(), {}), values, this.element);
+    else this.plot = new uPlot(options(this, this.series(), {}), values, this.element);
     this.frame();
   }
 
   series() {
-    const value = (index) => (_plot, raw, _series, at) => short(at === null ? this.columns[index].at(-1) : raw);
+    const value = (index) => (_plot, raw, _series, at) => short(at === null ? this.columns[index][this.last()] : raw);
     return [
       { label: "admitted", stroke: colour("--accent"), fill: withAlpha(colour("--accent"), 0.18), width: 1.6, value: value(0), points: { show: false } },
       { label: "attempted", stroke: colour("--demand"), dash: [5, 4], width: 1.4, value: value(1), points: { show: false } },
@@ -147,6 +176,7 @@ export class ShareChart extends Chart {
   }
 
   add(atS, use) {
+    if (!this.wants(atS)) return;
     if (!this.at) this.load({ at_s: [], agents: [] });
     const shares = new Map(use.agents.map((row) => [row.agent, row.share]));
     const newcomers = [...shares.keys()].filter((agent) => !this.agents.includes(agent));
@@ -168,7 +198,7 @@ export class ShareChart extends Chart {
     if (this.plot) this.plot.setData(values, false);
     else {
       const bands = this.agents.slice(1).map((_, index) => ({ series: [index + 2, index + 1] }));
-      this.plot = new uPlot(options(this.element, this.unit, this.series(), { bands }), values, this.element);
+      this.plot = new uPlot(options(this, this.series(), { bands }), values, this.element);
     }
     this.frame();
   }
@@ -186,7 +216,7 @@ export class ShareChart extends Chart {
   series() {
     return this.agents.map((agent, index) => ({
       label: agent || "all others", stroke: agentColour(index), fill: agentColour(index, 0.62), width: 1,
-      value: (_plot, _raw, _series, at) => (at === null ? short(this.columns[index].at(-1)) : short(this.columns[index][at])),
+      value: (_plot, _raw, _series, at) => short(this.columns[index][at ?? this.last()]),
       points: { show: false },
     }));
   }

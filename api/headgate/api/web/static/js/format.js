@@ -28,16 +28,25 @@ export function full(value) {
 }
 
 export const PERIODS = [[1, "s"], [60, "min"], [3600, "h"], [86400, "day"], [2592000, "30 days"]];
+export const CALENDAR = ["minute", "hour", "day", "week", "month", "year"];
+const MEAN_S = [[604800, "week"], [2629800, "month"], [31557600, "year"]];
 
 /** Return a period as a word where it has one: s, min, h, 5 s. */
 export function period(seconds) {
-  const named = PERIODS.find(([length]) => length === seconds);
+  const named = [...PERIODS, ...MEAN_S].find(([length]) => length === seconds);
   return named ? named[1] : `${full(seconds)} s`;
 }
 
 /** Return a limit: "1,000 / s", "unlimited". */
 export function rate(value, periodS) {
   return value === "unlimited" ? "unlimited" : `${short(value)} / ${period(periodS)}`;
+}
+
+/** Return the rate of a configured limit; a calendar period by its name and zone. */
+export function rateOf(limit) {
+  if (!limit.period) return rate(limit.rate, limit.period_s);
+  const zone = limit.time_zone === "UTC" ? "" : `, ${limit.time_zone}`;
+  return `${limit.rate === "unlimited" ? "unlimited" : short(limit.rate)} / calendar ${limit.period}${zone}`;
 }
 
 /** Return a limit in units per second; Infinity where unlimited. */

@@ -7,11 +7,12 @@ import { ShareChart, UseChart, agentColour } from "./charts.js";
 import { confirmed } from "./dialogs.js";
 import { cut, h, newestOnly, scroller, setText, showList, toast } from "./dom.js";
 import { explained } from "./explain.js";
-import { age, full, perSecond, percent, rate, short, stamp, subject } from "./format.js";
+import { age, full, perSecond, percent, rate, rateOf, short, stamp, subject } from "./format.js";
 import { editGroup } from "./group_form.js";
 import { endOverride, overrideGroup, overrideText, overridesOf } from "./override_form.js";
-import { replaceQuery } from "./link.js";
+import { replaceAddress, withQuery } from "./link.js";
 import { groupHash, standingChip } from "./overview.js";
+import { isFixed, rangeControl, rangeQuery } from "./range.js";
 import { follow } from "./stream.js";
 
 const SPANS = [[120, "2 min"], [600, "10 min"], [1800, "30 min"]];
@@ -20,8 +21,12 @@ const ATTACHMENTS = 50;
 const AGENT_STATES = { present: "calm", silent: "near", disbelieved: "over", left: "idle" };
 
 export function groupPage(root, query, name, opened = "") {
-  const parts = makeParts(root, name);
-  const charts = { use: new UseChart(parts.useChart), shares: new ShareChart(parts.shareChart) };
+  let charts = {};
+  const when = rangeControl({
+    label: "Span of the charts", spans: SPANS, usualS: USUAL_SPAN_S, query, shown: () => rounded(charts.use.bounds()), change: chooseRange,
+  });
+  const parts = makeParts(root, name, when.element);
+  charts = { use: new UseChart(parts.useChart), shares: new ShareChart(parts.shareChart) };
   let group = null;
   let dimension = null;
   let chosen = Boolean(opened); // by the reader; else the limit that is pressed hardest
@@ -37,8 +42,12 @@ export function groupPage(root, query, name, opened = "") {
   parts.attach.onclick = attach;
   parts.override.onclick = override;
   parts.remove.onclick = remove;
-  parts.explain.ontoggle = () => { if (parts.explain.open) aside(explain()); };
-  parts.spans.forEach(([button, spanS]) => { button.onclick = () => chooseSpan(spanS); });
+  parts.explain.open = query.has("explain");
+  parts.explain.ontoggle = () => {
+    showInAddress();
+    if (parts.explain.open) aside(explain());
+  };
+  for (const chart of Object.values(charts)) chart.onselect = (fromS, toS) => { if (fromS < toS) when.choose({ fromS, toS }); };
 
   async function load() {
     const asked = get(groupPath(name)).then((value) => ({ value }), (error) => ({ error }));
@@ -54,6 +63,7 @@ export function groupPage(root, query, name, opened = "") {
 
   function gone() {
     unfollow();
+    unfollow = follow({ limit: 1 }, {}); // the frame tells from it whether the server answers
     root.replaceChildren(h("div", { class: "empty" }, h("h1", {}, `There is no group ${name}`),
       h("p", {}, "It may have been deleted. ", h("a", { href: "#/" }, "All groups"))));
   }
@@ -83,8 +93,14 @@ export function groupPage(root, query, name, opened = "") {
 
   function pick(next) {
     chosen = true;
-    history.replaceState(null, "", groupHash(name, next) + (location.hash.includes("?") ? `?${location.hash.split("?")[1]}` : ""));
     choose(next);
+    showInAddress();
+  }
+
+  function showInAddress() {
+    if (closed) return;
+    const open = { explain: parts.explain.open ? 1 : "" };
+    replaceAddress(groupHash(name, chosen ? dimension ?? opened : ""), { ...rangeQuery(when.range(), USUAL_SPAN_S), ...open });
   }
 
   function choose(next) {
@@ -119,11 +135,8 @@ export function groupPage(root, query, name, opened = "") {
 
   function showUse(shown) {
     use = shown;
-    if (!chosen && group && shown.uses.length) {
-      chosen = true;
-      const pressed = shown.uses.find((use) => use.standing === worst(shown.uses));
-      if (group.limits.some((limit) => limit.dimension === pressed.dimension)) choose(pressed.dimension);
-    }
+    const pressed = chosen || !group ? null : hardestPressed(shown.uses, group.limits);
+    if (pressed) pick(pressed.dimension);
     for (const row of parts.limits.children) {
       showLimitUse(row, shown.uses.find((use) => use.dimension === row.dataset.dimension));
     }
@@ -147,11 +160,15 @@ export function groupPage(root, query, name, opened = "") {
     load();
   }
 
-  function chooseSpan(spanS) {
-    replaceQuery({ span: spanS === USUAL_SPAN_S ? "" : spanS });
-    charts.use.setSpan(spanS);
-    charts.shares.setSpan(spanS);
-    for (const [button, each] of parts.spans) button.setAttribute("aria-pressed", String(each === spanS));
+  function chooseRange(range) {
+    showInAddress();
+    showRange(range);
+    aside(loadHistory()); // what a past range had no use for is missing
+  }
+
+  function showRange(range) {
+    for (const chart of Object.values(charts)) chart.setRange(range);
+    parts.past.hidden = !isFixed(range);
   }
 
   async function loadAttachments() {
@@ -164,7 +181,8 @@ export function groupPage(root, query, name, opened = "") {
   }
 
   function attachmentRow(item) {
-    return h("li", {}, item.subject.tenant ? h("a", { href: `#/tenant/${encodeURIComponent(item.subject.tenant)}` }, subject(item.subject)) : h("span", {}, subject(item.subject)),
+    const href = tenantHash(item.subject);
+    return h("li", {}, href ? h("a", { href }, subject(item.subject)) : h("span", {}, subject(item.subject)),
       h("button", { type: "button", class: "quiet small", "aria-label": `Detach ${subject(item.subject)}`, onclick: () => detach(item) }, "detach"));
   }
 
@@ -227,9 +245,9 @@ export function groupPage(root, query, name, opened = "") {
   const saved = (event) => { if (event.detail === name) load(); };
   document.addEventListener("groupsaved", saved);
   // A change between the first answer and the begin of the stream is told by neither: ask again then.
-  const unfollow = follow({ group: name }, { group: heard, revision: load, hello: load });
+  let unfollow = follow({ group: name }, { group: heard, revision: load, hello: load });
   load();
-  chooseSpan(SPANS.some(([spanS]) => String(spanS) === query.get("span")) ? Number(query.get("span")) : USUAL_SPAN_S);
+  showRange(when.range());
   return {
     section: "overview", title: name, edit, attach,
     close() {
@@ -242,7 +260,17 @@ export function groupPage(root, query, name, opened = "") {
   };
 }
 
-function makeParts(root, name) {
+/** Return the address of what limits a tenant, or the tenant of a namespace; none of other subjects. */
+function tenantHash({ tenant, namespace }) {
+  const [name, space = ""] = (tenant ?? namespace ?? "").split("/");
+  return name ? withQuery(`#/tenant/${encodeURIComponent(name)}`, { search: space }) : null;
+}
+
+function rounded({ fromS, toS }) {
+  return { fromS: Math.floor(fromS), toS: Math.ceil(toS) };
+}
+
+function makeParts(root, name, range) {
   const parts = {
     standing: h("span", { class: "live" }), parent: h("span", { class: "soft" }),
     edit: h("button", { type: "button", title: "e" }, "Edit"),
@@ -256,7 +284,7 @@ function makeParts(root, name) {
     attachments: h("ul", { class: "lines" }), overrides: h("ul", { class: "lines" }), changes: h("ul", { class: "lines changes-list" }),
     explanation: h("div", { "aria-live": "polite" }), live: h("div", { class: "stack" }), head: h("header", { class: "group-head" }),
     refusal: h("p", { class: "notice bad", hidden: true }),
-    spans: SPANS.map(([spanS, word]) => [h("button", { type: "button", class: "small", "aria-pressed": "false" }, word), spanS]),
+    past: h("p", { class: "soft", hidden: true }, "Between these moments; the tables show the present."),
   };
   parts.overriding = h("section", { class: "sheet pad", hidden: true }, h("h2", {}, "Overrides in force"), parts.overrides);
   parts.slotsTitle = h("h2", {}, "In flight");
@@ -269,7 +297,7 @@ function makeParts(root, name) {
     h("div", {}, h("a", { href: "#/" }, "Groups"), h("span", { class: "soft" }, " / ")),
     h("h1", {}, name), parts.standing, parts.parent, h("div", { class: "buttons push" }, parts.edit, parts.attach, parts.override, parts.remove), parts.refusal);
   parts.live.append(
-    h("section", { class: "sheet pad" }, h("div", { class: "sheet-head" }, parts.useTitle, h("div", { class: "buttons", role: "group", "aria-label": "Span of the charts" }, parts.spans.map(([button]) => button))), parts.useChart),
+    h("section", { class: "sheet pad" }, h("div", { class: "sheet-head" }, parts.useTitle, range), parts.past, parts.useChart),
     h("section", { class: "sheet pad" }, h("div", { class: "sheet-head" }, h("h2", {}, "Shares per agent, stacked")), parts.shareChart),
     h("section", { class: "sheet" }, h("div", { class: "sheet-head pad" }, h("h2", {}, "Agents")),
       scroller("Agents of this limit", h("table", {}, heads(["Agent", "Attempted/s", "Admitted/s", "Refused/s", "Share/s", "Ceiling/s", "Held", "Limiters", "Heard"]), parts.agents)), parts.nobody),
@@ -291,7 +319,7 @@ function limitRow(limit, choose) {
     h("th", { scope: "row" }, h("button", {
       type: "button", class: "quiet small tab", "aria-pressed": "false", onclick: () => choose(limit.dimension),
     }, limit.dimension), limit.scope === "node" ? h("span", { class: "soft" }, " per node") : null),
-    h("td", { class: "number" }, rate(limit.rate, limit.period_s)),
+    h("td", { class: "number" }, rateOf(limit)),
     h("td", { class: "number" }, short(limit.burst)),
     limit.scope === "node" ? h("td", { colspan: "4", class: "soft" }, "Each process counts it alone; agents report nothing of it.")
       : ["attempted", "admitted", "refused", "level"].map((part) => h("td", { class: "number", dataset: { part } }, "–")));
@@ -324,9 +352,17 @@ function facts(group) {
     ["Mode", group.mode], ["When exhausted", group.refusal], ["Cut off", group.isolation],
     ["May owe", group.may_owe ? "yes" : "no"], ["Weight", full(group.weight)], ["Warns", soft],
     ["In flight", group.slots === null ? "any" : `at most ${full(group.slots)}`],
+    ["Limits", group.per ? `for each ${group.per}` : "shared by all"],
     ["Partitions", group.per_partition ? "each has the limits of a node" : "share them"],
     ["Revision", String(group.revision)], ["Id", String(group.id)],
   ].map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value)));
+}
+
+/** Return the use of the limit that is attempted most, compared with what it allows; null if none is. */
+function hardestPressed(uses, limits) {
+  const part = (each) => each.attempted / perSecond(each.rate, each.period_s);
+  return uses.filter((each) => each.attempted > 0 && limits.some(({ dimension }) => dimension === each.dimension))
+    .reduce((one, other) => (one === null || part(other) > part(one) ? other : one), null);
 }
 
 function worst(uses) {

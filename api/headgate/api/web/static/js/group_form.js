@@ -4,7 +4,7 @@ import { Problem, Unreachable, ask, groupPath } from "./api.js";
 import { openDialog } from "./dialogs.js";
 import { h, newestOnly, toast, uniqueId } from "./dom.js";
 import { check, choice, clearRefusals, field, quantity, showRefusals, shownQuantity, text } from "./fields.js";
-import { PERIODS } from "./format.js";
+import { CALENDAR, PERIODS } from "./format.js";
 import { previewed } from "./preview.js";
 
 const DIMENSIONS = [
@@ -27,7 +27,8 @@ export async function editGroup(name) {
       const body = form.read();
       const path = groupPath(body.name);
       if (name === null) return (await ask("POST", "/groups", { body })).value;
-      return (await ask("PUT", path, { body, etag: read.etag }).catch(explainOutdated)).value;
+      const whole = { ...read.value, ...body };  // what the form has no field for stays
+      return (await ask("PUT", path, { body: whole, etag: read.etag }).catch(explainOutdated)).value;
     },
   });
   if (saved) {
@@ -72,6 +73,13 @@ function groupForm(group, exists) {
   const isolation = choice([
     ["fair", "fair: its part of the quota"], ["hold", "hold: its last share"], ["closed", "closed: nothing"], ["open", "open: no limit"],
   ], group.isolation);
+  const split = choice([
+    ["", "no: one topic may take everything"], ["even", "evenly"], ["proportional", "in proportion to their use"],
+  ], group.split ?? "");
+  const per = choice([
+    ["", "all together"], ["tenant", "each tenant"], ["namespace", "each namespace"], ["topic", "each topic"],
+    ["subscription", "each subscription"], ["user", "each user"], ["client", "each client"],
+  ], group.per ?? "");
   const mayOwe = check("may owe: admit while the level is ≥ 0, then charge", group.may_owe ?? true, "may_owe");
   const perPartition = check("each partition of a topic has the limits of a node whole", group.per_partition ?? false, "per_partition");
   const slots = text(group.slots ?? "", { inputmode: "numeric", placeholder: "any" });
@@ -102,6 +110,8 @@ function groupForm(group, exists) {
         field("Mode", mode, { path: "mode" }),
         field("When it is exhausted", refusal, { path: "refusal" }),
         field("An agent that is cut off may spend", isolation, { path: "isolation" })),
+      field("The limits are for", per, { path: "per", hint: "Each value has them for itself, over the whole cluster." }),
+      field("Divided among the topics of a process", split, { path: "split" }),
       mayOwe.element, perPartition.element),
     h("datalist", { id: dimensions }, DIMENSIONS.map((value) => h("option", { value }))),
     preview,
@@ -115,7 +125,7 @@ function groupForm(group, exists) {
     soft_threshold: quantity(soft) ?? null,
     slots: quantity(slots) ?? null,
     mode: mode.value, refusal: refusal.value, isolation: isolation.value,
-    may_owe: mayOwe.input.checked, per_partition: perPartition.input.checked,
+    split: split.value || null, per: per.value || null, may_owe: mayOwe.input.checked, per_partition: perPartition.input.checked,
   });
   return { elements, read, preview };
 }
@@ -124,17 +134,18 @@ function limitRow(limit, dimensions, changed) {
   const part = (name, input) => { input.dataset.part = name; return input; };
   const dimension = part("dimension", text(limit.dimension, { list: dimensions }));
   const rate = part("rate", text(shownQuantity(limit.rate), { inputmode: "decimal", placeholder: "unlimited" }));
-  const custom = PERIODS.some(([length]) => length === limit.period_s) ? [] : [[limit.period_s, `${limit.period_s} s`]];
-  const periodS = part("period_s", choice([...PERIODS.map(([length, word]) => [length, `per ${word}`]), ...custom], limit.period_s));
+  const custom = limit.period || PERIODS.some(([length]) => length === limit.period_s) ? [] : [[limit.period_s, `${limit.period_s} s`]];
+  const periodS = part("period_s", choice([...PERIODS.map(([length, word]) => [length, `per ${word}`]), ...custom, ...CALENDAR.map((word) => [word, `calendar ${word}`])], limit.period ?? limit.period_s));
+  const zone = part("time_zone", text(limit.time_zone ?? "UTC", { placeholder: "UTC" }));
   const followsRate = limit.burst === undefined || limit.burst === limit.rate;
   const burst = part("burst", text(followsRate ? "" : shownQuantity(limit.burst), { inputmode: "decimal", placeholder: "= rate" }));
   const scope = part("scope", choice([["cluster", "whole cluster"], ["node", "each node"]], limit.scope));
   const minimum = part("minimum", text(limit.minimum ? String(limit.minimum) : "", { inputmode: "decimal", placeholder: "0" }));
   const maximum = part("maximum", text(limit.maximum === undefined || limit.maximum === "unlimited" ? "" : String(limit.maximum), { inputmode: "decimal", placeholder: "unlimited" }));
   const remove = h("button", { type: "button", class: "quiet remove", title: "Remove this limit", "aria-label": "Remove this limit", onclick: () => { element.remove(); changed(); } }, "✕");
-  const more = h("details", { class: "limit-more-fold" }, h("summary", {}, "Minimum and maximum inside the parent"),
-    h("div", { class: "limit-more" }, field("Minimum", minimum), field("Maximum", maximum)));
-  more.open = Boolean(minimum.value || maximum.value);
+  const more = h("details", { class: "limit-more-fold" }, h("summary", {}, "Time zone; minimum and maximum inside the parent"),
+    h("div", { class: "limit-more" }, field("Time zone of calendar periods", zone), field("Minimum", minimum), field("Maximum", maximum)));
+  more.open = Boolean(minimum.value || maximum.value || limit.period);
   const element = h("div", { class: "limit" },
     h("div", { class: "limit-row" },
       field("Counts", dimension), field("Rate", rate), field("Period", periodS),
@@ -143,7 +154,8 @@ function limitRow(limit, dimensions, changed) {
     dimension: dimension.value.trim(),
     rate: quantity(rate) ?? "unlimited",
     ...(quantity(burst) === undefined ? {} : { burst: quantity(burst) }),
-    period_s: Number(periodS.value), scope: scope.value,
+    ...(CALENDAR.includes(periodS.value) ? { period: periodS.value, time_zone: zone.value.trim() || "UTC" } : { period_s: Number(periodS.value) }),
+    scope: scope.value,
     minimum: quantity(minimum) ?? 0, maximum: quantity(maximum) ?? "unlimited",
   });
   return { element };

@@ -35,24 +35,24 @@ function route() {
 
 const pulse = document.getElementById("pulse");
 const banner = document.getElementById("banner");
-let away = null; // why nothing is shown, until something is again: "lost" or "refused"
+let away = null; // why nothing is shown, until something is again: "lost", "refused" or "denied"
 let declined = false;
 let hideTimer = 0;
 
 onState((state) => {
   pulse.dataset.state = state;
-  setText(pulse.lastElementChild, { live: "live", lost: "connection lost", connecting: "connecting", refused: "no access" }[state]);
-  main.classList.toggle("stale", state === "lost" || state === "refused");
+  setText(pulse.lastElementChild, { live: "live", lost: "connection lost", connecting: "connecting", refused: "no access", denied: "no access" }[state]);
+  main.classList.toggle("stale", ["lost", "refused", "denied"].includes(state));
   clearTimeout(hideTimer);
   if (state === "lost") {
     away = state;
     say("lost", `The server does not answer. The figures are from ${moment(Date.now() / 1000)}. Trying again …`);
-  } else if (state === "refused") {
+  } else if (state === "refused" || state === "denied") {
     away = state;
-    say("lost", "This server needs a token.");
+    say("lost", state === "denied" ? "Your token does not allow this view." : "This server needs a token.");
     banner.append(" ", h("button", { type: "button", class: "small", onclick: enterToken }, "Enter a token"));
   } else if (state === "live" && away !== null) {
-    if (away === "refused") banner.hidden = true;
+    if (away !== "lost") banner.hidden = true;
     else {
       say("back", "Connected again; everything is up to date.");
       hideTimer = setTimeout(() => { banner.hidden = true; }, 4000);

@@ -3,7 +3,7 @@
 import { Problem, get } from "./api.js";
 import { cut, debounced, h, setText } from "./dom.js";
 import { STANDING, full, perSecond, percent, rate, short } from "./format.js";
-import { replaceQuery } from "./link.js";
+import { replaceAddress } from "./link.js";
 import { follow } from "./stream.js";
 import { WindowedList } from "./windowed.js";
 
@@ -14,11 +14,14 @@ const COLUMNS = [
   ["number", "Admitted/s"], ["number", "Attempted/s"], ["number", "Refused/s"], ["number", "Level"], ["number", "Agents"],
 ];
 
+const USUAL = { search: "", standing: "", sort: "standing" };
+
 /** What was looked at last: coming back from a group finds it again. */
-const look = { search: "", standing: "", sort: "standing" };
+let look = USUAL;
 
 export function overviewPage(root, address) {
-  for (const name of Object.keys(look)) if (address.has(name)) look[name] = address.get(name);
+  const said = Object.keys(USUAL).filter((name) => address.has(name));
+  look = { ...(said.length ? USUAL : look), ...Object.fromEntries(said.map((name) => [name, address.get(name)])) };
   if (!SORTS.some(([name]) => name === look.sort)) look.sort = "standing";
   if (!(look.standing in STANDING)) look.standing = "";
   const standings = new Map(Object.keys(STANDING).map((name) => [name, standingButton(name, choose)]));
@@ -60,8 +63,13 @@ export function overviewPage(root, address) {
     restart();
   }
 
+  function showInAddress() {
+    replaceAddress("#/", { ...look, sort: look.sort === USUAL.sort ? "" : look.sort });
+  }
+
   function restart() {
-    replaceQuery({ ...look, sort: look.sort === "standing" ? "" : look.sort });
+    if (closed) return;
+    showInAddress();
     list.reset();
     fetchWindow();
   }
@@ -108,6 +116,7 @@ export function overviewPage(root, address) {
   }
 
   let closed = false;
+  showInAddress();
   fetchWindow();
   return {
     section: "overview", title: "", search,

@@ -9,10 +9,11 @@ const LONGEST_WAIT_MS = 5000;
 /** Without a word for so long the connection is dead: the server speaks each second. */
 const SILENCE_MS = 6000;
 
+const GONE = "gone";
 const listeners = new Set();
 let state = "connecting";
 
-/** Call `listener` with "connecting", "live", "lost" or "refused" now and on each change.
+/** Call `listener` with "connecting", "live", "lost", "refused" or "denied" now and on each change.
  * Returns a function that ends it. */
 export function onState(listener) {
   listeners.add(listener);
@@ -26,7 +27,8 @@ function become(next) {
   for (const listener of listeners) listener(state);
 }
 
-/** Follow `/events`; `on` maps event names to functions. Returns a function that ends it. */
+/** Follow `/events`; `on` maps event names to functions: `gone` is called with {detail} once
+ * there is nothing of that name, and nothing after it. Returns a function that ends it. */
 export function follow(query, on) {
   const ended = new AbortController();
   run(query, on, ended.signal);
@@ -37,7 +39,7 @@ async function run(query, on, ended) {
   let wait = FIRST_WAIT_MS;
   while (!ended.aborted) {
     const heard = await connect(query, on, ended);
-    if (ended.aborted) return;
+    if (ended.aborted || heard === GONE) return;
     if (heard !== null) become("lost");
     wait = heard ? FIRST_WAIT_MS : Math.min(wait * 1.7, LONGEST_WAIT_MS);
     await pause(wait * (0.75 + Math.random() / 2), ended);
@@ -45,7 +47,7 @@ async function run(query, on, ended) {
 }
 
 /** Follow one connection to its end; return whether anything was heard on it, null
- * when it was refused for want of a token. */
+ * when it was refused for want of a token, GONE when there is nothing of that name. */
 async function connect(query, on, ended) {
   const broken = new AbortController();
   const abort = () => broken.abort();
@@ -60,8 +62,13 @@ async function connect(query, on, ended) {
     if (response.status === 401 || response.status === 403) {
       clearTimeout(timer);
       if (response.status === 401 && await tokenNeeded(sent)) return await connect(query, on, ended);
-      become("refused");
+      become(response.status === 401 ? "refused" : "denied");
       return null;
+    }
+    if (response.status === 404) {
+      become("live"); // it answers
+      on.gone?.(await response.json());
+      return GONE;
     }
     if (!response.ok) return false;
     for await (const event of events(response.body)) {
@@ -71,6 +78,7 @@ async function connect(query, on, ended) {
       heard = true;
       become("live");
       on[event.name]?.(event.value);
+      if (event.name === GONE) return GONE;
     }
   } catch (error) {
     if (!(error instanceof TypeError) && error.name !== "AbortError") console.error(error);

@@ -1,4 +1,4 @@
-// A list of any length of which only what is seen is in the document.
+// A list of any length; the document holds only the part that is visible.
 // Rows are absolutely placed in a spacer; a window of them is asked for by offset.
 
 import { h, uniqueId } from "./dom.js";

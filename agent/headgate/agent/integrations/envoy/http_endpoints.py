@@ -1,0 +1,109 @@
+"""The same limits over HTTP: `/json`, `/forward-auth` and `/auth-request`.
+
+`POST /json` takes and answers RLS's messages as JSON, as envoyproxy/ratelimit does:
+200, or 429 when refused.
+
+`/forward-auth/DOMAIN?KEY=HEADER` is for Traefik's forwardAuth and its like: each
+parameter names a key of the descriptor and the request's header that holds its value;
+a header that is missing leaves its key out.  200, or 429 with Retry-After.
+`/auth-request/DOMAIN?KEY=HEADER` is the same for nginx's auth_request, which
+understands nothing but 2xx, 401 and 403: a refusal is a 403.  Values stand in headers
+rather than in the address, because a proxy that pastes a client's text into an address
+lets the client write other keys.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from headgate.agent.integrations.envoy.limits import AskedDescriptor
+from headgate.agent.integrations.envoy.rate_limit_service import (
+    LONGEST_RETRY_S,
+    InvalidRequest,
+)
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from headgate.agent.integrations.envoy.limits import (
+        DescriptorAnswer,
+        DescriptorLimits,
+    )
+    from headgate.agent.integrations.envoy.rate_limit_service import RateLimitService
+
+LARGEST_BODY = 1 << 20
+"""Bytes of a JSON request, at most."""
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+"""A proxy may ask with the method of the request that it holds."""
+
+TOO_LARGE = 413
+
+
+def endpoints(service: RateLimitService, limits: DescriptorLimits) -> Starlette:
+    """Return the application."""
+
+    async def json(request: Request) -> Response:
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST_BODY:
+                return PlainTextResponse(
+                    f"expected at most {LARGEST_BODY} bytes\n", TOO_LARGE
+                )
+        try:
+            refused, text = service.answer_json(bytes(body))
+        except InvalidRequest as error:
+            return PlainTextResponse(f"{error}\n", 400)
+        status = 429 if refused else 200
+        return Response(text, status, media_type="application/json")
+
+    async def forward_auth(request: Request) -> Response:
+        return _authorised(limits, request, refused_status=429)
+
+    async def auth_request(request: Request) -> Response:
+        return _authorised(limits, request, refused_status=403)
+
+    async def healthy(_: Request) -> Response:
+        return PlainTextResponse("OK\n")
+
+    return Starlette(
+        routes=[
+            Route("/json", json, methods=["POST"]),
+            Route("/forward-auth/{domain}", forward_auth, methods=METHODS),
+            Route("/auth-request/{domain}", auth_request, methods=METHODS),
+            Route("/healthcheck", healthy),
+        ]
+    )
+
+
+def _authorised(
+    limits: DescriptorLimits, request: Request, *, refused_status: int
+) -> Response:
+    domain = request.path_params["domain"]
+    if domain not in limits.domains:
+        return PlainTextResponse(f"no domain is called {domain!r:.80}\n", 404)
+    entries = [
+        (key, value)
+        for key, header in request.query_params.multi_items()
+        if (value := request.headers.get(header)) is not None
+    ]
+    refused, (answer,) = limits.decide(domain, [AskedDescriptor(entries)])
+    response = PlainTextResponse(
+        "over the limit\n" if refused else "", refused_status if refused else 200
+    )
+    response.headers.update(_headers(answer, refused=refused))
+    return response
+
+
+def _headers(answer: DescriptorAnswer, *, refused: bool) -> dict[str, str]:
+    headers = {name.decode(): value.decode() for name, value in answer.headers}
+    if refused:
+        retry_s = ceil(min(answer.retry_s, LONGEST_RETRY_S))
+        headers["retry-after"] = str(max(1, retry_s))
+    return headers

@@ -1,0 +1,148 @@
+"""How an allocating server divides its share among the data planes that report to it.
+
+A data plane enforces by itself and reports every five seconds what it let through, so
+each of its buckets is a *virtual agent*: it has a demand, (allowed + denied) / elapsed,
+and a share.  The server is one agent of the cluster.  It takes part in the ledger with
+the sum of what its data planes do, and divides what it may spend by the same max-min
+that agents use among one another.
+
+**The rate.**  Agents work a surplus or debt of the common level off within a second or
+two.  A loop whose news are five seconds old would ring at that, so here the level is
+steered over `HORIZON_S`, and within `MOST_SURPLUS` of the quota::
+
+    Q' = Q + (E - m)/H        S = the server's max-min part of Q' among all agents
+    θ:  Σ min(d_i, θ) = S     share_i = min(d_i, θ) + an even part of what is left
+
+**The ledger.**  Reports come in lumps.  What a data plane is expected to let through,
+min(d, share), is charged evenly, and what its report then says beyond that is charged
+over the next five seconds: nothing is lost, and others see a steady caller.
+
+All of this is arithmetic on its arguments: no clock, no I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.allocation.max_min import shares_at, water_level
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headgate.coordinator import Explanation
+
+REPORT_S = 5.0
+"""Time between two reports of an Envoy, whatever it is configured to."""
+
+HORIZON_S = 20.0
+"""H: four times the age of what is known, as between agents."""
+
+MOST_SURPLUS = 0.5
+"""The rate shared out is within this part of the quota above or below it."""
+
+NEAR = 1.1
+"""Demand counts this many times: an average of five seconds is no better, and a data
+plane that is cut to its measured demand loses every peak."""
+
+SHORTEST_S = 1.0
+"""Reports closer together than that are added up: their rates would be noise."""
+
+
+@dataclass(slots=True)
+class VirtualAgent:
+    """One bucket of one data plane.
+
+    Attributes:
+        heard_s: When it was last heard of.
+        demand: Hits/s that it wants; infinite until a report covers some time.
+        share: Hits/s that it may let through.
+        owed: Hits let through and not charged yet; below zero, charged in advance.
+        gone: Its stream has ended: its share stays reserved until its lease ends.
+        since_s: Until when its demand is known.
+        attempted: Hits since then.
+    """
+
+    heard_s: float
+    demand: float = inf
+    share: float = 0.0
+    owed: float = 0.0
+    gone: bool = False
+    since_s: float = -inf
+    attempted: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.since_s = self.heard_s
+
+    def begin(self, now: float, attempted: float, elapsed_s: float) -> None:
+        """Note what it wanted before it had a share, if it says in which time."""
+        self.heard_s = self.since_s = now
+        if elapsed_s >= SHORTEST_S:
+            self.demand = attempted / elapsed_s
+
+    def report(self, now: float, allowed: float, denied: float) -> None:
+        """Note what it did since the report before."""
+        self.heard_s = now
+        self.owed += allowed
+        self.attempted += allowed + denied
+        elapsed_s = now - self.since_s
+        if elapsed_s < SHORTEST_S:
+            return
+        self.demand = self.attempted / elapsed_s
+        self.attempted = 0.0
+        self.since_s = now
+
+    def spend(self, elapsed_s: float) -> tuple[float, float]:
+        """Return the hits to charge and to count as refused for some time."""
+        expected = min(self.demand, self.share)
+        charged = max(0.0, expected + self.owed / REPORT_S) * elapsed_s
+        self.owed -= charged
+        refused = 0.0 if self.demand == inf else self.demand - expected
+        return charged, refused * elapsed_s
+
+
+def server_rate(
+    limit: Explanation, demand: float, weight: float, weights: Mapping[str, float]
+) -> float:
+    """Return the hits/s that the server's data planes may let through together.
+
+    Args:
+        limit: The limit as the server's agent sees it.
+        demand: Of all its data planes, hits/s; may be infinite.
+        weight: Of the server's agent.
+        weights: Of the other agents, by id; those that use the limit have a row there.
+    """
+    steered = limit.rate + (limit.level - limit.margin) / HORIZON_S
+    most = limit.rate * (1.0 + MOST_SURPLUS)
+    available = min(max(steered, limit.rate * (1.0 - MOST_SURPLUS)), most)
+    others = [row for row in limit.agents if row.agent != limit.agent]
+    demands = np.array([demand, *(row.demand for row in others)])
+    demands = np.minimum(demands, 2.0 * most)
+    parts = np.array([weight, *(weights.get(row.agent, 1.0) for row in others)])
+    theta = water_level(demands[:, None], parts[:, None], np.array([available]))
+    shares = shares_at(theta, demands[:, None], parts[:, None])[:, 0]
+    left = max(0.0, available - float(shares.sum()))
+    return float(shares[0]) + left * weight / float(parts.sum())
+
+
+def divide(rate: float, agents: Sequence[VirtualAgent]) -> list[float]:
+    """Return the share of each virtual agent; together they are `rate`.
+
+    Those whose stream has ended keep theirs until their lease ends: a data plane goes
+    by its assignment also when it can't be reached.
+    """
+    kept = sum(one.share for one in agents if one.gone)
+    here = [one for one in agents if not one.gone]
+    available = max(0.0, rate - kept)
+    if not here:
+        return [one.share for one in agents]
+    demand = np.array([min(one.demand * NEAR, rate + 1.0) for one in here])
+    even = np.ones(len(here))
+    theta = water_level(demand[:, None], even[:, None], np.array([available]))
+    shares = shares_at(theta, demand[:, None], even[:, None])[:, 0]
+    left = max(0.0, available - float(shares.sum())) / len(here)
+    dealt = iter((shares + left).tolist())
+    return [one.share if one.gone else next(dealt) for one in agents]

@@ -1,0 +1,1 @@
+"""Invoices that the pipeline wrote as files, handed out to who may see them."""

@@ -1,0 +1,112 @@
+"""The pipeline itself as Prometheus metrics: lag, batches, what could not be used."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    start_http_server,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from headgate.pipeline.stream.batch_log import BatchSummary
+
+BUCKETS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+"""Of the time of a batch: below and far above the usual trigger of 10 s."""
+
+
+class PipelineMetrics:
+    """Counts batches as they end.
+
+    Attributes:
+        registry: What is served.
+    """
+
+    def __init__(self) -> None:
+        """Begin at zero, as every process does."""
+        self.registry = CollectorRegistry()
+        self._batches = Counter(
+            "headgate_pipeline_batches", "Batches that are complete.",
+            registry=self.registry,
+        )  # fmt: skip
+        self._messages = Counter(
+            "headgate_pipeline_messages", "Messages read from the usage topic.",
+            registry=self.registry,
+        )  # fmt: skip
+        self._rows = Counter(
+            "headgate_pipeline_rows", "Rows (agent, group, dimension) of reports.",
+            registry=self.registry,
+        )  # fmt: skip
+        self._dead = Counter(
+            "headgate_pipeline_dead_letters", "Messages that could not be used.",
+            registry=self.registry,
+        )  # fmt: skip
+        self._lost = Counter(
+            "headgate_pipeline_lost_messages", "Messages gone before they were read.",
+            registry=self.registry,
+        )  # fmt: skip
+        self._gaps = Counter(
+            "headgate_pipeline_gaps", "Lives that ended without goodbye.",
+            registry=self.registry,
+        )  # fmt: skip
+        self._batch_s = Histogram(
+            "headgate_pipeline_batch_seconds",
+            "From the end of one batch to that of the next.",
+            buckets=BUCKETS_S, registry=self.registry,
+        )  # fmt: skip
+        self._lag = Gauge(
+            "headgate_pipeline_lag_messages",
+            "Messages of the topic that wait; NaN if the source doesn't say.",
+            registry=self.registry,
+        )
+        self._heard = Gauge(
+            "headgate_pipeline_heard_until_seconds",
+            "Event time up to which all live agents were heard, since the epoch.",
+            registry=self.registry,
+        )
+        self._closed = Gauge(
+            "headgate_pipeline_closed_until_seconds",
+            "Windows that end until here are closed, since the epoch.",
+            registry=self.registry,
+        )
+
+    def observe(self, summary: BatchSummary, took_s: float, behind: int | None) -> None:
+        """Take in a batch that is complete.
+
+        Args:
+            summary: What is known after it.
+            took_s: Seconds since the one before.
+            behind: Messages of the topic that wait; None if the source doesn't say.
+        """
+        self._batches.inc()
+        self._messages.inc(summary.messages)
+        self._rows.inc(summary.rows)
+        self._dead.inc(summary.kinds.get("dead", 0))
+        self._lost.inc(sum(max(loss.messages, 0) for loss in summary.losses))
+        self._gaps.inc(summary.kinds.get("gap", 0))
+        self._batch_s.observe(took_s)
+        self._lag.set(float("nan") if behind is None else behind)
+        self._heard.set(summary.reference_us / 1e6)
+        self._closed.set(summary.floor_us / 1e6)
+
+    @contextmanager
+    def served(self, port: int, host: str) -> Generator[int]:
+        """Serve ``/metrics`` until the end of the block; give the port.
+
+        Raises:
+            OSError: The address is taken, or is none of this machine's.
+        """
+        server, thread = start_http_server(port, host, self.registry)
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()

@@ -1,0 +1,485 @@
+"""What an allocating server answers its data planes, one report after another."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Protocol, Unpack, cast
+
+import pytest
+from tests.unit.agent.making import Clock, group, make
+
+from headgate.agent.errors import HeadgateError
+from headgate.agent.integrations.envoy import quota_service
+from headgate.agent.integrations.envoy.descriptors import read_domain
+from headgate.agent.integrations.envoy.limits import DescriptorLimits
+from headgate.agent.integrations.envoy.quota_service import LEASE_S, QuotaService
+from headgate.coordinator.config.configuration import Limit
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from headgate.agent.agent import AgentStatus
+    from headgate.agent.enforcement.enforcer import Enforcer
+    from headgate.agent.follow.subject import SubjectNames
+    from headgate.agent.integrations.envoy.messages import (
+        CallContext,
+        UsageReports,
+        WireMessage,
+    )
+    from headgate.agent.integrations.web.key_groups import KeyGroups
+    from headgate.agent.limiter.limiter import Limiter
+    from headgate.coordinator import Explanation
+
+NODE = Limit(dimension="requests", rate=10, burst=5, scope="node")
+
+
+class Alone:
+    """An agent that has heard nobody: what it says of limits is its own."""
+
+    def __init__(self, enforcer: Enforcer) -> None:
+        self._enforcer = enforcer
+
+    def limiter(self, **names: Unpack[SubjectNames]) -> Limiter:
+        return self._enforcer.limiter(**names)
+
+    def explain(self, group: str, dimension: str) -> Explanation:
+        raise HeadgateError(f"{group} {dimension}: not counted yet")
+
+    def status(self) -> AgentStatus:
+        return cast("AgentStatus", SimpleNamespace(members=()))
+
+
+class Plane:
+    """A data plane: sends reports and collects what it is told."""
+
+    def __init__(
+        self,
+        service: QuotaService,
+        domain: str = "apis",
+        *,
+        peer: str = "ipv4:10.0.0.1:50000",
+        node: str | None = None,
+    ) -> None:
+        self.service = service
+        self.domain = domain
+        self._context = calling(peer, node)
+        self.told: list[list[object]] = []
+        self._reports: asyncio.Queue[UsageReports | None] = asyncio.Queue()
+        self._task = asyncio.create_task(self._listen())
+
+    async def report(self, *usages: tuple[dict[str, str], int, int]) -> None:
+        say = self.service.messages
+        message = say.reports(
+            domain=self.domain,
+            bucket_quota_usages=[
+                {
+                    "bucket_id": {"bucket": bucket},
+                    "num_requests_allowed": allowed,
+                    "num_requests_denied": denied,
+                }
+                for bucket, allowed, denied in usages
+            ],
+        )
+        await self._reports.put(cast("UsageReports", message))
+        await settled()
+
+    async def turn(self) -> list[object]:
+        """Let the service take a turn; return the actions that came of it."""
+        self.told.clear()
+        self.service.turn()
+        await settled()
+        return [action for one in self.told for action in one]
+
+    async def leave(self) -> None:
+        await self._reports.put(None)
+        await self._task
+
+    async def _listen(self) -> None:
+        async def reports() -> AsyncIterator[UsageReports]:
+            while (report := await self._reports.get()) is not None:
+                yield report
+
+        async for message in self.service.serve(reports(), self._context):
+            self.told.append(getattr(message, "bucket_action"))  # noqa: B009
+
+
+def calling(peer: str, node: str | None = None) -> CallContext:
+    """Return the call of a data plane."""
+    metadata = () if node is None else ((quota_service.NODE_HEADER, node),)
+    context = SimpleNamespace(peer=lambda: peer, invocation_metadata=lambda: metadata)
+    return cast("CallContext", context)
+
+
+async def settled() -> None:
+    """Let every task go on until all of them wait."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def service(limit: Limit, clock: Clock, *tenants: str) -> QuotaService:
+    """Return a server whose tenants share one group."""
+    enforcer, ticking = make(group(limit), **dict.fromkeys(tenants, 1))
+    clock.now = ticking.now
+    domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant}\n")
+    agent = Alone(enforcer)
+    keys = cast("KeyGroups", SimpleNamespace())
+    limits = DescriptorLimits({"apis": domain}, agent, keys)
+    return QuotaService(limits, agent, keys, weight=1.0, clock=clock)
+
+
+class _Strategy(Protocol):
+    blanket_rule: int
+    token_bucket: SimpleNamespace
+
+    def HasField(self, field_name: str) -> bool: ...  # protobuf's name
+
+
+class _Assignment(Protocol):
+    rate_limit_strategy: _Strategy
+    assignment_time_to_live: SimpleNamespace
+
+    def HasField(self, field_name: str) -> bool: ...  # protobuf's name
+
+
+class _Action(Protocol):
+    quota_assignment_action: _Assignment
+
+
+def assigned(action: object) -> _Assignment:
+    return cast("_Action", action).quota_assignment_action
+
+
+def rate(action: object) -> float:
+    """Return the hits/s of an action's token bucket."""
+    bucket = assigned(action).rate_limit_strategy.token_bucket
+    return float(bucket.tokens_per_fill.value / bucket.fill_interval.seconds)
+
+
+def at_once(action: object) -> int:
+    """Return the hits that an action's token bucket admits after rest."""
+    return int(assigned(action).rate_limit_strategy.token_bucket.max_tokens)
+
+
+def blanket(action: object) -> int:
+    strategy = assigned(action).rate_limit_strategy
+    assert strategy.HasField("blanket_rule")
+    return strategy.blanket_rule
+
+
+BURSTING = Limit(dimension="requests", rate=100, burst=10_000)
+SHARED = Limit(dimension="requests", rate=100, burst=100)
+ACME = {"tenant": "acme"}
+
+
+def test_two_data_planes_divide_a_limit_that_one_had_alone(clock: Clock) -> None:
+    async def scenario() -> None:
+        served = service(SHARED, clock, "acme")
+        first = Plane(served)
+        await first.report((ACME, 1, 0))
+        (alone,) = await first.turn()
+        second = Plane(served)
+        await second.report((ACME, 1, 0))
+        (half,) = await first.turn()
+        assert rate(half) == pytest.approx(rate(alone) / 2)
+        await first.leave()
+        await second.leave()
+
+    asyncio.run(scenario())
+
+
+def test_a_broken_streams_part_is_free_again_after_its_lease(clock: Clock) -> None:
+    async def scenario() -> None:
+        served = service(SHARED, clock, "acme")
+        first, second = Plane(served), Plane(served)
+        await first.report((ACME, 1, 0))
+        await second.report((ACME, 1, 0))
+        (half,) = await second.turn()
+        await first.leave()
+        clock.now += LEASE_S - 1.0
+        (still,) = await second.turn()
+        assert rate(still) == pytest.approx(rate(half))
+        clock.now += 1.0
+        await second.report((ACME, 1_000, 0))
+        (whole,) = await second.turn()
+        assert rate(whole) == pytest.approx(2 * rate(half), rel=0.01)
+        await second.leave()
+
+    asyncio.run(scenario())
+
+
+def test_a_data_plane_that_reconnects_goes_on_with_its_part(clock: Clock) -> None:
+    async def scenario() -> None:
+        served = service(SHARED, clock, "acme")
+        first, second = Plane(served), Plane(served)
+        await first.report((ACME, 1, 0))
+        await second.report((ACME, 1, 0))
+        (half,) = await second.turn()
+        await first.leave()
+        clock.now += 1.0
+        again = Plane(served, peer="ipv4:10.0.0.1:50999")
+        await again.report((ACME, 1, 0))
+        (mine,) = await again.turn()
+        assert rate(mine) == pytest.approx(rate(half))
+        # Another one takes over nothing: what is left is shared by all three.
+        third = Plane(served)
+        await third.report((ACME, 1, 0))
+        (part,) = await third.turn()
+        assert rate(part) == pytest.approx(rate(half) * 2 / 3, abs=0.05)
+        for plane in (second, again, third):
+            await plane.leave()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "resumed"),
+    [
+        (("ipv4:10.0.0.1:1", None), ("ipv4:10.0.0.2:2", None), 0),
+        (("ipv4:10.0.0.1:1", None), ("ipv4:10.0.0.1:2", None), 1),
+        (("ipv6:[::1]:1", None), ("ipv6:[::1]:2", None), 1),
+        (("unix:", None), ("unix:", None), 1),
+        (("ipv4:10.0.0.1:1", "a"), ("ipv4:10.0.0.2:2", "a"), 1),
+        (("ipv4:10.0.0.1:1", "a"), ("ipv4:10.0.0.1:2", "b"), 0),
+        (("ipv4:10.0.0.1:1", "a"), ("ipv4:10.0.0.1:2", None), 0),
+    ],
+)
+def test_a_data_plane_is_known_by_its_id_or_else_by_its_host(
+    clock: Clock,
+    before: tuple[str, str | None],
+    after: tuple[str, str | None],
+    resumed: int,
+) -> None:
+    async def scenario() -> None:
+        served = service(SHARED, clock, "acme")
+        first = Plane(served, peer=before[0], node=before[1])
+        await first.report((ACME, 1, 0))
+        await first.leave()
+        again = Plane(served, peer=after[0], node=after[1])
+        await again.report((ACME, 1, 0))
+        assert served.counters["resumed"] == resumed
+        await again.leave()
+
+    asyncio.run(scenario())
+
+
+def test_a_part_of_a_limit_has_the_same_part_of_its_burst(clock: Clock) -> None:
+    async def scenario() -> None:
+        served = service(BURSTING, clock, "acme")
+        planes = [Plane(served) for _ in range(2)]
+        for plane in planes:
+            await plane.report((ACME, 1, 0))
+        served.turn()
+        await settled()
+        for plane in planes:
+            ((told,),) = plane.told
+            burst_s = BURSTING.burst / BURSTING.rate
+            assert at_once(told) == pytest.approx(rate(told) * burst_s, rel=0.1)
+            await plane.leave()
+
+    asyncio.run(scenario())
+
+
+def test_two_data_planes_with_one_id_are_two(clock: Clock) -> None:
+    async def scenario() -> None:
+        served = service(SHARED, clock, "acme")
+        first, twin = (Plane(served, node="a") for _ in range(2))
+        await first.report((ACME, 1, 0))
+        (alone,) = await first.turn()
+        await twin.report((ACME, 1, 0))
+        (half,) = await twin.turn()
+        assert rate(half) == pytest.approx(rate(alone) / 2)
+        await first.leave()
+        await twin.leave()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("bucket", "rule"),
+    [
+        ({"region": "eu"}, quota_service.ALLOW_ALL),
+        ({"tenant": "nobody"}, quota_service.ALLOW_ALL),
+        ({"tenant": "x" * 10_000}, quota_service.DENY_ALL),
+        ({"tenant": "x" * 20_000}, quota_service.DENY_ALL),
+        ({"tenant": "a/b"}, quota_service.DENY_ALL),
+    ],
+)
+def test_a_bucket_that_no_limit_knows_is_answered_by_a_rule(
+    clock: Clock, bucket: dict[str, str], rule: int
+) -> None:
+    async def scenario() -> None:
+        served = service(SHARED, clock, "acme")
+        plane = Plane(served)
+        await plane.report((bucket, 1, 0))
+        at_once = [action for told in plane.told for action in told]
+        (action,) = at_once + await plane.turn()
+        assert blanket(action) == rule
+        await plane.leave()
+
+    asyncio.run(scenario())
+
+
+def test_a_data_plane_of_an_unknown_domain_is_told_nothing(clock: Clock) -> None:
+    async def scenario() -> None:
+        served = service(SHARED, clock, "acme")
+        plane = Plane(served, "nowhere")
+        await plane.report((ACME, 1, 0))
+        await plane.report((ACME, 5, 0))
+        assert await plane.turn() == []
+        assert served.counters["unknown_domain"] == 1
+        await plane.leave()
+
+    asyncio.run(scenario())
+
+
+def test_buckets_beyond_the_bound_get_no_assignment(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quota_service, "MOST_BUCKETS", 3)
+    names = [f"t{number}" for number in range(5)]
+
+    async def scenario() -> None:
+        served = service(SHARED, clock, *names)
+        plane = Plane(served)
+        await plane.report(*(({"tenant": name}, 1, 0) for name in names))
+        assert len(await plane.turn()) == 3
+        assert served.counters["beyond_bound"] == 2
+        await plane.leave()
+        clock.now += LEASE_S
+        served.turn()
+        after = Plane(served)
+        await after.report(*(({"tenant": name}, 1, 0) for name in names[:3]))
+        assert len(await after.turn()) == 3  # a stream that is gone leaves room
+        clock.now += quota_service.IDLE_S + 1.0
+        assert len(await after.turn()) == 3  # abandoned
+        await after.report(*(({"tenant": name}, 1, 0) for name in names))
+        assert len(await after.turn()) == 3
+        assert served.counters["beyond_bound"] == 4
+        await after.leave()
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_never_reads_costs_one_action_a_bucket(clock: Clock) -> None:
+    async def scenario() -> None:
+        served = service(NODE, clock, "acme")
+        reports: asyncio.Queue[UsageReports] = asyncio.Queue()
+
+        async def sent() -> AsyncIterator[UsageReports]:
+            while True:
+                yield await reports.get()
+
+        messages = served.serve(sent(), calling("ipv4:10.0.0.1:50000"))
+        say = served.messages
+        usage = {"bucket_id": {"bucket": ACME}, "num_requests_allowed": 7}
+        report = say.reports(domain="apis", bucket_quota_usages=[usage])
+        await reports.put(cast("UsageReports", report))
+        unread = asyncio.ensure_future(messages.__anext__())
+        await settled()
+        served.turn()
+        first = await unread
+        for _ in range(50):  # from here on nobody reads
+            clock.now += 5.0
+            await reports.put(cast("UsageReports", report))
+            await settled()
+            served.turn()
+        later = await messages.__anext__()
+        assert len(actions(first)) == len(actions(later)) == 1
+        await cast("AsyncGenerator[WireMessage]", messages).aclose()
+
+    asyncio.run(scenario())
+
+
+def actions(message: WireMessage) -> list[object]:
+    return list(getattr(message, "bucket_action"))  # noqa: B009
+
+
+def test_what_data_planes_let_through_is_charged_to_the_agents_bucket(
+    clock: Clock,
+) -> None:
+    async def scenario() -> None:
+        enforcer, ticking = make(group(NODE), acme=1)
+        clock.now = ticking.now
+        agent = Alone(enforcer)
+        keys = cast("KeyGroups", SimpleNamespace())
+        domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant}\n")
+        limits = DescriptorLimits({"apis": domain}, agent, keys)
+        served = QuotaService(limits, agent, keys, weight=1.0, clock=clock)
+        plane = Plane(served)
+        for _ in range(100):
+            await plane.report((ACME, 40, 60))
+            for _ in range(5):
+                clock.now += 1.0
+                await plane.turn()
+        (used,) = enforcer.usage(clock.now)
+        assert used.admitted == pytest.approx(100 * 40, rel=0.03)
+        assert used.refused == pytest.approx(100 * 5 * (20 - 10), rel=0.05)
+        await plane.leave()
+
+    asyncio.run(scenario())
+
+
+def test_what_was_let_through_under_another_server_is_not_charged_again(
+    clock: Clock,
+) -> None:
+    async def scenario() -> None:
+        enforcer, ticking = make(group(NODE), acme=1)
+        clock.now = ticking.now
+        agent = Alone(enforcer)
+        keys = cast("KeyGroups", SimpleNamespace())
+        domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant}\n")
+        limits = DescriptorLimits({"apis": domain}, agent, keys)
+        served = QuotaService(limits, agent, keys, weight=1.0, clock=clock)
+        plane = Plane(served)
+        await plane.report((ACME, 1_000, 0))  # of the time without a server
+        await plane.turn()
+        for _ in range(20):
+            clock.now += 5.0
+            await plane.report((ACME, 0, 0))
+            await plane.turn()
+        used = enforcer.usage(clock.now)
+        assert sum(one.admitted for one in used) < 100
+        await plane.leave()
+
+    asyncio.run(scenario())
+
+
+def test_a_closed_limit_denies_and_an_idle_bucket_is_abandoned(clock: Clock) -> None:
+    async def scenario() -> None:
+        closed = Limit(dimension="requests", rate=0, burst=0)
+        served = service(closed, clock, "acme")
+        plane = Plane(served)
+        await plane.report((ACME, 1, 0))
+        (action,) = await plane.turn()
+        assert blanket(action) == quota_service.DENY_ALL
+        clock.now += quota_service.IDLE_S + 1.0
+        await plane.report((ACME, 0, 0))
+        (action,) = await plane.turn()
+        assert cast("WireMessage", action).HasField("abandon_action")
+        assert await plane.turn() == []
+        await plane.leave()
+
+    asyncio.run(scenario())
+
+
+def test_at_the_end_every_assignment_expires(clock: Clock) -> None:
+    async def scenario() -> None:
+        served = service(SHARED, clock, "acme")
+        plane = Plane(served)
+        await plane.report((ACME, 1, 0))
+        await plane.turn()
+        plane.told.clear()
+        served.close()
+        await settled()
+        ((action,),) = plane.told
+        assert assigned(action).HasField("assignment_time_to_live")
+        assert assigned(action).assignment_time_to_live.seconds == 0
+        await plane.leave()
+
+    asyncio.run(scenario())

@@ -1,0 +1,147 @@
+"""Data planes share what their server may spend, by what they report."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.agent.integrations.envoy.quota_shares import (
+    HORIZON_S,
+    MOST_SURPLUS,
+    NEAR,
+    VirtualAgent,
+    divide,
+    server_rate,
+)
+from headgate.coordinator import Explanation
+from headgate.coordinator.explain.views import AgentRow
+
+UNUSED = (
+    *("now_s", "level_reported", "predicted", "unseen", "window", "margin"),
+    *("horizon_s", "lag_s", "loss", "lease_s", "available", "reserved", "theta"),
+    *("slack", "demand", "share", "ceiling", "reserve", "error", "bound"),
+)
+"""Numbers of an explanation that the server does not go by, or that are 0 here."""
+
+
+def wanting(demand: float, *, share: float = 0.0, gone: bool = False) -> VirtualAgent:
+    return VirtualAgent(0.0, demand=demand, share=share, gone=gone)
+
+
+def row(agent: str, demand: float) -> AgentRow:
+    return AgentRow(
+        agent=agent,
+        demand=demand,
+        share=0.0,
+        ceiling=0.0,
+        refused=0.0,
+        admitted=0.0,
+        predicted=0.0,
+        held=0.0,
+        subjects=1,
+        age_s=0.0,
+        state="present",
+    )
+
+
+def seen(level: float = 0.0, **others: float) -> Explanation:
+    """A limit of 100/s with a burst of 100, as agent `me` sees it."""
+    rows = (row("me", 0.0), *(row(name, demand) for name, demand in others.items()))
+    numbers = dict.fromkeys(UNUSED, 0.0)
+    return Explanation(
+        group_id=1,
+        dimension="requests",
+        agent="me",
+        revision=1,
+        rate=100.0,
+        burst=100.0,
+        mode="balanced",
+        isolation="fair",
+        level=level,
+        cut_off=False,
+        agents=rows,
+        members=len(rows),
+        formula="",
+        **numbers,
+    )
+
+
+def test_a_new_data_plane_gets_an_even_part_before_it_has_reported() -> None:
+    assert divide(90.0, [wanting(inf), wanting(500.0), wanting(inf)]) == [30.0] * 3
+
+
+def test_light_data_planes_get_what_they_want_and_heavy_ones_the_rest() -> None:
+    light, heavy, other = divide(90.0, [wanting(10.0), wanting(80.0), wanting(200.0)])
+    assert light == pytest.approx(10.0 * NEAR)
+    assert heavy == other == pytest.approx((90.0 - light) / 2)
+
+
+def test_what_nobody_wants_is_dealt_evenly_for_who_starts_next() -> None:
+    assert divide(90.0, [wanting(0.0), wanting(0.0), wanting(0.0)]) == [30.0] * 3
+
+
+def test_a_broken_streams_share_stays_reserved() -> None:
+    gone, here = divide(100.0, [wanting(50.0, share=40.0, gone=True), wanting(500.0)])
+    assert (gone, here) == (40.0, 60.0)
+
+
+@given(
+    st.floats(0.0, 1e6),
+    st.lists(st.one_of(st.just(inf), st.floats(0.0, 1e6)), min_size=1, max_size=20),
+)
+def test_the_shares_add_up_to_the_rate(rate: float, demands: list[float]) -> None:
+    shares = divide(rate, [wanting(demand) for demand in demands])
+    assert min(shares) >= 0.0
+    assert sum(shares) == pytest.approx(rate, abs=1e-6)
+
+
+def test_the_server_shares_with_other_agents_by_weight() -> None:
+    even = server_rate(seen(python=500.0), inf, 1.0, {})
+    heavier = server_rate(seen(python=500.0), inf, 4.0, {"python": 1.0})
+    assert even == pytest.approx(50.0)
+    assert heavier == pytest.approx(80.0)
+    assert server_rate(seen(python=20.0), inf, 1.0, {}) == pytest.approx(80.0)
+
+
+def test_a_surplus_or_debt_is_worked_off_slowly() -> None:
+    assert server_rate(seen(100.0), inf, 1.0, {}) == 100.0 + 100.0 / HORIZON_S
+    assert server_rate(seen(-60.0), inf, 1.0, {}) == 100.0 - 60.0 / HORIZON_S
+    assert server_rate(seen(-1e9), inf, 1.0, {}) == 100.0 * (1.0 - MOST_SURPLUS)
+
+
+def test_everything_that_was_let_through_is_charged_once() -> None:
+    plane = VirtualAgent(0.0, share=50.0)
+    charged = refused = 0.0
+    for second in range(1, 301):
+        spent, denied = plane.spend(1.0)
+        charged, refused = charged + spent, refused + denied
+        if second % 5 == 0:
+            plane.report(float(second), 240.0, 160.0)
+    assert charged == pytest.approx(300.0 / 5.0 * 240.0, rel=0.03)
+    assert charged + plane.owed == pytest.approx(300.0 / 5.0 * 240.0)
+    assert refused == pytest.approx((80.0 - 50.0) * 295.0, rel=0.03)
+
+
+def test_reports_without_time_between_them_make_no_demand() -> None:
+    plane = VirtualAgent(7.0)
+    plane.report(7.0, 1.0, 0.0)
+    plane.report(7.2, 30.0, 9.0)
+    assert plane.demand == inf
+    plane.report(12.0, 10.0, 0.0)
+    assert plane.demand == pytest.approx(50.0 / 5.0)
+
+
+def test_what_was_wanted_before_the_first_share_is_a_demand_if_its_time_is_known() -> (
+    None
+):
+    agent = VirtualAgent(100.0)
+    agent.begin(100.0, 900.0, 0.0)
+    assert agent.demand == inf
+    agent.begin(100.0, 900.0, 20.0)
+    assert agent.demand == 45.0
+    agent.report(105.0, 0.0, 300.0)
+    assert agent.demand == 60.0
+    assert agent.owed == 0.0

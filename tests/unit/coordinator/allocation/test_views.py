@@ -1,0 +1,219 @@
+"""What each agent makes of the views that others tell of one level."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isnan, nan
+
+import numpy as np
+import pytest
+
+from headgate.coordinator import Settings
+from headgate.coordinator.allocation.ceilings import NEAR, Conditions, share_out
+from headgate.coordinator.ledger.replay import hear, settle
+from headgate.coordinator.messages.report import Rows
+from headgate.coordinator.table.arrays import LedgerBlock
+from headgate.coordinator.table.index import Place, place_of
+
+RATE, BURST, AGE_S = 1000.0, 1000.0, 0.1
+NOW = 10.0
+ONE = slice(0, 1)
+
+
+def block_of(demands: list[float], level: float = 500.0) -> LedgerBlock:
+    """Return one ledger in column 0; the first demand is this agent's own."""
+    block = LedgerBlock(8)
+    assert block.take_slot() == 0
+    size = len(demands)
+    block.used[0] = size
+    block.rate[0], block.burst[0], block.may_owe[0] = RATE, BURST, True
+    block.level[0] = block.belief[0] = level
+    block.at[0] = NOW
+    block.weight[:size, 0] = 1.0
+    block.agents[0] = block.present_weight[0] = size
+    block.demand[:size, 0] = demands
+    block.reported_at[:size, 0] = NOW
+    block.known_demand[0] = block.reported_demand[0] = demands[0]
+    return block
+
+
+CONDITIONS = Conditions(
+    now=NOW, lag_s=0.025, loss=0.0, age_s=AGE_S, present=1.0, mute=False
+)
+
+
+def look(block: LedgerBlock, now: float = NOW, *, echoed: bool = True) -> None:
+    present = float(block.used[0])
+    on = replace(CONDITIONS, now=now, present=present, echoed=echoed)
+    share_out(block, ONE, on, Settings())
+
+
+def tell(block: LedgerBlock, levels: list[float], at_s: float = NOW) -> None:
+    """Let the others tell their levels; NaN of who doesn't."""
+    for line, level in enumerate(levels, 1):
+        if not isnan(level):
+            demand = block.demand.item(line, 0)
+            told = row(block.admitted.item(line, 0), demand, level)
+            hear(other(block, line), told, at_s)
+
+
+def explained(block: LedgerBlock) -> float:
+    """Return by how much views may differ: as the look has found."""
+    look(block)
+    return float(block.margin[0]) + 2.0
+
+
+@pytest.mark.parametrize(
+    ("told", "middle"),
+    [
+        ([800.0, 800.0, 800.0, 800.0], 300.0),
+        ([200.0, 200.0, 200.0, 200.0], -300.0),
+        ([800.0, nan, 800.0, nan], 300.0),  # half of the others
+    ],
+)
+def test_an_agent_goes_over_to_what_the_others_agree_on(
+    told: list[float], middle: float
+) -> None:
+    block = block_of([100.0] * 5)
+    chance = explained(block)
+    tell(block, told)
+    look(block)
+    moved = float(block.level[0]) - 500.0
+    assert abs(middle) > chance
+    assert moved == pytest.approx(middle)
+    assert block.belief[0] == block.level[0]
+    look(block)
+    assert block.level[0] == 500.0 + moved, "each voice counts once"
+
+
+def test_two_agents_meet_half_way() -> None:
+    block = block_of([100.0] * 2)
+    chance = explained(block)
+    tell(block, [900.0])
+    look(block)
+    assert chance < 200.0
+    assert block.level[0] - 500.0 == pytest.approx(200.0)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [1000.0, 500.0, 500.0, 500.0],  # one lies
+        [900.0, nan, nan, nan],  # too few have told
+        [510.0, 505.0, 495.0, 501.0],  # chance
+    ],
+)
+def test_nobody_is_moved_by_one_alone_or_by_chance(told: list[float]) -> None:
+    block = block_of([100.0] * 5)
+    explained(block)
+    tell(block, told)
+    look(block)
+    assert block.level[0] == 500.0
+
+
+@pytest.mark.parametrize(("after_s", "moves"), [(0.05, False), (1.0, True)])
+def test_a_level_told_before_what_was_heard_here_is_no_other_view(
+    after_s: float, *, moves: bool
+) -> None:
+    # A herd: each of the others tells its own request, and a level without the rest.
+    block = block_of([100.0] * 5, level=-500.0)
+    block.rate[0] = 0.0  # the level stands still
+    block.news[0] = 1000.0
+    settle(block, ONE, NOW + after_s, AGE_S)
+    block.reported_at[:5, 0] = NOW + after_s
+    block.rate[0] = RATE
+    tell(block, [500.0] * 4, NOW + after_s)
+    look(block, NOW + after_s)
+    assert (block.level[0] > -500.0) == moves
+
+
+def test_a_strict_ledger_goes_by_permits() -> None:
+    block = block_of([100.0] * 5)
+    block.strict[0] = True
+    explained(block)
+    tell(block, [900.0] * 4)
+    look(block)
+    assert block.level[0] == 500.0
+
+
+def windows(own: float) -> tuple[float, float, float]:
+    """Return a, the own θ and the max-min part, of one among four that want more."""
+    block = block_of([own] + [1000.0] * 4, level=20.0)
+    look(block)
+    theta = float(block.theta[0])
+    return float(block.window[0]), theta, 20.0 / 5
+
+
+def test_an_agent_near_its_share_may_exceed_its_part_by_chance() -> None:
+    _, theta, _ = windows(200.0)
+    light, _, part = windows(0.9 * theta)
+    near, _, _ = windows((NEAR - 0.05) * theta)
+    heavy, _, _ = windows((NEAR + 0.05) * theta)
+    assert light > part
+    assert near > part
+    assert heavy <= part
+
+
+def row(admitted: float, demand: float = 400.0, level: float | None = None) -> Rows:
+    return Rows(
+        dimension="requests",
+        group_ids=np.array([1]),
+        refused=np.array([0.0]),
+        admitted=np.array([admitted]),
+        demand=np.array([demand]),
+        held=np.array([0.0]),
+        cost=np.array([1.0]),
+        level=None if level is None else np.array([level]),
+    )
+
+
+def other(block: LedgerBlock, line: int = 1) -> Place:
+    zero = np.zeros(1, dtype=np.int64)
+    return place_of(block, zero, zero, zero + line)
+
+
+def full_and_late(*, after_s: float) -> float:
+    """Return the level after 40 units were cut at B, and 25 of them had been spent."""
+    block = block_of([0.0, 400.0], level=BURST)
+    block.due[0] = NOW
+    block.admitted[1, 0] = 0.0
+    settle(block, ONE, NOW + 0.04, AGE_S)
+    assert block.level[0] == BURST
+    block.reported_at[1, 0] = NOW
+    now = NOW + 0.04 + after_s
+    if after_s:
+        block.rate[0] = 0.0  # nothing more comes in
+        settle(block, ONE, now, AGE_S)
+    block.rate[0] = 0.0
+    hear(other(block), row(25.0), NOW + 0.03)
+    settle(block, ONE, now, AGE_S)
+    return float(block.level[0])
+
+
+def test_what_was_cut_though_it_had_been_spent_is_given_back() -> None:
+    assert full_and_late(after_s=0.0) == pytest.approx(BURST)
+
+
+def test_what_was_cut_long_before_the_news_is_gone() -> None:
+    assert full_and_late(after_s=2.0) == pytest.approx(BURST - 25.0, abs=1e-3)
+
+
+def test_no_more_is_given_back_than_was_cut() -> None:
+    block = block_of([0.0, 400.0], level=BURST)
+    block.due[0] = NOW
+    block.admitted[1, 0] = 0.0
+    settle(block, ONE, NOW + 0.01, AGE_S)
+    block.rate[0] = 0.0
+    hear(other(block), row(25.0), NOW + 0.005)
+    settle(block, ONE, NOW + 0.01, AGE_S)
+    assert block.level[0] == pytest.approx(BURST - 15.0)
+
+
+def test_nothing_counts_as_known_before_a_report_came_back() -> None:
+    block = block_of([400.0, 400.0])
+    block.admitted[0, 0] = block.pending_admitted[0] = 30.0
+    block.pending_at[0] = NOW
+    look(block, NOW + 1.0, echoed=False)
+    assert block.unseen[0] == 30.0
+    look(block, NOW + 1.0)
+    assert block.unseen[0] == 0.0
