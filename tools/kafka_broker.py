@@ -233,10 +233,10 @@ class Broker:
             time.sleep(POLL_S)
 
     def _ready(self, log: Path, log_offset: int) -> bool:
-        """Return whether clients are served."""
-        if self.tls:  # a plain question can't pass: its own word has to do
-            return b"Kafka Server started" in log.read_bytes()[log_offset:]
-        return answers(self.port)
+        """Return whether clients are served, and by this process."""
+        started = b"Kafka Server started" in log.read_bytes()[log_offset:]
+        # Over TLS a plain question can't pass: the broker's word has to do.
+        return started and (self.tls or answers(self.port))
 
 
 def fetch() -> Path:

@@ -14,6 +14,7 @@ from tests.integration.frameworks.rigs import (
     check_admitted,
     gunicorn,
     start_server,
+    until,
 )
 from tests.integration.limiter.making import make, node_limit
 
@@ -47,8 +48,13 @@ def test_gunicorn_s_workers_share_one_quota(
     quotas.put("acme", requests=(30.0, 10.0))
     command = gunicorn("limiter_wsgi:app", *options)
     _, url = start_server(children, "gunicorn", command, tmp_path / "gunicorn.log")
-    # Until both workers have their agents' first shares.
-    Hammer(url, seconds=2.0, headers={"x-tenant": "acme"})
+    admitting: set[int] = set()
+
+    def both_admit() -> bool:
+        admitting.update(Hammer(url, seconds=1.0, headers={"x-tenant": "acme"}).pids)
+        return len(admitting) == 2
+
+    until(both_admit, "both workers to admit requests")
     hammer = Hammer(url, seconds=4.0, headers={"x-tenant": "acme"})
     assert set(hammer.statuses) == {200, 429}
     assert len(hammer.pids) == 2, hammer.pids  # each worker is an agent of its own

@@ -73,7 +73,8 @@ def test_dispatch_over_delivery_by_one_agent_is_owed_by_both_however_large(
                 delay_s = reader.delay_s()
                 after_s = time.monotonic() - read_at
                 # Until a message is there; of the bucket half stands for the other.
-                assert after_s + delay_s > (total - 10) / 10
+                # Each agent may run a message ahead.
+                assert after_s + delay_s > (total - 10 - 2) / 10
                 assert before_s + delay_s < (total - 10) / 10 + 0.7
             while time.monotonic() - read_at < 3.0:
                 assert not read_one(x)

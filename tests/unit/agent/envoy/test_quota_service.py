@@ -126,6 +126,10 @@ def service(limit: Limit, clock: Clock, *tenants: str) -> QuotaService:
     """Return a server whose tenants share one group."""
     enforcer, ticking = make(group(limit), **dict.fromkeys(tenants, 1))
     clock.now = ticking.now
+    return served_by(enforcer, clock)
+
+
+def served_by(enforcer: Enforcer, clock: Clock) -> QuotaService:
     domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant}\n")
     agent = Alone(enforcer)
     keys = cast("KeyGroups", SimpleNamespace())
@@ -483,3 +487,24 @@ def test_at_the_end_every_assignment_expires(clock: Clock) -> None:
         await plane.leave()
 
     asyncio.run(scenario())
+
+
+def test_a_report_of_too_many_hits_closes_a_limit_for_a_year_at_most(
+    clock: Clock,
+) -> None:
+    async def scenario() -> float:
+        enforcer, ticking = make(group(SHARED), acme=1)
+        clock.now = ticking.now
+        plane = Plane(served_by(enforcer, clock))
+        await plane.report((ACME, 1, 0))
+        await plane.turn()
+        await plane.report((ACME, 2**63, 0))
+        for _ in range(100):
+            clock.now += 0.1
+            await plane.turn()
+        await plane.leave()
+        (link,) = enforcer.limiter(tenant="acme").links({"requests": 1.0})
+        return link.local.level_at(clock.now)
+
+    level = asyncio.run(scenario())
+    assert -100.0 * 3.2e7 < level < -100.0 * 3.0e7

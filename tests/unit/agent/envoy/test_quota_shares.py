@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from math import inf
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.agent.integrations.envoy.quota_shares import (
+    BURST_S,
+    EXPECTED_S,
     HORIZON_S,
     MOST_SURPLUS,
     NEAR,
+    REPORT_S,
     VirtualAgent,
     divide,
     server_rate,
 )
 from headgate.coordinator import Explanation
 from headgate.coordinator.explain.views import AgentRow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 UNUSED = (
     *("now_s", "level_reported", "predicted", "unseen", "window", "margin"),
@@ -112,17 +120,101 @@ def test_a_surplus_or_debt_is_worked_off_slowly() -> None:
     assert server_rate(seen(-1e9), inf, 1.0, {}) == 100.0 * (1.0 - MOST_SURPLUS)
 
 
+def charges(
+    plane: VirtualAgent, used: Sequence[float], *, every_s: float = 0.1, parts: int = 1
+) -> list[float]:
+    """Return what a plane is charged while it lets `used` hits through per report."""
+    charged: list[float] = []
+    now = 0.0
+    for hits in used:
+        for _ in range(round(REPORT_S / every_s)):
+            now += every_s
+            charged.append(plane.spend(now, every_s)[0])
+        for part in range(parts):
+            plane.report(now + part * 0.001, hits / parts, hits / parts / 2)
+    return charged
+
+
 def test_everything_that_was_let_through_is_charged_once() -> None:
     plane = VirtualAgent(0.0, share=50.0)
     charged = refused = 0.0
     for second in range(1, 301):
-        spent, denied = plane.spend(1.0)
+        spent, denied = plane.spend(second, 1.0)
         charged, refused = charged + spent, refused + denied
         if second % 5 == 0:
             plane.report(float(second), 240.0, 160.0)
-    assert charged == pytest.approx(300.0 / 5.0 * 240.0, rel=0.03)
-    assert charged + plane.owed == pytest.approx(300.0 / 5.0 * 240.0)
+    first = 5.0 * 50.0 - 240.0  # was charged before anything was known
+    assert charged + plane.difference - plane.ahead == pytest.approx(
+        300.0 / 5.0 * 240.0 + first
+    )
     assert refused == pytest.approx((80.0 - 50.0) * 295.0, rel=0.03)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("every_s", [0.1, 2.5, 5.0])
+@pytest.mark.parametrize("mean", [500.0, 50.0, 5.0, 0.5])
+def test_traffic_by_chance_is_charged_once(
+    mean: float, every_s: float, parts: int
+) -> None:
+    used = np.random.default_rng(7).poisson(mean, 400).astype(float)
+    plane = VirtualAgent(0.0, share=200.0, demand=mean / REPORT_S)
+    charged = sum(charges(plane, used.tolist(), every_s=every_s, parts=parts))
+    assert charged == pytest.approx(used.sum(), rel=0.02, abs=10.0)
+
+
+@pytest.mark.parametrize(("on", "off"), [(1, 1), (1, 3), (6, 6)])
+def test_traffic_that_comes_and_goes_is_charged_once(on: int, off: int) -> None:
+    used = ([500.0] * on + [0.0] * off) * (240 // (on + off))
+    plane = VirtualAgent(0.0, share=200.0, demand=100.0)
+    assert sum(charges(plane, used)) == pytest.approx(sum(used), rel=0.03)
+
+
+def test_a_data_plane_that_does_always_the_same_is_charged_always_the_same() -> None:
+    plane = VirtualAgent(0.0, share=40.0)
+    charged = charges(plane, [200.0] * 12)
+    assert charged[100:] == pytest.approx([4.0] * 500)
+
+
+def test_an_initial_burst_counts_from_when_it_is_given() -> None:
+    plane = VirtualAgent(0.0)
+    plane.assign(20.0, fresh=True)
+    plane.assign(10.0, fresh=False)  # another came before it could spend that
+    charged = charges(plane, [60.0])
+    assert sum(charged) == pytest.approx(10.0 * 5.0 + 10.0 * BURST_S, rel=0.02)
+    assert sum(charged[:10]) > 10.0 + 6.0
+
+
+def test_what_it_was_expected_to_do_at_first_makes_no_later_hit_free() -> None:
+    plane = VirtualAgent(0.0, share=100.0)
+    before = sum(charges(plane, [5.0]))
+    assert before == pytest.approx(500.0)
+    later = sum(charges(plane, [500.0] * 20)) + plane.difference - plane.ahead
+    assert later == pytest.approx(20 * 500.0)
+
+
+def test_one_that_connects_anew_is_charged_once_for_the_time_without_a_stream() -> None:
+    plane = VirtualAgent(0.0, demand=10.0, share=10.0)
+    charged = sum(plane.spend(second, 1.0)[0] for second in range(1, 16))
+    plane.resume()
+    plane.report(15.0, 50.0, 0.0)  # what it did before is lost
+    charged += sum(charges_from(plane, 15.0, [50.0] * 4))
+    assert charged == pytest.approx(35.0 * 10.0, rel=0.01)
+
+
+def charges_from(plane: VirtualAgent, begin_s: float, used: list[float]) -> list[float]:
+    """Return what a plane is charged after `begin_s`, a second at a time."""
+    charged: list[float] = []
+    for number, hits in enumerate(used):
+        for second in range(5):
+            charged.append(plane.spend(begin_s + 5 * number + second + 1, 1.0)[0])
+        plane.report(begin_s + 5 * number + 5, hits, 0.0)
+    return charged
+
+
+def test_nothing_is_expected_of_one_that_has_been_silent_for_long() -> None:
+    plane = VirtualAgent(0.0, demand=200.0, share=200.0)
+    charged = sum(plane.spend(second, 1.0)[0] for second in range(1, 61))
+    assert charged == pytest.approx(200.0 * EXPECTED_S)
 
 
 def test_reports_without_time_between_them_make_no_demand() -> None:
@@ -144,4 +236,4 @@ def test_what_was_wanted_before_the_first_share_is_a_demand_if_its_time_is_known
     assert agent.demand == 45.0
     agent.report(105.0, 0.0, 300.0)
     assert agent.demand == 60.0
-    assert agent.owed == 0.0
+    assert (agent.ahead, agent.difference) == (0.0, 0.0)

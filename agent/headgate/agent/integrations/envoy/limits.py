@@ -208,7 +208,7 @@ class DescriptorLimits:
         costs = {domain.dimension: min(one.hits, MOST_COST)}
         if self._afterwards((*one.entries, ("", domain.name)), one):
             most = max(
-                (_charged_at_once(one) for one in limiter.links(costs)), default=inf
+                (charged_at_once(one) for one in limiter.links(costs)), default=inf
             )
             limiter.charge(**{domain.dimension: min(one.hits, MOST_COST, most)})
             decision = limiter.validate(**{domain.dimension: LEAST_COST})
@@ -283,8 +283,8 @@ def _shown(link: Link) -> DescriptorRule | None:
     )
 
 
-def _charged_at_once(link: Link) -> float:
-    """Return the largest cost that is charged afterwards: a debt of a year.
+def charged_at_once(link: Link) -> float:
+    """Return the largest cost that is charged without asking: a debt of a year.
 
     One of 2**53, which an Envoy may report by mistake, would be owed for ever, and
     other agents wouldn't believe such a count.

@@ -17,12 +17,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import TYPE_CHECKING, Protocol, cast
 
 from headgate.agent.errors import HeadgateError, InvalidSubject
+from headgate.agent.integrations.envoy.limits import charged_at_once
 from headgate.agent.integrations.envoy.messages import quota_messages
 from headgate.agent.integrations.envoy.quota_shares import (
     VirtualAgent,
@@ -56,13 +56,14 @@ goes on and off.  A broken stream's share stays reserved as long."""
 RENEWED_S = 5.0
 """How often an assignment that didn't change is extended."""
 
-TURN_S = 0.5
-"""Time between two calculations of all shares: news are up to five seconds old."""
+TURN_S = 0.25
+"""Time between two calculations of all shares."""
 
-SOON_S = 0.02
-"""How long subscriptions are gathered before they are answered."""
+CHARGE_S = 0.025
+"""Time between two charges: as often as an agent looks, so that others see a steady
+caller and not lumps.  Subscriptions are gathered for as long."""
 
-TURNING_PART = 0.25
+TURNING_PART = 0.15
 """Largest part of a core for these calculations: with very many buckets they come
 less often."""
 
@@ -88,6 +89,9 @@ MOST_BUCKETS = 100_000
 
 MOST_ACTIONS = 1_000
 """Actions in one message."""
+
+MANY_HITS = 1e6
+"""Hits in one report from which on it is asked whether that can be."""
 
 LONGEST_ID = 16_384
 """Characters of a bucket's id; a longer one is refused whole."""
@@ -196,9 +200,9 @@ class QuotaService:
         self._streams: set[_Stream] = set()
         self._held = 0  # buckets of all streams
         self._buckets: dict[tuple[str, BucketKey], _Bucket] = {}
-        self._turned_s = clock()
+        self._charged_s = self._turned_s = clock()
+        self._fresh = False  # somebody waits for a first assignment
         self._closing = False
-        self._fresh = asyncio.Event()
         self._log = OnceLog()
 
     @property
@@ -247,18 +251,18 @@ class QuotaService:
                 self._leave(stream)
 
     async def run(self) -> None:
-        """Take a turn every `TURN_S`, sooner for a new bucket, until cancelled."""
+        """Charge, and take a turn when it is time or somebody is new."""
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._fresh.wait(), TURN_S)
-            self._fresh.clear()
             spent_s = -time.thread_time()
             try:
-                self.turn()
+                if self._fresh or self._clock() - self._turned_s >= TURN_S:
+                    self.turn()
+                else:
+                    self._charge(self._clock())
             except Exception as error:
                 self._log.fault("failed_turns", error)
             spent_s += time.thread_time()
-            await asyncio.sleep(max(SOON_S, spent_s / TURNING_PART))
+            await asyncio.sleep(max(CHARGE_S, spent_s / TURNING_PART))
 
     def close(self) -> None:
         """Let every assignment expire, and the streams end."""
@@ -267,10 +271,9 @@ class QuotaService:
             stream.wake.set()
 
     def take(self, stream: _Stream, reports: UsageReports) -> None:
-        """Take in what a data plane reports, and answer new buckets at once."""
+        """Take in what a data plane reports; the next turn answers new buckets."""
         now = self._clock()
         self.counters["reports"] += 1
-        fresh = False
         for usage in reports.bucket_quota_usages:
             key = _key(usage)
             held = stream.held.get(key)
@@ -278,8 +281,7 @@ class QuotaService:
                 held = self._subscribe(stream, key, now)
                 if held is None:
                     continue
-                fresh = True
-            allowed = float(usage.num_requests_allowed)
+            allowed = _believed(float(usage.num_requests_allowed), held.bucket)
             denied = float(usage.num_requests_denied)
             if held.sent < 0.0:
                 # Hits from before any assignment of this server were let through under
@@ -291,18 +293,16 @@ class QuotaService:
                 held.agent.report(now, allowed, denied)
             if allowed or denied:
                 held.used_s = now
-        if fresh:
-            self._fresh.set()
 
     def turn(self) -> None:
         """Charge what was let through, find all shares anew, and send what changed."""
         now = self._clock()
-        elapsed_s, self._turned_s = now - self._turned_s, now
+        self._turned_s, self._fresh = now, False
         for stream in [one for one in self._streams if one.gone_s is not None]:
             if now - cast("float", stream.gone_s) >= LEASE_S:
                 self._streams.discard(stream)
                 self._held -= len(stream.held)
-        self._charge(now, elapsed_s)
+        self._charge(now)
         shares = self._shares()
         for stream in self._streams:
             if stream.gone_s is None:
@@ -348,8 +348,9 @@ class QuotaService:
         """
         if stream.before is not None and key in stream.before.held:
             held = stream.held[key] = stream.before.held.pop(key)
-            held.agent.gone = False
+            held.agent.resume()
             held.sent_s = -inf  # its assignment is extended at once
+            self._fresh = True
             return held
         if self._held >= MOST_BUCKETS:
             self._log.note(
@@ -373,6 +374,7 @@ class QuotaService:
             return None
         held = stream.held[key] = _Held(bucket, VirtualAgent(now), now)
         self._held += 1
+        self._fresh = True
         return held
 
     def _bucket(self, domain: LimitDomain, key: BucketKey) -> _Bucket | None:
@@ -393,11 +395,12 @@ class QuotaService:
         self._buckets[domain.name, key] = made
         return made
 
-    def _charge(self, now: float, elapsed_s: float) -> None:
+    def _charge(self, now: float) -> None:
         """Charge the agent's buckets with what the data planes let through."""
+        elapsed_s, self._charged_s = now - self._charged_s, now
         for stream in self._streams:
             for held in stream.held.values():
-                charged, refused = held.agent.spend(elapsed_s)
+                charged, refused = held.agent.spend(now, elapsed_s)
                 if held.bucket.rule_key is not None and held.bucket.quota is not None:
                     # Makes the group when it is new, and keeps it while it is used.
                     self._keys.try_acquire(held.bucket.rule_key, held.bucket.quota, 0.0)
@@ -455,12 +458,14 @@ class QuotaService:
                 self._queue(stream, key, self._abandoned(key))
                 continue
             share = shares.get(id(held), held.agent.share)
-            held.agent.share = share if share < inf else 0.0
             changed = abs(share - held.sent) > CHANGED * max(held.sent, 0.0)
             if share == held.sent == inf:
                 changed = False
             if changed or now - held.sent_s >= RENEWED_S:
+                # One that was limited before keeps the level of its token bucket.
+                fresh = held.sent < 0.0 and held.agent.demand == inf
                 held.sent, held.sent_s = share, now
+                held.agent.assign(share if share < inf else 0.0, fresh=fresh)
                 self._queue(stream, key, self._assigned(key, share, held.burst))
 
     def _queue(self, stream: _Stream, key: BucketKey, action: WireMessage) -> None:
@@ -532,6 +537,13 @@ class QuotaService:
                 rate_limit_strategy=strategy,
             ),
         )
+
+
+def _believed(hits: float, bucket: _Bucket) -> float:
+    """Return how many hits of a report count: they close no limit for over a year."""
+    if hits < MANY_HITS:
+        return hits
+    return min([hits, *(charged_at_once(link) for link in bucket.links())])
 
 
 def _key(usage: BucketUsage) -> BucketKey:

@@ -6,16 +6,19 @@ and a share.  The server is one agent of the cluster.  It takes part in the ledg
 the sum of what its data planes do, and divides what it may spend by the same max-min
 that agents use among one another.
 
-**The rate.**  Agents work a surplus or debt of the common level off within a second or
-two.  A loop whose news are five seconds old would ring at that, so here the level is
-steered over `HORIZON_S`, and within `MOST_SURPLUS` of the quota::
+**The rate.**  Reports come every five seconds, but what a data plane does with a share
+can be told beforehand: it lets min(d, share) through.  So the level is steered over
+`HORIZON_S`, nearly as fast as by agents, and within `MOST_SURPLUS` of the quota::
 
-    Q' = Q + (E - m)/H        S = the server's max-min part of Q' among all agents
+    Q' = Q + (E + V - m)/H    S = the server's max-min part of Q' among all agents
     θ:  Σ min(d_i, θ) = S     share_i = min(d_i, θ) + an even part of what is left
 
-**The ledger.**  Reports come in lumps.  What a data plane is expected to let through,
-min(d, share), is charged evenly, and what its report then says beyond that is charged
-over the next five seconds: nothing is lost, and others see a steady caller.
+If it were steered over much longer, the other agents would pay for what the data planes
+have overdrawn.
+
+**The ledger.**  What a data plane is expected to let through is charged evenly, an
+initial burst within about a second, and the difference that a report shows over the
+next five seconds: nothing is lost, and others see a steady caller.
 
 All of this is arithmetic on its arguments: no clock, no I/O.
 """
@@ -38,8 +41,8 @@ if TYPE_CHECKING:
 REPORT_S = 5.0
 """Time between two reports of an Envoy, whatever it is configured to."""
 
-HORIZON_S = 20.0
-"""H: four times the age of what is known, as between agents."""
+HORIZON_S = 2.0
+"""H: twice that of agents, since a changed share is sent only if it is worth it."""
 
 MOST_SURPLUS = 0.5
 """The rate shared out is within this part of the quota above or below it."""
@@ -47,6 +50,14 @@ MOST_SURPLUS = 0.5
 NEAR = 1.1
 """Demand counts this many times: an average of five seconds is no better, and a data
 plane that is cut to its measured demand loses every peak."""
+
+BURST_S = 1.0
+"""A data plane whose token bucket starts full is expected to spend so many seconds of
+its share beyond it, most of it within that time.  If it spends more, its report will
+say so."""
+
+EXPECTED_S = 3 * REPORT_S
+"""Nothing is expected of a data plane that was silent for longer."""
 
 SHORTEST_S = 1.0
 """Reports closer together than that are added up: their rates would be noise."""
@@ -60,7 +71,12 @@ class VirtualAgent:
         heard_s: When it was last heard of.
         demand: Hits/s that it wants; infinite until a report covers some time.
         share: Hits/s that it may let through.
-        owed: Hits let through and not charged yet; below zero, charged in advance.
+        ahead: Hits charged since the last report because they were expected.
+        granted: Hits of an initial burst that are expected and not charged yet.
+        difference: Hits that reports showed beyond what was expected, not charged yet;
+            below zero, charged in vain and not made up for yet.
+        pace: Rate at which that is made up for, hits/s.
+        missed: Reports of it were lost.
         gone: Its stream has ended: its share stays reserved until its lease ends.
         since_s: Until when its demand is known.
         attempted: Hits since then.
@@ -69,7 +85,11 @@ class VirtualAgent:
     heard_s: float
     demand: float = inf
     share: float = 0.0
-    owed: float = 0.0
+    ahead: float = 0.0
+    granted: float = 0.0
+    difference: float = 0.0
+    pace: float = 0.0
+    missed: bool = False
     gone: bool = False
     since_s: float = -inf
     attempted: float = 0.0
@@ -83,10 +103,28 @@ class VirtualAgent:
         if elapsed_s >= SHORTEST_S:
             self.demand = attempted / elapsed_s
 
+    def assign(self, share: float, *, fresh: bool) -> None:
+        """Note its share; the token bucket of a `fresh` one starts full."""
+        self.share = share
+        burst = share * BURST_S
+        self.granted = burst if fresh else min(self.granted, burst)
+
+    def resume(self) -> None:
+        """Go on in another stream; what it reported while it had none is lost."""
+        self.gone = False
+        self.missed = True
+
     def report(self, now: float, allowed: float, denied: float) -> None:
         """Note what it did since the report before."""
         self.heard_s = now
-        self.owed += allowed
+        difference = allowed - self.ahead
+        if self.missed or self.demand == inf:
+            # It can't be compared with what was expected, which therefore stands.
+            difference = max(difference, 0.0)
+        self.missed = False
+        self.difference += difference
+        self.pace = self.difference / REPORT_S
+        self.ahead = 0.0
         self.attempted += allowed + denied
         elapsed_s = now - self.since_s
         if elapsed_s < SHORTEST_S:
@@ -95,13 +133,23 @@ class VirtualAgent:
         self.attempted = 0.0
         self.since_s = now
 
-    def spend(self, elapsed_s: float) -> tuple[float, float]:
-        """Return the hits to charge and to count as refused for some time."""
-        expected = min(self.demand, self.share)
-        charged = max(0.0, expected + self.owed / REPORT_S) * elapsed_s
-        self.owed -= charged
-        refused = 0.0 if self.demand == inf else self.demand - expected
-        return charged, refused * elapsed_s
+    def spend(self, now: float, elapsed_s: float) -> tuple[float, float]:
+        """Return the hits to charge and to count as refused for some time until now."""
+        if now - self.heard_s > EXPECTED_S:
+            return 0.0, 0.0
+        expected = min(self.demand, self.share) * elapsed_s
+        later = self.pace * elapsed_s
+        if later > 0.0:
+            later = min(later, self.difference)
+        else:  # nothing is given back, and others still see that it wants something
+            later = max(later, self.difference, -expected / 2)
+        burst = self.granted * min(1.0, elapsed_s / BURST_S)
+        self.granted -= burst
+        expected += burst
+        self.ahead += expected
+        self.difference -= later
+        wanted = 0.0 if self.demand == inf else self.demand * elapsed_s
+        return expected + later, max(0.0, wanted - expected)
 
 
 def server_rate(
@@ -115,7 +163,9 @@ def server_rate(
         weight: Of the server's agent.
         weights: Of the other agents, by id; those that use the limit have a row there.
     """
-    steered = limit.rate + (limit.level - limit.margin) / HORIZON_S
+    # Without what the others don't know of yet: all must steer by one level.
+    level = min(limit.level + limit.unseen, limit.burst)
+    steered = limit.rate + (level - limit.margin) / HORIZON_S
     most = limit.rate * (1.0 + MOST_SURPLUS)
     available = min(max(steered, limit.rate * (1.0 - MOST_SURPLUS)), most)
     others = [row for row in limit.agents if row.agent != limit.agent]
