@@ -39,8 +39,10 @@ def test_ably_a_calendar_minute_begins_anew_at_its_boundary_in_every_process(
     while time.monotonic() < boundary_s - 1.0:
         cluster.watch(0.2)
     assert sum(cluster.admitted(boundary_s - 5.0, boundary_s - 1.0)) == 0
-    while sum(cluster.admitted(boundary_s - 1.0, time.monotonic())) < QUOTA:
+    got = cluster.admitted(boundary_s - 1.0, time.monotonic())
+    while sum(got) < QUOTA - len(got):  # each may keep a part of a request
         cluster.watch(0.2)
+        got = cluster.admitted(boundary_s - 1.0, time.monotonic())
         assert time.monotonic() < deadline_s, cluster.admitted(boundary_s, deadline_s)
     cluster.watch(5.0)  # at 60 attempts a second: nothing more comes
     got = cluster.admitted(boundary_s - 1.0, time.monotonic())
