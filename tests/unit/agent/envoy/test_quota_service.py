@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
 import pytest
+from tests.unit.agent.envoy.explanations import seen
 from tests.unit.agent.making import Clock, group, make
 
 from headgate.agent.errors import HeadgateError
@@ -14,6 +15,7 @@ from headgate.agent.integrations.envoy import quota_service
 from headgate.agent.integrations.envoy.descriptors import read_domain
 from headgate.agent.integrations.envoy.limits import DescriptorLimits
 from headgate.agent.integrations.envoy.quota_service import LEASE_S, QuotaService
+from headgate.agent.runtime import LOOK_S
 from headgate.coordinator.config.configuration import Limit
 
 if TYPE_CHECKING:
@@ -68,7 +70,9 @@ class Plane:
         self._reports: asyncio.Queue[UsageReports | None] = asyncio.Queue()
         self._task = asyncio.create_task(self._listen())
 
-    async def report(self, *usages: tuple[dict[str, str], int, int]) -> None:
+    async def report(
+        self, *usages: tuple[dict[str, str], int, int], elapsed_s: int = 0
+    ) -> None:
         say = self.service.messages
         message = say.reports(
             domain=self.domain,
@@ -77,6 +81,7 @@ class Plane:
                     "bucket_id": {"bucket": bucket},
                     "num_requests_allowed": allowed,
                     "num_requests_denied": denied,
+                    "time_elapsed": {"seconds": elapsed_s},
                 }
                 for bucket, allowed, denied in usages
             ],
@@ -129,9 +134,11 @@ def service(limit: Limit, clock: Clock, *tenants: str) -> QuotaService:
     return served_by(enforcer, clock)
 
 
-def served_by(enforcer: Enforcer, clock: Clock) -> QuotaService:
+def served_by(
+    enforcer: Enforcer, clock: Clock, agent: Alone | None = None
+) -> QuotaService:
     domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant}\n")
-    agent = Alone(enforcer)
+    agent = agent or Alone(enforcer)
     keys = cast("KeyGroups", SimpleNamespace())
     limits = DescriptorLimits({"apis": domain}, agent, keys)
     return QuotaService(limits, agent, keys, weight=1.0, clock=clock)
@@ -410,12 +417,7 @@ def test_what_data_planes_let_through_is_charged_to_the_agents_bucket(
     async def scenario() -> None:
         enforcer, ticking = make(group(NODE), acme=1)
         clock.now = ticking.now
-        agent = Alone(enforcer)
-        keys = cast("KeyGroups", SimpleNamespace())
-        domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant}\n")
-        limits = DescriptorLimits({"apis": domain}, agent, keys)
-        served = QuotaService(limits, agent, keys, weight=1.0, clock=clock)
-        plane = Plane(served)
+        plane = Plane(served_by(enforcer, clock))
         for _ in range(100):
             await plane.report((ACME, 40, 60))
             for _ in range(5):
@@ -435,12 +437,7 @@ def test_what_was_let_through_under_another_server_is_not_charged_again(
     async def scenario() -> None:
         enforcer, ticking = make(group(NODE), acme=1)
         clock.now = ticking.now
-        agent = Alone(enforcer)
-        keys = cast("KeyGroups", SimpleNamespace())
-        domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant}\n")
-        limits = DescriptorLimits({"apis": domain}, agent, keys)
-        served = QuotaService(limits, agent, keys, weight=1.0, clock=clock)
-        plane = Plane(served)
+        plane = Plane(served_by(enforcer, clock))
         await plane.report((ACME, 1_000, 0))  # of the time without a server
         await plane.turn()
         for _ in range(20):
@@ -508,3 +505,107 @@ def test_a_report_of_too_many_hits_closes_a_limit_for_a_year_at_most(
 
     level = asyncio.run(scenario())
     assert -100.0 * 3.2e7 < level < -100.0 * 3.0e7
+
+
+class Counted(Alone):
+    """An agent that has counted the limit of 100/s, and is at rest."""
+
+    def explain(self, group: str, dimension: str) -> Explanation:
+        return seen()
+
+
+class Counting:
+    """A server of one tenant, and what it has charged since it was last asked."""
+
+    def __init__(self, clock: Clock) -> None:
+        enforcer, ticking = make(group(SHARED), acme=1)
+        clock.now = ticking.now
+        self.service = served_by(enforcer, clock, Counted(enforcer))
+        self._limiter = enforcer.limiter(tenant="acme")
+        self._before = 0.0
+
+    def charged(self) -> float:
+        (link,) = self._limiter.links({"requests": 1.0})
+        before, self._before = self._before, link.bucket.admitted
+        return self._before - before
+
+
+def test_a_new_share_is_expected_to_be_used_from_when_it_is_sent(clock: Clock) -> None:
+    async def scenario() -> None:
+        counting = Counting(clock)
+        light, heavy = Plane(counting.service), Plane(counting.service)
+        await light.report((ACME, 0, 0))
+        await heavy.report((ACME, 0, 0))
+        await light.turn()
+        clock.now += 4.0
+        await light.turn()
+        await light.report((ACME, 4 * 44, 0))
+        await heavy.report((ACME, 4 * 50, 4 * 950))
+        assert not await heavy.turn()  # 48.4 and 51.6 instead of 50: not worth it
+        counting.charged()
+        clock.now += 0.5
+        await light.turn()
+        assert counting.charged() == pytest.approx(0.5 * (44.0 + 50.0))
+        await light.leave()
+        await heavy.leave()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("before_s", "burst"), [(0, 100.0), (20, 0.0)])
+def test_who_was_not_limited_before_begins_with_a_burst(
+    clock: Clock, before_s: int, burst: float
+) -> None:
+    async def scenario() -> None:
+        counting = Counting(clock)
+        plane = Plane(counting.service)
+        await plane.report((ACME, 100 * before_s, 0), elapsed_s=before_s)
+        await plane.turn()
+        clock.now += 1.0
+        await plane.turn()
+        assert counting.charged() == pytest.approx(100.0 + burst)
+        await plane.leave()
+
+    asyncio.run(scenario())
+
+
+def test_new_data_planes_are_answered_soon_and_all_are_charged_in_small_parts(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        counting = Counting(clock)
+        plane = Plane(counting.service)
+        running = asyncio.create_task(counting.service.run())
+        await settled()
+        clock.now += 0.01
+        await plane.report((ACME, 0, 0))
+        asked_s, answered_s = clock.now, 0.0
+        charges: list[float] = []
+        while clock.now < asked_s + 60.0:
+            clock.now += slept[-1]
+            wake.set()
+            await settled()
+            charges.append(counting.charged())
+            if plane.told and not answered_s:
+                answered_s = clock.now
+        assert 0.0 < answered_s - asked_s <= LOOK_S
+        # A tick of an agent may well have one charge more or less than the tick before.
+        assert 0.0 < max(charges[200:]) <= 100.0 * LOOK_S
+        running.cancel()
+        await plane.leave()
+
+    slept: list[float] = []
+    wake = asyncio.Event()
+
+    real = asyncio.sleep
+
+    async def sleep(delay_s: float) -> None:
+        if delay_s == 0.0:
+            await real(0.0)
+            return
+        slept.append(delay_s)
+        wake.clear()
+        await wake.wait()
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(scenario())

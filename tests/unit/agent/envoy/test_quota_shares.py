@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.agent.envoy.explanations import seen
 
 from headgate.agent.integrations.envoy.quota_shares import (
     BURST_S,
@@ -21,60 +22,13 @@ from headgate.agent.integrations.envoy.quota_shares import (
     divide,
     server_rate,
 )
-from headgate.coordinator import Explanation
-from headgate.coordinator.explain.views import AgentRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-UNUSED = (
-    *("now_s", "level_reported", "predicted", "unseen", "window", "margin"),
-    *("horizon_s", "lag_s", "loss", "lease_s", "available", "reserved", "theta"),
-    *("slack", "demand", "share", "ceiling", "reserve", "error", "bound"),
-)
-"""Numbers of an explanation that the server does not go by, or that are 0 here."""
-
 
 def wanting(demand: float, *, share: float = 0.0, gone: bool = False) -> VirtualAgent:
     return VirtualAgent(0.0, demand=demand, share=share, gone=gone)
-
-
-def row(agent: str, demand: float) -> AgentRow:
-    return AgentRow(
-        agent=agent,
-        demand=demand,
-        share=0.0,
-        ceiling=0.0,
-        refused=0.0,
-        admitted=0.0,
-        predicted=0.0,
-        held=0.0,
-        subjects=1,
-        age_s=0.0,
-        state="present",
-    )
-
-
-def seen(level: float = 0.0, **others: float) -> Explanation:
-    """A limit of 100/s with a burst of 100, as agent `me` sees it."""
-    rows = (row("me", 0.0), *(row(name, demand) for name, demand in others.items()))
-    numbers = dict.fromkeys(UNUSED, 0.0)
-    return Explanation(
-        group_id=1,
-        dimension="requests",
-        agent="me",
-        revision=1,
-        rate=100.0,
-        burst=100.0,
-        mode="balanced",
-        isolation="fair",
-        level=level,
-        cut_off=False,
-        agents=rows,
-        members=len(rows),
-        formula="",
-        **numbers,
-    )
 
 
 def test_a_new_data_plane_gets_an_even_part_before_it_has_reported() -> None:
@@ -118,6 +72,12 @@ def test_a_surplus_or_debt_is_worked_off_slowly() -> None:
     assert server_rate(seen(100.0), inf, 1.0, {}) == 100.0 + 100.0 / HORIZON_S
     assert server_rate(seen(-60.0), inf, 1.0, {}) == 100.0 - 60.0 / HORIZON_S
     assert server_rate(seen(-1e9), inf, 1.0, {}) == 100.0 * (1.0 - MOST_SURPLUS)
+
+
+def test_the_level_that_counts_is_the_one_that_the_others_know() -> None:
+    assert server_rate(seen(-60.0, 20.0), inf, 1.0, {}) == 100.0 - 40.0 / HORIZON_S
+    most = server_rate(seen(100.0), inf, 1.0, {})
+    assert server_rate(seen(90.0, 20.0), inf, 1.0, {}) == most
 
 
 def charges(
@@ -190,6 +150,16 @@ def test_what_it_was_expected_to_do_at_first_makes_no_later_hit_free() -> None:
     assert before == pytest.approx(500.0)
     later = sum(charges(plane, [500.0] * 20)) + plane.difference - plane.ahead
     assert later == pytest.approx(20 * 500.0)
+
+
+def test_what_was_charged_in_vain_is_made_up_for_and_never_looks_like_silence() -> None:
+    plane = VirtualAgent(0.0, demand=100.0, share=100.0)
+    charged = charges(plane, [500.0, 50.0, 50.0, *[500.0] * 9])
+    assert min(charged[50:]) >= 10.0 / 2 * 0.1
+    assert sum(charged) + plane.difference - plane.ahead == pytest.approx(
+        10 * 500 + 100
+    )
+    assert abs(plane.difference) < 1.0
 
 
 def test_one_that_connects_anew_is_charged_once_for_the_time_without_a_stream() -> None:

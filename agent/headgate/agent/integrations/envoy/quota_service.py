@@ -60,8 +60,8 @@ TURN_S = 0.25
 """Time between two calculations of all shares."""
 
 CHARGE_S = 0.025
-"""Time between two charges: as often as an agent looks, so that others see a steady
-caller and not lumps.  Subscriptions are gathered for as long."""
+"""Time between two charges, half of that between two looks of an agent: others see a
+steady caller and no lumps.  Subscriptions are gathered for as long."""
 
 TURNING_PART = 0.15
 """Largest part of a core for these calculations: with very many buckets they come
