@@ -22,7 +22,8 @@ from headgate.coordinator import Attachment, Configuration, Group, Limit
 from headgate.simulation.measure.reference_bucket import ReferenceBucket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import subprocess
+    from collections.abc import Callable, Iterable
 
     from headgate.agent import Agent, Limiter
     from headgate.coordinator import Explanation
@@ -280,3 +281,16 @@ def explained(agent: Agent, dimension: str = "requests") -> Explanation:
 def other_rate(before: Snapshot, rate: float) -> Snapshot:
     """Return the same revision with another rate, as a restored store has it."""
     return replace(before, configuration=snapshot(None, rate=rate).configuration)
+
+
+def lines_of(processes: Iterable[subprocess.Popen[str]]) -> list[str]:
+    """Return the next line of each; an empty one of a process that has ended."""
+    return [each.stdout.readline() for each in processes if each.stdout]
+
+
+def tell(processes: Iterable[subprocess.Popen[str]]) -> None:
+    """Let each go on that waits for a line."""
+    for each in processes:
+        assert each.stdin is not None
+        each.stdin.write("go\n")
+        each.stdin.flush()

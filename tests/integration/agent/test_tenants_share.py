@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import httpx
-from tests.integration.agent.rigs import PATIENCE_S
+from tests.integration.agent.rigs import PATIENCE_S, lines_of, tell
 
 from headgate.api import ServerSettings, running
 
@@ -88,10 +88,10 @@ def test_pip82_two_processes_share_publish_and_dispatch_of_messages_and_bytes(
             for number, subject in enumerate(SUBJECTS)
         ]
         try:
-            assert _hear(brokers) == ["met\n", "met\n"]
-            _tell(brokers)
-            results = [json.loads(line) for line in _hear(brokers)]
-            _tell(brokers)
+            assert lines_of(brokers) == ["met\n", "met\n"]
+            tell(brokers)
+            results = [json.loads(line) for line in lines_of(brokers)]
+            tell(brokers)
         finally:
             for broker in brokers:
                 with broker:
@@ -103,15 +103,3 @@ def test_pip82_two_processes_share_publish_and_dispatch_of_messages_and_bytes(
         # sharing it would be twice five seconds and a burst of each.
         assert sum(each) <= rate * (seconds + 2.0), name
         assert min(each) > 0.15 * rate * seconds, name
-
-
-def _hear(brokers: list[subprocess.Popen[str]]) -> list[str]:
-    """Return one line of each; an empty one of a process that has ended."""
-    return [broker.stdout.readline() for broker in brokers if broker.stdout]
-
-
-def _tell(brokers: list[subprocess.Popen[str]]) -> None:
-    for broker in brokers:
-        assert broker.stdin is not None
-        broker.stdin.write("go\n")
-        broker.stdin.flush()

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import httpx
-from tests.integration.agent.rigs import PATIENCE_S
+from tests.integration.agent.rigs import PATIENCE_S, lines_of, tell
 
 from headgate.api import ServerSettings, running
 
@@ -87,10 +87,10 @@ def test_two_processes_give_each_user_one_limit_without_a_new_configuration(
             for number in range(2)
         ]
         try:
-            assert _hear(processes) == ["met\n", "met\n"]
-            _tell(processes)
-            results = [json.loads(line) for line in _hear(processes)]
-            _tell(processes)
+            assert lines_of(processes) == ["met\n", "met\n"]
+            tell(processes)
+            results = [json.loads(line) for line in lines_of(processes)]
+            tell(processes)
         finally:
             for process in processes:
                 with process:
@@ -103,15 +103,3 @@ def test_two_processes_give_each_user_one_limit_without_a_new_configuration(
         # sharing it would be twice four seconds and a burst of each.
         assert sum(each) <= RATE * (seconds + 2.0), user
         assert min(each) > 0.15 * RATE * seconds, user
-
-
-def _hear(processes: list[subprocess.Popen[str]]) -> list[str]:
-    """Return one line of each; an empty one of a process that has ended."""
-    return [one.stdout.readline() for one in processes if one.stdout]
-
-
-def _tell(processes: list[subprocess.Popen[str]]) -> None:
-    for one in processes:
-        assert one.stdin is not None
-        one.stdin.write("go\n")
-        one.stdin.flush()
