@@ -55,7 +55,7 @@ demo: $(DEMO_READY) ## one quota over five processes  (SECONDS=30, BUS=kafka, SH
 
 test: check docs simulated real ## everything, on real parts
 
-check: format lint types layers unit ## format, lint, types, layers, unit tests: a minute
+check: format lint types layers unit ## format, lint, types, layers, unit tests
 
 format: $(READY) ## check the formatting (`ruff format .` fixes it)
 	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check .; exit 1; }

@@ -1,7 +1,8 @@
 """Five real Envoys and a Python agent under one limit, through RLQS.
 
 A threefold Zipf load moves twice.  Printed is what was admitted, as a part of the limit
-and, for each caller, of its max-min due, from 6 s after each move on.
+and, for each caller, of its max-min due, from 6 s after each move on.  ``--burst 10``
+gives the limit a burst of ten seconds instead of one.
 
 With ``--killed`` the Python agent is left out, the load stays, and the server is killed
 for 20 s.  Envoys have the recommended fallback.  Printed is what they let through
@@ -138,11 +139,12 @@ class Stage:
         self._home = home
         self._children = children
 
-    async def configure(self) -> None:
-        """Give the tenant its limit."""
-        group = {"dimension": "requests", "rate": RATE, "burst": RATE, "period_s": 1}
+    async def configure(self, burst_s: float = 1.0) -> None:
+        """Give the tenant its limit, with a burst of so many seconds."""
+        burst = RATE * burst_s
+        limit = {"dimension": "requests", "rate": RATE, "burst": burst, "period_s": 1}
         body = {
-            "groups": {"gold": {"limits": [group]}},
+            "groups": {"gold": {"limits": [limit]}},
             "tenants": {"acme": {}},
             "attachments": [{"subject": WHO, "group": "gold"}],
         }
@@ -185,10 +187,10 @@ class Stage:
             await listening(port)
 
 
-async def measured(api: str, home: Path, children: Children) -> Load:
+async def measured(api: str, home: Path, children: Children, burst_s: float) -> Load:
     """Start everything and let the callers call."""
     stage = Stage(api, home, children)
-    await stage.configure()
+    await stage.configure(burst_s)
     _, port = stage.serve(0)
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as service:
         await stage.start_envoys(port, service)
@@ -242,6 +244,7 @@ def main() -> None:
     """Measure once and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--killed", action="store_true")
+    parser.add_argument("--burst", type=float, default=1.0, help="seconds of the limit")
     chosen = parser.parse_args()
     with (
         termination_as_interrupt(),
@@ -256,7 +259,9 @@ def main() -> None:
             if chosen.killed:
                 tell_killed(*asyncio.run(killed(addresses.api, home, children)))
             else:
-                tell(asyncio.run(measured(addresses.api, home, children)))
+                burst_s = float(chosen.burst)
+                load = asyncio.run(measured(addresses.api, home, children, burst_s))
+                tell(load, burst_s)
 
 
 def tell_killed(load: Load, begun_s: float, ended_s: float) -> None:
@@ -282,12 +287,14 @@ def tell_killed(load: Load, begun_s: float, ended_s: float) -> None:
         print(f"from {begun - last:2d} s after the start of another: {rate:.3f}")
 
 
-def tell(load: Load) -> None:
+def tell(load: Load, burst_s: float) -> None:
     """Print what was admitted after each move."""
     print(
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {ENVOYS} Envoys and a Python agent,"
         f" {RATE:g}/s, {OVERLOAD:g} times as much wanted, load {os.getloadavg()[0]:.1f}"
     )
+    if burst_s != 1.0:
+        print(f"a burst of {burst_s:g} s, which is spent first")
     for begun in range(0, SECONDS, MOVE_S):
         seconds = range(begun + SETTLED_S, min(begun + MOVE_S, SECONDS - 1))
         rates = [sum(one[s] for s in seconds) / len(seconds) for one in load.admitted]
@@ -298,7 +305,7 @@ def tell(load: Load) -> None:
             f" Python {parts[-1]:.2f}"
         )
     whole = sum(sum(one.values()) for one in load.admitted)
-    central = RATE * (SECONDS + 1)
+    central = RATE * (SECONDS + burst_s)
     print(f"over all: {whole / central:.3f} of one central bucket")
 
 
