@@ -13,7 +13,8 @@ WORKERS = 2
 LANES = 3
 SOURCES = coordinator agent api cli pipeline simulation proto tests tools bench examples hatch_build.py
 
-# Quick tests: no process, no socket, no clock.  Slow ones run real parts.
+# Quick tests: no process, no socket, no clock.  Those marked `long` play minutes of a
+# cluster on a clock of their own, and run with the simulation.
 QUICK = tests/unit tests/scenarios coordinator agent cli
 SIMULATED = tests/simulation
 REAL = tests/api tests/web tests/integration tests/e2e
@@ -79,10 +80,10 @@ docs: $(READY) ## the documentation as a site, in .headgate/site; links are chec
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 unit: $(READY) ## unit tests and doctests
-	@$(BIN)/pytest -q -n $(WORKERS) $(QUICK)
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not long" $(QUICK)
 
-simulated: $(READY) ## the scenario library over a few seeds
-	@$(BIN)/pytest -q -n $(WORKERS) $(SIMULATED)
+simulated: $(READY) ## the scenario library over a few seeds, and long unit tests
+	@$(BIN)/pytest -q -n $(WORKERS) -m long $(SIMULATED) $(QUICK)
 
 real: parts ## Kafka, ZeroMQ, HTTP, Spark, processes
 	@echo "headgate: services beside Spark; each shows its tests when it ends"

@@ -2,8 +2,9 @@
 
 ``PYTHONPATH=. python bench/pipeline/history.py memory|days|departed``:
 
-- ``memory``: 500 batches in one run (``--batches``); the JVM's heap after a collection,
-  the memory of all processes and the time of a batch, at the start and at the end;
+- ``memory``: 500 batches in one run (``--batches``), groups contended in each tenth;
+  the JVM's heap after a collection, the memory of all processes and the time of a
+  batch, at the start and at the end;
 - ``days``: the same batches on outputs whose tables hold 1, 10 and 60 days of usage
   (``--minutes``: a row of each agent and group every so many minutes);
 - ``departed``: the same batches after 100,000 agents said goodbye a year ago.
@@ -53,6 +54,9 @@ EPOCH_S = 1_760_000_400
 AGENTS, GROUPS, PER_BATCH_S = 20, 50, 10
 MINUTES_A_DAY = 1_440
 
+CONTENDED = 10
+"""Every so many batches of `memory` have tables of unfairness to write."""
+
 WARM = 6
 """First batches, which compile code and are left out."""
 
@@ -65,8 +69,11 @@ class Cluster:
         admitted: The same of admitted units.
     """
 
-    def __init__(self, agents: int = AGENTS, groups: int = GROUPS) -> None:
-        """Begin at zero."""
+    def __init__(
+        self, agents: int = AGENTS, groups: int = GROUPS, contended: int = 1
+    ) -> None:
+        """Begin at zero; units are refused in each `contended`-th batch."""
+        self._contended = contended
         self._random = np.random.default_rng(1)
         self._agents = agents
         self._ids = np.arange(1, groups + 1)
@@ -97,7 +104,8 @@ class Cluster:
 
     def _report(self, agent: int, second: int, at_s: float) -> bytes:
         size = len(self._ids)
-        self.refused[agent] += self._random.integers(0, 20, size)
+        if second // PER_BATCH_S % self._contended == 0:
+            self.refused[agent] += self._random.integers(0, 20, size)
         self.admitted[agent] += self._random.integers(1, 100, size)
         rows = Rows(
             dimension="requests",
@@ -115,10 +123,10 @@ class Cluster:
         return encode(report)
 
 
-def recorded(folder: Path, batches: int) -> list[Path]:
+def recorded(folder: Path, batches: int, contended: int = 1) -> list[Path]:
     """Write a file of messages for each batch."""
     folder.mkdir(parents=True)
-    cluster, paths = Cluster(), []
+    cluster, paths = Cluster(contended=contended), []
     for number in range(batches):
         path = folder / f"{number:05d}.parquet"
         pq.write_table(cluster.batch(number), path)
@@ -236,7 +244,7 @@ def departed(spark: SparkSession, scratch: Path, batches: int) -> None:
 
 def memory(spark: SparkSession, scratch: Path, batches: int) -> None:
     """Run many batches in one go, and look at the memory now and then."""
-    recorded(scratch / "files", batches)
+    recorded(scratch / "files", batches, CONTENDED)
     settings = settings_for(scratch / "out", scratch / "files")
     jvm = spark.sparkContext._jvm
     assert jvm is not None

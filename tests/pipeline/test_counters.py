@@ -278,18 +278,18 @@ def test_evidence_is_whole_and_signed_by_whom_it_names() -> None:
         signing_of("no key")
 
 
-def test_amounts_that_are_not_whole_add_up_as_well() -> None:
+def test_fractions_add_up_and_leave_the_whole_units_of_other_groups_whole() -> None:
     life = Incarnation("a", 1)
-    ids = np.array([1], np.int64)
-    for sequence, total in enumerate((0.5, 17.125, 33.333), start=1):
+    counted = (0.5, 3.0), (17.125, 10.0), (33.333, 18.0)
+    for sequence, (fraction, whole) in enumerate(counted, start=1):
         rows = Rows(
             dimension="tokens",
-            group_ids=ids,
-            refused=np.zeros(1),
-            admitted=np.array([total]),
-            demand=np.zeros(1),
-            held=np.zeros(1),
-            cost=np.ones(len(ids)),
+            group_ids=np.array([1, 2], np.int64),
+            refused=np.zeros(2),
+            admitted=np.array([fraction, whole]),
+            demand=np.zeros(2),
+            held=np.zeros(2),
+            cost=np.ones(2),
         )
         report = replace(
             report_of(sequence, {}, at_us=EPOCH + sequence * 8 * SECOND), rows=(rows,)
@@ -297,7 +297,8 @@ def test_amounts_that_are_not_whole_add_up_as_well() -> None:
         absorb(life, report)
     parts = conclude({1: life}, replace(TIMES, watermark_us=FOREVER)).closed["tokens"]
     assert len(parts) == 3
-    assert sum(round(1000 * p.admitted.sum()) for p in parts) == 33_333
+    assert sum(round(1000 * p.admitted[0]) for p in parts) == 33_333
+    assert [p.admitted[1] for p in parts] == [4.0, 10.0, 4.0]
 
 
 def test_a_state_is_the_same_after_its_bytes() -> None:

@@ -221,7 +221,7 @@ def rows(frame: DataFrame) -> list[Row]:
         if "payload" in row:
             row["payload"] = bytes(row["payload"])
         if "takers" in row:
-            row["takers"] = [(t["agent"], round(t["admitted"])) for t in row["takers"]]
+            row["takers"] = [(t["agent"], t["admitted"]) for t in row["takers"]]
     return found
 
 

@@ -103,6 +103,19 @@ def test_a_window_within_rate_and_burst_is_no_violation(spark: SparkSession) -> 
     assert [taker["agent"] for taker in row["takers"]] == ["a", "b"]
 
 
+def test_fractions_that_make_up_the_limit_are_no_violation(
+    spark: SparkSession,
+) -> None:
+    limits = limits_frame(spark, [configuration(1, 0.31)])
+    assert 0.2 + 102.9 > 103.1  # what doubles make of it
+    assert not violated(
+        usage(spark, (0, "a", 0.2, 0.2), (0, "b", 102.9, 102.9)), limits
+    )
+    over = usage(spark, (0, "a", 0.2, 0.2), (0, "b", 102.901, 102.901))
+    (row,) = violated(over, limits)
+    assert (row["admitted"], row["allowed"]) == (103.101, 103.1)
+
+
 def test_displaced_units_accuse_nobody(spark: SparkSession) -> None:
     limits = limits_frame(spark, [configuration(1, 100)])
     late = usage(spark, (0, "a", 9000, 9000), displaced=True)

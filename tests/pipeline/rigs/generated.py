@@ -1,13 +1,14 @@
 """A cluster of twelve agents that is made up, and all that a topic can do to reports.
 
-Counters are drawn at random, in whole units; `truth` says in plain Python what the
-tables must hold.  Nothing here knows the pipeline.
+Counters are drawn at random, requests in whole units and tokens in thousandths; `truth`
+says in plain Python what the tables must hold.  Nothing here knows the pipeline.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ UNKNOWN_GROUP = 13
 SWITCHED_S = 95.0
 """When agents go over from revision 5 to 6, which lowers the rate of group 6."""
 
-Counted = dict[str, dict[int, tuple[int, int]]]
+Counted = dict[str, dict[int, tuple[Fraction, Fraction]]]
 """Refused and admitted since a life began, by dimension and group."""
 
 
@@ -85,6 +86,12 @@ other agents last from begin to end."""
 LATE_COMER, PARTITIONED, SET_BACK = 9, 4, 6
 """Agents: first heard at its 60th report; heard of late from second 50 to 85; with a
 clock that is set back by five seconds."""
+
+
+FINEST = {"requests": 1, "tokens": 1_000}
+"""Parts of a unit that are counted, by dimension."""
+
+NOTHING = Fraction(0)
 
 
 def subjects_of(group: int) -> int:
@@ -192,12 +199,16 @@ def _life(
     """Return all reports of one life."""
     begin_s, end_s, goodbye = span
     totals = {
-        "requests": {g: (0, 0) for g in random.sample(range(1, GROUPS + 1), 8)},
-        "tokens": {g: (0, 0) for g in (1, 2, 3) if agent % 2 == 0},
+        "requests": dict.fromkeys(
+            random.sample(range(1, GROUPS + 1), 8), (NOTHING, NOTHING)
+        ),
+        "tokens": {g: (NOTHING, NOTHING) for g in (1, 2, 3) if agent % 2 == 0},
     }
     sequence, told = 59 if agent == LATE_COMER else 0, list[Told]()
     if sequence:
-        totals["requests"] = {g: (70, 7_000) for g in totals["requests"]}
+        totals["requests"] = dict.fromkeys(
+            totals["requests"], (Fraction(70), Fraction(7_000))
+        )
     moment_s = begin_s + 0.137 * agent
     while moment_s < end_s:
         _use(random, agent, totals)
@@ -223,12 +234,13 @@ def _life(
 
 def _use(random: Random, agent: int, totals: Counted) -> None:
     """Let the callers use something of each group."""
-    for counted in totals.values():
+    for dimension, counted in totals.items():
+        parts = FINEST[dimension]
         for group, (refused, admitted) in counted.items():
-            wanted = random.randrange(1, 60)
+            wanted = Fraction(random.randrange(1, 60 * parts), parts)
             # Every third group is contended, and not fairly.
             part = random.uniform(0.1, 1) / (1 + agent % 2) if group % 3 == 0 else 1.0
-            granted = round(wanted * part)
+            granted = Fraction(round(wanted * part * parts), parts)
             counted[group] = refused + wanted - granted, admitted + granted
 
 
@@ -287,7 +299,7 @@ def _fallen(message: Sent) -> Sent:
     counted = dict(message.told.counted["requests"])
     group = min(counted)
     refused, admitted = counted[group]
-    counted[group] = refused, admitted // 4
+    counted[group] = refused, Fraction(admitted // 4)
     told = replace(
         message.told, counted=message.told.counted | {"requests": counted}
     )  # fmt: skip
@@ -307,7 +319,7 @@ def _foreign(random: Random) -> list[Sent]:
             weight=1.0,
             leave=False,
             held=0,
-            counted={"requests": {1: (0, random.randrange(99))}},
+            counted={"requests": {1: (NOTHING, Fraction(random.randrange(99)))}},
         )
         value = encoded(told, OTHER_CLUSTER)
         sent.append(Sent(told.at_ms / 1e3, value, None, "cluster 'east'"))

@@ -1,19 +1,22 @@
 """What the tables must hold: one message, row and unit at a time, in plain Python.
 
 Written from docs/pipeline.md, docs/reference/pipeline-tables.md and decision 34, not
-from the pipeline's code, of which nothing is imported.  Amounts are whole units.
+from the pipeline's code, of which nothing is imported.  Amounts are fractions, which
+Python adds up exactly.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import floor, inf
 from statistics import median_low
 from typing import TYPE_CHECKING
 
 from tests.pipeline.rigs.generated import (
     GROUPS,
+    NOTHING,
     UNKNOWN_GROUP,
     Sent,
     Told,
@@ -36,8 +39,8 @@ Place = tuple[str, int]
 class Known:
     """The last counters that were told of one group."""
 
-    refused: int = 0
-    admitted: int = 0
+    refused: Fraction = NOTHING
+    admitted: Fraction = NOTHING
     at_us: int = 0
     held: int = 0
 
@@ -69,7 +72,7 @@ class Cell:
     window_us: int
     displaced: bool
     revisions: set[int] = field(default_factory=set[int])
-    used: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    used: dict[int, list[Fraction]] = field(default_factory=dict[int, list[Fraction]])
 
 
 class Truth:
@@ -163,7 +166,7 @@ class Truth:
         self,
         life: Life,
         dimension: str,
-        counted: dict[int, tuple[int, int]],
+        counted: dict[int, tuple[Fraction, Fraction]],
         since_us: int,
         held: int,
     ) -> int:
@@ -175,7 +178,7 @@ class Truth:
             start_us = known.at_us
             more = refused - known.refused, admitted - known.admitted
             if min(more) < 0:
-                fallen, more = fallen + 1, (0, 0)
+                fallen, more = fallen + 1, (NOTHING, NOTHING)
             if at_us - start_us <= HOUR * SECOND:
                 begun.append(start_us)
             self._spread(life, dimension, group, more, start_us)
@@ -197,7 +200,7 @@ class Truth:
         life: Life,
         dimension: str,
         group: int,
-        units: tuple[int, int],
+        units: tuple[Fraction, Fraction],
         start_us: int,
     ) -> None:
         """Spread evenly from `start_us` to the report; earlier parts rounded down."""
@@ -206,7 +209,7 @@ class Truth:
         if at_us - start_us > HOUR * SECOND:
             self._add(life, dimension, group, last_us, True, units)
             return
-        gone = (0, 0)
+        gone = (NOTHING, NOTHING)
         ends: list[tuple[int, int, bool]] = []
         if start_us < self._floor_us:
             ends.append((self._floor_us, self._floor_us, True))
@@ -216,7 +219,7 @@ class Truth:
             window_us += WINDOW * SECOND
         for end_us, begin_us, displaced in ends:
             passed = (end_us - start_us) / max(at_us - start_us, 1)
-            upto = tuple(n if passed >= 1 else floor(n * passed) for n in units)
+            upto = tuple(n if passed >= 1 else _earlier(n, passed) for n in units)
             part = upto[0] - gone[0], upto[1] - gone[1]
             self._add(life, dimension, group, begin_us, displaced, part)
             gone = upto[0], upto[1]
@@ -230,7 +233,7 @@ class Truth:
         group: int,
         window_us: int,
         displaced: bool,
-        units: tuple[int, int],
+        units: tuple[Fraction, Fraction],
     ) -> None:
         for cell in self._cells:
             if (cell.window_us, cell.displaced) == (window_us, displaced) and (
@@ -241,7 +244,7 @@ class Truth:
             cell = Cell(life, dimension, window_us, displaced)
             self._cells.append(cell)
         cell.revisions.add(life.revision)
-        sums = cell.used.setdefault(group, [0, 0])
+        sums = cell.used.setdefault(group, [NOTHING, NOTHING])
         sums[0], sums[1] = sums[0] + units[0], sums[1] + units[1]
 
     # Ends of lives
@@ -330,36 +333,37 @@ class Truth:
         """Compare one group's window with its limit, and with weighted max-min."""
         one = {name: rows[0][name] for name in ("window_start", *NAMES)}
         one["window_s"] = float(WINDOW)
-        wanted = [whole(row["attempted"]) for row in rows]
-        got = [whole(row["admitted"]) for row in rows]
+        wanted = [amount(row["attempted"]) for row in rows]
+        got = [amount(row["admitted"]) for row in rows]
         weights = [real(row["weight"]) for row in rows]
-        self._violation(one, [row for row in rows if row["admitted"]], sum(got))
+        self._violation(one, [row for row in rows if row["admitted"]], total(got))
         if len(rows) < 2 or wanted == got:
             return
-        level = water_level(sum(got), list(zip(wanted, weights, strict=True)))
-        fair = [min(n, w * level) for n, w in zip(wanted, weights, strict=True)]
-        parts = [a / b if b else 1.0 for a, b in zip(got, fair, strict=True)]
+        asked = [float(n) for n in wanted]
+        level = water_level(float(total(got)), list(zip(asked, weights, strict=True)))
+        fair = [min(n, w * level) for n, w in zip(asked, weights, strict=True)]
+        parts = [float(a) / b if b else 1.0 for a, b in zip(got, fair, strict=True)]
         squares = sum(x * x for x in parts)
-        lacking = [max(b - a, 0.0) for a, b in zip(got, fair, strict=True)]
+        lacking = [max(b - float(a), 0.0) for a, b in zip(got, fair, strict=True)]
         self.tables["unfairness"].append(
             one
             | {
                 "agents": len(rows),
-                "attempted": sum(wanted),
-                "admitted": sum(got),
+                "attempted": total(wanted),
+                "admitted": total(got),
                 "jain": sum(parts) ** 2 / (len(parts) * squares) if squares else 1.0,
                 "distance": sum(lacking) / sum(fair) if sum(fair) else 0.0,
                 "level": level,
             }
         )
         for row, ought in zip(rows, fair, strict=True):
-            has = whole(row["admitted"])
+            has = float(amount(row["admitted"]))
             if has < 0.9 * ought and ought - has >= 1:
                 who = {name: row[name] for name in ("agent", "weight", *AMOUNTS[:2])}
                 more = {"fair": ought, "lacking": ought - has}
                 self.tables["starved"].append(one | who | more)
 
-    def _violation(self, one: Row, takers: list[Row], admitted: int) -> None:
+    def _violation(self, one: Row, takers: list[Row], admitted: Fraction) -> None:
         first = min((whole(row["revision_first"]) for row in takers), default=0)
         last = max((whole(row["revision_last"]) for row in takers), default=0)
         limit = limit_of(
@@ -368,7 +372,7 @@ class Truth:
         allowed = limit[0] * WINDOW + limit[1] if limit else inf
         if admitted <= allowed:
             return
-        most = sorted((-whole(row["admitted"]), str(row["agent"])) for row in takers)
+        most = sorted((-amount(row["admitted"]), str(row["agent"])) for row in takers)
         self.tables["violations"].append(
             one
             | {
@@ -378,7 +382,7 @@ class Truth:
                 "rate_per_s": limit[0] if limit else None,
                 "burst": limit[1] if limit else None,
                 "agents": len(takers),
-                "takers": [(agent, -n) for n, agent in most[:5]],
+                "takers": [(agent, float(-n)) for n, agent in most[:5]],
             }
         )
 
@@ -391,8 +395,8 @@ class Truth:
                 sums[key] = row | {"window_start": start_us}
                 continue
             known = sums[key]
-            for amount in AMOUNTS:
-                known[amount] = whole(known[amount]) + whole(row[amount])
+            for each in AMOUNTS:
+                known[each] = amount(known[each]) + amount(row[each])
             for edge, choose in (("revision_first", min), ("revision_last", max)):
                 known[edge] = choose(whole(known[edge]), whole(row[edge]))
         self.tables[name] += sums.values()
@@ -408,29 +412,29 @@ class Truth:
 
     def _noisy(self, before_us: int) -> None:
         """List the five that talk most of each group's minute."""
-        attempts: dict[tuple[object, ...], int] = defaultdict(int)
+        attempts: dict[tuple[object, ...], Fraction] = defaultdict(Fraction)
         born: dict[object, int] = {}
         for row in self.tables["usage_1m"]:
             minute_us, agent = whole(row["window_start"]), row["agent"]
             key = minute_us, row["dimension"], row["group_id"], agent
-            attempts[key] += whole(row["attempted"])
+            attempts[key] += amount(row["attempted"])
             born[agent] = min(born.get(agent, minute_us), minute_us)
         talk: dict[tuple[object, ...], dict[object, list[Row]]] = defaultdict(dict)
         for row in self._between("usage_1m", MINUTE, before_us):
             place = row["window_start"], row["dimension"], row["group_id"]
             talk[place].setdefault(row["agent"], []).append(row)
         for (start, dimension, group), of in talk.items():
-            sums: list[tuple[float, str, float, int, int]] = []
+            sums: list[tuple[float, str, float, Fraction, Fraction]] = []
             for agent, rows in of.items():
                 weight = real(rows[0]["weight"])
-                wanted = sum(whole(row["attempted"]) for row in rows)
-                got = sum(whole(row["admitted"]) for row in rows)
+                wanted = total(row["attempted"] for row in rows)
+                got = total(row["admitted"] for row in rows)
                 sums.append((-wanted / weight, str(agent), weight, wanted, got))
-            everything = sum(each[3] for each in sums)
+            everything = total(each[3] for each in sums)
             for rank, (_, agent, weight, wanted, got) in enumerate(sorted(sums)[:5], 1):
                 lived = min((whole(start) - born[agent]) // (MINUTE * SECOND), 5)
                 before = (whole(start) - n * MINUTE * SECOND for n in range(1, 6))
-                past = sum(attempts[at, dimension, group, agent] for at in before)
+                past = total(attempts[at, dimension, group, agent] for at in before)
                 usual = past / lived if lived else None
                 self.tables["noisy"].append(
                     named(str(dimension), whole(group))
@@ -455,9 +459,9 @@ class Truth:
         for row in (*self.tables["usage_10s"], *self.tables["usage_open"]):
             key = _begin(whole(row["window_start"]), DAY), payer(row), row["dimension"]
             groups[key].add(row["group_id"])
-            day = sums.setdefault(key, dict.fromkeys(AMOUNTS, 0))
-            for amount in AMOUNTS:
-                day[amount] = whole(day[amount]) + whole(row[amount])
+            day = sums.setdefault(key, dict.fromkeys(AMOUNTS, NOTHING))
+            for each in AMOUNTS:
+                day[each] = amount(day[each]) + amount(row[each])
         last: dict[tuple[object, ...], Row] = {}
         for gap in sorted(self.tables["gaps"], key=lambda gap: whole(gap["heard"])):
             names = "agent", "incarnation", "group_id", "dimension"
@@ -494,6 +498,15 @@ def truth_of(
 def whole(value: object) -> int:
     assert isinstance(value, int)
     return value
+
+
+def amount(value: object) -> Fraction:
+    assert isinstance(value, Fraction)
+    return value
+
+
+def total(amounts: Iterable[object]) -> Fraction:
+    return sum(map(amount, amounts), NOTHING)
 
 
 def real(value: object) -> float:
@@ -534,9 +547,9 @@ def limit_of(
     return max(each.rate for each in in_force), max(each.burst for each in in_force)
 
 
-def water_level(total: float, wants: list[tuple[int, float]]) -> float:
-    """Return θ with Σ min(want, weight · θ) = total."""
-    rest, weights = total, sum(weight for _, weight in wants)
+def water_level(admitted: float, wants: list[tuple[float, float]]) -> float:
+    """Return θ with Σ min(want, weight · θ) = admitted."""
+    rest, weights = admitted, sum(weight for _, weight in wants)
     for want, weight in sorted(wants, key=lambda each: each[0] / each[1]):
         if want / weight * weights >= rest:
             return rest / weights
@@ -551,7 +564,7 @@ def _merged(cells: Iterable[Cell]) -> Iterable[list[Row]]:
         key = cell.window_us, cell.displaced, cell.life.agent, cell.dimension
         together[key].append(cell)
     for of in together.values():
-        used: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+        used: dict[int, list[Fraction]] = defaultdict(lambda: [NOTHING, NOTHING])
         for cell in of:
             for group, (refused, admitted) in cell.used.items():
                 used[group][0] += refused
@@ -574,6 +587,13 @@ def _merged(cells: Iterable[Cell]) -> Iterable[list[Row]]:
             for group, (refused, admitted) in used.items()
             if refused or admitted
         ]
+
+
+def _earlier(units: Fraction, passed: float) -> Fraction:
+    """Return how much of some units lies before a window's edge: whole units of a whole
+    number, else thousandths, rounded down."""
+    parts = 1 if units % 1 == 0 else 1_000
+    return Fraction(floor(float(units) * passed * parts), parts)
 
 
 def _begin(moment_us: int, length_s: int) -> int:
@@ -606,6 +626,6 @@ def _text(row: Row) -> str:
 
 
 def _value(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, Fraction)):
         return repr(value)
-    return f"{value:.9g}" if value % 1 else str(int(value))
+    return f"{float(value):.9g}" if value % 1 else str(int(value))

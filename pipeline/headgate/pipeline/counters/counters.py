@@ -369,9 +369,12 @@ def _cuts(
 
 
 def _share(units: Floats, passed: Floats) -> Floats:
-    """Return the units of `passed` (0 to 1) of an interval, in whole steps."""
-    whole = bool(np.all(units == np.floor(units)))
-    steps = 1.0 if whole else FINEST
+    """Return the units of `passed` (0 to 1) of an interval, rounded down.
+
+    Whole units of whole numbers, thousandths of others.
+    """
+    whole = units == np.floor(units)
+    steps = 1.0 if whole.all() else np.where(whole, 1.0, FINEST)
     part = np.floor(units * passed * steps) / steps
     result: Floats = np.where(passed >= 1.0, units, part)
     return result

@@ -26,6 +26,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from headgate.pipeline.counters.counters import fixed
 from headgate.pipeline.jobs.segments import NEEDED, Floats, Ints, Sorted, sorted_rows
 from headgate.pipeline.jobs.usage import WINDOW
 from headgate.pipeline.tables.schema import STARVED, UNFAIRNESS
@@ -139,7 +140,7 @@ def division(rows: Sorted) -> Division:
     # Rows are in order of agents, and the sort is stable: ties go by name.
     row = row[np.lexsort((rows.attempted[row] / rows.weight[row], group))]
     attempted, heavy = rows.attempted[row], rows.weight[row]
-    total = _sum(rows.admitted[row], start)
+    total = _units(rows.admitted[row], start)
     smaller = _before(attempted, start, size)
     rest = np.repeat(_sum(heavy, start), size) - _before(heavy, start, size)
     theta = (np.repeat(total, size) - smaller) / rest
@@ -169,8 +170,8 @@ def _judged(rows: Sorted, window_s: float) -> Iterator[pa.Table]:
         "unfair",
         window_s=window_s,
         agents=count,
-        attempted=_sum(attempted, start),
-        admitted=_sum(admitted, start),
+        attempted=_units(attempted, start),
+        admitted=_units(admitted, start),
         jain=np.divide(parts**2, count * squares, out=one, where=squares > 0),
         distance=np.divide(
             _sum(np.maximum(lacking, 0.0), start),
@@ -197,7 +198,7 @@ def _judged(rows: Sorted, window_s: float) -> Iterator[pa.Table]:
 
 def _totals(rows: Sorted) -> pa.Table:
     """Return a row for each group that was admitted something."""
-    admitted = _sum(rows.admitted, rows.start)
+    admitted = _units(rows.admitted, rows.start)
     used = np.flatnonzero(admitted > 0)
     return _table(
         rows.named(rows.start[used]),
@@ -226,6 +227,14 @@ def _table(
 def _sum(column: Floats, start: Ints) -> Floats:
     """Return the sum of each group."""
     return np.add.reduceat(column, start) if len(start) else np.zeros(0)
+
+
+def _units(column: Floats, start: Ints) -> Floats:
+    """Return the units of each group, as exact as its rows: in whole thousandths.
+
+    Else 0.1 and 0.2 would be above a limit of 0.3.
+    """
+    return fixed(_sum(column, start))
 
 
 def _before(column: Floats, start: Ints, size: Ints) -> Floats:

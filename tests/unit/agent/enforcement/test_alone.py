@@ -94,6 +94,7 @@ class Alone:
                 self.tick(due_s)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("may_owe", [True, False])
 @pytest.mark.parametrize("seed", range(12))
 def test_an_agent_alone_decides_as_one_central_bucket(seed: int, may_owe: bool) -> None:

@@ -74,6 +74,7 @@ class Forgetful(Escrow):
         return super()._merge(run, sender, now)
 
 
+@pytest.mark.long
 def test_no_permit_is_used_twice_and_in_the_end_all_are_used() -> None:
     taken = given = crashed = 0
     for seed in SEEDS:
@@ -86,6 +87,7 @@ def test_no_permit_is_used_twice_and_in_the_end_all_are_used() -> None:
     assert min(taken, given, crashed) > 3 * len(SEEDS)  # it does try
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "broken",
     [WithoutFence, Credulous, Unsettled, Blind, Unknown, Impatient, Forgetful],

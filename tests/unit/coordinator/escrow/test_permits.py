@@ -125,6 +125,7 @@ def test_one_that_reads_that_it_is_over_stops_and_begins_a_new_life() -> None:
     assert sum(owned(world).values()) > 999.0
 
 
+@pytest.mark.long
 def test_halves_that_do_not_hear_each_other_never_own_more_than_the_rate() -> None:
     world = strict_world("abcd")
     watch(world, 4.0)
@@ -192,6 +193,7 @@ def test_the_last_one_keeps_all_for_whoever_comes_back_first() -> None:
     assert owned(world)["a"] > 999.0
 
 
+@pytest.mark.long
 def test_a_hundred_agents_settle_and_each_can_own_its_part() -> None:
     lives = [AgentLife(f"n{i:03}", 1) for i in range(100)]
     agents = [

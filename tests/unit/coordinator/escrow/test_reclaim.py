@@ -108,6 +108,7 @@ def one_is_killed_and_a_newcomer_is_the_smallest(world: Strict) -> None:
     world.watch(8.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loss", [0.0, 0.2])
 @pytest.mark.parametrize(
     "deaths",
@@ -127,6 +128,7 @@ def test_parts_of_the_ended_are_owned_again_and_never_twice(
     world.watch_until_all_is_owned()
 
 
+@pytest.mark.long
 def test_all_but_two_restart_again_and_again() -> None:
     world = Strict("abcdez")
     for life in range(2, 6):
@@ -138,6 +140,7 @@ def test_all_but_two_restart_again_and_again() -> None:
     world.watch_until_all_is_owned()
 
 
+@pytest.mark.long
 def test_what_was_given_where_nobody_could_hear_is_not_taken() -> None:
     world = Strict("abcd")
     world.apart.append({"c", "d"})

@@ -95,6 +95,7 @@ class SlotAdversary(Adversary):
             self.doubled = self.doubled or f"{held} of {self.size} slots"
 
 
+@pytest.mark.long
 def test_never_more_than_n_slots_are_held_against_the_adversary() -> None:
     worked = given_on = crashed = 0
     for seed in SEEDS:
