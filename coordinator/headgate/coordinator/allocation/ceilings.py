@@ -393,12 +393,24 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
         return
     agreed, voices = at[enough], voices[:, enough]
     voices[0] = 0.0
-    middle = np.nanmedian(voices, axis=0)
+    middle = _median(voices)
     explained = block.margin[agreed] + AGREED_COSTS * block.cost[0, agreed]
     shift = np.where(np.abs(middle) > explained, middle, 0.0)
     block.level[agreed] += shift
     block.belief[agreed] += shift
     block.apart[:, agreed] = np.nan
+
+
+def _median(voices: Floats) -> Floats:
+    """Return the median of each column without its NaN, ``float64[K]``.
+
+    numpy's own takes a millisecond for one column.
+    """
+    ordered = np.sort(voices, axis=0)  # NaN last
+    known = np.count_nonzero(voices == voices, axis=0)
+    column = np.arange(voices.shape[1])
+    middle: Floats = ordered[(known - 1) // 2, column] + ordered[known // 2, column]
+    return 0.5 * middle
 
 
 AGREED_COSTS = 2.0
