@@ -12,6 +12,7 @@ import atexit
 import os
 import socket
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from functools import update_wrapper
 from typing import TYPE_CHECKING, ParamSpec
 from weakref import WeakSet
@@ -49,9 +50,8 @@ def connect(
 
     Args:
         url: Such as ``http://127.0.0.1:8080``.
-        agent: Id of this process, unique in the cluster; host and process id by
-            default.  An id that stays the same over restarts lets the others
-            recognise it.
+        agent: Id of this process, unique in the cluster; from host and process id
+            by default.  The same id after a restart lets the others recognise it.
         token: Bearer token of the role *agent*, when the API asks for one.
         ca_file: PEM file of the certificate authorities to trust when the API speaks
             TLS; the system's by default.
@@ -75,32 +75,21 @@ def connect(
             no configuration on disk either.
     """
     check_url(url)
-    agent = _own_id() if agent is None else agent
-    check_settings(
-        agent=agent,
+    path = checked_path(snapshot_path or snapshot_file.default_path(url))
+    options = Options(
+        url=url,
+        agent=_own_id() if agent is None else agent,
         token=token,
+        trust=None if ca_file is None else trusting(ca_file),
         without_configuration=without_configuration,
+        snapshot_path=path if keep_snapshot else None,
         weight=weight,
         bus_options=bus_options,
         wait_s=wait_s,
         strict=strict,
     )
-    path = checked_path(snapshot_path or snapshot_file.default_path(url))
-    joined = Agent(
-        Options(
-            url=url,
-            agent=agent,
-            token=token,
-            trust=None if ca_file is None else trusting(ca_file),
-            without_configuration=without_configuration,
-            snapshot_path=path if keep_snapshot else None,
-            weight=weight,
-            bus_options=bus_options,
-            wait_s=wait_s,
-            strict=strict,
-        ),
-        on_bus=_last_at_exit,
-    )
+    check_settings({f.name: getattr(options, f.name) for f in fields(options)})
+    joined = Agent(options, on_bus=_last_at_exit)
     _agents.add(joined)
     return joined
 

@@ -45,21 +45,18 @@ def check_url(url: object) -> None:
         raise _wrong("url", f"{expected}{why}", url) from None
 
 
-def check_settings(
-    *,
-    agent: object,
-    token: object,
-    without_configuration: object,
-    weight: object,
-    bus_options: object,
-    wait_s: object,
-    strict: object,
-) -> None:
-    """Raise for settings that no agent can have; arguments as for `connect`.
+def check_settings(given: Mapping[str, object]) -> None:
+    """Raise for settings that no agent can have.
+
+    Args:
+        given: By their names as arguments of `connect`; others are left alone.
 
     Raises:
         InvalidSetting: Says which one, and what was expected.
     """
+    agent, token, wait_s = given["agent"], given["token"], given["wait_s"]
+    without_configuration = given["without_configuration"]
+    weight, strict, bus_options = given["weight"], given["strict"], given["bus_options"]
     if not _is_header(agent, LONGEST_AGENT):
         raise _wrong("agent", f"1 to {LONGEST_AGENT} visible ASCII characters", agent)
     if token and not _is_header(token, LONGEST_TOKEN):

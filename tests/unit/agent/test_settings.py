@@ -82,8 +82,8 @@ def test_a_wrong_setting_is_one_clear_error_at_connect(name: str, wrong: Any) ->
 
 
 def test_settings_that_can_be_are_taken() -> None:
-    check_settings(**GOOD)
-    check_settings(**{**GOOD, "token": "hg_abc.DEF-1", "weight": 2, "wait_s": 0})
+    check_settings(GOOD)
+    check_settings({**GOOD, "token": "hg_abc.DEF-1", "weight": 2, "wait_s": 0})
 
 
 def test_a_mode_of_refusal_that_does_not_exist_is_one_clear_error() -> None:
