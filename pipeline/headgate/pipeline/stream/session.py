@@ -53,10 +53,10 @@ LOCAL: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
-    # A sixth less CPU than Java's own choice; nobody waits for a pause of it.
+    # Less CPU than Java's own choice takes, and nobody waits for a pause of it.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
-    # Checksums tell of tasks that were run again on another machine; a thirteenth of
-    # the time of a batch went into them.
+    # Checksums tell of tasks that another machine runs again with another result; they
+    # cost as much as a job.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
 }
