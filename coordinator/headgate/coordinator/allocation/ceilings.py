@@ -408,7 +408,7 @@ def _median(voices: Floats) -> Floats:
     """
     ordered = np.sort(voices, axis=0)  # NaN last
     known = np.count_nonzero(voices == voices, axis=0)
-    column = np.arange(voices.shape[1])
+    column = np.arange(len(known))
     middle: Floats = ordered[(known - 1) // 2, column] + ordered[known // 2, column]
     return 0.5 * middle
 
