@@ -28,14 +28,13 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NoReturn, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # if run as a script
 
+from tools.maven_jars import FetchFailed, fetched  # path
 from tools.ports import free_port  # path
 
 Auth = Literal["none", "scram"]
@@ -54,7 +53,6 @@ PASSWORDS = {
 }
 """Users with ``auth="scram"``; ``admin`` may do anything (kafka/scram.properties)."""
 
-FETCH_TIMEOUT_S = 600.0
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 20.0
 POLL_S = 0.05
@@ -246,28 +244,10 @@ def fetch() -> Path:
         BrokerFailed: Java or Maven is missing, or the download failed.
     """
     _require("java", "Java 17 or newer")
-    if JARS.is_dir():
-        return JARS
-    _require("mvn", "Maven")
-    JARS.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=JARS.parent) as scratch:
-        jars = Path(scratch, "jars")
-        plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
-        command = ["mvn", "-q", "-B", "-f", str(FILES / "pom.xml")]
-        command += [f"{plugin}:copy-dependencies", "-DincludeScope=runtime"]
-        command += [f"-DoutputDirectory={jars}"]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=FETCH_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode:
-            raise BrokerFailed(f"Maven could not fetch Kafka:\n{done.stdout[-2000:]}")
-        with suppress(OSError):  # another process was faster
-            jars.rename(JARS)
-    return JARS
+    try:
+        return fetched((FILES / "pom.xml").read_text(encoding="utf-8"), JARS)
+    except FetchFailed as error:
+        raise BrokerFailed(f"no jars of Kafka: {error}") from None
 
 
 def stop(pid: int, *, kill: bool = False) -> None:

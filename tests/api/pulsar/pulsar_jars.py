@@ -3,14 +3,14 @@
 ``python -m tests.api.pulsar.pulsar_jars``
 """
 
-import subprocess
 from pathlib import Path
+
+from tools.maven_jars import fetched
 
 VERSION = "4.0.8"
 """The client that the contract was observed with."""
 
 JARS = Path(__file__).parents[3] / ".headgate" / f"pulsar-client-tools-{VERSION}"
-FETCH_S = 900
 
 POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion>
@@ -23,15 +23,8 @@ POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 def fetch() -> Path:
     """Return the folder of the client's jars, filled when it was not there."""
-    if not JARS.exists():
-        scratch = JARS.with_suffix(".part")
-        scratch.mkdir(parents=True, exist_ok=True)
-        (scratch / "pom.xml").write_text(POM)
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-        command = ["mvn", "-q", "-B", *goal, "-DoutputDirectory=."]
-        subprocess.run(command, cwd=scratch, check=True, timeout=FETCH_S)
-        (scratch / "client.conf").touch()
-        scratch.rename(JARS)
+    fetched(POM, JARS)
+    (JARS / "client.conf").touch()
     return JARS
 
 

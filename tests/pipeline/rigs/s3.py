@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+from tools.maven_jars import fetched
 from tools.ports import free_port
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ SDK, STREAMS = "2.35.4", "1.3.1"
 
 JARS = Path(__file__).resolve().parents[3] / ".headgate" / f"s3-connector-{HADOOP}"
 
-FETCH_S = 600.0
 START_S = 100.0
 
 _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"  # noqa: E501
@@ -69,15 +69,7 @@ POM = (
 
 def fetch() -> list[Path]:
     """Return the connector's jars, fetched by Maven when they were not there."""
-    if not JARS.exists():
-        scratch = JARS.with_suffix(".part")
-        scratch.mkdir(parents=True, exist_ok=True)
-        (scratch / "pom.xml").write_text(POM)
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-        command = ["mvn", "-q", "-B", *goal, "-DoutputDirectory=."]
-        subprocess.run(command, cwd=scratch, check=True, timeout=FETCH_S)
-        scratch.rename(JARS)
-    return sorted(JARS.glob("*.jar"))
+    return sorted(fetched(POM, JARS).glob("*.jar"))
 
 
 @contextmanager
