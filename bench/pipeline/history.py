@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from bench.pipeline.machine import resident
 from pyspark.sql import functions as f
 
 from headgate.agent.wire.codec import encode
@@ -249,7 +249,6 @@ def memory(spark: SparkSession, scratch: Path, batches: int) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     last, took = [time.perf_counter()], []
-    this = psutil.Process()
 
     def after(summary: object) -> None:
         now = time.perf_counter()
@@ -258,11 +257,7 @@ def memory(spark: SparkSession, scratch: Path, batches: int) -> None:
             jvm.java.lang.System.gc()
             runtime = jvm.java.lang.Runtime.getRuntime()
             heap = (runtime.totalMemory() - runtime.freeMemory()) / 2**20
-            sizes = {"driver": this.memory_info().rss, "JVM": 0, "workers": 0}
-            for child in this.children(recursive=True):
-                kind = "JVM" if child.name() == "java" else "workers"
-                sizes[kind] += child.memory_info().rss
-            shown = ", ".join(f"{k} {v / 2**20:.0f}" for k, v in sizes.items())
+            shown = ", ".join(f"{k} {v:.0f}" for k, v in resident().items())
             recent = statistics.median(took[-(batches // 10) :])
             print(
                 f"batch {len(took):4}: heap {heap:4.0f} MiB after a collection; "

@@ -1,4 +1,4 @@
-"""CPU and memory of this process and its children, for ``bench/pipeline/speed.py``."""
+"""CPU and memory of this process and its children, for the benches of the pipeline."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import threading
 import time
 
 import psutil
+
+GONE = (psutil.Error, FileNotFoundError)
+"""A process that ends while it is looked at."""
 
 
 class Memory(threading.Thread):
@@ -20,18 +23,23 @@ class Memory(threading.Thread):
         """Sample until the process ends."""
         while True:
             cpu_s()
-            jvm = workers = 0.0
-            for child in psutil.Process().children(recursive=True):
-                try:
-                    size, name = child.memory_info().rss / 2**20, child.name()
-                except psutil.Error:
-                    continue
-                if name == "java":
-                    jvm = max(jvm, size)
-                else:
-                    workers += size
-            self.jvm, self.workers = max(self.jvm, jvm), max(self.workers, workers)
+            now = resident()
+            self.jvm = max(self.jvm, now["JVM"])
+            self.workers = max(self.workers, now["workers"])
             time.sleep(0.2)
+
+
+def resident() -> dict[str, float]:
+    """Return MiB of the ``driver`` (this process), the ``JVM`` and the ``workers``."""
+    this = psutil.Process()
+    sizes = {"driver": this.memory_info().rss / 2**20, "JVM": 0.0, "workers": 0.0}
+    for child in this.children(recursive=True):
+        try:
+            kind = "JVM" if child.name() == "java" else "workers"
+            sizes[kind] += child.memory_info().rss / 2**20
+        except GONE:
+            continue
+    return sizes
 
 
 def cpu_s() -> float:
@@ -42,7 +50,7 @@ def cpu_s() -> float:
         try:
             key = process.pid, process.create_time()
             _USED_S[key] = sum(process.cpu_times()[:2])
-        except psutil.Error:
+        except GONE:
             continue
     return sum(_USED_S.copy().values())
 

@@ -11,11 +11,12 @@ group × dimension of one report.  Prints, for two cores:
 - memory of the JVM and of the Python workers;
 - a profile of the Python half of the step, in this process.
 
-``--seconds`` reports of each agent are made (one a second), ``--no-kafka`` leaves
-the broker out.  Java compiles for many batches, so only the second half of them counts
-on the way from Kafka: ``--seconds 200`` makes twenty.  Other work on the machine makes
-all of it slower: the load is printed, and the first line is the plain decoding in this
-process to compare with.
+``--seconds`` reports of each agent are made (one a second), ``--batch`` of them for
+each batch: a pipeline that falls behind takes larger ones, up to `max_messages`.
+``--no-kafka`` leaves the broker out.  Java compiles for many batches, so only the
+second half of them counts on the way from Kafka: ``--seconds 200`` makes twenty.
+Other work on the machine makes all of it slower: the load is printed, and the first
+line is the plain decoding in this process to compare with.
 """
 
 from __future__ import annotations
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 
 EPOCH_S = 1_760_000_400
 WINDOW_US = 10_000_000
-PER_BATCH_S = 10
 UDF_REPORTS = 40
 
 
@@ -67,6 +67,12 @@ class Shape:
     agents: int
     groups: int
     seconds: int
+    batch_s: int = 10
+
+    @property
+    def per_batch(self) -> int:
+        """Reports of a batch."""
+        return self.agents * self.batch_s
 
 
 def payloads(shape: Shape) -> list[tuple[float, bytes]]:
@@ -140,14 +146,14 @@ def plain_decoding(messages: list[tuple[float, bytes]], groups: int) -> None:
 
 
 def from_files(
-    spark: SparkSession, source: Path, out: Path
+    spark: SparkSession, source: Path, out: Path, batch_s: int
 ) -> list[tuple[float, float]]:
     """Time the step alone; return seconds and CPU seconds of each batch."""
     steps, took = BatchLog(spark, uri_of(str(out / "steps"))), []
     summary = BatchSummary(window_us=WINDOW_US)
     for number, path in enumerate(sorted(source.glob("*.parquet"))):
         frame = spark.read.schema(MESSAGES).parquet(str(path))
-        closed_s = EPOCH_S + PER_BATCH_S * (number - 1)
+        closed_s = EPOCH_S + batch_s * (number - 1)
         times = Times(
             window_us=WINDOW_US,
             floor_us=summary.floor_us,
@@ -258,13 +264,15 @@ def main() -> None:
     """Run everything in a scratch folder."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=50)
+    parser.add_argument("--batch", type=int, default=10)
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     spark = local_session(cores=2, memory="2g", kafka=not options.no_kafka)
     memory = Memory()
     try:
-        measure(spark, scratch, options.seconds, kafka=not options.no_kafka)
+        dense = Shape(100, 5_000, options.seconds, options.batch)
+        measure(spark, scratch, dense, kafka=not options.no_kafka)
         print(
             f"memory: JVM {memory.jvm:.0f} MiB, Python workers {memory.workers:.0f} MiB"
         )
@@ -273,17 +281,16 @@ def main() -> None:
         shutil.rmtree(scratch)
 
 
-def measure(spark: SparkSession, scratch: Path, seconds: int, *, kafka: bool) -> None:
+def measure(spark: SparkSession, scratch: Path, dense: Shape, *, kafka: bool) -> None:
     """Print all figures."""
-    dense = Shape(100, 5_000, seconds)
     messages = payloads(dense)
     source = scratch / "dense"
-    write(messages, source, dense.agents * PER_BATCH_S)
+    write(messages, source, dense.per_batch)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     plain_decoding(messages, dense.groups)
-    took = from_files(spark, source, scratch / "step")[1:]
+    took = from_files(spark, source, scratch / "step", dense.batch_s)[1:]
     best, cpu = sorted(took)[len(took) // 2]
-    batch_rows = dense.agents * dense.groups * PER_BATCH_S
+    batch_rows = dense.per_batch * dense.groups
     print(
         f"decode + difference + window       {rate(batch_rows, best)}   (files)", end=""
     )
@@ -297,11 +304,12 @@ def measure(spark: SparkSession, scratch: Path, seconds: int, *, kafka: bool) ->
     print(f"state: {size:.1f} MB per million pairs")
     for shape in (Shape(10, 5_000, 30), Shape(100, 500, 30)):
         folder = scratch / f"{shape.agents}x{shape.groups}"
-        write(payloads(shape), folder, shape.agents * PER_BATCH_S)
-        wall, used = min(from_files(spark, folder, scratch / f"s-{folder.name}")[1:])
+        write(payloads(shape), folder, shape.per_batch)
+        out = scratch / f"s-{folder.name}"
+        wall, used = min(from_files(spark, folder, out, shape.batch_s)[1:])
         size_text = f"{shape.agents:4} agents x {shape.groups:5} groups"
         print(f"batch of {size_text}: {wall:5.2f} s, {used:5.2f} core-s")
-    print(f"batch of  100 agents x  5000 groups: {best:5.2f} s, {cpu:5.2f} core-s")
+    print(f"the batches above: {best:5.2f} s, {cpu:5.2f} core-s")
     if kafka:
         from_kafka(spark, messages, dense, scratch)
     profile(source)
@@ -341,7 +349,7 @@ def from_kafka(
             out=uri_of(str(scratch / "tables")),
             bootstrap=broker.bootstrap,
             topic="b",
-            max_messages=shape.agents * PER_BATCH_S,
+            max_messages=shape.per_batch,
             lateness_s=1.0,
         )
         for jobs in (("usage",), settings.jobs):

@@ -53,6 +53,10 @@ LOCAL: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
+    # Nobody looks at it, and the plans of a thousand queries are kept for it.
+    "spark.sql.ui.retainedExecutions": "50",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
     # Less CPU than Java's own choice takes, and nobody waits for a pause of it.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     # Checksums tell of tasks that another machine runs again with another result; they
@@ -94,6 +98,16 @@ NEEDED: dict[str, str] = {
 """What the jobs rely on; set on a session that was handed over as well."""
 
 
+THREADS: dict[str, str] = {
+    "spark.sql.broadcastExchange.maxThreadThreshold": "16",
+    "spark.sql.shuffleExchange.maxThreadThreshold": "16",
+    "spark.sql.resultQueryStage.maxThreadThreshold": "16",
+}
+"""Of Spark's pools.  Each starts a thread for every query until it has a thousand (128
+for broadcasts), and each thread holds on to the session of the batch it was started in.
+Only a new session takes these settings."""
+
+
 def local_session(
     *,
     cores: int = 2,
@@ -133,6 +147,7 @@ def local_session(
     settings = {
         **LOCAL,
         **NEEDED,
+        **THREADS,
         "spark.driver.memory": memory,
         "spark.sql.shuffle.partitions": str(2 * cores),
         JARS: ",".join(filter(None, jars)),
@@ -159,7 +174,7 @@ def _submitted() -> SparkSession:
 
     level = SparkConf().get(LOG_LEVEL, None) or QUIET
     builder = SparkSession.builder
-    for name, value in (NEEDED | {LOG_LEVEL: level}).items():
+    for name, value in (NEEDED | THREADS | {LOG_LEVEL: level}).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     quiet_loss(session)
