@@ -11,6 +11,7 @@ SHAPE = requests
 MINUTES = 10
 WORKERS = 2
 LANES = 3
+SPARKS = 2
 SOURCES = coordinator agent api cli pipeline simulation proto tests tools bench examples hatch_build.py
 
 # Quick tests: no process, no socket, no clock.  Those marked `long` play minutes of a
@@ -99,7 +100,7 @@ services: $(READY)
 	@$(LANE) -n $(LANES) --dist loadfile -m "not alone" $(REAL) $(FORGIVEN)
 
 pipeline: $(READY)
-	@$(POLITE) $(LANE) --timeout 1200 tests/pipeline $(FORGIVEN)
+	@$(POLITE) $(LANE) -n $(SPARKS) --dist loadfile --timeout 1200 tests/pipeline $(FORGIVEN)
 
 alone: $(READY)
 	@$(LANE) -m alone $(REAL) $(FORGIVEN)
