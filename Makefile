@@ -21,7 +21,8 @@ SIMULATED = tests/simulation
 REAL = tests/api tests/web tests/integration tests/e2e
 
 # Tests of real parts wait most of the time: LANES of them run at once, a module in one
-# lane.  Spark computes, and gets what they leave of the cores: a test of it may take long.
+# lane.  Spark computes in SPARKS lanes, and gets what they leave of the cores: a test of
+# it may take long.
 # Tests marked `alone` promise something about time: they run last, one by one.
 # What fails there for want of the machine runs once more, by itself (decision 63).
 LANE = $(BIN)/pytest -q --cache-clear -o cache_dir=.pytest_cache/$@

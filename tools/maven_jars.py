@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
@@ -13,7 +12,7 @@ TIMEOUT_S = 900.0
 
 
 class FetchFailed(Exception):
-    """Maven is missing, or could not fetch everything; says which."""
+    """Maven is missing, or could not fetch everything; says which, and what to do."""
 
 
 def fetched(pom: str, folder: Path) -> Path:
@@ -29,21 +28,28 @@ def fetched(pom: str, folder: Path) -> Path:
     if folder.is_dir():
         return folder
     if shutil.which("mvn") is None:
-        raise FetchFailed("Maven is needed: the command mvn was not found")
+        raise FetchFailed("Maven is missing (on Debian: apt-get install maven)")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         Path(scratch, "pom.xml").write_text(pom, encoding="utf-8")
         goal = [f"{PLUGIN}:copy-dependencies", "-DincludeScope=runtime"]
-        done = subprocess.run(
-            ["mvn", "-q", "-B", *goal, "-DoutputDirectory=jars"],
-            cwd=scratch,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                ["mvn", "-q", "-B", *goal, "-DoutputDirectory=jars"],
+                cwd=scratch,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise FetchFailed(f"Maven took more than {TIMEOUT_S:g} s") from None
         if done.returncode:
             raise FetchFailed(f"Maven could not fetch it:\n{done.stdout[-2000:]}")
-        with suppress(OSError):  # another process was faster
+        try:
             Path(scratch, "jars").rename(folder)
+        except OSError as error:
+            if not folder.is_dir():  # or another process was faster
+                raise FetchFailed(f"{folder} can't be filled: {error}") from None
     return folder

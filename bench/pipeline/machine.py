@@ -30,15 +30,21 @@ class Memory(threading.Thread):
 
 
 def resident() -> dict[str, float]:
-    """Return MiB of the ``driver`` (this process), the ``JVM`` and the ``workers``."""
+    """Return MiB of the ``driver`` (this process), Spark's ``JVM`` and the ``workers``.
+
+    Spark's is the largest: a broker has one as well.
+    """
     this = psutil.Process()
     sizes = {"driver": this.memory_info().rss / 2**20, "JVM": 0.0, "workers": 0.0}
     for child in this.children(recursive=True):
         try:
-            kind = "JVM" if child.name() == "java" else "workers"
-            sizes[kind] += child.memory_info().rss / 2**20
+            name, size = child.name(), child.memory_info().rss / 2**20
         except GONE:
             continue
+        if name == "java":
+            sizes["JVM"] = max(sizes["JVM"], size)
+        else:
+            sizes["workers"] += size
     return sizes
 
 

@@ -34,7 +34,7 @@ from headgate.pipeline.jobs.fairness import judged, totals
 from headgate.pipeline.jobs.months import months
 from headgate.pipeline.jobs.periods import periods
 from headgate.pipeline.jobs.recommend import recommend
-from headgate.pipeline.jobs.violations import violations
+from headgate.pipeline.jobs.violations import exceeded, violations
 from headgate.pipeline.settings import WrongSettings
 from headgate.pipeline.tables.schema import USAGE
 from headgate.pipeline.tables.store import TableStore
@@ -305,7 +305,9 @@ def test_a_calendar_limit_is_judged_by_its_period(spark: SparkSession) -> None:
     assert second["period_start"].isoformat() == "2026-10-31T23:00:00"
     assert second["period_end"].isoformat() == "2026-11-30T23:00:00"
     # A window alone accuses nobody of what a month allows, and advice is not by rate.
-    assert violations(found, totals(judged(found, 10)), limits, 10).isEmpty()
+    assert violations(
+        found, exceeded(totals(judged(found, 10)), limits, 10), 10
+    ).isEmpty()
     (advice,) = recommend(found, limits, 60.0).collect()
     assert advice["rate_per_s"] is None
     assert advice["verdict"] == "100 a month: see the table periods"

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -45,8 +45,9 @@ from headgate.pipeline.report.html_report import print_summary, write_page
 from headgate.pipeline.settings import PipelineSettings
 from headgate.pipeline.stream.jars import connector_jars
 from headgate.pipeline.stream.run import StreamRun
-from headgate.pipeline.stream.session import SUBMIT, log_option
+from headgate.pipeline.stream.session import SUBMIT, THREADS, log_option
 from headgate.pipeline.tables.filesystem import uri_of
+from headgate.pipeline.tables.jvm import java
 from headgate.pipeline.tables.store import TableStore
 
 if TYPE_CHECKING:
@@ -464,3 +465,33 @@ def test_spark_submit_ends_in_order_and_goes_on_in_the_session_that_it_was_given
         told = published.report.rows[0]
         truth[life[0]] += round(told.refused[0] + told.admitted[0])
     assert used == truth
+
+
+POOLS = {
+    "spark.sql.broadcastExchange.maxThreadThreshold": "broadcast-exchange-",
+    "spark.sql.shuffleExchange.maxThreadThreshold": "shuffle-exchange-",
+    "spark.sql.resultQueryStage.maxThreadThreshold": "ResultQueryStageExecution-",
+}
+"""Settings, and what Spark calls the threads."""
+
+
+def java_threads(spark: SparkSession) -> list[str]:
+    """Return the names of Java's threads."""
+    # Typed as Any: nothing is known of what Java returns.
+    found: Any = java(spark, "java.lang.Thread.getAllStackTraces")
+    return [str(thread.getName()) for thread in found().keySet()]
+
+
+def test_queries_that_have_ended_leave_few_threads(spark: SparkSession) -> None:
+    adaptive = spark.newSession()
+    adaptive.conf.set("spark.sql.adaptive.enabled", "true")
+    most = max(map(int, THREADS.values()))
+    for number in range(most + 4):
+        rests = (f.col("id") % 2).alias("id")
+        few = adaptive.range(number, number + 3).groupBy(rests).count()
+        adaptive.range(9).join(few.hint("broadcast"), "id").collect()
+    running = java_threads(spark)
+    for setting, name in POOLS.items():
+        assert spark.conf.get(setting) == THREADS[setting]
+        count = sum(thread.startswith(name) for thread in running)
+        assert 0 < count <= int(THREADS[setting]), name

@@ -34,7 +34,7 @@ from headgate.pipeline.jobs.noisy import noisy
 from headgate.pipeline.jobs.recommend import limit_refusing, recommend, season
 from headgate.pipeline.jobs.segments import sorted_rows
 from headgate.pipeline.jobs.usage import rolled_up, usage_of
-from headgate.pipeline.jobs.violations import violations
+from headgate.pipeline.jobs.violations import exceeded, violations
 from headgate.pipeline.tables.schema import COUNTERS, GAPS, USAGE
 
 if TYPE_CHECKING:
@@ -90,7 +90,9 @@ def rows_of(frame: DataFrame) -> list[Row]:
 
 def violated(frame: DataFrame, limits: DataFrame) -> list[Row]:
     """The violations in windows of 10 s."""
-    return rows_of(violations(frame, totals(judged(frame, 10)), limits, 10))
+    return rows_of(
+        violations(frame, exceeded(totals(judged(frame, 10)), limits, 10), 10)
+    )
 
 
 def test_a_window_within_rate_and_burst_is_no_violation(spark: SparkSession) -> None:

@@ -17,26 +17,32 @@ TAKERS = 5
 """Agents named in a violation: those that took most."""
 
 
-def violations(
-    usage: DataFrame, totals: DataFrame, limits: DataFrame, window_s: float
-) -> DataFrame:
-    """Return the windows whose admitted units exceed rate · window + burst.
+def exceeded(totals: DataFrame, limits: DataFrame, window_s: float) -> DataFrame:
+    """Return the totals whose admitted units exceed rate · window + burst.
 
     Displaced units are left out: when they were used is not known.
 
     Args:
-        usage: Rows of `schema.USAGE`, windows of `window_s` seconds.
-        totals: Of the same, from `fairness.totals`.
+        totals: From `fairness.totals`, of windows of `window_s` seconds.
         limits: From `configured.limits_frame`.
         window_s: Length of the windows.
     """
-    # Names and agents are looked up where it is needed: few are above their limit.
-    over = (
+    return (
         limited(totals, limits)
         .withColumn("allowed", allowed_within(f.lit(float(window_s))))
         .where(f.col("admitted") > f.col("allowed"))
         .drop("revision_first", "revision_last")
     )
+
+
+def violations(usage: DataFrame, over: DataFrame, window_s: float) -> DataFrame:
+    """Return windows that exceed their limit, with names and those who took most.
+
+    Args:
+        usage: Rows of `schema.USAGE`, windows of `window_s` seconds.
+        over: Of the same, from `exceeded`: few.
+        window_s: Length of the windows.
+    """
     return (
         over.join(_who(usage, over), [*WINDOW])
         .withColumn("window_s", f.lit(float(window_s)))

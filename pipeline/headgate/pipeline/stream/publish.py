@@ -11,7 +11,7 @@ from headgate.pipeline.jobs.fairness import judged, starved, totals, unfairness
 from headgate.pipeline.jobs.gaps import final_counters, gaps
 from headgate.pipeline.jobs.noisy import noisy
 from headgate.pipeline.jobs.usage import rolled_up, usage_of
-from headgate.pipeline.jobs.violations import violations
+from headgate.pipeline.jobs.violations import exceeded, violations
 from headgate.pipeline.settings import WINDOW_S
 from headgate.pipeline.tables.schema import DEAD_LETTERS, LOSSES, VIOLATIONS
 
@@ -96,8 +96,11 @@ class Publisher:
             }
             over = self._session.createDataFrame([], VIOLATIONS)
             if "violations" in jobs and counts.get("total"):
-                over = violations(usage, totals(found), limits, WINDOW_S).persist()
-                if not over.isEmpty():
+                above = exceeded(totals(found), limits, WINDOW_S)
+                # Asked first: Spark abandons a join with an empty side, but a broadcast
+                # of the other that comes too late keeps its plan for ever.
+                if not above.isEmpty():
+                    over = violations(usage, above, WINDOW_S).persist()
                     self._store.append("violations", over, now.batch)
             if "unfairness" in jobs and counts.get("unfair"):
                 self._store.append("unfairness", unfairness(found), now.batch)

@@ -32,9 +32,10 @@ sorted by kind before they are written."""
 COMPACT_BYTES = 128 << 20
 """Of a compacted file: a few seconds to read, and a few hundred of them in a year."""
 
-GENERATED_CLASSES = 1_000
-"""Kept for later batches.  A batch needs more than a hundred, Spark's default: each
-would be compiled anew in every batch, and run interpreted until it is warm again."""
+GENERATED_CLASSES = 400
+"""Kept for later batches, 0.13 MB each.  A batch needs more than a hundred, Spark's
+default: each would be compiled anew in every batch, and run interpreted until it is
+warm again.  A few new ones come with every batch."""
 
 JARS = "spark.jars"
 """Spark's own setting of jars on the class path."""
@@ -103,9 +104,10 @@ THREADS: dict[str, str] = {
     "spark.sql.shuffleExchange.maxThreadThreshold": "16",
     "spark.sql.resultQueryStage.maxThreadThreshold": "16",
 }
-"""Of Spark's pools.  Each starts a thread for every query until it has a thousand (128
-for broadcasts), and each thread holds on to the session of the batch it was started in.
-Only a new session takes these settings."""
+"""Of Spark's pools.  Each starts a thread for every query, up to 1,024 (128 for
+broadcasts); one that is idle ends after a minute.  Each has memory of its own and holds
+on to the session it was started in.  Only the first session of a JVM takes these
+settings."""
 
 
 def local_session(
@@ -172,9 +174,11 @@ def _submitted() -> SparkSession:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    level = SparkConf().get(LOG_LEVEL, None) or QUIET
+    given = SparkConf()
+    level = given.get(LOG_LEVEL, None) or QUIET
+    threads = {name: given.get(name, most) or most for name, most in THREADS.items()}
     builder = SparkSession.builder
-    for name, value in (NEEDED | THREADS | {LOG_LEVEL: level}).items():
+    for name, value in (NEEDED | threads | {LOG_LEVEL: level}).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     quiet_loss(session)
