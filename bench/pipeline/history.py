@@ -250,13 +250,18 @@ def memory(spark: SparkSession, scratch: Path, batches: int) -> None:
     assert jvm is not None
     last, took = [time.perf_counter()], []
 
+    def after_collection() -> float:
+        """MiB of the heap; Java may leave a collection out that it is asked for."""
+        jvm.java.lang.System.gc()
+        runtime = jvm.java.lang.Runtime.getRuntime()
+        used: float = (runtime.totalMemory() - runtime.freeMemory()) / 2**20
+        return used
+
     def after(summary: object) -> None:
         now = time.perf_counter()
         took.append(now - last[0])
         if len(took) % (batches // 10) == 0:
-            jvm.java.lang.System.gc()
-            runtime = jvm.java.lang.Runtime.getRuntime()
-            heap = (runtime.totalMemory() - runtime.freeMemory()) / 2**20
+            heap = min(after_collection() for _ in range(3))
             shown = ", ".join(f"{k} {v:.0f}" for k, v in resident().items())
             recent = statistics.median(took[-(batches // 10) :])
             print(
