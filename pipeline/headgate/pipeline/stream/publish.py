@@ -97,8 +97,8 @@ class Publisher:
             over = self._session.createDataFrame([], VIOLATIONS)
             if "violations" in jobs and counts.get("total"):
                 above = exceeded(totals(found), limits, WINDOW_S)
-                # Asked first: Spark abandons a join with an empty side, but a broadcast
-                # of the other that comes too late keeps its plan for ever.
+                # Checked first: Spark abandons a join when one side is empty.  If a job
+                # of the other side is submitted after that, its plan is never freed.
                 if not above.isEmpty():
                     over = violations(usage, above, WINDOW_S).persist()
                     self._store.append("violations", over, now.batch)

@@ -54,7 +54,7 @@ LOCAL: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
-    # Nobody looks at it, and the plans of a thousand queries are kept for it.
+    # The web page is off; by default the plans of a thousand queries are kept for it.
     "spark.sql.ui.retainedExecutions": "50",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
