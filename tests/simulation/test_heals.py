@@ -8,6 +8,7 @@ import pytest
 from headgate.simulation.controllers.controller import real_coordinator
 from headgate.simulation.measure.settling import STEP_S, ceiling_at
 from headgate.simulation.scenario.parsing import parse_scenario
+from headgate.simulation.simulate import simulate
 from headgate.simulation.world.engine import SimulationEngine
 
 RATE, AGENTS, DEMAND = 1000.0, 3, 600.0
@@ -47,3 +48,26 @@ def test_one_of_three_is_back_at_its_part(kind: str, delay_s: float) -> None:
     off = (np.abs(shares.mean(axis=2) - part) > WITHIN * part).any(axis=0)
     last = np.flatnonzero(off)[-1] + 1 if off.any() else 0
     assert last * 0.1 <= HEALED_S
+
+
+@pytest.mark.parametrize(("apart", "seed"), [([0, 1], 1), ([0, 1], 2), ([0], 1)])
+def test_rows_that_began_in_an_outage_shorter_than_a_lease_are_asked_for(
+    apart: list[int], seed: int
+) -> None:
+    """Nobody counts as silent, and even load gives no reason to repeat a row."""
+    scenario = parse_scenario(
+        {
+            "seconds": 9,
+            "group": {"rate": RATE},
+            "agents": {"count": 4},
+            "fault": [
+                {"kind": "partition", "agents": apart, "from": 2.95, "until": 4.65}
+            ],
+            "demand": [{"agents": "all", "from": 3, "rate": 400, "arrivals": "even"}],
+        },
+        name="short outage",
+    )
+    result, _ = simulate(scenario, seed=seed)
+    assert not result.violations
+    # 600 units/s too many until they have heard of each other, less the burst.
+    assert result.figures.overshoot_seconds < 1.0

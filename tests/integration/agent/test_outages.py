@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.integration.agent.rigs import (
     Load,
+    explained,
     other_rate,
     rates,
     settle,
@@ -182,6 +183,14 @@ def test_reports_flow_again_after_the_proxy_was_away(
                 for agent, before in zip(agents, heard, strict=True)
             ),
             "reports to flow again",
+        )
+        # What both admitted before they knew of each other is paid back first.
+        until(
+            lambda: all(
+                len(told.agents) == 2 and told.level > 0.0
+                for told in (explained(agent) for agent in agents)
+            ),
+            "the debt to be paid",
         )
         settle([first, second], least=850, most=1150, seconds=3.0)
     # The machine may be busy; a call that waited for the bus would take 2 s.

@@ -73,7 +73,7 @@ class Outcome:
 
     Attributes:
         asked: The sender wants all rows, or should have them.
-        unknown: The sender is new and did not send all its rows: ask for them.
+        unknown: Some of the sender's rows may have been missed: ask for them.
         fresh: ``int64[K]`` ledgers in which the sender had no row before.
         echo: Sequence number of this agent's own report that came back.
         doubled: Another process uses this agent's id and started later.
@@ -214,8 +214,6 @@ class ReportReceiver:
     ) -> None:
         member = self.members.by_agent.get(report.agent)
         if member is None:
-            # The sender may have been dropped, and would send only what changes.
-            outcome.unknown = not report.keyframe
             ghost = self.detector.ghosts.pop(report.agent, None)
             member = self.members.join(report, now)
             if member is None:
@@ -228,7 +226,8 @@ class ReportReceiver:
             return
         outcome.believed = True
         reported_at = member.arrival_of(report, now, self.members.least_lag_s)
-        outcome.behind = self.members.note_sequence(member, report.sequence)
+        hole = self.members.note_sequence(member, report.sequence)
+        outcome.behind = hole.behind
         if member.silent:
             self.detector.return_of(member)
             # From the sender's point of view this agent returns, too.
@@ -243,6 +242,8 @@ class ReportReceiver:
         member.revision = report.revision
         outcome.asked |= report.hello
         member.whole |= report.keyframe
+        # It may have dropped this agent, and would send only what changes.
+        outcome.unknown = hole.hidden and not report.keyframe
         self.detector.heard(member, now)
         if wait and report.rows:
             self._waiting[report.agent] = Waiting(member, report, reported_at)
@@ -267,7 +268,6 @@ class ReportReceiver:
                 )
                 return False
             self._rebirth(member, report, now)
-            outcome.unknown = not report.keyframe
         elif report.incarnation > member.incarnation:
             self._rebirth(member, report, now)
         elif report.sequence <= member.sequence:

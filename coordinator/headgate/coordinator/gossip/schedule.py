@@ -4,7 +4,8 @@ Receivers extrapolate each row at ρ, the share that they compute; the sender co
 the same and so knows what they assume.  A heartbeat every T says "I am alive, and any
 row that I omit is as you extrapolate it".  It carries a row only if the truth is off by
 more than max(½ cost, √(ρ·cost·T')) units, so steady load costs no rows.  A keyframe
-of all rows every 10 T bounds the damage that one lost row can do.
+of all rows every 10 T bounds the damage that one lost row can do, and an agent that
+misses more reports of another in a row than chance explains asks for all its rows.
 
 **Urgent rows.**  A row is sent at once if its usable demand min(λ, 1.2·w·θ) has moved
 by more than 10 % of what was sent, by 10 % of Q/n, and by three sigma of the average

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf, log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +44,13 @@ LOSS_GAIN = 0.05
 
 LOSS_FLOOR = 1e-4
 """A lease is long enough that silence by chance is rarer than this."""
+
+CHANCE = 1e-5
+"""A hole in a member's reports that is less likely than this was no chance loss but an
+outage: whatever changed may have been lost with all its repeats."""
+
+CHANCE_FLOOR = 1e-3
+"""A measured loss below this counts as this one."""
 
 MISSED_MAX = 20
 """Most missed reports counted at once: a longer gap is on its way to silence."""
@@ -75,7 +82,7 @@ class Member:
         vouched_at: When the API said so.
         lived_at: When the API last called it alive, if it has stopped doing so.
         excused: It has not been heard since this agent stood still.
-        whole: It has reported all its rows.
+        whole: It has reported all its rows, and no outage has hidden a change since.
         newborn: Its life began just before it was first heard.
         cache: Where the rows of its last report stand, by dimension.
     """
@@ -123,6 +130,18 @@ class Member:
             self._late_at = now
         self.late_s = late
         return max(now - least_lag_s - late, min(self.reported_at, now - least_lag_s))
+
+
+class Hole(NamedTuple):
+    """What a member's reports that are missing before the last one mean.
+
+    Attributes:
+        behind: They are missing because this agent stood still.
+        hidden: More are missing than chance loses, or all earlier ones of this life.
+    """
+
+    behind: bool
+    hidden: bool
 
 
 class Members:
@@ -215,16 +234,16 @@ class Members:
         del self.by_number[member.number]
         self._unused.append(member.number)
 
-    def note_sequence(self, member: Member, sequence: int) -> bool:
+    def note_sequence(self, member: Member, sequence: int) -> Hole:
         """Count what was lost between the last report and this one.
 
         Nothing is counted if the member was silent or this agent stood still: reports
         sent while either was away say nothing about the chances of the next one.
-
-        Returns:
-            Whether reports are missing because this agent stood still.
         """
         missed = sequence - member.sequence - 1
+        loss = min(max(self.loss, member.loss, CHANCE_FLOOR), LOSS_MAX)
+        hidden = member.sequence == 0 or loss**missed < CHANCE
+        member.whole &= not hidden
         excused, member.excused = member.excused, False
         away = excused or member.silent
         if member.sequence > 0 and missed >= 0 and not away:
@@ -234,7 +253,7 @@ class Members:
             member.loss -= LOSS_GAIN * member.loss
             self.loss -= LOSS_GAIN / self._crowd() * self.loss
         member.sequence = sequence
-        return excused and missed > 0
+        return Hole(behind=excused and missed > 0, hidden=hidden)
 
     def _crowd(self) -> float:
         return max(1.0, 0.2 * len(self.by_agent))
