@@ -370,6 +370,10 @@ def test_the_report_of_a_recorded_cluster_is_a_page(
     assert len(effect) == 6
 
 
+MY_POOL = "spark.sql.shuffleExchange.maxThreadThreshold"
+"""A setting of the pipeline's that spark-submit is given otherwise."""
+
+
 def submitted(source: Path, out: Path, *words: str) -> subprocess.Popen[str]:
     """Start the stream by spark-submit; the process is Java's."""
     submit = Path(sys.executable).with_name("spark-submit")
@@ -383,6 +387,7 @@ def submitted(source: Path, out: Path, *words: str) -> subprocess.Popen[str]:
         # Executors fetch the jars from here: it must be the address that is bound.
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        MY_POOL: "7",
     }
     command = [str(submit), "--master", "local[1]", "--driver-memory", "512m"]
     for name, value in options.items():
@@ -455,6 +460,8 @@ def test_spark_submit_ends_in_order_and_goes_on_in_the_session_that_it_was_given
     assert "equal to the agents' own counters" in last
     log = "".join(p.read_text() for p in events.glob("**/*") if p.is_file())
     assert '"spark.master":"local[1]"' in log
+    for name, most in (THREADS | {MY_POOL: "7"}).items():
+        assert f'"{name}":"{most}"' in log
     used: Counter[str] = Counter()
     for name in ("usage_10s", "usage_open"):
         table = DeltaTable(str(out / "tables" / name)).to_pyarrow_table()
