@@ -6,12 +6,11 @@
     limiter = agent.limiter(tenant="acme")
     decision = limiter.try_acquire(requests=1)
 
-What stands here is public, as ``headgate.connect`` and so on; where a thing is
-defined may change.  Integrations have addresses of their own, such as
-``headgate.asgi``.
+Everything here is public, as ``headgate.connect`` and so on; where it is defined may
+change.  Integrations have addresses of their own, such as ``headgate.asgi``.
 
-Names are loaded when they are first used: the command line, which needs only what
-speaks HTTP, starts without numpy and ZeroMQ.
+Names are loaded when they are first used: the command line, which only needs HTTP,
+starts without numpy and ZeroMQ.
 """
 
 from importlib import import_module
@@ -78,7 +77,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.configuration import Refusal as _Mode
 
     RefusalMode = _Mode
-    """A refusal means: ``reject``, ``delay``, ``wait``, ``suppress``, ``shadow``."""
+    """A refusal's effect: ``reject``, ``delay``, ``wait``, ``suppress``, ``shadow``."""
 
 _HOMES = {
     "headgate.agent.admin.client": ("Admin",),
@@ -182,5 +181,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the public names too that nobody has used yet."""
+    """Return the public names, including those not loaded yet."""
     return sorted({*globals(), *_HOME_OF, "RefusalMode"})

@@ -43,10 +43,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate.agent")
 
 MEET_S = 1.0
-"""Longest wait of `connect` for the answers of the other agents."""
+"""Longest time that `connect` waits for the answers of the other agents."""
 
 FIRST_CONFIGURATION_S = 3.0
-"""Longest wait of `connect` for the API; a refused connection is noticed sooner."""
+"""Longest time that `connect` waits for the API; a refused connection ends it
+sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Options:
         agent: Id, unique in the cluster.
         token: Bearer token of the role *agent*, if the API requires one.
         trust: Certificate authorities to trust; None for the system's.
-        without_configuration: What attempts meet before the first configuration.
+        without_configuration: What happens to attempts before the first configuration.
         snapshot_path: Where the last snapshot is kept, None for nowhere.
         weight: Of this agent among all, > 0.
         bus_options: Secrets and other options of the bus for this process.
@@ -168,7 +169,7 @@ class Agent:
 
     @property
     def dispatch_options(self) -> DispatchOptions:
-        """How the configuration says that dispatch is counted at present."""
+        """How dispatch is counted at present, according to the configuration."""
         return self._enforcer.dispatch_options
 
     def status(self) -> AgentStatus:
@@ -301,8 +302,8 @@ class Agent:
                 FIRST_CONFIGURATION_S if options.wait_s is None else options.wait_s
             )
             if runtime.bus is not None and options.wait_s != 0.0:
-                # Callers may then have all that nobody else needs from the first
-                # request on, not the tenth part that is safe for one of many.
+                # Then callers may use all that nobody else needs from the first request
+                # on, not only the tenth that is safe for one agent of many.
                 runtime.met.wait(MEET_S)
         elif watch.wrong_address and not self._parents:
             self.close()
@@ -317,7 +318,7 @@ class Agent:
         return sum(row.demand for row in ledger.agents)
 
     def _level_of(self, group_id: int, dimension: str) -> tuple[float, float] | None:
-        """Return how much of a limit is left over the cluster; None if unknown.
+        """Return how much of a limit is left across the cluster; None if unknown.
 
         Returns:
             Units left, and the units/s that the other agents take.

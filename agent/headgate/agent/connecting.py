@@ -50,7 +50,7 @@ def connect(
 
     Args:
         url: Such as ``http://127.0.0.1:8080``.
-        agent: Id of this process, unique in the cluster; from host and process id
+        agent: Id of this process, unique in the cluster; made from host and process id
             by default.  The same id after a restart lets the others recognise it.
         token: Bearer token of the role *agent*, when the API asks for one.
         ca_file: PEM file of the certificate authorities to trust when the API speaks
@@ -71,8 +71,8 @@ def connect(
 
     Raises:
         InvalidSetting: An argument is wrong; says which one, and what was expected.
-            Also if something else than Headgate's API answers at `url` and there is
-            no configuration on disk either.
+            Also raised if something other than Headgate's API answers at `url` and
+            there is no configuration on disk either.
     """
     check_url(url)
     path = checked_path(snapshot_path or snapshot_file.default_path(url))

@@ -133,5 +133,5 @@ LONGEST_MS = 2**31 - 1
 def _milliseconds(delay_s: float) -> int:
     if delay_s * 1e3 >= LONGEST_MS:
         return LONGEST_MS
-    # A delay of 12 s must not become 12,001 ms for the last bit of a float.
+    # A delay of 12 s must not become 12,001 ms because of the last bit of a float.
     return -int(-(delay_s * 1e3 - 1e-6) // 1) if delay_s > 0.0 else 0

@@ -97,7 +97,7 @@ class Throttled(HeadgateError):
     Attributes:
         decision: Which limit refused, and when to come back.
         at_s: When it refused, on the monotonic clock: the delay counts from then.  None
-            is just now.
+            means just now.
     """
 
     def __init__(self, decision: Decision, *, at_s: float | None = None) -> None:

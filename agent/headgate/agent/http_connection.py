@@ -1,7 +1,7 @@
 """One connection to an HTTP server, kept open between requests.
 
-The agent, `Admin` and the command line all speak to the API through it.  It stands on
-the standard library: an HTTP client of its own would be a quarter of an agent's memory,
+The agent, `Admin` and the command line all speak to the API through it.  It uses only
+the standard library: an HTTP client package would take a quarter of an agent's memory,
 and most of the CPU time of a command.  Proxies that the environment names are not used:
 an agent's API is in its own network.
 """
@@ -206,7 +206,7 @@ class Connection:
         opened.settimeout(timeout_s)
 
     def _is_over(self) -> bool:
-        """Return whether the server closed the socket: there is an end to be read."""
+        """Return whether the server closed the socket: its end can be read."""
         poll = select.poll()
         poll.register(self._connection.sock, select.POLLIN)
         return bool(poll.poll(0))
@@ -216,7 +216,7 @@ def _body(response: HTTPResponse, most_bytes: int) -> bytes:
     """Return the body of an answer; raise if it is larger or not complete."""
     if response.length is not None and response.length <= most_bytes:
         return response.read()
-    # Asked for a number, `read` doesn't mind that less than announced comes.
+    # Given a number, `read` doesn't mind if less arrives than was announced.
     if response.length is None:
         body = response.read(most_bytes + 1)
         if len(body) <= most_bytes:

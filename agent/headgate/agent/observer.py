@@ -255,7 +255,7 @@ class Observer:
         return [key for key in self._runtime.used() if key in self._known]
 
     def _look_at(self, key: tuple[str, int], now: float) -> LimitUse | None:
-        """Return one limit's use; None where the runtime has no such limit."""
+        """Return one limit's use; None if the runtime has no such limit."""
         if key not in self._known:
             return None
         group, limit = self._known[key]

@@ -1,8 +1,8 @@
-"""What the rooms of an agent need of one another, each named by its job.
+"""What the parts of an agent need from one another, each named by its job.
 
 A limiter asks its maker for its chains, and the fair queue asks a limiter to
-charge; the thread of an agent moves whatever enforces in its process.  Each side
-knows the other only by what stands here, so that nothing imports what is above it.
+charge; the thread of an agent drives whatever enforces in its process.  Each side knows
+the other only by what is declared here, so that nothing imports what is above it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ChargeableLimiter(Protocol):
         ...
 
     def foresee(self, now: float, costs: Mapping[str, Number]) -> Decision:
-        """Return what an attempt would be answered, charging and counting nothing."""
+        """Return the answer an attempt would get, charging and counting nothing."""
         ...
 
 
@@ -124,7 +124,7 @@ class Returnable(Protocol):
         ...
 
     def return_overdue(self) -> bool:
-        """Return everything if nobody settled; say whether that was so."""
+        """Return everything if nobody settled; tell whether that was the case."""
         ...
 
 

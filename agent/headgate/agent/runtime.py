@@ -10,7 +10,8 @@ what an idle agent costs, and says nothing new.  So the runtime then only asks w
 any bucket was used, which reads a flag, and steps the coordinator when one was, when
 another agent reported, or when the coordinator itself has something due, such as its
 heartbeat.  Before the first counters that differ, the coordinator gets the old ones as
-of the last such look; it must not take what came just now for spread over a second.
+of the last such look; otherwise it would take what came just now as spread over a
+second.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ MAX_POLL_S = 0.1
 """Longest wait on the bus; a new configuration and `close` are noticed after it."""
 
 LOOK_S = 0.05
-"""Time between two looks at buckets that aren't busy: others know of a first request
-so soon, and a ledger follows what was heard so soon."""
+"""Time between two looks at buckets that aren't busy: this soon others know of a first
+request, and a ledger follows what was heard."""
 
 RESTS_AFTER_S = 5.0
 """Time without use after which an agent rests: an average over the slowest callers has
@@ -101,7 +102,7 @@ MAX_VOUCHED = 10_000
 
 CORRECTED_S = 3_600.0
 """A wall clock that is set back by less is a correction: until it has caught up, it
-counts as standing still.  By more, it was wrong before."""
+counts as standing still.  One set back by more was wrong before."""
 
 CLOSE_S = 5.0
 """Longest wait for the leave report to go out and the daemon thread to end."""
@@ -148,7 +149,7 @@ class Runtime:
             enforcement: What enforces in this process.
             options: Its settings.
             clock: Seconds, monotonic; that of `enforcement`.
-            wall: Seconds since the epoch: calendar periods go by it.
+            wall: Seconds since the epoch, for calendar periods.
             on_bus: Called in the runtime's thread once a bus is open.
         """
         self._on_bus = on_bus
@@ -227,7 +228,7 @@ class Runtime:
         self._arrived = snapshot
 
     def vouch(self, word: Vouched | Restored) -> None:
-        """Pass on what the API says of agents and levels; from any thread."""
+        """Pass on what the API says about agents and levels; from any thread."""
         self._vouched.append(word)
 
     def identity(self) -> tuple[str, int]:
@@ -263,7 +264,7 @@ class Runtime:
             return self._coordinator.table(group_id, dimension, self._clock())
 
     def first_terms(self, group: Group, dimension: str) -> tuple[float, float] | None:
-        """Return level and window of a limit whose bucket is just made, if known.
+        """Return level and window of a limit whose bucket is being made, if known.
 
         From any thread, without the lock: a caller doesn't wait for a calculation.
         """
@@ -366,7 +367,7 @@ class Runtime:
         )
 
     def _stay_awake(self, for_s: float) -> None:
-        """Look at the counters at the next turn, and don't rest for so long."""
+        """Look at the counters at the next turn, and don't rest for `for_s`."""
         self._awake_until = max(self._awake_until, self._clock() + for_s)
 
     def _wake_for(self, reports: tuple[Report, ...]) -> None:
@@ -381,7 +382,7 @@ class Runtime:
         """Return the wall clock; a clock that was corrected repeats no boundary."""
         wall_s = self._wall()
         if wall_s <= self._latest_s - CORRECTED_S:
-            self._boundary_s = -inf  # the period in force is of the wrong time
+            self._boundary_s = -inf  # the period in force belongs to the wrong time
         if not wall_s < self._latest_s < wall_s + CORRECTED_S:
             self._latest_s = wall_s
         return self._latest_s

@@ -49,7 +49,7 @@ def check_settings(given: Mapping[str, object]) -> None:
     """Raise for settings that no agent can have.
 
     Args:
-        given: By their names as arguments of `connect`; others are left alone.
+        given: By their names as arguments of `connect`; others are ignored.
 
     Raises:
         InvalidSetting: Says which one, and what was expected.

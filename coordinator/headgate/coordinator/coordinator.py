@@ -63,7 +63,7 @@ class Coordinator:
     """Keeps every ledger, hears the others, and sets this agent's ceilings.
 
     The shell steps `Configured` first, then `Counted` at least whenever the last
-    `WakeAt` says, and `Heard` for each report that comes, its own included.  It
+    `WakeAt` says, and `Heard` for each report that arrives, its own included.  It
     performs the effects in their order before it steps the next event.
 
     Args:
@@ -133,8 +133,8 @@ class Coordinator:
             now: Monotonic time, seconds; an earlier one than before counts as
                 the same time.
             event: What happened.
-            wall_s: Wall clock.  It stamps reports and tells in which calendar period a
-                level was stored; nothing else depends on it.
+            wall_s: Wall clock.  It stamps reports and decides which calendar period a
+                stored level belongs to; nothing else depends on it.
         """
         now = self._now = max(now, self._now)
         self._state.wall_s = wall_s
@@ -205,7 +205,7 @@ class Coordinator:
                 heard.echo, now + self._state.members.answer_s()
             )
         elif self._state.observing and self._state.bootstrap.answered():
-            # An observer never asks, so it never hears itself: the first answers do.
+            # An observer never asks, so nothing echoes; the first answers must do.
             self._state.bootstrap.take_what_came(now + self._state.settings.interval_s)
 
     def _take_in(self, heard: Outcome, effects: list[Effect]) -> None:
@@ -269,8 +269,8 @@ class Coordinator:
         busy = self._enter_counters(local, event, now, since)
         effects.extend(self._state.detector.advance(now, self._state.agent))
         self._recomputation.finish_joining(now)
-        # What is reported enters the calculation here as it does at its receivers,
-        # but ceilings are lowered before anyone can take what they free.
+        # Report first, so that this agent computes with what its receivers compute
+        # with; effects still lower ceilings before anyone can take what that frees.
         if self._state.strict and not self._state.observing:
             heard_own = self._state.members.echoed
             if self._state.strict.step(now, local, heard_own=heard_own):
@@ -298,7 +298,7 @@ class Coordinator:
                 strict.stocks[IN_FLIGHT, count.group_id].count(count, now)
 
     def _set_slots(self, now: float, effects: list[Effect], *, told: bool) -> None:
-        """Return how many slots may be held, if that changed or needs more time.
+        """Tell the shell how many slots may be held, if that changed or would expire.
 
         While the others hear nothing from this agent they may presume it dead after
         half a lease, so it hands out slots for no longer than that.
@@ -390,7 +390,7 @@ class Coordinator:
             template: Id of the template whose limits the group has for one value.
 
         Returns:
-            Level and window, units; None if that is not known before the look.
+            Level and window, units; None if they can't be known before that look.
         """
         key = (dimension, group_id)
         return self._lifecycle.first_terms(key, max(now, self._now), template)

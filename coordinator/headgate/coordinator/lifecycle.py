@@ -128,7 +128,7 @@ class Lifecycle:
             )
             self._state.bootstrap.opened(key)
             if stored is None and key[1] >= VALUES_FROM:
-                stored = level, 0.0  # a value that no agent knows is unused: it is full
+                stored = level, 0.0  # no agent knows this value: unused, so full
             if stored is not None:
                 level = min(self._of_this_period(key, *stored), level)
             else:
@@ -144,7 +144,7 @@ class Lifecycle:
     ) -> tuple[float, float] | None:
         """Return level and window of a limit that has no ledger here yet.
 
-        The group of a template's new value is taken for unused, as `_open` does.
+        The group of a template's new value counts as unused, as in `_open`.
 
         They are what the first look will find if the API reported the level and only
         the number of agents matters.  A limit that has a parent or children, is strict

@@ -121,7 +121,7 @@ class Recomputation:
         block.bucket_knows[slots] = False
 
     def _patience_s(self, now: float) -> float:
-        """Return for how long to distrust a round of answers that seems complete.
+        """Return how long to distrust a round of answers that seems complete.
 
         Of many agents that start together, one that knows only a few of the others
         would take their shares too.  So while it keeps meeting agents whose rows it has
@@ -217,8 +217,8 @@ class Recomputation:
             seat(block, slots[stale], roster)
         asked = share_out(block, at, on, self._state.settings)
         block.dirty[at] = False
-        # A full bucket without demand does not change until someone asks.
-        # Nor does it while the last report is still on its way to the others.
+        # A full bucket without demand rests until someone asks, but not while this
+        # agent's last report is still on its way to the others.
         busy = ~block.full[at] | asked | (block.pending_at[at] < np.inf)
         # Once a report has arrived the window widens; don't wait another tick.
         arrives = block.pending_at[at] + KNOWN_LAGS * on.lag_s
@@ -246,7 +246,7 @@ class Recomputation:
                 if not len(rows):
                     continue
                 new = own_ceilings(block, slots, on, self._state.settings)
-                # A permit that was given away must not be used until the next look.
+                # A permit that was given away must not stay in use until the next look.
                 exact = block.strict[slots]
                 change = local.change(rows, new, now=now, lease_s=lease_s, exact=exact)
                 if change is not None:

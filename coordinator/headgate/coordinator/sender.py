@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 UNSURE_LAGS = 4.0
-"""For this many lags after it has learnt the levels an agent reports none itself: rows
+"""For this many lags after it has learnt the levels, an agent reports none itself: rows
 still on their way date from when all agents spent the floor, but are extrapolated at a
 share."""
 
@@ -82,7 +82,7 @@ class ReportSender:
         rows: Index,
         now: float,
     ) -> Extrapolation:
-        """Return it for some rows of one block, as numbers if there is one."""
+        """Return that for some rows of one block, as numbers if there is one row."""
         rho = block.extrapolated_rate[0, slots]
         expected = block.predicted[0, slots] + rho * (now - block.at[slots])
         # An unlimited ledger has no shares, so nothing is urgent there.
@@ -99,7 +99,7 @@ class ReportSender:
         )
 
     def _age_s(self) -> float:
-        """Return Δ, the time for which the others may still go by an earlier ρ."""
+        """Return Δ, the time for which the others may still use an earlier ρ."""
         settings = self._state.settings
         return self._state.members.lag_s + settings.urgent_gap_s + settings.tick_s
 

@@ -30,8 +30,8 @@ class CoordinatorState:
         table: All ledgers.
         local: The buckets of the shell's newest keys; None before the first tick.
         placed: Version of the table that `own` was looked up in.
-        wall_s: The wall clock at this step; calendar periods go by it.
-        agents_told: How many agents there are according to the API, if it says so.
+        wall_s: The wall clock at this step; it decides calendar periods.
+        agents_told: How many agents there are according to the API, if it says.
         bootstrap: Ledgers whose level is not known yet.
         schedule: Timers and the choice of rows.
         receiver: What to do with the reports of others.

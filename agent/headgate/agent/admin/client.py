@@ -48,7 +48,7 @@ TIMEOUT_S = 30.0
 """Longest wait for an answer; the API usually answers within milliseconds."""
 
 APPLY_TIMEOUT_S = 600.0
-"""Of `Admin.apply` and `Admin.export`: a hundred thousand attachments take a while."""
+"""The same for `Admin.apply` and `Admin.export`: 100,000 attachments take a while."""
 
 
 class Admin:
@@ -105,7 +105,7 @@ class Admin:
         return self._each(self._api.pages("groups"), group_from_json)
 
     def group(self, name: str) -> GroupRecord:
-        """Return a group; an `AdminError` of status 404 if there is none."""
+        """Return a group; raises an `AdminError` of status 404 if there is none."""
         return self._one(self._api.call("GET", "groups", name), group_from_json)
 
     def put_group(
@@ -116,7 +116,7 @@ class Admin:
         revision: int | None = None,
         **options: Unpack[GroupOptions],
     ) -> GroupRecord:
-        """Create a group or replace it as a whole; what is left out has its default.
+        """Create a group or replace it as a whole; what is left out gets its default.
 
         Args:
             name: Unique, at most 256 characters, no slash.
@@ -165,12 +165,12 @@ class Admin:
             group: Its name.
             dimension: What is counted, such as ``requests``.
             rate: Units per period; ``math.inf`` for no limit.
-            burst: Units that may pass at once after rest.  By default it stays as it
-                is, or follows the rate if it was equal to it.
+            burst: Units that may pass at once after a quiet time.  By default it stays
+                as it is, or follows the rate if it was equal to it.
             period_s: Seconds that `rate` counts for; stays as it is by default.
-            period: Instead of it, a calendar period, such as ``month``.
+            period: A calendar period instead, such as ``month``.
             time_zone: Where calendar periods begin; stays as it is by default.
-            scope: ``cluster``, or ``node`` for a limit that each agent has whole.
+            scope: ``cluster``, or ``node`` for a limit that each agent has to itself.
         """
         patch: dict[str, Json] = {"dimension": dimension, "scope": scope}
         patch["rate"] = quantity(rate)
@@ -187,7 +187,7 @@ class Admin:
     def remove_limit(
         self, group: str, dimension: str, *, scope: Scope = "cluster"
     ) -> GroupRecord:
-        """Remove one limit of a group; the dimension is not limited by it any more."""
+        """Remove one limit of a group, which then no longer limits the dimension."""
         patch: dict[str, Json] = {"dimension": dimension, "scope": scope, "rate": None}
         return self._patch_limit(group, patch)
 
@@ -271,7 +271,7 @@ class Admin:
     def apply(
         self, quotas: Mapping[str, Json] | str, *, dry_run: bool = False
     ) -> AppliedPlan:
-        """Bring all that `quotas` names into that state, or nothing of it.
+        """Bring everything that `quotas` names into that state, or nothing.
 
         Args:
             quotas: What ``headgate apply -f`` reads: a mapping, or the text of a file
@@ -289,8 +289,8 @@ class Admin:
     def export(self) -> dict[str, Json]:
         """Return everything as one document that `apply` accepts.
 
-        All of it is of one revision; tokens are not part of it, and what has its
-        default is left out.
+        All of it belongs to one revision; tokens are not part of it, and defaults are
+        left out.
         """
         answer = self._api.call("GET", "export", timeout_s=APPLY_TIMEOUT_S)
         return {name: place.value for name, place in answer.fields()}

@@ -23,10 +23,10 @@ PAGE = 500
 """Items per page of a list; the API allows 1,000."""
 
 MAX_PAGES = 2_000
-"""Of one list: a million items.  A server that never ends a list is not believed."""
+"""Most pages of one list: a million items.  An endless list is not believed."""
 
 MAX_SAID = 200
-"""Characters of an answer that is no problem document, in an error."""
+"""Most characters that an error quotes of an answer that is not a problem document."""
 
 
 class AdminError(HeadgateError):
@@ -101,7 +101,7 @@ class AdminConnection:
             steps: The path below ``/api/v1``, step by step, not yet quoted.
             body: JSON, or the bytes of a YAML document; None for no body.
             query: Parameters of the query.
-            timeout_s: In place of the connection's own.
+            timeout_s: Used instead of the connection's own.
 
         Raises:
             AdminError: Whatever went wrong.

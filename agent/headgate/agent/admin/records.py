@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class AttachedNames(TypedDict, total=False):
     """A subject: one kind and its name, or ``user`` and ``client`` together.
 
-    A name of None is the default of that kind, for all that have no own attachment.
+    A name of None is the default of that kind, for all that have no attachment of their
+    own.
     """
 
     cluster: str | None
@@ -39,7 +40,7 @@ class AttachedNames(TypedDict, total=False):
 
 
 class GroupOptions(TypedDict, total=False):
-    """Everything of a group except its name and its limits; all optional.
+    """Everything about a group except its name and its limits; all optional.
 
     Attributes:
         parent: Name of the group that this one is part of; None for no group.
@@ -47,15 +48,16 @@ class GroupOptions(TypedDict, total=False):
         mode: ``strict`` never exceeds rate x window + burst; ``balanced`` by default.
         may_owe: Admit while the level is ≥ 0 and then charge.
         isolation: What an agent that is cut off may spend.
-        refusal: What a caller meets when the group is exhausted.
+        refusal: What happens to a caller when the group is exhausted.
         soft_threshold: Part of the rate (0-1] above which callers are warned.
-        per_partition: Each partition of a topic has the limits of scope node whole.
+        per_partition: Each partition of a topic has the limits of scope node to itself.
         split: How each process divides its share among its topics; None for not at all.
         owner: The tenant that it belongs to; None for nobody.
         offered_to: Further tenants whose operators may attach to it.
-        slots: Requests in flight at once, over the whole cluster; None for any number.
-        per: The part of a subject whose every value has the limits for itself; None
-            for limits that all share.
+        slots: Requests in flight at once, across the whole cluster; None for any
+            number.
+        per: The part of a subject whose every value has the limits to itself; None for
+            limits shared by all.
     """
 
     parent: str | None
@@ -75,18 +77,18 @@ class GroupOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class LimitSpec:
-    """A limit as one writes it; the API checks it.
+    """A limit as a user writes it; the API checks it.
 
     Attributes:
         dimension: What is counted, such as ``requests``.
         rate: Units per period; 0 lets nothing through, ``math.inf`` everything.
-        burst: Units that may pass at once after rest; None for what one period lets
-            through.  The API always answers with a number.
+        burst: Units that may pass at once after a quiet time; None for what one period
+            lets through.  The API always answers with a number.
         period_s: Length of the period that `rate` counts for, seconds.
-        period: Instead of it, a calendar period: ``minute``, ``hour``, ``day``,
+        period: A calendar period instead: ``minute``, ``hour``, ``day``,
             ``week``, ``month`` or ``year``.
         time_zone: IANA name of the zone in which calendar periods begin.
-        scope: ``cluster`` shares the limit among all agents, ``node`` gives it whole
+        scope: ``cluster`` shares the limit among all agents, ``node`` gives all of it
             to each.
         minimum: Units per period set aside inside the parent group.
         maximum: Units per period that the group may take from its parent.
@@ -103,7 +105,7 @@ class LimitSpec:
     maximum: float = UNLIMITED
 
     def to_json(self) -> dict[str, Json]:
-        """Return it as the API reads it; infinity is the word ``unlimited``."""
+        """Return it as the API reads it; infinity becomes ``unlimited``."""
         return {
             "dimension": self.dimension,
             "rate": quantity(self.rate),
@@ -241,7 +243,7 @@ class AppliedPlan:
     Attributes:
         revision: The one in force now.
         dry_run: Whether nothing was changed.
-        changes: Empty if everything was so already.
+        changes: Empty if nothing had to change.
     """
 
     revision: int
@@ -250,7 +252,7 @@ class AppliedPlan:
 
 
 def quantity(value: float) -> float | str:
-    """Return a number of units as JSON says it."""
+    """Return a number of units as it is written in JSON."""
     return "unlimited" if isinf(value) and value > 0 else value
 
 

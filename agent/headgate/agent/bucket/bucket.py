@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from headgate.agent.bucket.suppression import AttemptedRate
 
 LEAST_DELAY_S = 1e-6
-"""No delay is shorter: a rounding error of the level must not become a caller who
-returns within the same reading of the clock."""
+"""No delay is shorter: a rounding error of the level must not make a caller return
+within the same reading of the clock."""
 
 
 class Bucket(Level):
@@ -87,8 +87,8 @@ class Bucket(Level):
             self.look_s = look_s if look_s < self.deadline_s else self.deadline_s
             return 0.0
         if spent > 0.0 or over > 0.0:
-            # Later refusals find nothing to settle, so that a thousand of them round
-            # nothing.
+            # Later refusals find nothing to settle, so even a thousand of them cause no
+            # rounding error.
             self.folded += spent
             self.spent = 0.0
             self.overflowed += over
@@ -99,7 +99,7 @@ class Bucket(Level):
         self.refused += cost if cost < self.most_counted else self.most_counted
         if elapsed < -RACE_S:
             self.settle(now)
-        # When it could pass by what is known here; the delay goes by the quota.
+        # When it could pass as far as known here; the delay is computed from the quota.
         ready_s = now
         if level < 0.0:
             ready_s = now - level / self.rate if self.rate > 0.0 else inf
@@ -120,7 +120,7 @@ class Bucket(Level):
         return delay_s if delay_s > LEAST_DELAY_S else LEAST_DELAY_S
 
     def delay_at(self, now: float, cost: float) -> float:
-        """Return the delay that a request would meet, counting nothing.
+        """Return the delay that a request would get, counting nothing.
 
         Returns:
             0.0 when it would be admitted, else seconds.
@@ -188,7 +188,7 @@ class Bucket(Level):
         self.room += cost
 
     def count_refused(self, cost: float) -> None:
-        """Count a request that was refused on this bucket's account."""
+        """Count a request that was refused because of this bucket."""
         self.moved[self.place] = 1
         self.refused += cost if cost < self.most_counted else self.most_counted
         self.sampled_units += cost if cost < self.most_counted else self.most_counted
@@ -250,13 +250,13 @@ class Bucket(Level):
         return inf if cost > self.maximum_cost else self._mean_wait_s(cost)
 
     def _wait_s(self, cost: float) -> float:
-        """Return the delay of a bucket that was just settled; 0.0 where it admits."""
+        """Return the delay of a bucket that was just settled; 0.0 if it admits."""
         need = 0.0 if self.may_owe else cost
         level, room = self.free - self.spent, self.room - self.spent
         passes = room >= (cost if self.cautious and room < self.window else 0.0)
         if level >= need and passes:
             return 0.0
-        # If a limit has a largest cost, the capacity is a part of it that may grow.
+        # With a largest cost, the capacity is only a part of the burst, and may grow.
         never = cost > self.capacity and self.maximum_cost == inf
         if self.quota <= 0.0 or (not self.may_owe and never):
             return inf

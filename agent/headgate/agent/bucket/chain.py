@@ -32,11 +32,11 @@ class Link:
         mode: What a refusal by it means to this caller.
         lenient: The mode admits what it would refuse.
         hopeless_above: Cost above which it refuses for ever.
-        refusal: The last one by the short way; repeated for a lull, so that a
-            retry may be told to wait that much longer than it must.
+        refusal: The last one by the short way; it is repeated for a lull, so a caller
+            may wait that much longer than it must.
         refusal_since_s: When it was made.
         refusal_until_s: When another is made.
-        label: Its name as a header's field, once it was sent.
+        label: Its name as a header field, once one was sent.
         told: The headers that integrations sent last.
         told_since_s: When they were made.
         told_until_s: When new ones are made.
@@ -85,7 +85,7 @@ class Link:
         self.told_until_s: float = -inf
 
     def refuse_again(self, now: float, cost: float) -> Decision:
-        """Refuse what a bucket that is still in debt refuses: the short way."""
+        """Refuse, by the short way, what a bucket still in debt would refuse."""
         bucket = self.bucket
         bucket.refused += cost if cost < bucket.most_counted else bucket.most_counted
         delay_s = bucket.clear_s - now
@@ -110,11 +110,10 @@ class Chain:
     Attributes:
         buckets: One per limit.
         links: The same with their names, in the same order.
-        only: The one link of a chain of one whose refusal is firm (``reject`` or
-            ``wait``) and which may owe; None for all others.
+        only: The link, if it is the only one, its refusal is firm (``reject`` or
+            ``wait``), and it may owe; otherwise None.
         waits: Whether a group would rather have its callers wait.
-        admitted: What an admitted caller is answered; a warning past a soft
-            threshold.
+        admitted: The answer to an admitted caller; a warning past a soft threshold.
     """
 
     __slots__ = ("admitted", "buckets", "links", "only", "waits")
@@ -133,7 +132,7 @@ class Chain:
 
 
 NO_LIMITS = Chain()
-"""What admits everything."""
+"""A chain that admits everything."""
 
 
 def charge_chain_at(
@@ -141,8 +140,8 @@ def charge_chain_at(
 ) -> Bucket | None:
     """Charge buckets one after another until one refuses.
 
-    The one that refuses counts it.  The caller gives back what was charged before
-    it and lets the others that would refuse count the attempt too.
+    The one that refuses counts the attempt.  The caller gives back what was charged
+    before it and lets the others that would refuse count the attempt too.
 
     Args:
         chain: The buckets of one dimension.

@@ -1,7 +1,7 @@
-"""What a cost may be, and the one error for what it may not.
+"""What a cost may be, and the one error for anything else.
 
 The request path only compares: a cost in (0, `MOST_COST`] that is a number goes
-through, and all else comes here, also what no comparison could be made with.
+through, and all else comes here, including what can't be compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Addable(Protocol):
-    """A number of another kind that adds up with floats, such as numpy's integers."""
+    """A number of another kind that adds to floats, such as numpy's integers."""
 
     def __add__(self, other: float, /) -> float:
         """Return the sum."""
@@ -23,13 +23,13 @@ class Addable(Protocol):
 
 
 Number = float | Addable
-"""What a caller may give.  Compiled, a `float` would be checked before the function
-runs, and answered by mypyc's own TypeError; of this it is `+ 0.0` that makes a float,
-or fails, by the same rules as in Python."""
+"""What a caller may give.  In compiled code, a `float` would be checked before the
+function runs, and refused with mypyc's own TypeError; with this type, adding 0.0 makes
+a float, or fails, by the same rules as in Python."""
 
 MOST_COST = float(1 << 53)
-"""Units of one attempt, at most: above it a double can't count single units, and a
-sum of a few hundred such costs would be no number any more."""
+"""Most units of one attempt: above it a double can't count single units, and the sum of
+a few hundred huge costs would not be a number any more."""
 
 LONGEST_SHOWN = 60
 """Characters of a wrong cost in a message."""

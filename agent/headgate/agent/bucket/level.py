@@ -6,8 +6,8 @@ A level earns R units/s up to its capacity B::
 
 The state is (K, T), not one float such as the time at which the bucket is full:
 after a year, floats near T are 4 ns apart, four units at 10^9 units/s, so a single
-float would lose every charge of 1.  K is held as `free` - `spent`, so that what
-was charged is counted exactly while what was earned is not a whole number.
+float would lose every charge of 1.  K is held as `free` - `spent`, so that what was
+charged is counted exactly even if what was earned is not a whole number.
 
 **The window.**  Where several agents share one bucket, K is the level of the whole
 bucket as the coordinator replayed it, extrapolated to now, and a second number says
@@ -16,15 +16,14 @@ how much this agent may still spend before the others know of it::
     room = a - V         V: spent beyond what the others know of or expect
                          a: this agent's part of the common level
 
-Both fall by each charge.  The room grows at the rate that the others expect of this
+Both fall with each charge.  The room grows at the rate that the others expect of this
 agent.  A bucket that nobody else shares has infinite room.
 
-**The lull.**  PIP-322 looks at the clock every 16 ms only.  Here a bucket that has
+**The lull.**  PIP-322 looks at the clock only every 16 ms.  Here a bucket that has
 just been looked at is charged for up to `LULL_S` without being refilled: one
 comparison of times, one of levels, one addition, a third of the cost.  It never
-differs from an exact bucket: while K >= 0 without the refill it is so with it, when
-it is not the bucket is looked at again, and a lull ends before the bucket could
-overflow.
+differs from an exact bucket: if K >= 0 without the refill, it is so with it; if not,
+the bucket is looked at again; and a lull ends before the bucket could overflow.
 
 **Overflow is counted**, because the ledger has to know how much of what it credited
 was lost while this bucket was full.
@@ -48,12 +47,12 @@ if TYPE_CHECKING:
     from headgate.agent.bucket.terms import SharedTerms
 
 LULL_S = 0.001
-"""Longest time for which a bucket is charged without being refilled: of a thousand
-charges a second one is dear."""
+"""Longest time for which a bucket is charged without being refilled: however fast
+charges come, about a thousand a second are expensive."""
 
 RACE_S = 10.0
 """How far a time may lie behind the bucket's: a thread reads the clock and is then
-switched, on a busy machine for seconds.  A larger step is a clock that was set
+switched out, on a busy machine for seconds.  A larger step means that the clock was set
 back; the bucket follows it."""
 
 NOBODY_COUNTS = bytearray(1)
@@ -73,7 +72,7 @@ class Level:
     since_s: T, seconds on the caller's monotonic clock.
     look_s: Until when the bucket may be charged without being refilled.
     ready_s: Until when every request is refused.
-    clear_s: When the debt that was met last is paid, by the whole quota.
+    clear_s: When the debt that was met last will be paid, by the whole quota.
     rate: R, units/s until `deadline_s`; below zero while others spend more than Q.
     capacity: B, units.
     expected_rate: Units/s by which `room` grows: what the others expect.
@@ -82,7 +81,7 @@ class Level:
     cautious: The others expect nothing of this agent: a request must fit into the
         window, unless it is the first that they don't know of.
     quota: Units/s by which a debt is paid back, for computing delays.
-    least_delay_s: Shortest delay given: until others could be heard.
+    least_delay_s: Shortest delay given: until the others could be heard.
     renewed_s: When a calendar period ends and the bucket is filled: no delay is longer.
     ceiling: Units/s for people, and for a bucket that suppresses.
     deadline_s: When `rate` ends and `reserve` begins.
@@ -90,9 +89,9 @@ class Level:
     closed: Nothing passes, ever.
     may_owe: Admit while K >= 0, rather than only while K >= cost.
     maximum_cost: A cost above this is refused for ever.
-    plain: May owe, is not cautious, refuses no cost for ever: the short way.
-    attempted: Of a bucket that suppresses: the rate that it compares with its
-        own, besides counting tokens (Ably).
+    plain: May owe, is not cautious, refuses no cost for ever: the short way applies.
+    attempted: For a bucket that suppresses: the rate that it compares with its own,
+        in addition to counting tokens (Ably).
     chance: Draws the numbers that suppression compares with a probability.
     folded: Units admitted before `since_s`.
     refused: Units refused by this bucket since the start.
@@ -103,11 +102,11 @@ class Level:
     clipped: Units that were taken away because the capacity was lowered, since the
         start; what overflows because the bucket is full is not among them.
     sampled: Requests whose cost was noted: all but those within a lull.
-    sampled_units: Their units; divided by `sampled` the mean cost.
+    sampled_units: Their units; divided by `sampled`, the mean cost.
     moved: Shared with those who count: at `place`, 1 says that what is counted
         or held may have changed since they looked
         (`headgate.agent.enforcement.sampling`).
-    place: Of this bucket in `moved`.
+    place: Position of this bucket in `moved`.
     """
 
     __slots__ = (
@@ -212,7 +211,7 @@ class Level:
     def admitted(self) -> float:
         """Units admitted since the start.
 
-        Grows, but for what was charged and given back (a chain that refused, a
+        Grows, except when a charge is given back (by a chain that refused, or a
         reservation that was settled for less).
         """
         return self.folded + self.spent
@@ -220,7 +219,7 @@ class Level:
     def held_at(self, now: float) -> float:
         """Return what may be spent at `now`, for people and reports; 0 if none.
 
-        A closed bucket, and an unlimited one, has nothing to account for.
+        A closed or unlimited bucket has nothing to account for.
         """
         if self.closed or self.free == inf:
             return 0.0
@@ -239,7 +238,7 @@ class Level:
     def available_at(self, now: float) -> float:
         """Return what this agent may spend at `now`, changing nothing, units.
 
-        The level, or what may be spent unseen where that is less.
+        The level, or what may be spent unseen if that is less.
         """
         level = self.level_at(now)
         room = self.room - self.spent
@@ -247,7 +246,7 @@ class Level:
         return min(level, room, self.room_cap)
 
     def lower_at(self, now: float, part: float, capacity: float) -> None:
-        """Go by a part of everything until new terms come: the limit was lowered."""
+        """Scale everything by `part` until new terms come: the limit was lowered."""
         self.settle(now)
         # From here to the end: no call, no backward jump.
         self.moved[self.place] = 1
@@ -275,7 +274,7 @@ class Level:
         reserve: float = 0.0,
         credit: float = 0.0,
     ) -> None:
-        """Be a bucket of this process alone: refill at `rate` until the deadline.
+        """Make this a bucket of this process alone: `rate` applies until the deadline.
 
         For limits of a node, and for an agent's own part of a strict group.  What
         was earned before `now` was earned at the old rate, and is clipped to the new
@@ -331,7 +330,7 @@ class Level:
         may_owe: bool,
         deadline_s: float,
     ) -> None:
-        """Be this agent's view of a bucket that several agents share.
+        """Make this the agent's view of a bucket that several agents share.
 
         Args:
             now: Seconds on the caller's monotonic clock.
@@ -421,7 +420,7 @@ class Level:
         )
 
     def settle(self, now: float) -> None:
-        """Bring the level to `now`; past the deadline, go over to the reserve."""
+        """Bring the level to `now`; past the deadline, switch to the reserve."""
         if now > self.deadline_s:
             self._expire(self.deadline_s)
         self._refill(now)
@@ -451,8 +450,8 @@ class Level:
     def _expire(self, deadline_s: float) -> None:
         """Switch to the reserve: what this agent may spend without its coordinator.
 
-        Of a shared bucket it has then a part of its own: of the level what the window
-        left of it, of the capacity and of a debt what the reserve is of the quota.
+        A shared bucket becomes this agent's own.  It keeps as much of the level as the
+        window left it, and of the capacity, or of a debt, the fraction reserve/quota.
         """
         self._refill(deadline_s)
         # From here to the end: no call, no backward jump.

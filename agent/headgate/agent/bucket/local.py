@@ -57,14 +57,14 @@ class UsageWatch:
 
 @dataclass(slots=True)
 class CommonLevel:
-    """What was left of a limit over the whole cluster, when it was last looked at.
+    """What was left of a limit across the whole cluster, when it was last looked at.
 
     Attributes:
         level: Units left, those in the local buckets of all agents included.
         others_per_s: Units/s that the other agents took.
         at_s: When it was looked at.
         admitted: Units admitted here until then.
-        read_s: When somebody last wanted to know.
+        read_s: When it was last asked for.
     """
 
     level: float
@@ -89,7 +89,7 @@ class LocalBucket:
         watch: Attempted rate, where the group has a soft threshold.
         asked: Where to put this bucket to have `common` kept up to date; None where
             the limit is this process's alone.
-        common: What is left over the cluster; None while that is unknown.
+        common: What is left across the cluster; None while that is unknown.
     """
 
     group: Group
@@ -104,11 +104,11 @@ class LocalBucket:
     common: CommonLevel | None = None
 
     def level_at(self, now: float) -> float:
-        """Return the units left of the limit, over all processes that share it.
+        """Return the units left of the limit, across all processes that share it.
 
-        Between two looks at the ledger, the limit refills, this process takes what it
-        admits, and the others go on as they did.  Until the first look nobody else is
-        known to take anything.
+        Between two looks at the ledger, it is assumed that the limit refills, this
+        process takes what it admits, and the others go on as before.  Until the first
+        look nobody else is known to take anything.
         """
         if self.asked is None:
             return self.bucket.level_at(now)

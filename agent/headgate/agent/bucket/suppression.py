@@ -1,6 +1,6 @@
 """Ably's suppression: admit with probability rate/attempted, never in silence.
 
-The bucket bounds it all the same: in any window at most Q·W + B, and one cost.
+The bucket still bounds it: in any window at most Q·W + B, plus one cost.
 
 The attempted rate is a moving average over a second in ten parts.  The running
 part is left out while it is below the mean: it has only begun, and would make the
@@ -44,7 +44,7 @@ class AttemptedRate:
         mean = self._sum / PARTS
         if self._running <= mean:
             return mean / PART_S
-        # The running part stands for a whole one, the oldest makes place for it.
+        # The running part counts as a whole one, and takes the place of the oldest.
         rest = self._sum - self._parts[0]
         return (rest + self._running) / PARTS / PART_S
 

@@ -1,4 +1,4 @@
-"""What a bus sends beside a payload, so that readers can tell age and lag.
+"""What a bus sends along with a payload, so that readers can tell age and lag.
 
 ZeroMQ carries the envelope as a frame of its own, Kafka as a record header named
 ``headgate``; the payload itself stays a plain report.  24 bytes, big-endian::

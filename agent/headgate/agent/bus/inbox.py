@@ -1,4 +1,4 @@
-"""What every bus does with a message that came: it counts, ages and queues it.
+"""What every bus does with a message that arrived: it counts, ages and queues it.
 
 The queue between the thread that hears messages and the one that reads them is
 bounded in number and in bytes.  The oldest make room, because a newer report says
@@ -28,7 +28,7 @@ class Arrival:
 
     Attributes:
         arrived_s: When it was put here, on the monotonic clock.
-        envelope: What stood beside it, if anything did.
+        envelope: What was sent beside it, if anything was.
         message: What the reader gets.
     """
 
@@ -72,7 +72,7 @@ class Receiver:
     """Hands out messages that are not too old, and measures how long own ones took.
 
     Args:
-        returns: Told of each message that came back.
+        returns: Notified of each message that came back.
         counters: Counters of the bus; ``received``, ``dropped_old`` and
             ``dropped_unread`` are counted here.
         max_age_s: Older messages are dropped.

@@ -4,7 +4,7 @@ The API sends the section to every agent, so it only refers to what is secret or
 between hosts: ``{"file": "/run/secrets/kafka"}`` means the content of that file on the
 host that opens the bus, ``{"env": "KAFKA_PASSWORD"}`` the value of that variable there.
 A file that begins with ``{`` or ``[`` is JSON, unless it is a single line that isn't: a
-password or a CURVE key may begin so.  Any other is text, stripped of spaces and line
+password or a CURVE key may begin so.  Any other is text, without the spaces and line
 ends around it.
 """
 

@@ -11,7 +11,7 @@ header per report.  The permits of strict limits are there because agents that n
 longer use a limit, and no longer read its partition, still have to agree.  All parts
 of a report have the same sequence number and list the partitions of all parts, so a
 reader knows which parts are still to come, joins them, and passes on one report.  A
-part that doesn't arrive within `PATIENCE_S` counts as lost: its rows say nothing, and
+part that doesn't arrive within `PATIENCE_S` counts as lost: its rows are absent, and
 come again with a later report.
 """
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 LOBBY = 0
-"""Carries a part of every report, and is read by all."""
+"""Carries a part of every report, and is read by everyone."""
 
 MAX_PARTITIONS = 1_024
 """Most partitions of a topic split by group; each part costs its sender 60 bytes."""
 
 PATIENCE_S = 0.1
 """How long a missing part is awaited.  Parts of one report are a few milliseconds
-apart; a lost one costs a quarter of the time in which a change of demand is
-followed."""
+apart; a lost one costs a quarter of the time that it takes to follow a change of
+demand."""
 
 MAX_INCOMPLETE = 1_024
 """Most reports that wait for a part; the oldest are passed on incomplete."""
@@ -205,7 +205,7 @@ def join(parts: list[Report], *, whole: bool) -> Report:
 
     Args:
         parts: At least one, each once.
-        whole: No part that the reader reads is missing: absent rows are at rest.
+        whole: No part that is read here is missing, so absent rows are at rest.
     """
     first = parts[0]
     return replace(

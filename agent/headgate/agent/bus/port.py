@@ -81,8 +81,8 @@ class Message:
     Attributes:
         payload: What was published.
         received_wall_s: This process's wall clock when it came out.
-        age_s: How old it was then, at least, as far as the bus can tell; 0 if it
-            can't.  It may compare two wall clocks: only large values mean anything.
+        age_s: Its least age at that time, as far as the bus can tell; 0 if it can't.
+            It may compare two wall clocks: only large values mean anything.
         signer: Whom the signing key speaks for; None if reports are not signed.
     """
 
@@ -122,7 +122,7 @@ class Bus(Protocol):
 
         Returns:
             False if it was dropped at once because the bus is down or full.  True
-            promises nothing: only its return shows that it arrived.
+            promises nothing: only when it comes back is it known to have arrived.
         """
         ...
 

@@ -77,7 +77,7 @@ class ReportBus:
             self._go_over(partitions)
 
     def _go_over(self, partitions: frozenset[int]) -> None:
-        """Write these partitions, and read them unless all are read anyway."""
+        """Write to these partitions, and read them unless all are read anyway."""
         self._written = partitions
         if self._everything:
             return
@@ -122,10 +122,10 @@ class ReportBus:
 
 
 def used_of(group_ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-    """Return ``bool[N]`` by group id, the last of all larger ids; None if too long.
+    """Return ``bool[N]`` by group id, the last for all larger ids; None if too long.
 
-    The ids of single values are digests, and no table can be so long: if there are any
-    among the groups, the last one is True, and their rows are looked for later.
+    The ids of single values are digests, and no table can be that long: if there are
+    any among the groups, the last one is True, and their rows are looked for later.
     """
     small = group_ids[group_ids < VALUES_FROM]
     most = int(small.max(initial=0))

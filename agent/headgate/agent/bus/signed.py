@@ -40,7 +40,7 @@ class Signing:
         signer: None if nothing is published, as in an observer.
         keyring: Whose reports are heard.
         accept_unsigned: Also hear reports without a signature, and count them: for
-            the time in which agents change over to signing, one by one.
+            while agents change over to signing, one by one.
     """
 
     signer: Signer | None

@@ -1,4 +1,4 @@
-"""The local buckets of one process, and what is known of each.
+"""The local buckets of one process, and what is known about each.
 
 Not thread-safe: the enforcer holds its lock around every method.
 """
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.configuration import Scope
 
 FIRST_FLOOR = 0.01
-"""Part of a cluster-scoped limit that a new bucket refills at until the coordinator
-has spoken, a tick later at most: a hundred agents that start at once spend Q
-together.  The bucket starts empty, and may owe, so one request passes at once."""
+"""Fraction of a cluster-scoped limit at which a new bucket refills until the
+coordinator has spoken, a tick later at most: a hundred agents that start at once spend
+Q together.  The bucket starts empty, and may owe, so one request passes at once."""
 
 FIRST_LOOK_S = 0.1
-"""Delay that a new bucket tells until then: the refill above says nothing of when the
-limit has something left."""
+"""Delay that a new bucket gives until then: the refill above says nothing about when
+the limit has something left."""
 
 FIRST_TERMS_S = 1.0
-"""How long a new bucket goes by what was known of its limit when it was made, should
-the agent's thread not come to look."""
+"""How long a new bucket uses what was known about its limit when it was made, if the
+agent's thread doesn't get to look."""
 
 BURSTS_COUNTED = 2.0
 """Bursts, or seconds of the rate, that one attempt counts as at most.  More can't be
-admitted before long, so it is no demand that shares should follow; a fan-out that is
-just above the limit still counts in full."""
+admitted for a while, so shares should not follow it as demand; a fan-out that is just
+above the limit still counts in full."""
 
 LEAST_COUNTED = 1.0
 """Unit of the smallest limit, and of one that is closed."""
@@ -46,7 +46,7 @@ MOST_RETIRED = 1 << 16
 
 VALUE_RETAIN_S = 10.0
 """How long the full bucket of a template's value is kept without use: it is as good as
-a new one, so this only keeps a limiter made per request from making it each time."""
+a new one, so this only saves a limiter made per request from making it each time."""
 
 IDLE_LOOK_S = 1.0
 """Time between two looks for buckets that may be dropped."""
@@ -55,7 +55,7 @@ BucketKey = tuple[int, str, str]
 """Group id, dimension, scope."""
 
 FirstTerms = Callable[[Group, str], tuple[float, float] | None]
-"""Returns level and window of a group's limit on a dimension, units, if known."""
+"""Returns the level and window of a group's limit on a dimension, units, if known."""
 
 
 class Registry:
@@ -71,9 +71,9 @@ class Registry:
         """Make an empty registry.
 
         Args:
-            seed: What its buckets draw chances from.
-            asked: Where the buckets of shared limits that callers want to know the
-                common level of put themselves; None if nobody looks at it.
+            seed: Seed of its buckets' random numbers.
+            asked: Where the bucket of a shared limit puts itself when a caller wants to
+                know the common level; None if nobody looks there.
             first_terms: Says what the new bucket of a shared limit may do.
         """
         self._seed = seed
@@ -84,7 +84,7 @@ class Registry:
         # that was dropped and comes back goes on counting from here.
         self._retired: dict[BucketKey, tuple[float, float]] = {}
         self._idle_since_s = inf  # no later than that of any bucket
-        self._looks_at_s = -inf  # for idle buckets: some may stay for long
+        self._looks_at_s = -inf  # when to look for idle buckets again
         self._calendar_s = 0.0
 
     def __iter__(self) -> Iterator[LocalBucket]:
@@ -150,8 +150,8 @@ class Registry:
     def drop_idle(self, now: float, retain_s: float) -> bool:
         """Drop what nobody has used for `retain_s`, unless it holds a debt.
 
-        Nobody remembers the level of a template's value when no agent does, so the
-        bucket of one is dropped when it is full.
+        If no agent remembers the level of a template's value, nobody does, so its
+        bucket is dropped only once it is full.
 
         Returns:
             Whether any was dropped.
@@ -197,7 +197,7 @@ class Registry:
 
 
 def unconfigured(*, admit: bool) -> LocalBucket:
-    """Return the bucket that every attempt meets before there is a configuration."""
+    """Return the bucket that decides every attempt until there is a configuration."""
     limit = Limit(dimension="any", rate=inf if admit else 1.0, burst=1.0, scope="node")
     group = Group(id=0, name="(no configuration)", limits=(limit,))
     bucket = Bucket(0.0, rate=inf if admit else 0.0, capacity=0.0)
@@ -205,7 +205,7 @@ def unconfigured(*, admit: bool) -> LocalBucket:
 
 
 def first_rate(limit: Limit) -> float:
-    """Return the units/s of a cluster-scoped bucket that has not heard its share."""
+    """Return the units/s of a cluster-scoped bucket that doesn't know its share yet."""
     return limit.rate_per_s if limit.rate == inf else limit.rate_per_s * FIRST_FLOOR
 
 
@@ -259,7 +259,7 @@ def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBuc
         seed=seed,
     )
     if not node and bucket.quota > 0.0:
-        # A first request passes; what it may owe is known when others were asked.
+        # A first request passes; how long it takes to pay for is known after the look.
         bucket.quota, bucket.least_delay_s = inf, FIRST_LOOK_S
     bucket.most_counted = _most_counted(limit)
     _suppress(bucket, group, now)
@@ -357,4 +357,4 @@ def _forgettable(local: LocalBucket, now: float) -> bool:
     held = local.bucket.level_at(now)
     if local.limit.scope == "node" or local.group.template is not None:
         return held >= local.bucket.capacity
-    return held >= 0.0  # what was spent stands in the ledger
+    return held >= 0.0  # what was spent is in the ledger

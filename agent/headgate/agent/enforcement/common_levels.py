@@ -1,4 +1,4 @@
-"""What is left of limits over the whole cluster, for callers that ask.
+"""What is left of limits across the whole cluster, for callers that ask.
 
 A local bucket holds this process's part of a limit, which may be next to nothing while
 the group is idle; what a response says about the limit should be true for the cluster.
@@ -25,10 +25,10 @@ MOST_LOOKS = 5
 """Most limits that are looked at in one tick, at 0.1 ms each; others take turns."""
 
 KEEP_S = 10.0
-"""Limits that nobody asked about for this long are not looked at any more."""
+"""Limits that nobody has asked about for this long are no longer looked at."""
 
 LevelOf = Callable[[int, str], tuple[float, float] | None]
-"""Maps group id and dimension to the units left over the cluster and the units/s that
+"""Maps group id and dimension to the units left across the cluster and the units/s that
 other agents take; None if unknown."""
 
 

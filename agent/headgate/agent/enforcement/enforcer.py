@@ -126,7 +126,7 @@ class Enforcer:
         self.first_terms: FirstTerms | None = None
 
     def share_levels(self, level_of: LevelOf) -> None:
-        """Show callers what is left over the whole cluster rather than here.
+        """Show callers what is left across the whole cluster rather than here.
 
         Applies to buckets made from now on, so it is called before any limiter is made.
 
@@ -238,7 +238,8 @@ class Enforcer:
                 locals_ = [x for x in self._registry if x.limit.scope == "cluster"]
         if locals_ is not None:
             # Columns are this thread's alone.  With ten thousand buckets it takes long
-            # to make and read them, and whoever makes a limiter waits for the lock.
+            # to make and read them, and a thread that makes a limiter waits for the
+            # lock.
             before = self._columns[0] if self._columns else None
             columns = Columns(locals_, before)
             self._columns = [columns, *self._columns[: KEYS_KEPT - 1]]
@@ -263,7 +264,7 @@ class Enforcer:
     def at_rest(self) -> bool:
         """Return whether `counts` would return what it returned last; takes no lock.
 
-        Not while anything else happens in its rhythm: slots, waiting callers,
+        False while anything else depends on the same tick: slots, waiting callers,
         reservations, common levels, soft thresholds, permits of strict groups.
         """
         return (
@@ -451,7 +452,7 @@ class Enforcer:
             self._limiters.count(limiter, self._prepare(limiter, now))
 
     def _prepare(self, limiter: Limiter, now: float) -> list[int]:
-        """Create a limiter's buckets early, so that shares come before their use."""
+        """Create a limiter's buckets early, so that shares arrive before first use."""
         known, subject = self._resolution, limiter.subject
         refused = self._templates.refused
         groups = known.groups_of(subject) if known else []

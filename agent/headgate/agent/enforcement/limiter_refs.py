@@ -43,7 +43,7 @@ class LimiterRefs:
         self.of_group: Counter[int] = Counter()
         self._told: Mapping[int, int] | None = None
         self._limiters: WeakValueDictionary[LimiterKey, Limiter] = WeakValueDictionary()
-        # By a number, not by id(), which may be reused after a limiter is collected.
+        # Keyed by a number, as an id() may be reused after a limiter is collected.
         self._groups: dict[int, tuple[ref[Limiter], tuple[int, ...]]] = {}
         self._numbers: WeakKeyDictionary[Limiter, int] = WeakKeyDictionary()
         self._next = count()

@@ -113,7 +113,7 @@ class Resolution:
         return self._unknown
 
     def attached_names(self, kind: str) -> set[str]:
-        """Return the names of one kind that attachments have by themselves."""
+        """Return the names of one kind that are attached on their own."""
         return {
             name
             for key in self._attachments

@@ -1,13 +1,12 @@
 """What the coordinator learns about the local buckets, as columns.
 
-**Who moved.**  An agent may have ten thousand buckets, most of them full and not
-asked for anything; to walk over all of them twenty times a second is a tenth of a
-core.  So each bucket marks itself in an array of bytes whenever it is charged or
-counts a refusal, and only marked ones are looked at.  A mark is cleared when a
-bucket is *at rest*: full, and not within a lull.  Charges within a lull are not
-marked, on purpose: that way is the short one.  Hence the bucket is made to take the
-long way at its next attempt in the same stretch of lines in which its mark is
-cleared, and nothing is lost between the two.
+**Who moved.**  An agent may have ten thousand buckets, most of them full and not asked
+for anything; walking over all of them twenty times a second would take a tenth of a
+core.  So each bucket marks itself in an array of bytes whenever it is charged or counts
+a refusal, and only marked ones are looked at.  A mark is cleared when a bucket is *at
+rest*: full, and not within a lull.  Charges within a lull are not marked, on purpose:
+that is the short way.  Hence the same stretch of lines that clears a mark makes the
+bucket take the long way at its next attempt, and nothing is lost between the two.
 
 Not thread-safe: the enforcer holds its lock around every method.
 """
@@ -42,16 +41,16 @@ KEYS_KEPT = 2
 one that a step under way in the agent's thread was given."""
 
 COST_WEIGHT = 0.3
-"""Part of the newest tick in the mean cost: three ticks make most of it."""
+"""Weight of the newest tick in the mean cost: three ticks make up most of it."""
 
 FIRST_COST = 1.0
 """Mean cost before the first request: most dimensions count single things."""
 
 RENEWED_PART = 0.25
-"""Terms that still hold are made to hold for longer once so much of a lease passed."""
+"""Terms that still hold are extended once this fraction of a lease has passed."""
 
 FEW = 12
-"""Buckets up to which each is read by itself: columns cost as much as twelve."""
+"""Up to this many buckets are read one by one: columns cost as much as twelve."""
 
 READ = (
     "spent",
@@ -73,16 +72,16 @@ READ = (
     "room_cap",
     "expected_rate",
 )
-"""What is read of a bucket; the getter is C, so no thread comes between."""
+"""What is read of a bucket; the getter is in C, so no other thread runs in between."""
 
 _read = attrgetter(*READ)
 
 _packed = Struct(f"{len(READ)}d").pack
-"""Makes a row of doubles; for numpy to take them one by one costs a quarter more."""
+"""Makes a row of doubles; letting numpy take them one by one costs a quarter more."""
 
 
 class Columns:
-    """The buckets of one `Keys`, and what was last said of them."""
+    """The buckets of one `Keys`, and what was last reported about them."""
 
     def __init__(self, locals_: list[LocalBucket], before: Columns | None) -> None:
         """Order the buckets; carry over what `before` knew of those that stay.
@@ -136,7 +135,7 @@ class Columns:
 
         Args:
             now: Seconds on the enforcer's clock.
-            uses: Number of limiters by group id; never changed once it was given.
+            uses: Number of limiters by group id; never changed once given.
         """
         if now - self._renewed_at > RENEWED_PART * self._lease_s:
             self._renew(now)
@@ -166,13 +165,13 @@ class Columns:
     def _renew(self, now: float) -> None:
         """Extend the terms of shared buckets by another lease.
 
-        They have a deadline because a coordinator may hang.  One that asks for
-        counters lives, and sets terms anew where anything has changed, but not where a
-        full bucket is at rest: that would fall to this agent's part of it.
+        They have a deadline because a coordinator may hang.  One that asks for counters
+        is alive, and sets new terms where anything has changed, but not for a full
+        bucket at rest, which would otherwise shrink to this agent's part.
         """
         self._renewed_at, deadline_s = now, now + self._lease_s
         for bucket in self.buckets:
-            # Terms that have ended, and those of a bucket of its own, are let alone.
+            # Terms that have ended, or are not those of a shared bucket, stay.
             if bucket.window < inf and now < bucket.deadline_s < deadline_s:
                 bucket.deadline_s = deadline_s
 
@@ -231,7 +230,7 @@ class Columns:
         self._sample_many(rows, columns["sampled"], columns["sampled_units"])
         level, held = levels_of(columns, now)
         self._held[rows] = held
-        # Not while what may be spent unseen still grows.
+        # Not at rest while what may be spent unseen still grows.
         still = (columns["expected_rate"] == 0.0) | (level == held)
         self._clipped[rows] = columns["clipped"]
         self._overflowed[rows] = columns["overflowed"]
@@ -257,7 +256,7 @@ class Columns:
         self._sampled[rows], self._sampled_units[rows] = sampled, units
 
     def _rest(self, rows: list[int], known: list[list[float]], now: float) -> None:
-        """Clear the marks of full buckets that still stand at what was read.
+        """Clear the marks of full buckets that have not changed since they were read.
 
         Args:
             rows: Rows of the buckets.

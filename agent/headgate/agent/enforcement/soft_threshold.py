@@ -108,7 +108,7 @@ def _look(
 def _look_at_rest(
     local: LocalBucket, threshold: float, now: float, attempted: float
 ) -> bool:
-    """Look at what a calendar period has left: its rate says nothing of now."""
+    """Look at what a calendar period has left: its rate says nothing about now."""
     left = local.level_at(now)
     above = left <= (1.0 - threshold) * local.limit.burst
     changed = local.watch is None or above != local.watch.above

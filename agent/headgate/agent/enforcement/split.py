@@ -1,11 +1,11 @@
 """Divides a node's share of a group among its topics, evenly or by use.
 
 PIP-82 leaves open how a broker divides its share among the topics that it serves; both
-of the ways it names are here.  The group's own bucket still bounds them together; the
+ways that it names are here.  The group's own bucket still bounds them together; the
 parts only keep one topic from taking everything.
 
-`SplitBuckets` acts for groups with `split`, and `TopicSplit` for a broker that divides
-by itself.
+`SplitBuckets` serves groups with `split`, and `TopicSplit` a broker that divides by
+itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_TOPICS = 100_000
 """Most topics of one split; more is a leak."""
 
 MOVED = 0.1
-"""Part by which the rate to divide moves before the parts follow at once: as much as
+"""If the rate to divide moves by this fraction, the parts follow at once: as much as
 makes a report urgent."""
 
 
@@ -174,7 +174,7 @@ class SplitBuckets:
     def get(
         self, whole: LocalBucket, topic: str | None, now: float
     ) -> LocalBucket | None:
-        """Return a topic's part of a bucket; None where it has no part of its own."""
+        """Return a topic's part of a bucket; None if it has no part of its own."""
         group, limit = whole.group, whole.limit
         if (
             group.split is None

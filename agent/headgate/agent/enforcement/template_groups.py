@@ -49,7 +49,7 @@ class TemplateGroups:
     def governing(self, group: Group, subject: Subject) -> Group:
         """Return the group that governs a subject to which `group` applies.
 
-        A template's own bucket governs everyone who has none of his own: subjects that
+        A template's own bucket governs all that have none of their own: subjects that
         name no value, and values beyond the bound.
         """
         if group.per is None:
@@ -77,7 +77,7 @@ class TemplateGroups:
         return self._ids.get(name)
 
     def follow(self, groups: Mapping[int, Group]) -> None:
-        """Derive all groups anew from a new configuration's templates.
+        """Derive all groups again from a new configuration's templates.
 
         Args:
             groups: Of the configuration, by id.

@@ -1,6 +1,6 @@
-"""Attempts that meet no limit, which are usually a typo: noticed, said once, counted.
+"""Attempts that no limit counts, usually a typo: noticed, logged once, counted.
 
-A misspelt tenant or dimension would otherwise mean "no limit", in silence.  An agent
+A misspelt tenant or dimension would otherwise silently mean "no limit".  An agent
 whose `strict` is set raises instead.
 
 The dimensions that the policies of topics count (`RULES`) are spelt right by
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from headgate.agent.follow.subject import Subject
 
 MOST_NOTICED = 1_000
-"""Different subjects and dimensions that are remembered, so that each is said once; a
-process with more of them has a rule for subjects without a limit, not a typo."""
+"""Different subjects and dimensions that are remembered, so that each is logged once; a
+process with more of them leaves subjects unlimited on purpose."""
 
 MOST_SAID = 20
-"""Sentences that are logged at once, and in all: past that, the counters tell."""
+"""Sentences that are logged at once, and in all; beyond that, see the counters."""
 
 OF_POLICIES = {
     name for rule in RULES.values() for name in (rule.messages, rule.bytes) if name
 }
-"""Dimensions that need no limit to be right."""
+"""Dimensions that are never taken for a typo, even without a limit."""
 
 NO_COST = (
     "an attempt without any cost asks for nothing and meets no limit; expected a cost"
@@ -43,7 +43,7 @@ NO_COST = (
 
 
 class UnlimitedUses:
-    """What callers asked for that no limit answers.
+    """What callers asked for that no limit counts.
 
     Attributes:
         strict: Raise rather than note.
@@ -128,7 +128,7 @@ def _suggested_name(subject: Subject, known: Resolution) -> str:
 
 
 def _suggestion(name: str, among: Iterable[str]) -> str:
-    from difflib import get_close_matches  # late: only who mistypes needs it
+    from difflib import get_close_matches  # late: only a typo needs it
 
     similar = get_close_matches(name, among, n=1)
     return f" (did you mean {similar[0]!r}?)" if similar else ""

@@ -2,7 +2,7 @@
 
 A boundary is a change of the configuration that every process makes by itself: each
 limit with a calendar period is replaced by one that says when its period began, and
-whoever follows the configuration lets the level begin anew
+code that follows the configuration renews the level
 (`headgate.coordinator.config.configuration.Limit.renewed`).
 """
 
@@ -46,9 +46,8 @@ def zone_of(name: str) -> ZoneInfo:
 def period_at(wall_s: float, period: Period, zone: ZoneInfo) -> tuple[float, float]:
     """Return when the period that holds `wall_s` begins and ends.
 
-    Minutes and hours are counted on the clock of the zone, but last as long as any
-    other when it is set forward or back; a day then has 23 or 25 hours.  Weeks begin
-    on Monday.
+    Minutes and hours are counted on the clock of the zone, but keep their length when
+    it is set forward or back; a day then has 23 or 25 hours.  Weeks begin on Monday.
 
     Args:
         wall_s: Seconds since the epoch.

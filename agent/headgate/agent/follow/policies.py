@@ -3,7 +3,7 @@
 A *policy* is a rate of messages and a rate of bytes, set for the broker, a namespace or
 a topic.  The narrowest one wins as a whole: a topic's policy that limits only messages
 leaves its bytes unlimited, whatever its namespace says.  It is not a group: each topic
-it applies to has the whole rate for itself, and so has each partition of a partitioned
+it applies to has the whole rate to itself, and so has each partition of a partitioned
 topic (two partitions at 10/s make 20/s).  Each process enforces it on its own, as the
 broker that owns the topic does.
 """
@@ -102,9 +102,9 @@ class Rule:
     Attributes:
         messages: Dimension limited by the policy's messages.
         bytes: Dimension limited by its bytes; None if there is none.
-        names: Required fields of the subject; each combination of them has the rate for
+        names: Required fields of the subject; each combination of them has the rate to
             itself.  Empty if the whole process shares it.
-        apart: Further fields, which may be missing, that also separate.
+        apart: Further fields that also tell owners apart; they may be missing.
         may_owe: Excess delivery becomes debt.
     """
 
@@ -125,7 +125,7 @@ RULES: Mapping[Kind, Rule] = {
     "broker_dispatch": Rule(*_DISPATCH, ()),
     "dispatch": Rule(*_DISPATCH, ("topic",)),
     "subscription_dispatch": Rule(*_DISPATCH, ("topic", "subscription")),
-    # A replicator is identified by its client id: each has the rate for itself.
+    # A replicator is identified by its client id: each has the rate to itself.
     "replicator_dispatch": Rule(*_REPLICATION, ("topic",), ("client",)),
     "subscribe": Rule(
         "subscribes", None, ("topic",), ("user", "client"), may_owe=False
@@ -190,7 +190,7 @@ NO_POLICIES = Policies()
 
 
 def owner_of(kind: Kind, subject: Subject) -> Owner | None:
-    """Return the owner that a subject is for a kind of rate; None if it owns none."""
+    """Return the owner of a subject's rate of some kind; None if it has none."""
     rule = RULES[kind]
     names = tuple(_name(subject, field) for field in rule.names)
     if None in names:

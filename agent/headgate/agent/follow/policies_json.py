@@ -1,4 +1,4 @@
-"""Rate policies as they stand in a snapshot.
+"""Rate policies as they appear in a snapshot.
 
 ::
 

@@ -64,7 +64,7 @@ class Snapshot:
         report_interval_s: T, seconds between two heartbeats.
         keyframe_every: N of PIP-82: intervals from one report of all usage, changed
             or not, to the next.
-        policies: Rates that each topic has for itself.
+        policies: Rates that each topic has to itself.
     """
 
     configuration: Configuration

@@ -74,7 +74,7 @@ CLOSE_S = 2.0
 """Longest wait for the (daemon) thread to end."""
 
 PATH = "/api/v1/snapshot"
-"""What is asked for."""
+"""Path that is requested."""
 
 MAY_PASS = frozenset(
     {
@@ -85,15 +85,15 @@ MAY_PASS = frozenset(
         HTTPStatus.TOO_MANY_REQUESTS,
     }
 )
-"""Refusals that may pass, as those from 500 on: the API is there, or a proxy before it.
+"""Refusals that may pass, like those from 500 on: the API is there, or a proxy for it.
 Any other refusal, or a redirection, comes from something that is not the API."""
 
 NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
-"""What OpenSSL says when the other side answers something else than TLS."""
+"""What OpenSSL says when the other side answers with something other than TLS."""
 
 
 class NotTheApi(MalformedSnapshot):
-    """Something else than Headgate's API answers at the address."""
+    """Something other than Headgate's API answers at the address."""
 
 
 class ConfigurationWatch:

@@ -111,15 +111,15 @@ class LimitMiddleware:
             longest_wait_s: Longest wait for tokens in groups of mode ``wait``.
             headers: Add RateLimit and RateLimit-Policy to every admitted response.
             mute_refused: Refuse *and* mute, as KIP-599's brokers do: serve no other
-                request of a refused connection until its delay is over.  Not behind a
-                proxy whose connections carry the requests of many callers.
+                request of a refused connection until its delay is over.  Don't use it
+                behind a proxy whose connections carry the requests of many callers.
             slots: Hold a slot in flight of each group that limits them, from before
                 the request is admitted until its response, or connection, has ended.
             notices: Notifies those who would have received what was refused.
             max_pending_requests_per_connection: Stop reading from a connection, which
-                is told apart by the client's host and port, at this many unanswered
+                is identified by the client's host and port, at this many unanswered
                 requests (HTTP/2) or WebSocket messages, until half of them are
-                answered.  Not for WebSockets whose messages get no answer.
+                answered.  Don't use it for WebSockets whose messages get no answer.
             max_buffered_bytes: Stop reading from every connection while the bodies of
                 unanswered requests hold this many bytes, until half of them are free.
                 A body counts once it has arrived whole.
@@ -147,7 +147,7 @@ class LimitMiddleware:
         if (
             self._reading is not None
             and kind in ("http", "websocket")
-            and scope.get(READ_BY) is not self._reading  # else it comes back from there
+            and scope.get(READ_BY) is not self._reading  # not wrapped yet
         ):
             scope[READ_BY] = self._reading
             await serve_readable(self, self._reading, scope, receive, send)
@@ -279,7 +279,7 @@ class LimitMiddleware:
 
 
 def _marked(send: Send, marks: list[Header]) -> Send:
-    """Return `send` with more headers on the response."""
+    """Return a `send` that adds headers to the response."""
 
     # Not a coroutine: a response has at least two messages.
     def marked(message: Message) -> Awaitable[None]:
@@ -295,7 +295,7 @@ def _marked(send: Send, marks: list[Header]) -> Send:
 
 
 def _muting(send: Send, delay_s: float) -> Send:
-    """Return `send` that ends the response only after a delay.
+    """Return a `send` that ends the response only after a delay.
 
     A server takes the next request of a connection once the response has ended, not
     when the application returns.  The bytes leave at once: a client that knows the

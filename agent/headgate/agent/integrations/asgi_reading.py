@@ -48,7 +48,7 @@ async def serve_readable(
 
 
 class _Request:
-    """One HTTP request: it counts from the end of its body to that of its response."""
+    """One HTTP request: it counts from the end of its body to its response's end."""
 
     def __init__(
         self, connection: ReadConnection, receive: Receive, send: Send
@@ -103,8 +103,8 @@ class _Request:
 class _Messages:
     """The messages of a WebSocket.
 
-    One counts as pending until the application has sent one for it, and its bytes count
-    until the application asks for the next.
+    A message counts as pending until the application has sent one in return, and its
+    bytes count until the application asks for the next.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class _Messages:
         self._size = 0
 
     async def receive(self) -> Message:
-        self._free()  # or a message above the limit would wait for itself
+        self._free()  # otherwise a message above the limit would wait for itself
         await self._connection.readable()
         message = await self._receive()
         if message["type"] == "websocket.receive":

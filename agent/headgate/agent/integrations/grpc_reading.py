@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PeerContext(Protocol):
-    """What is needed of a servicer's context."""
+    """The part of a servicer's context used here."""
 
     def peer(self) -> str:
         """Return the client's address."""

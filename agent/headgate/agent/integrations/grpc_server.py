@@ -12,8 +12,8 @@ and gRPC's own ``grpc-retry-pushback-ms``, which its clients' retry policies obe
 a call that will never be admitted both are -1: don't retry.
 
 A servicer that is itself refused, by a controller that it calls, raises
-`headgate.Throttled`: the trailers carry the longer delay of the two, less what has been
-waited (KIP-599).
+`headgate.Throttled`: the trailers carry the longer of the two delays, less the time
+already waited (KIP-599).
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ def _trailers(decision: Decision) -> tuple[tuple[str, str], ...]:
 def _passing_on(
     handler: _Handler, abort: Callable[[_Context, Decision], object]
 ) -> object:
-    """Return a handler that tells what a controller said to its servicer."""
+    """Return a handler that passes on what a controller said to its servicer."""
     inner = _behaviour(handler)
 
     def unary(request: object, context: _Context) -> object:

@@ -131,9 +131,9 @@ class ThrottledProducer:
             subject: Returns who publishes on a Kafka topic, such as
                 ``lambda topic: {"tenant": "acme", "client": "etl"}``.
             block_s: Longest wait of `send` in the fair queue; with 0 it raises at once.
-            notices_topic: Where those who would have received what was refused are
-                told, as JSON (`headgate.agent.limiter.notices.Notice.to_json`), at most
-                once a second for each subject; None for nowhere.
+            notices_topic: Topic for notices to those who would have received what was
+                refused, as JSON (`headgate.agent.limiter.notices.Notice.to_json`), at
+                most one a second for each subject; None for no notices.
             clock: Seconds, monotonic.
         """
         self.throttle_s = 0.0
@@ -150,7 +150,7 @@ class ThrottledProducer:
         """Send nothing until a controller's delay is over, too (KIP-599).
 
         Args:
-            refusal: What the controller said, such as of a topic to be created.
+            refusal: What the controller said, such as about a topic to be created.
         """
         at_s = time.monotonic() if refusal.at_s is None else refusal.at_s
         self._controller = Throttled(refusal.decision, at_s=at_s)

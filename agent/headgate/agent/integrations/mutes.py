@@ -1,7 +1,7 @@
 """Callers that were refused, and are not served until their delay is over (KIP-599).
 
 A broker answers a throttled client at once and then stops reading from it, so that a
-client that ignores the delay can't ask again before.
+client that ignores the delay can't ask again before it is over.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ LONGEST_MUTE_S = 30.0
 """Longest time that a caller is held: about the timeout of clients."""
 
 MOST_MUTED = 10_000
-"""Callers that are remembered; beyond it those whose delay ends first are let go."""
+"""Most callers remembered; beyond that, those whose delay ends first are let go."""
 
 
 class Mutes:
-    """Until when each caller is muted.  A thread may call it while others do."""
+    """Until when each caller is muted.  Several threads may call it at once."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """Mute nobody.

@@ -58,10 +58,10 @@ class NoticeStream:
         every_s: float = EVERY_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with nobody who listens.
+        """Begin without listeners.
 
         Args:
-            sees: Says whether the listener of a connection may hear of a subject.
+            sees: Says whether the listener of a connection may hear about a subject.
             every_s: Shortest time between two notices about one subject.
             clock: Seconds, monotonic.
         """
@@ -121,7 +121,7 @@ class NoticeStream:
             try:
                 notice = await asyncio.wait_for(queue.get(), self._every_s)
             except TimeoutError:
-                # What was refused last waits for no further attempt.
+                # Publish the last refusals without waiting for another attempt.
                 for board in list(self._boards.values()):
                     board.tell_due(self._clock())
                 quiet_s += self._every_s

@@ -1,7 +1,7 @@
 """Agents that integrations make by themselves: one for each process and settings.
 
-A framework calls an integration from many places, and tells none of them when the
-process ends.  The agents leave the cluster at the exit of the process, as all do;
+A framework calls an integration from many places, and none of them learns when the
+process ends.  The agents leave the cluster when the process exits, as all agents do;
 tests of an application close them with `close`.
 """
 

@@ -5,9 +5,9 @@ answer, and from all connections while the buffers of what they published are to
 (PIP-322).  Each connection has one `ThrottleTracker`: its first cause stops the reading
 and the end of its last one resumes it.
 
-Only what has arrived whole counts, as in Pulsar.  Nothing that counts needs to read
-more, so it always comes to an end and lets the others read: there is no deadlock, and a
-client that never finishes its upload holds nobody up.
+Only what has arrived whole counts, as in Pulsar.  Whatever counts needs no further
+reading, so it always ends and lets the others read: there is no deadlock, and a client
+that never finishes its upload holds nobody up.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable
 
 ACTIVE_S = 0.5
-"""How often a thread that may not read looks whether its call has been cancelled."""
+"""How often a thread that may not read checks whether its call was cancelled."""
 
 
 class ReadConnection:
-    """One connection: what it may not do at present, and what counts of it.
+    """One connection: whether it may be read, and what it holds.
 
     Threads and tasks may share it.
     """
@@ -66,7 +66,7 @@ class ReadConnection:
             self._memory.take(size)
 
     def free(self, size: int) -> None:
-        """Count them no longer."""
+        """Stop counting them."""
         if self._memory is not None:
             self._memory.free(size)
 

@@ -41,7 +41,7 @@ def series_of(usages: Iterable[Usage], *, most: int) -> dict[Labels, Usage]:
 
     The busiest are those that have admitted and refused most since the start, so that
     limits don't come and go with every scrape.  When one of the rest becomes busy, the
-    counters of the rest fall, which Prometheus takes for a restart.
+    counters of the rest fall, which Prometheus treats as a restart.
 
     Args:
         usages: All limits of a process.

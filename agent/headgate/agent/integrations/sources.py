@@ -1,4 +1,4 @@
-"""What an integration needs of an agent, and its cache of limiters."""
+"""What an integration needs from an agent, and its cache of limiters."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ AVERAGE_WEIGHT = 0.1
 class EntryAverages:
     """Average messages and bytes of an entry of one topic.
 
-    What producers wrote says best what the next entry will be; failing that, what was
+    What producers wrote best predicts the next entry; failing that, what was
     dispatched.
     """
 

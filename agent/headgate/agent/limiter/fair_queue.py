@@ -38,7 +38,8 @@ MOST_WAITERS = 100_000
 """Most callers waiting in one process; more are refused with reason "queue full"."""
 
 MOST_GONE = 1_000
-"""Waiters that gave up may exceed those still waiting by this many, before a sweep."""
+"""Waiters that gave up may outnumber those still waiting by this many before a
+sweep."""
 
 LINGER_S = 1.0
 """How long the thread lingers when nobody waits: starting one costs 0.1 ms."""

@@ -23,10 +23,10 @@ class DimensionHandle(Generic[LimiterT]):
     """One dimension of one limiter, held ready.
 
     Attributes:
-        limiter: Whose.
+        limiter: The limiter.
         dimension: What is counted.
-        chain: The limits that apply; None while they must be resolved, or a lock
-            be held.
+        chain: The limits that apply; None while they must be resolved, or if a lock
+            must be held.
         clock: Seconds, monotonic.
     """
 
@@ -57,8 +57,8 @@ class DimensionHandle(Generic[LimiterT]):
                     return chain.admitted
                 if alone.since_s <= now < alone.ready_s:
                     return only.refuse_again(now, units)
-            # The same as `charge_chain_at`: a call of it makes a chain of two limits
-            # 20 % slower.
+            # The body of `charge_chain_at`: calling it makes a chain of two limits 20 %
+            # slower.
             for bucket in chain.buckets:
                 if now < bucket.look_s and bucket.spent <= bucket.headroom:
                     bucket.spent += units

@@ -62,7 +62,7 @@ def composed(request: Decision, controller: Throttled, now: float) -> Refusal:
     """Return the refusal for a client: the one with the longer delay.
 
     Args:
-        request: What the request met here: refused, or admitted and to be muted.
+        request: The decision on the request here: refused, or admitted and to be muted.
         controller: What the controller said; the client has waited since then.
         now: Seconds on the monotonic clock.
     """

@@ -29,12 +29,12 @@ MOST_KEYS = 100_000
 """Keys at once by default: about 200 bytes each, 20 MB."""
 
 IDLE_S = 60.0
-"""A key is dropped when it has been full and unused so long, or when there is no
-room: one that is full again within a millisecond would be dropped and made again
-with each attempt."""
+"""A key is dropped when it has been full and unused for this long, or when there is no
+room: one that is full again within a millisecond would be dropped and made again with
+each attempt."""
 
 SWEEP_STEPS = 2
-"""Old keys looked at for each new one: two bring a table that has grown down again,
+"""Old keys looked at for each new one: two shrink a table that has grown,
 and no attempt ever pays for a whole sweep."""
 
 SWEEP_STEPS_WHEN_FULL = 64
@@ -106,7 +106,7 @@ class KeyedLimiter:
         self._most = most_keys
         self._may_owe = may_owe
         self._keys: dict[Hashable, _Key] = {}
-        self._lock = threading.Lock()  # of the table, not of the buckets
+        self._lock = threading.Lock()  # guards the table, not the buckets
         self._overflow = _Key(burst, clock())
         self._name = LimitName(name, "requests", "key", "node")
         self.evicted = 0
@@ -148,7 +148,7 @@ class KeyedLimiter:
         return self._refuse(key, held, now, units)
 
     def charge(self, key: Hashable, cost: float) -> None:
-        """Charge what has happened already, whatever is there: it is owed.
+        """Charge what has already happened, whatever is left: any excess is owed.
 
         Raises:
             InvalidCost: The cost is negative, above 2**53 or not a number.
@@ -187,7 +187,7 @@ class KeyedLimiter:
         return Refusal(max((need - level) / self._rate, 0.0), False, self._name)
 
     def _find_or_add(self, key: Hashable, now: float) -> _Key:
-        """Return what a key holds; the lock is held."""
+        """Return what a key holds; call it with the lock held."""
         held = self._keys.get(key)
         if held is not None:
             return held

@@ -1,7 +1,7 @@
-"""What a service developer holds in his hands: `try_acquire` for one subject.
+"""What a service developer uses: `try_acquire` for one subject.
 
 A limiter keeps, for each dimension, the chain of buckets that apply to its
-subject.  All admit and all are charged, or none is charged and the longest delay
+subject.  Either all admit and are charged, or none is charged and the longest delay
 wins.  An attempt reads the clock once, takes no lock and does no I/O.
 
 When the configuration changes, the enforcer empties the limiter's chains; the next
@@ -53,8 +53,8 @@ MOST_DIMENSIONS = 64
 
 
 _NOTHING: Number = 0.0
-"""The default of `requests`, by its identity: a caller's own 0 is a cost that happens
-to be nothing, while no cost at all is probably a mistake."""
+"""The default of `requests`, recognised by identity: a caller's own 0 is a cost that
+happens to be nothing, while no cost at all is probably a mistake."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -103,8 +103,8 @@ class Limiter:
         self._lock = lock
         self._chains: dict[str, Chain] = {}
         self._handles: dict[str, DimensionHandle[Limiter]] = {}
-        # The chain of the commonest dimension, reached without a dictionary; None
-        # while it must be resolved, or a lock be held.
+        # The chain of the commonest dimension, reached without a dictionary; None while
+        # it must be resolved, or if a lock must be held.
         self._requests: Chain | None = None
 
     def try_acquire(self, *, requests: Number = _NOTHING, **costs: Number) -> Decision:
@@ -122,8 +122,8 @@ class Limiter:
             InvalidCost: A cost is negative, above 2**53 or not a number.
             InvalidDimension: A dimension is not an identifier.
         """
-        # These lines stand in `DimensionHandle.try_acquire` too: calling it from here
-        # makes the commonest attempt 8 % slower.
+        # These lines are repeated in `DimensionHandle.try_acquire`: calling it from
+        # here makes the commonest attempt 8 % slower.
         now = self.clock()
         chain = self._requests
         try:
@@ -186,7 +186,7 @@ class Limiter:
         return self.foresee(self.clock(), costs)
 
     def charge(self, **costs: Number) -> None:
-        """Charge what has happened already, whatever is there: it is owed."""
+        """Charge what has already happened, whatever is left: any excess is owed."""
         now = self.clock()
         for dimension, cost in checked_costs(costs).items():
             chain = self.chain(dimension)
@@ -250,14 +250,14 @@ class Limiter:
     def slot(self, *, timeout_s: Number = inf, lease_s: Number = LEASE_S) -> SlotClaim:
         """Return a context manager that holds a slot in flight.
 
-        ``with limiter.slot(): ...`` or ``async with limiter.slot(): ...``; a slot of
-        each group that applies and has `slots`.  Of a subject without such a group,
-        nothing is limited.
+        ``with limiter.slot(): ...`` or ``async with limiter.slot(): ...``.  It holds a
+        slot of each group that applies and has `slots`; without such a group, nothing
+        is limited.
 
         Args:
             timeout_s: How long to wait for a slot; then `Throttled` is raised.
-            lease_s: When the slot goes to others although the block goes on: longer
-                than the block takes, or renewed by `Slot.renew`.
+            lease_s: When the slot goes to others even if the block goes on: choose it
+                longer than the block takes, or call `Slot.renew`.
 
         Raises:
             InvalidSetting: The lease is not above 0.
@@ -305,7 +305,7 @@ class Limiter:
     ) -> Coroutine[object, None, Decision]:
         """Do what `wait` does, without blocking the event loop; to be awaited.
 
-        A caller that is cancelled loses no tokens and nobody's place.
+        Cancelling it costs no tokens and nobody's place.
         """
         units = checked_costs(costs)
         return self._resolver.waiting.wait_async(self, units, timeout_s + 0.0)
@@ -319,7 +319,7 @@ class Limiter:
         return self._resolver.sibling(self.subject, mode)
 
     def waits(self, costs: Mapping[str, float]) -> bool:
-        """Whether a caller with these costs is to wait rather than be refused."""
+        """Whether a caller with these costs should wait rather than be refused."""
         return any([self.chain(d).waits for d in costs])  # faster than a generator
 
     def links(self, costs: Mapping[str, float]) -> list[Link]:
@@ -336,7 +336,7 @@ class Limiter:
         return made
 
     def gate(self, dimension: str = "requests") -> DimensionHandle[Limiter]:
-        """Return `handle`; the older name, which goes with release 0.2."""
+        """Return `handle`; this older name will be removed in release 0.2."""
         warnings.warn(
             "Limiter.gate is now called Limiter.handle", DeprecationWarning, 2
         )
@@ -400,7 +400,7 @@ class Limiter:
     def charge_quietly(
         self, now: float, costs: Mapping[str, float], charged: Charges | None = None
     ) -> Bucket | None:
-        """Charge checked costs, or return who refuses, counting no refusal.
+        """Charge checked costs, or return the bucket that refuses, uncounted.
 
         What was charged is added to `charged`.
         """
@@ -419,7 +419,7 @@ class Limiter:
         return None
 
     def foresee(self, now: float, costs: Mapping[str, Number]) -> Decision:
-        """Return what an attempt would be answered; charges and counts nothing."""
+        """Return the answer that an attempt would get; charges and counts nothing."""
         worst = ADMITTED
         for dimension, cost in checked_costs(costs).items():
             for link in self.chain(dimension).links if cost > 0.0 else ():

@@ -46,7 +46,7 @@ class Notice:
     until_s: float
 
     def to_json(self) -> str:
-        """Return it as those who receive it read it."""
+        """Return it in the form that receivers read."""
         limit = self.limit
         return json.dumps(
             {

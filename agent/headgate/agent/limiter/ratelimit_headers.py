@@ -1,12 +1,12 @@
 """How close a subject is to its tightest limit, as the IETF's RateLimit headers.
 
-What remains is of the limit over all processes that share it, as the agent last knew it
-(`LocalBucket.level_at`), not of the part that this process may spend at the moment.
+What remains is what is left across all processes that share the limit, as the agent
+last knew it (`LocalBucket.level_at`), not the part that this process may spend now.
 
 Encoding the two fields takes 1.5 microseconds, as long as everything else that a
 middleware does.  So for a limit with more than `EXACT_BELOW` units left, the same
 headers are reused for a lull (`LULL_S`), and for longer the more is left, up to
-`LONGEST_TOLD_S`: what is used meanwhile is as small a part of it.
+`LONGEST_TOLD_S`: what is used meanwhile is an equally small part of it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def tightest(links: Sequence[Link], now: float) -> Link | None:
     """Return the limit that has the smallest part left.
 
     Unlimited limits are left out, and those that decide by chance unless what is left
-    over the whole cluster is known.
+    across the whole cluster is known.
     """
     found: Link | None = None
     least = inf

@@ -1,4 +1,4 @@
-"""What becomes of an attempt that some limit does not admit.
+"""What happens to an attempt that some limit does not admit.
 
 Each limit that refuses has a mode, its group's or the one that the caller chose:
 
@@ -54,14 +54,14 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
 ) -> Decision:
     """Count the attempt in the groups that refuse; the longest delay wins.
 
-    A group counts it in all dimensions, for the coordinator knows how its limits
-    block one another; what stands in another group's way is no demand there, and
-    its share is free (docs/decisions/0013-which-limits-count-a-refusal.md).
+    A group that refuses counts it in all dimensions, because the coordinator knows how
+    its limits block one another.  For other groups a blocked attempt is not demand, so
+    they count nothing (docs/decisions/0013-which-limits-count-a-refusal.md).
 
     Args:
         chains: By dimension.
         now: Seconds on the limiter's clock.
-        costs: Units by dimension, checked; nothing of them is charged now.
+        costs: Units by dimension, checked; none of them is charged now.
         stopped: The bucket that refused first, and counted it.
     """
     worst: Link | None = None
@@ -71,7 +71,7 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
     for dimension, cost in costs.items():
         for link in chains.get(dimension, NO_LIMITS).links:
             bucket = link.bucket
-            if bucket.since_s <= now < bucket.ready_s:  # still in the debt of before
+            if bucket.since_s <= now < bucket.ready_s:  # still in the same debt
                 delay_s = max(bucket.clear_s - now, bucket.least_delay_s)
                 if bucket is not stopped:
                     most = bucket.most_counted
@@ -86,7 +86,7 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
                     continue
             if cost > link.hopeless_above:
                 delay_s = inf
-            # Debt that can never be paid is no matter for a delay.
+            # No delay helps against a debt that can never be paid.
             if link.lenient and (link.mode == "shadow" or delay_s < inf):
                 lenient[id(bucket)] = -1.0 if link.mode == "shadow" else delay_s
             elif delay_s > worst_s:
@@ -114,7 +114,7 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
 
 
 def _delay_s(bucket: Bucket, now: float, cost: float, stopped: Bucket) -> float:
-    """Return a bucket's delay, 0 when it admits; who refuses has counted it."""
+    """Return a bucket's delay, 0 if it admits; if it refuses, it has counted that."""
     if bucket is stopped:
         delay_s = bucket.retry_after_at(now, cost)
         return RECONSIDERED_S if delay_s == inf else delay_s

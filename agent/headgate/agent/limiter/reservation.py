@@ -118,7 +118,7 @@ class Reservation:
 
         Args:
             costs: Units by dimension.
-            limiter: Whose limits are charged.
+            limiter: Its limits are charged.
             clock: Seconds, monotonic.
             keep_open: Called with an open reservation, to be returned when due.
             open_s: Seconds until it is returned if not settled.
@@ -236,7 +236,7 @@ class Reservation:
             self._correct({d: -units for d, units in self.costs.items()})
 
     def return_overdue(self) -> bool:
-        """Return everything if nobody settled; say whether that was so."""
+        """Return everything if nobody settled; tell whether that was the case."""
         with self._state_lock:
             if self.state != "open":
                 return False

@@ -1,13 +1,14 @@
-"""Slots in flight: at most N requests at once, over the whole cluster.
+"""Slots in flight: at most N requests at once, across the whole cluster.
 
 ::
 
     with limiter.slot(timeout_s=5.0):       # or: async with limiter.slot(...)
         answer = model(prompt)
 
-A group with `slots` lets its callers hold so many slots at once, in all processes
-together: never one more.  Which part of them this process may hand out is decided by
-the coordinator (`headgate.coordinator.escrow.slots`); taking one compares two numbers.
+A group with `slots` lets its callers hold that many slots at once, in all processes
+together, and never one more.  Which part of them this process may hand out is decided
+by the coordinator (`headgate.coordinator.escrow.slots`); taking one compares two
+numbers.
 
 How a slot can end:
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 LEASE_S = 3600.0
 """How long a slot may be held by default: longer than requests take.  Too short a lease
-lets more than N run; a slot that is never released costs one of N for so long."""
+lets more than N run; a slot that is never released costs one of N for that long."""
 
 MOST_WAITERS = 100_000
 """Callers that wait for slots in one process; more are refused: "queue full"."""
@@ -58,7 +59,7 @@ HOLD_WEIGHT = 0.1
 """Weight of the newest slot in the mean time for which one is held."""
 
 FIRST_HOLD_S = 1.0
-"""That time, before any slot was released."""
+"""What that time is assumed to be before any slot was released."""
 
 LEAST_DELAY_S = 0.01
 """Shortest delay that a refused caller gets."""
@@ -69,7 +70,7 @@ logger = logging.getLogger("headgate.agent")
 
 
 class SlotResolver(ChainResolver[LimiterT], Protocol[LimiterT]):
-    """What made a limiter, where it knows of slots as well."""
+    """What made a limiter, if it knows about slots as well."""
 
     @property
     def slots(self) -> SlotBook:
@@ -87,17 +88,17 @@ class SlotPool:
     Attributes:
         group_id: Id of the group.
         name: Name of the limit, for refusals.
-        size: N, over the whole cluster.
+        size: N, across the whole cluster.
         shadow: Refusals are only counted.
         may_hold: How many callers here may hold now.
         until_s: When that ends, on the enforcer's clock.
         in_use: How many they hold.
-        life: Grows when all that are held are lost.
+        life: Grows when all slots held are lost.
         waiting: Callers that wait for one.
         peak: The most that were held at a time since the last count.
         refused: Callers refused since the last count.
         refusals: Callers refused since the start.
-        mean_hold_s: For how long one is held.
+        mean_hold_s: Mean time for which one is held.
     """
 
     __slots__ = (
@@ -129,7 +130,7 @@ class SlotPool:
         self.mean_hold_s = FIRST_HOLD_S
 
     def open(self) -> None:
-        """Limit nothing any more: the group does not, or is gone."""
+        """Stop limiting: the group has no limit any more, or is gone."""
         self.may_hold = self.until_s = inf
 
     def refusal(self, reason: str = "") -> Refusal:
@@ -171,7 +172,7 @@ class Slot:
         now: float,
         lease_s: float,
     ) -> None:
-        """Stand for slots that were taken from these pools just now."""
+        """Represent slots that were just taken from these pools."""
         self._book = book
         self._pools = pools
         self._lives = [pool.life for pool in pools]
@@ -182,7 +183,7 @@ class Slot:
         self.state: SlotState = "held" if decision else "refused"
 
     def __bool__(self) -> bool:
-        """Return whether the slot was given, at first."""
+        """Return whether the slot was granted, even if it has ended since."""
         return bool(self.decision)
 
     @property
@@ -227,7 +228,8 @@ class Slot:
         return now >= self.due_s and self._end("expired")
 
     def _end(self, state: SlotState, *, wake: bool = True) -> bool:
-        # No other thread can come in between these lines: two releases give back once.
+        # No other thread can come in between these lines: two releases give back only
+        # once.
         if self.state != "held":
             return False
         self.state = state
@@ -238,7 +240,7 @@ class Slot:
         """Give back what nobody can release any more.
 
         This may run in any thread between any two lines, even under the book's lock:
-        those who wait are served at the next count.
+        waiting callers are served at the next count.
         """
         if self.state == "held" and self._pools and self._end("dropped", wake=False):
             self._book.dropped += 1
@@ -343,10 +345,10 @@ class SlotWaiter:
 
     Attributes:
         pools: It needs a slot of each.
-        lease_s: For so long.
+        lease_s: How long it may hold them.
         wake: Called once `slot` is there.
         slot: The answer.
-        reason: Why there is none, where it was not let into the queue.
+        reason: Why there is none, if it was not let into the queue.
     """
 
     __slots__ = ("lease_s", "pools", "reason", "slot", "wake")
@@ -428,7 +430,7 @@ class SlotBook:
         held_s = self.clock() - since_s
         waited_for = 0
         for pool, life in zip(pools, lives, strict=True):
-            if pool.life == life:  # else it was lost, and is not counted any more
+            if pool.life == life:  # else it was lost, and no longer counts
                 pool.in_use -= 1
                 pool.mean_hold_s += HOLD_WEIGHT * (held_s - pool.mean_hold_s)
             waited_for += pool.waiting
@@ -458,7 +460,7 @@ class SlotBook:
             return waiter.slot
 
     def serve(self) -> None:
-        """Give slots to those who wait, the first ones first."""
+        """Give slots to waiting callers, in their order."""
         woken: list[SlotWaiter] = []
         with self._lock:
             now = self.clock()
@@ -502,7 +504,7 @@ class SlotBook:
     # What the agent's thread does.
 
     def pool_of(self, group: Group, level: str) -> SlotPool | None:
-        """Return the pool of a group, None where it does not limit slots."""
+        """Return the pool of a group, None if it does not limit slots."""
         if group.slots is None:
             return None
         pool = self._pools.get(group.id)
@@ -533,7 +535,7 @@ class SlotBook:
         """Return how many slots callers hold and want, for the groups in use.
 
         Args:
-            users: Ids of groups that somebody has a limiter of.
+            users: Ids of groups for which somebody has a limiter.
             now: Seconds on the clock.
         """
         self._expire(now)
@@ -611,8 +613,8 @@ def _take_all(
 ) -> SlotPool | None:
     """Take a slot of each pool, or of none; return the pool that has none left.
 
-    Under the GIL no thread comes in between the test and the taking, for nothing in
-    between is a call or a jump backwards (as in `headgate.agent.bucket.bucket`).
+    Under the GIL no thread comes in between the test and the taking, because there is
+    no call or backward jump between them (as in `headgate.agent.bucket.bucket`).
     """
     for index, pool in enumerate(pools):
         if (

@@ -132,8 +132,8 @@ def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
 
     Args:
         payload: The bytes.
-        used: ``bool[N]`` by group id, the last one of larger ids; rows of others and
-            of larger ids are left out.  None for all rows.
+        used: ``bool[N]`` by group id, the last one for all larger ids; rows of groups
+            that are not used are left out.  None for all rows.
 
     Raises:
         MalformedReport: `payload` is not a report; says what is wrong with it.

@@ -25,7 +25,7 @@ MAX_GROUP_ID = VALUES_BELOW - 1
 """Ids of the store are small; those of single values are digests just below this."""
 
 MAX_SUBJECTS = 1 << 44
-"""Limiters that one agent may say that a group has."""
+"""Most limiters that one agent may report for a group."""
 
 MAX_SCALE = 1_000_000
 """Most steps per unit that a foreign writer may choose; ours go up to 1,000."""

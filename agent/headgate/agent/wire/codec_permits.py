@@ -1,6 +1,6 @@
-"""What a report says of strict limits, as columns: runs of registers, and lives.
+"""What a report says about strict limits, as columns: runs of registers, and lives.
 
-A life is named once in a dimension and pointed to by its index; a keyframe of twelve
+A life is named once in a dimension and referred to by its index; a keyframe of twelve
 agents takes about half a kilobyte.  Rejected: a column entry for each permit (15 kB).
 """
 
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 NOBODY = AgentLife("", 0)
-"""Gave what was minted."""
+"""The giver of minted permits."""
 
 TOKEN_STEPS = 1000
-"""Steps per unit of tokens; rounded down, for what a giver took out may not grow."""
+"""Steps per unit of tokens; rounded down, because what a giver took out may not
+grow."""
 
 MAX_TOKENS = float(1 << 53)
 """Units of the burst that a permit can carry, and still be counted exactly."""
@@ -42,7 +43,7 @@ OVER, SETTLED, USES = 1, 2, 4
 """Bits of a life's state."""
 
 MAX_ID_CHARACTERS = 256
-"""Of an agent's id."""
+"""Most characters of an agent's id."""
 
 
 def encode_permits(permits: Permits) -> wire.Permits:

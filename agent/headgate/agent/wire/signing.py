@@ -1,4 +1,4 @@
-"""Signatures of reports: no agent is heard without a key, or speaks for another.
+"""Signatures of reports: no agent is heard without a key, and none speaks for another.
 
 A signed report ends with the field ``signature``: eight bytes that name the key, then
 the signature of all bytes before the field.  So cluster, agent, incarnation, sequence
@@ -7,7 +7,7 @@ and rows are all signed, and nothing is parsed before the signature is verified.
 Two schemes.  ``hmac`` (HMAC-SHA-256): one secret for the cluster keeps strangers out;
 but anyone who has it can still write in another's name.  ``ed25519``: each agent has a
 secret and everyone has its public half, so that each speaks only for itself; the
-SHA-256 of the report is signed, because hashing is what a large report costs.
+SHA-256 of the report is signed, because hashing is most of what a large report costs.
 
 A key is written ``scheme:base64`` of its 32 bytes.  An agent's key has a named owner:
 it may sign for that id, and for the ids derived from it (a forked child's ``owner-…``,

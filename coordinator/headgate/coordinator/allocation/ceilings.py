@@ -1,4 +1,4 @@
-"""How much each agent may spend before the others can know of it.
+"""How much each agent may spend before the others can know about it.
 
 **Spend no more unseen than your part of the common level.**  Every agent replays the
 bucket (`headgate.coordinator.ledger.replay`) and computes a level E.  Let V_i be what
@@ -38,7 +38,7 @@ arrivals: chance is not misuse.
 
 Rejected: local buckets of a tenth of a second of a ceiling (4 to 5 s over the quota for
 language models' tokens, 0.67 of the quota if one cost is a sixth of the burst);
-admission by chance if there are fewer tokens than agents (0.77); a margin of five sigma
+random admission when there are fewer tokens than agents (0.77); a margin of five sigma
 as the level to start at (0.80 with a burst of 10 s).
 """
 
@@ -108,7 +108,7 @@ DEMAND_CAP = 2.0
 lie, gains no more than asking for everything."""
 
 FEWEST_AT_FIRST = 10
-"""Number of agents that a new one assumes if nobody says how many there are."""
+"""Least number of agents that a new one assumes if the API doesn't say how many."""
 
 PARENT_S = 0.1
 """Seconds of its ceiling that an agent may hold for a group inside another one, whose
@@ -129,9 +129,9 @@ class Conditions:
         age_s: Δ, after which the others know what was admitted.
         present: Number of agents to assume while a ledger's level is not known.
         mute: This agent does not hear its own reports.
-        adrift: That has lasted so long that the others have dropped this agent.
+        adrift: It has been mute for so long that the others have dropped it.
         quorate: This agent hears a majority of the cluster.
-        echoed: It has heard a report of its own; until then the lag is a guess.
+        echoed: One of its own reports came back; until then the lag is a guess.
     """
 
     now: float
@@ -153,7 +153,8 @@ class _Asked:
         weight: ``float64[A, K]`` weights.
         present: ``bool[A, K]`` agents that take part.
         cost: ``float64[A, K]`` mean units of a request.
-        demand: ``float64[A, K]`` λ as far as it counts; 0 for agents that don't.
+        demand: ``float64[A, K]`` λ up to `demand_cap`; 0 for agents that don't take
+            part.
         wanted: ``float64[K]`` Σ λ.
         newest: ``float64[K]`` this agent's λ, whether or not the others know it.
         spare: ``float64[K]`` C less what is kept for silent agents, at least 0.
@@ -194,8 +195,8 @@ def share_out(
     cap = DEMAND_CAP * chosen(strict, rate, rate + spare / on.age_s)
     present = weight > 0.0
     demand = chosen(present, lesser(told, cap), 0.0)
-    # The others compute shares from the demand that they have heard.  With its newer
-    # one this agent would expect to spend what the others don't expect it to.
+    # The others compute shares from the demand that they have heard.  If this agent
+    # used its newer one, it would expect to spend what they don't expect.
     demand[0] = chosen(present[0], lesser(block.known_demand[slots], cap), 0.0)
     newest, wanted = lesser(told[0], cap), total(demand)
     cost = block.cost[lines, slots]
@@ -328,8 +329,8 @@ def _noise(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> F
 def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
     """Compute V: what was spent beyond what the others know or expect.
 
-    They know a counter once its report has had enough time on the bus.  How much that
-    is, is unknown until one report has come back.
+    They know a counter once its report has had enough time on the bus.  How long that
+    takes is unknown until one report has come back.
     """
     at_once = block.at_once[0, slots]
     for name in ("known_predicted", "pending_predicted"):
@@ -346,7 +347,7 @@ def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
         block.known_demand[slots] = chosen(
             arrived, block.pending_demand[slots], block.known_demand[slots]
         )
-        # The newest report is next, if it left after the one that has arrived.
+        # The newest report is awaited next, if it left after the one that arrived.
         newer = arrived & (block.row_reported_at[slots] > block.pending_at[slots])
         told = block.reported_admitted[slots]
         block.pending_admitted[slots] = chosen(
@@ -368,13 +369,13 @@ def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
 def _agree(block: LedgerBlock, slots: Index) -> None:
     """Adopt the median of the levels that all agents compute.
 
-    Counters alone would keep views apart once they differ, say because a new agent
+    With counters alone, views that once differ stay apart, say because a new agent
     learnt a level a moment too late, or because a report was lost while the bucket was
     full.  An agent whose level is below the others' would then be refused its part for
     ever.  The median is used because any agent may lie.  This agent's own level counts
     as well, so that two agents meet half way.  Each level counts once, when at least
-    half of the others have reported theirs, and only differences that reports on their
-    way can't explain count: otherwise chance would add up.
+    half of the others have reported theirs, and a difference counts only if reports in
+    flight can't explain it: otherwise chance would add up.
     """
     told = block.voiced[slots]
     if not np.count_nonzero(told):
@@ -402,9 +403,9 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
 
 
 def _median(voices: Floats) -> Floats:
-    """Return the median of each column without its NaN, ``float64[K]``.
+    """Return the median of each column, ignoring NaN, ``float64[K]``.
 
-    numpy's own takes a millisecond for one column.
+    numpy's `nanmedian` takes a millisecond for one column.
     """
     ordered = np.sort(voices, axis=0)  # NaN last
     known = np.count_nonzero(voices == voices, axis=0)
@@ -414,7 +415,8 @@ def _median(voices: Floats) -> Floats:
 
 
 AGREED_COSTS = 2.0
-"""Costs by which levels may differ: requests that not every agent has heard of yet."""
+"""Requests by which levels may differ, because some agents haven't heard of them
+yet."""
 
 KNOWN_LAGS = 1.4
 """Lags after which a report has arrived everywhere, allowing for the bus's jitter."""
@@ -432,7 +434,8 @@ def note_told(
         demand: ``float64[K]`` reported demand, units/s.
         now: Monotonic seconds.
     """
-    # The others' expectation restarts, counted from now on: at `at` it was less.
+    # The others' expectation restarts from 0 now, so at the earlier `at` it was
+    # negative.
     unexpected = -block.extrapolated_rate[0, slots] * (now - block.at[slots])
     free = block.pending_at[slots] == inf
     block.pending_admitted[slots] = np.where(
@@ -509,7 +512,7 @@ def own_ceilings(
         window=window,
         expected_rate=expected,
         room_cap=np.full(size, inf),
-        # The first request that the others don't know of may pass all the same.
+        # The first request that the others don't know of may pass anyway.
         cautious=(
             np.maximum(block.reported_demand[slots], block.demand[0, slots]) <= 0.0
         )

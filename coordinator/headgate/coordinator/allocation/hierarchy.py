@@ -7,11 +7,11 @@ the parent's Q' is filled top-down::
     find θ:  Σ_c max(low_c, min(high_c, w_c·θ)) = Q'
     high_c = min(demand_c, maximum_c)      low_c = min(minimum_c, high_c)
 
-Minima first, since low_c does not depend on θ; a minimum that is not wanted is not
-set aside.  Each term rises with θ, so θ is unique where Q' lies between Σ low and
-Σ high; the sum is piecewise linear with corners at low_c/w_c and high_c/w_c, and one
-pass over the sorted corners finds θ exactly.  Minima that add up to more than Q'
-are scaled down together.
+Minima come first, since low_c does not depend on θ; a minimum that nobody wants is not
+set aside.  Each term rises with θ, so θ is unique where Q' lies between Σ low and Σ
+high; the sum is piecewise linear with corners at low_c/w_c and high_c/w_c, and one pass
+over the sorted corners finds θ exactly.  Minima that add up to more than Q' are scaled
+down together.
 
 A child's *part* is its term plus the parent's slack, up to its maximum: it may start at
 once, and the parent's ledger takes back what several children took at the same time.  A
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 LEAST_PART = 0.005
-"""Fraction of an agent's demand on a parent below which the part that is not its
-children's counts as none."""
+"""If less than this fraction of an agent's demand on a parent comes from outside its
+children, that part counts as none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def beside_of(
         line = line_of[member[here]]
         here, line = here[line != NOBODY], line[line != NOBODY]
         left[line] -= block.demand[here, at]
-    # A remainder due to rounding, or to a report of the parent or child that was lost.
+    # A small remainder is due to rounding, or to a lost report of parent or child.
     left[left < LEAST_PART * wanted] = 0.0
     capped: Floats = np.minimum(left, above.demand_cap[slot])
     return capped

@@ -27,8 +27,8 @@ CHANGED_CAPACITY = 0.1
 """The same for the capacity of a bucket that this agent does not share."""
 
 SET_ANYWAY = 8
-"""Up to this many buckets, all are set: comparing a few costs more than setting
-them."""
+"""If there are no more buckets than this, all are set: comparing a few costs more than
+setting them."""
 
 RATES = ("rate", "window", "expected_rate", "room_cap", "quota", "reserve", "ceiling")
 """Columns that are compared directly."""
@@ -37,7 +37,7 @@ REMEMBERED = (*RATES, "level", "room", "capacity", "least_delay_s")
 
 
 class LastCeilings:
-    """Terms of N buckets as last set; NaN where never.
+    """Terms of N buckets as last set; NaN where never set.
 
     Args:
         size: N.
@@ -57,7 +57,7 @@ class LastCeilings:
 
     @property
     def ceiling(self) -> Floats:
-        """``float64[N]`` units/s as last set; NaN where never."""
+        """``float64[N]`` units/s as last set; NaN where never set."""
         return self._last["ceiling"]
 
     def inherit(self, old: LastCeilings, to: Ints, of: Ints) -> None:
@@ -90,7 +90,7 @@ class LastCeilings:
             new: Their new ceilings.
             counted: ``float64[K]`` what each had admitted by then.
             now: Monotonic seconds.
-            lease_s: For how long ceilings are valid.
+            lease_s: How long ceilings are valid.
             anyway: ``bool[K]`` rows to set however little they changed.
 
         Returns:

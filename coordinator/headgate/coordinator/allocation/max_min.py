@@ -48,11 +48,11 @@ def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
 def level_of(
     demand: Floats, weight: Floats, available: Floats, wanted: Floats
 ) -> Floats:
-    """Return θ as `water_level` does, of demands whose sums are known.
+    """Return θ as `water_level` does, for demands whose sums are known.
 
     Args:
-        demand: ``float64[A, G]`` λ, 0 where the weight is.  Of one ledger its column
-            may be given as ``float64[A]``, and numbers for what follows.
+        demand: ``float64[A, G]`` λ, 0 where the weight is.  For a single ledger, pass
+            its column as ``float64[A]``, and numbers for what follows.
         weight: ``float64[A, G]``.
         available: ``float64[G]`` Q'.
         wanted: ``float64[G]`` Σ λ.
@@ -74,7 +74,7 @@ def level_of(
 
 
 def _level_of_one(demand: list[float], weight: list[float], available: float) -> float:
-    """Return θ of one ledger that is short: the same steps, on plain numbers."""
+    """Return θ of one ledger short of Q', by the same steps on plain numbers."""
     hungry = [*zip(demand, weight, strict=True)]
     rest, level = available, available / sum(weight)
     while True:

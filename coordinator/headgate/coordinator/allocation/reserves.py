@@ -29,8 +29,7 @@ After M, `fair` and `hold` may exceed their bound by one Q for each part of the 
 that was dropped and is still alive; `Explanation.bound` reports that.  An agent that
 hears nobody at all drops nobody (see
 `headgate.coordinator.membership.failure_detector`), so while the bus is down all parts
-still add up to Q.  Neither does an agent drop others that are alive according to the
-API.
+still add up to Q.  Nor does an agent drop others that the API reports as alive.
 """
 
 from __future__ import annotations

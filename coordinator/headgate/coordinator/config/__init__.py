@@ -1,4 +1,4 @@
-"""What a coordinator is told: the configuration, the limits it holds, constants.
+"""What a coordinator is given: the configuration, the limits in it, constants.
 
 Nothing here depends on ledgers, demand or other agents.
 """

@@ -18,7 +18,7 @@ Scope = Literal["cluster", "node"]
 Mode = Literal["balanced", "strict"]
 Isolation = Literal["fair", "hold", "closed", "open"]
 ISOLATIONS: tuple[Isolation, ...] = ("fair", "hold", "closed", "open")
-"""Their order, wherever one is kept as a number."""
+"""All isolations; one that is kept as a number is an index into this."""
 
 FAIR, HOLD, CLOSED, OPEN = range(4)
 
@@ -36,8 +36,8 @@ NOMINAL_PERIOD_S: dict[Period, float] = {
 """Mean length of each calendar period, seconds."""
 
 TRICKLE = 1e-18
-"""Part of a calendar limit's rate that flows in each second: nothing, even in a year,
-but a rate of 0 means a closed limit."""
+"""Fraction of a calendar limit's rate that flows in each second: next to nothing, even
+in a year, but not 0, which would mean a closed limit."""
 
 Split = Literal["even", "proportional"]
 
@@ -52,8 +52,8 @@ LEAST_UNITS = 1e-9
 lifetime, and far above what underflows to zero when it is multiplied by others."""
 
 IN_FLIGHT = "slots_in_flight"
-"""Stands in the place of a dimension where a group's `slots` are meant; no limit can
-have this one."""
+"""Used in place of a dimension where a group's `slots` are meant; no limit can have
+this dimension."""
 
 MOST_SLOTS = 1_000_000
 """Largest number of slots in flight of one group: more than any cluster serves."""
@@ -71,7 +71,7 @@ SUBJECT_KINDS = (
 
 
 class InvalidConfiguration(ValueError):
-    """A value that an operator gave can't be accepted; says field and reason.
+    """A value given by an operator can't be accepted; names the field and the reason.
 
     Attributes:
         field: Path of the offending field, such as ``limits[0].rate``.
@@ -91,15 +91,15 @@ class Limit:
     Attributes:
         dimension: What is counted; a Python identifier such as ``requests``.
         rate: Units per period; 0 lets nothing through, `UNLIMITED` everything.
-        burst: Units that may pass at once after rest; the bucket's size B.
+        burst: Units that may pass at once after a quiet time; the bucket's size B.
         period_s: Length of the period that `rate` counts for, seconds.
         period: A calendar period: `rate` units may pass between one boundary and the
             next, and the burst is as large.  None for a bucket that refills evenly.
         time_zone: IANA name of the zone in which calendar periods begin.
-        begins_at_s: When the present calendar period began, wall clock; 0 until
-            somebody looked at the calendar.
-        scope: ``cluster`` shares the limit among all agents, ``node`` gives it
-            whole to each.
+        begins_at_s: When the present calendar period began, wall clock; 0 until the
+            calendar was consulted.
+        scope: ``cluster`` shares the limit among all agents, ``node`` gives all of it
+            to each.
         minimum: Units per period set aside inside the parent group.
         maximum: Units per period that the group may take from its parent.
     """
@@ -159,11 +159,12 @@ class Limit:
         """Return the level of this calendar limit, given what it was.
 
         A new period begins full, less what is owed.  Within a period, what was used
-        stays used when the limit is changed, and makes no debt.
+        stays used when the limit changes, but creates no debt.
 
         Args:
             level: Units, before.
-            before: The limit that `level` was of; None for an earlier period of this.
+            before: The limit that `level` belonged to; None for an earlier period of
+                this one.
         """
         debt = min(level, 0.0)
         if before is None or self.begins_at_s > before.begins_at_s:
@@ -173,7 +174,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A named set of limits shared by all that is attached to it (PIP-82).
+    """A named set of limits shared by everything attached to it (PIP-82).
 
     Attributes:
         id: Small positive integer given by the store, never used again.
@@ -186,16 +187,16 @@ class Group:
             only while level ≥ cost.
         isolation: What an agent that is cut off may spend; see
             `headgate.coordinator.allocation.reserves`.
-        refusal: What a caller meets by default when the group is exhausted.
+        refusal: What happens to a caller by default when the group is exhausted.
         soft_threshold: Part of the rate (0–1] above which callers are warned.
-        per_partition: Each partition of a topic that falls under the group has the
-            node-scoped limits whole; cluster-scoped ones stay shared.
-        split: How each process divides what it may spend among its topics; None lets
-            one topic take everything.
-        slots: How many requests may be in flight at once, over the whole cluster; 0
-            lets nobody begin, None does not limit.
+        per_partition: Each partition of a topic under the group has the node-scoped
+            limits to itself; cluster-scoped ones stay shared.
+        split: How each process divides what it may spend among its topics; with None,
+            one topic may take everything.
+        slots: How many requests may be in flight at once, across the whole cluster; 0
+            lets none begin, None is no limit.
         per: Makes this a template: each value of that part of a subject has the limits
-            for itself; None for one group whose limits all share.
+            to itself; None for one group whose limits are shared by all.
         template: Id of the template whose limits this group has for one value; None
             for a group of the configuration.
     """
@@ -242,7 +243,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A subject → group.
+    """Attaches a subject to a group.
 
     Attributes:
         subject: Pairs of (kind, name) in the order of `SUBJECT_KINDS`; a name of
@@ -262,7 +263,7 @@ class Configuration:
 
     Attributes:
         revision: Number of this state; grows by one with each change.
-        cluster: Name of the cluster; reports of another are not heard.
+        cluster: Name of the cluster; reports of other clusters are ignored.
         groups: All groups, any order.
         attachments: All attachments, at most one per subject.
     """
@@ -274,10 +275,10 @@ class Configuration:
 
 
 def limits_in_force(groups: Iterable[Group]) -> dict[int, Group]:
-    """Return groups by id, as they are held to their limits.
+    """Return groups by id, with the limits that they are held to.
 
-    A cluster-wide limit that is unlimited, inside a group that is limited in the same
-    dimension, has the rate and the burst of the nearest that is.
+    An unlimited cluster-wide limit, inside a group that is limited in the same
+    dimension, takes the rate and the burst of the nearest such group.
     """
     by_id = {group.id: group for group in groups}
     return {
@@ -310,7 +311,7 @@ def _nearest(limit: Limit, above: list[Group]) -> Limit:
 
 
 def ancestry_of(group: Group, by_id: Mapping[int, Group]) -> list[Group]:
-    """Return the groups above one, nearest first; a loop among them ends there."""
+    """Return the groups above one, nearest first; stop where they form a loop."""
     found: dict[int, Group] = {}
     above = group.parent
     while above is not None and above in by_id and above not in (group.id, *found):

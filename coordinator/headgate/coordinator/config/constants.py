@@ -15,30 +15,30 @@ class Settings:
     """Parameters of one agent's coordinator; the same on every agent of a cluster.
 
     Attributes:
-        cluster: Name of the cluster; reports of another are not heard.
+        cluster: Name of the cluster; reports of other clusters are ignored.
         weight: Of this agent among all, > 0; told to the others in its reports.
-        interval_s: T, the heartbeat.  1 s: with urgent reports a shorter one
-            buys nothing, and 5 s loses only the steadiness of totals.
+        interval_s: T, the heartbeat.  1 s: thanks to urgent reports a shorter one buys
+            nothing, and 5 s loses only the steadiness of totals.
         tick_s: Step between two looks at the counters while there is load.
             25 ms: the newest evidence that the demand estimate can be reset to.
         rest_tick_s: The same while no local bucket is used.
         urgent_gap_s: Least time between two reports.  50 ms bounds an agent to
             twenty reports a second whatever its demand does.
         answer_gap_s: Least time between two answers to hellos.
-        answer_gap_each_s: The same for each other agent, where that is longer: who is
-            asked over and over, as by a hundred agents that start within seconds,
-            costs everyone a hundred messages a second and not two thousand.
+        answer_gap_each_s: The same per other agent, if that is longer: an agent that is
+            asked over and over, say by a hundred that start within seconds, then costs
+            everyone a hundred messages a second, not two thousand.
         keyframe_every: Heartbeats from one report of all rows to the next.
         horizon_s: Shortest H over which a surplus or debt is worked off.
         lease_min_intervals: Silence, in T, until a member counts as silent.
         lease_max_intervals: The same at worst, when reports are being lost.
         presumed_dead_s: M, how long after its lease a silent member is kept.
         slack_part: σ, the part of the slack that each ceiling may use.
-        urgent_part: Part by which usable demand must move to be told at once.
+        urgent_part: Part by which usable demand must move to be reported at once.
         local_s: Seconds of its ceiling that a local bucket may hold.
         refresh_s: Oldest age of a busy ledger's allocation when nothing is heard.
         strict_margin: Part of a strict group's rate kept back while it settles.
-        members_max: Members kept in the table; further ones are not heard.
+        members_max: Members kept in the table; further ones are ignored.
     """
 
     cluster: str = "default"

@@ -2,7 +2,7 @@
 
 A group that is *per* user has its limits once for each user.  The group of one value is
 in no configuration: every process derives it, with the same id, from the template's id
-and the value, so agents share its limits without asking anybody.
+and the value, so agents share its limits without asking anyone.
 
 The id is 61 bits of a BLAKE2b digest above `VALUES_FROM`, which no id of the store
 reaches.  Two of 100,000 values have the same id with a probability of 2e-9; they would
@@ -26,7 +26,7 @@ VALUES_BELOW = 1 << 62
 
 
 def value_id(template_id: int, value: str) -> int:
-    """Return the id of the group that one value of a template has everywhere."""
+    """Return the id of one value's group, which is the same in every process."""
     named = f"{template_id}:{value}".encode("utf-8", "surrogatepass")
     digest = int.from_bytes(blake2b(named, digest_size=8).digest())
     return VALUES_FROM | digest % VALUES_FROM

@@ -6,7 +6,7 @@ PIP-82's formula shows it as 31 % unfairness).  Callers that wait count as well.
 
 **Theory.**  While demand is steady the best estimate is a long average; once it has
 changed, old samples are worthless.  So this is an average over τ = 1 s and at least ten
-requests, plus a test whether the newest window could have come from that average.
+requests, plus a test of whether the newest window could have come from that average.
 For Poisson arrivals the deviance of x requests where μ were expected,
 
     d = 2·(x·ln(x/μ) − (x − μ)),
@@ -75,7 +75,8 @@ AGO = (np.arange(DEPTH)[:, None] - WINDOWS) % DEPTH
 """For the newest sample's place, the places of the samples one window earlier."""
 
 SILENCE = 12.5
-"""Expected requests without which demand has ended; e^−12.5 is five sigma."""
+"""If so many requests were expected and none came, demand has ended: e^−12.5 is five
+sigma."""
 
 SETTLED_S = 0.6
 """Time after the last request until all windows are empty and looks may pause."""
@@ -156,7 +157,7 @@ class Demand:
         self._totals[:, at] = totals
 
     def look(self, now: float, totals: Floats, cost: Floats) -> NDArray[np.bool_]:
-        """Enter the newest counters; return ``bool[N]``: the average was reset.
+        """Enter the newest counters; return ``bool[N]``: which averages were reset.
 
         Args:
             now: Monotonic seconds.
@@ -171,7 +172,7 @@ class Demand:
         elapsed = now - self._times[last]
         if elapsed <= 0.0:
             return totals < 0.0
-        # A parent's total falls when a child leaves it; that is no attempt.
+        # A parent's total falls when a child leaves it; that is not an attempt.
         grown = greater(totals - self._totals[last, at], 0.0)
         if self._idle_at > self._times[last] and some(grown):
             # New requests came after the last tick, not evenly since the last look.
@@ -213,7 +214,7 @@ class Demand:
         """Return ``float64[N]``, λ without the requests of the newest look, units/s.
 
         Right after a request the average is at its highest: with one request every 10 s
-        and τ = 5 s it is 0.3/s in the mean, not 0.1/s.  Just before a Poisson arrival
+        and τ = 5 s it is 0.3/s on average, not 0.1/s.  Just before a Poisson arrival
         it is what it is at any other time.
         """
         unmoved: Floats = np.minimum(self._before, self.rate)
@@ -267,7 +268,7 @@ class Demand:
             # Go one tick further back if that fits the new rate better than the old
             # one.
             more, longer = self._since(ticks + 1, which, now, totals)
-            # Before a tick in which a parent's total fell, nothing can be known.
+            # Nothing is known about the time before a parent's total fell.
             going &= more >= came
             units, elapsed = np.maximum(more - came, 0.0) / per, longer - spans
             new = deviance(units, came / spans * elapsed / per)

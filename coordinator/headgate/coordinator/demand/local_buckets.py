@@ -113,7 +113,7 @@ class LocalBuckets:
         self._sum_of = np.array([p[1] for p in pairs], dtype=np.int64)
         n = len(names)
         self.all = single(slice(0, n))
-        # The buckets that the shell has; a number if there is but one.
+        # The buckets that the shell has; a number if there is only one.
         told = slice(0, self.shell_size)
         self._told: Index = told if pairs else single(told)
         self.numbers: Ints = np.full(n, -1, dtype=np.int64)
@@ -315,7 +315,7 @@ class LocalBuckets:
             rows: ``int64[K]`` buckets that were computed.
             new: Their new ceilings.
             now: Monotonic seconds.
-            lease_s: For how long a ceiling is valid.
+            lease_s: How long a ceiling is valid.
             exact: ``bool[K]`` buckets for which every lowering counts, however small.
         """
         given = self._given
@@ -346,8 +346,8 @@ class LocalBuckets:
         told = self.subjects[:n].copy()
         np.add.at(self.subjects, self._sum_to, told[self._sum_of])
         np.logical_or.at(self.used, self._sum_to, self.used[self._sum_of])
-        # From scratch each time, or one dear request would set a parent's cost for
-        # ever.
+        # Computed from scratch each time, or one expensive request would set a parent's
+        # cost for ever.
         self.cost[n:] = 0.0
         np.maximum.at(self.cost, self._sum_to, self._direct_cost[self._sum_of])
 

@@ -81,7 +81,7 @@ class Families:
         self._told[moved[:, 1]] = old._told[moved[:, 0]]
 
     def add_up(self, usable: Floats, rate: Floats) -> Floats:
-        """Return λ', ``float64[N]``; a parent's is that of its callers and children.
+        """Return λ', ``float64[N]``; a parent's includes its callers and children.
 
         Args:
             usable: ``float64[N]`` λ' of all callers at or below a bucket.
@@ -106,7 +106,7 @@ class Families:
         return self._summed(own, self._told)
 
     def with_ancestors(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return ``bool[N]``, the same rows and those of all that stand above."""
+        """Return ``bool[N]``, the same rows and those of all their ancestors."""
         more = chosen.copy()
         np.logical_or.at(more, self._to, chosen[self._of])
         return more

@@ -23,7 +23,7 @@ charges without asking, or beyond its reservation, is admitted in addition.)
 
 Rejected: buckets that may owe one cost, with two costs of the burst held back for each
 agent.  The mean cost was held back while the largest was owed; an agent that ended in
-debt left it to nobody; and a part of the burst below two costs was a bucket of nothing.
+debt left it to nobody; and a part of the burst below two costs was an empty bucket.
 
 Also rejected: giving the permit at once and reporting the tokens later (the receiver's
 bucket has refilled meanwhile, so both are spent); reporting what the bucket held at the
@@ -66,7 +66,7 @@ SPARE_RUNS = 8
 """Own runs beyond the fewest possible that are tolerated until the next keyframe."""
 
 LEAST_GIFT = 4
-"""Fewest permits worth a report; noise moves targets by more than fewer."""
+"""Fewest permits worth a report; smaller differences from a target are noise."""
 
 FOUND_INTERVALS = 1.5
 """Heartbeats for which a new agent listens before it founds a limit: by then all agents
@@ -82,7 +82,8 @@ ASK_INTERVALS = 0.2
 """Heartbeats from one question to the next while something waits for agreement."""
 
 ASK_GROWTH = 1.5
-"""Factor by which that grows with each question, up to `ASK_MOST_INTERVALS`."""
+"""Factor by which that interval grows with each question, up to
+`ASK_MOST_INTERVALS`."""
 
 ASK_MOST_INTERVALS = 5.0
 """The same for an agent that waits for an absent one."""
@@ -158,8 +159,8 @@ class Strict:
         self._table = table
         self._members = members
         self._me = AgentLife("", 0)
-        # A life remembers each limit that it ever opened: with its registers it would
-        # forget what it gave away, and take old news of it for a gift.
+        # A life remembers each limit that it ever opened: if it lost the registers, it
+        # would forget what it gave away, and mistake old news of that for a gift.
         self._held: dict[Key, Held] = {}
         self.stocks: dict[Key, Stock] = {}
         self._sightings = Sightings()
@@ -176,7 +177,7 @@ class Strict:
 
     @property
     def superseded(self) -> bool:
-        """Return whether others call this life over: then it must begin a new one."""
+        """Return whether others think this life over: then it must begin a new one."""
         return any(held.escrow.superseded for held in self._held.values())
 
     def begin(self, agent: str, incarnation: int, now: float) -> None:
@@ -231,10 +232,10 @@ class Strict:
             held.escrow.uses, held.aside, held.due = False, None, 0.0
 
     def follow_slots(self, sizes: Mapping[int, int], now: float) -> bool:
-        """Use these stocks of slots, by group id, and no other.
+        """Use these stocks of slots, by group id, and no others.
 
         Returns:
-            Whether to report at once that one is no longer used.
+            Whether to report at once that a stock is no longer used.
         """
         moved = False
         for key in [key for key in self.stocks if key[1] not in sizes]:
@@ -479,7 +480,7 @@ class Strict:
     def _set_aside(
         self, key: Key, held: Held, block: LedgerBlock, slot: int, local: LocalBuckets
     ) -> None:
-        """Decide what to give away: permits above the target, if others lack some."""
+        """Decide what to give away: permits above the target, if others need some."""
         escrow = held.escrow
         owned = escrow.owned()
         if not block.weight[0, slot] or len(owned) <= LEAST_GIFT:
@@ -520,7 +521,7 @@ class Strict:
         Args:
             held: The limit.
             clipped: What capacities have taken out of the own bucket by now.
-            tokens: Units that all of the burst is good for.
+            tokens: Units of the whole burst.
             now: Monotonic seconds.
         """
         aside, held.aside = held.aside, None
@@ -545,7 +546,7 @@ class Strict:
     def _use(
         self, key: Key, held: Held, block: LedgerBlock, slot: int, local: LocalBuckets
     ) -> None:
-        """Let the bucket go by the permits that are owned and not set aside."""
+        """Make the bucket follow the permits that are owned and not set aside."""
         escrow = held.escrow
         count = 0 if escrow.superseded else len(escrow.owned())
         if held.aside is not None:
@@ -562,7 +563,7 @@ class Strict:
 
 
 def clipped_of(local: LocalBuckets, key: Key) -> float:
-    """Return what lowered capacities took out of an own bucket; 0 of none."""
+    """Return what lowered capacities took out of an own bucket; 0 if it has none."""
     at = local.at.get(key)
     return 0.0 if at is None else local.clipped.item(at)
 

@@ -85,7 +85,7 @@ class View:
         return agent in self._newest
 
     def living(self) -> list[AgentLife]:
-        """Return the lives that may go on, by id; not to be changed."""
+        """Return the lives that may go on, by id; callers must not change the list."""
         if self._living is None:
             self._living = sorted(
                 AgentLife(agent, incarnation)

@@ -16,25 +16,36 @@ permit
     owner).
 view
     The newest life known of each id that takes part, and whether that one is over too:
-    it left, or the API saw its process end.  A view only grows. keyframe A report of
-    all registers that the sender knows, first-hand or not, its view, and whether it is
-    settled.  All of it is merged.  Other reports carry what the sender itself wrote.
-    fence A report of a life that is over in the receiver's view is dropped. gift The
-    owner stops using a permit, and one step later writes epoch + 1, the receiver's life
-    and itself as the giver. accept A life adopts a register that names it as the owner
-    only from the giver itself, and only once it is settled.  What others say is
-    hearsay: enough to know, not to own.  The life's own keyframe includes such a
-    register too, marked as missed. agreed Each life that is not over in my view has
-    sent me a keyframe whose view is at least mine everywhere, so it knows my life and
-    every end that I know of.  If I am not settled, one of them is.  And nobody has
-    heard an earlier life of my id for 1.5 heartbeats. settled I agreed once, or I
-    founded the limit. take Once agreed, I write epoch + 2 over a permit whose owner is
-    over, or whose giver is over while the owner's own keyframe shows that the gift
-    never arrived.  It is mine to take if the life that is over is an earlier one of my
-    id, or if its id is gone and mine is the smallest id that goes on. found If nobody
-    is settled, all lives that are not over have sent such keyframes, and one and a half
-    heartbeats have passed, the smallest of them counts as settled and mints the permits
-    that have no epoch.
+    it left, or the API saw its process end.  A view only grows.
+keyframe
+    A report of all registers that the sender knows, first-hand or not, its view, and
+    whether it is settled.  All of it is merged.  Other reports carry what the sender
+    itself wrote.
+fence
+    A report of a life that is over in the receiver's view is dropped.
+gift
+    The owner stops using a permit, and one step later writes epoch + 1, the receiver's
+    life and itself as the giver.
+accept
+    A life adopts a register that names it as the owner only from the giver itself, and
+    only once it is settled.  What others say is hearsay: enough to know, not to own.
+    The life's own keyframe includes such a register too, marked as missed.
+agreed
+    Each life that is not over in my view has given me its *word*: a keyframe whose view
+    is at least mine everywhere, so it knows my life and every end that I know of.  If I
+    am not settled, one of them is.  And nobody has heard an earlier life of my id for
+    1.5 heartbeats.
+settled
+    I agreed once, or I founded the limit.
+take
+    Once agreed, I write epoch + 2 over a permit whose owner is over, or whose giver is
+    over while the owner's own keyframe shows that the gift never arrived.  It is mine
+    to take if the life that is over is an earlier one of my id, or if its id is gone
+    and mine is the smallest id that goes on.
+found
+    If nobody is settled, all lives that are not over have sent such keyframes, and one
+    and a half heartbeats have passed, the smallest of them counts as settled and mints
+    the permits that have no epoch.
 
 **Claim.**  At most one life uses a permit at a time, so the parts in use sum to at most
 1.
@@ -44,56 +55,57 @@ a permit.  It remains to show that nobody uses a permit that a life T takes.  Le
 T's view when it takes permit i, and e the largest epoch of i that it knows, written for
 a life d that is over in V (or given by such a life, and never received).
 
-1. *T's knowledge of what ended lives wrote is complete.*  Suppose some life that goes
-   on learns after its word to T of an epoch that a life over in V has written.  The
-   first to do so hears it from its writer, but its word covered V, so the fence drops
-   that; or from a life Z that is not in V.  Z's news comes with a keyframe, whose view
-   has Z in it; hence everyone whom this news reaches knows Z, and can't agree before T
-   knows Z.
+1. *T's knowledge of what ended lives wrote is complete.*  Suppose that some life that
+   goes on learns, after giving T its word, of an epoch written by a life that is over
+   in V.  The first to do so hears of it either from the writer, but its word covered V,
+   so its fence drops that report; or from a life Z that is not in V.  Z's news comes
+   with a keyframe whose view has Z in it; hence everyone whom this news reaches knows
+   Z, and can't agree before T knows Z.
 2. *Nobody got i behind T's back.*  If a life X uses i at an epoch above e, there is a
-   chain of gifts d → X₁ → … → X.  Take its first member X_k that may go on by V.  If it
-   had i when it told T its word, the keyframe told an epoch above e, and T would know
-   it. If it gets it later, it gets it from a giver that is over in V, so in its own
-   view too, and its fence drops the gift.  If no member of the chain is in V, X is a
-   life that T does not know.  It was settled before it accepted, so it agreed with a
-   settled life S that T agreed with as well (assumption c).  If S knew X in its word to
-   T, V has X.  If not, S told X its word later than T its own, so X's view has T and
-   the end of d: X agreed with T, which knew X by then, or X's fence dropped the gift.
-3. *Two don't take the same permit.*  T and T′ both agreed.  If T′ told its word after
-   it took, T knows the larger epoch, and the other way round.  If both told before,
-   each one's word covers the other's view, so both views are equal.  By 1 both know the
-   same registers that ended lives wrote.  Whose it is to take follows from these alone.
-   ∎
+   chain of gifts d → X₁ → … → X.  Take its first member X_k that goes on according to
+   V.  If it had i when it gave T its word, that keyframe had an epoch above e, and T
+   would know it.  If it gets it later, it gets it from a giver that is over in V, so in
+   its own view too, and its fence drops the gift.  If no member of the chain is in V, X
+   is a life that T does not know.  It was settled before it accepted, so it agreed with
+   a settled life S that T agreed with as well (assumption c).  If S knew X when it gave
+   T its word, V has X.  If not, S gave its word to X later than to T, so X's view has T
+   and the end of d: X agreed with T, which knew X by then, or X's fence dropped the
+   gift.
+3. *Two don't take the same permit.*  T and T′ both agreed.  If T′ gave its word after
+   it took, T knows the larger epoch, and vice versa.  If both gave it before, each
+   one's word covers the other's view, so both views are equal.  By 1 both know the same
+   registers that ended lives wrote.  These alone decide who may take the permit.  ∎
 
 The proof needs no clock, no quarantine and no majority: a clock only says how often to
 ask.  For tokens see `headgate.coordinator.escrow.holder`.
 
 **Assumptions**, and what is done where they can be checked:
 
-a.  *One process per id at a time.*  An older process that hears a younger one continues
-under a new id, and owns nothing under it.  The younger one takes nothing until 1.5
-heartbeats have passed in which neither it nor any agent that reports to it has heard
-the older one. b.  *A life that is called over has ended.*  The API names the life
-(`Vouched`), and its word counts only once that life is silent on the bus as well.  A
-life that finds in a view that it is over, or that its id has a larger incarnation,
-stops at once and continues under a new id (`superseded`). c.  *At any time there is a
-settled life that all settled lives have agreed with.* d.  The bytes that are read are
-those that were sent (checksums), nobody lies (signatures), and no report arrives two
-hours after it was sent.
+a. *One process per id at a time.*  An older process that hears a younger one continues
+   under a new id, and owns nothing under it.  The younger one takes nothing until 1.5
+   heartbeats have passed in which neither it nor any agent that reports to it has heard
+   the older one.
+b. *A life that is said to be over has ended.*  The API names the life (`Vouched`), and
+   its statement counts only once that life is silent on the bus as well.  A life that
+   finds in a view that it is over, or that its id has a larger incarnation, stops at
+   once and continues under a new id (`superseded`).
+c. *At any time there is a settled life that all settled lives have agreed with.*
+d. *Reports are read as they were sent* (checksums), nobody lies (signatures), and no
+   report arrives two hours after it was sent.
 
 **Not covered.**  *Founding*: two agents that start at once and can't hear each other
 both found a limit, which is admitted twice until they hear each other; then the larger
 (epoch, owner) wins.  If the API says that other agents are alive, none founds before it
 has heard them.  *Waiting*: a process that is silent, never returns, and whose end
-nobody confirms blocks agreement.  Its permits stay unused, so do those of lives that
+nobody confirms blocks agreement.  Its permits stay unused, as do those of lives that
 end meanwhile, and new agents get none.  Never exceeding the limit comes first; the
 agent waited for is named in a notice, ``strict_waits``.
 
 Rejected: counters of what each agent gave to each other one (sums over partly known
 tables, and an heir has to wait out quarantines); leases that a majority takes back
-(needs a member list that all agree on, and stops every minority); counting as settled
-after some time without agreement (unsafe if a small part of a partition loses its other
-members).
+(they need a member list that all agree on, and stop every minority); counting as
+settled after some time without agreement (unsafe if a small part of a partition loses
+its other members).
 """
 
 from __future__ import annotations
@@ -131,7 +143,7 @@ running one is heard once a heartbeat."""
 
 
 class Section(NamedTuple):
-    """What one report says of one limit.
+    """What one report says about one limit.
 
     Attributes:
         runs: Registers.
@@ -198,7 +210,7 @@ class Escrow:
 
     @property
     def superseded(self) -> bool:
-        """Return whether others call this life over: then it must stop."""
+        """Return whether others consider this life over: then it must stop."""
         return self.view.is_over(self.me)
 
     def owned(self) -> Ints:
@@ -234,13 +246,13 @@ class Escrow:
     def hear(
         self, sender: AgentLife, told: Section, now: float, *, whole: bool
     ) -> float:
-        """Merge what another agent's report says of the limit.
+        """Merge what another agent's report says about the limit.
 
         Args:
-            sender: Who told it.
-            told: What it told.
+            sender: The sender.
+            told: What it reported.
             now: Monotonic seconds.
-            whole: It was a keyframe.
+            whole: The report was a keyframe.
 
         Returns:
             Units of the burst that came with permits given to this life.
@@ -262,12 +274,12 @@ class Escrow:
     def tell(
         self, group_id: int, now: float, *, whole: bool, since: float = -inf
     ) -> Section:
-        """Return what a report is to say.
+        """Return what a report must contain.
 
         Args:
             group_id: Of the limit.
             now: Monotonic seconds.
-            whole: Everything; else what this agent changed since a time.
+            whole: Return everything, not only what this agent changed since a time.
             since: That time.
         """
         registers = self.registers
@@ -294,9 +306,9 @@ class Escrow:
         return Section(runs, lives)
 
     def tidy(self, now: float, *, spare: int) -> None:
-        """Write one epoch over all own permits where it saves more than `spare` runs.
+        """Write one epoch over all own permits if that saves more than `spare` runs.
 
-        A gift to oneself, which keeps an owner's permits in few runs.
+        This is a gift to itself, which keeps an owner's permits in few runs.
         """
         at, registers = self.owned(), self.registers
         cuts = np.zeros(max(len(at) - 1, 0), dtype=np.bool_)

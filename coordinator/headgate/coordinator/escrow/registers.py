@@ -134,8 +134,7 @@ class Registers:
         newer = epoch < run.epoch
         tied = (epoch == run.epoch) & (owner != self._index.get(run.owner, -1))
         for i in np.flatnonzero(tied).tolist():
-            # Two lives wrote the same epoch.  That is assumed not to happen; if it
-            # does, all
+            # Two lives wrote the same epoch.  That should never happen; if it does, all
             # agents decide alike.
             newer[i] = self.names[owner[i]] < run.owner
         at = run.first + np.flatnonzero(newer)

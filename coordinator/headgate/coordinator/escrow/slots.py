@@ -23,7 +23,7 @@ an agent that has one slot more than that passes it on after `ROTATE_S` to the n
 agent, by id, that is short.  With one slot and three agents that is a round robin.
 
 Rejected: leases on single slots at the holder's request from an owner (a round trip on
-the request path); a queue for the whole cluster (needs an order that all agree on).
+the request path); a queue for the whole cluster (it needs an order that all agree on).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PEAK_S = 1.0
 report."""
 
 SPARE_PART = 4
-"""An agent gets one spare slot, plus one for each so many that it wants."""
+"""An agent gets one spare slot, plus one per this many that it wants."""
 
 TOLD_PART = 8
 """Wanted slots are reported at once if they have moved by one in this many."""
@@ -255,7 +255,7 @@ def gifts_of(
 
 
 def _shares(wanted: Ints, weight: Floats, whole: float) -> Floats:
-    """Return what each agent is due, ``float64[K]``: max-min, the rest by weight."""
+    """Return what each is due, ``float64[K]``: max-min shares, the rest by weight."""
     demand = np.minimum(wanted, whole).astype(np.float64)
     theta = water_level(demand[:, None], weight[:, None], np.array([whole]))
     share = shares_at(theta, demand[:, None], weight[:, None])[:, 0]

@@ -42,7 +42,7 @@ class Stand:
         revision: Of the configuration.
         on: Time, lag and ages.
         members: All others.
-        apart: How many may live, unheard, and have dropped this agent.
+        apart: How many unheard agents may be alive and have dropped this one.
     """
 
     agent: str
@@ -132,7 +132,7 @@ def _rows(
             member = stand.members.by_number[number]
             agent, state = member.agent, state_of(member, now)
             reported_at = float(block.reported_at[line, slot])
-        # Of this agent too what the others know: the shares sum to Q'.
+        # For this agent, too, show what the others know, so that the shares sum to Q'.
         demand = block.demand[line, slot] if line else block.known_demand[slot]
         rows.append(
             AgentRow(

@@ -16,9 +16,9 @@ class MemberView:
         agent: Its id.
         incarnation: Its life.
         age_s: Seconds since it was last heard.
-        lag_s: How long its reports take to come, as estimated.
-        state: ``silent`` past the lease, ``disbelieved`` when its counters can't
-            be true: it is charged as predicted.
+        lag_s: Estimated time that its reports take to arrive.
+        state: ``silent`` past the lease, ``disbelieved`` if its counters can't be true,
+            so that it is charged as predicted.
         weight: Among all agents.
         revision: Revision of its configuration.
         loss: Fraction of its reports that do not arrive.
@@ -45,8 +45,8 @@ class AgentRow:
         ceiling: Units/s that may go on for longer, as computed here.
         refused: Units refused since its incarnation began.
         admitted: Units admitted since its incarnation began.
-        predicted: Units taken as admitted since what it last reported.
-        held: Units that it may admit before it tells.
+        predicted: Units assumed to be admitted since its last report.
+        held: Units that it may admit before it reports.
         subjects: Limiters (topics, producers) that use the group there.
         age_s: Seconds since the row was true.
         state: As in `MemberView`.
@@ -107,13 +107,13 @@ class Explanation:
         isolation: What an agent that is cut off may spend.
         level_reported: L, the level from what was reported.
         predicted: P, admitted but not yet reported.
-        level: E = min(L − P, B); never clamped below.
+        level: E = min(L − P, B); never clamped from below.
         unseen: V, what this agent admitted beyond what the others know or expect.
-        window: a, how far V may grow; infinite where nobody else is.
+        window: a, how far V may grow; infinite if there is no other agent.
         margin: m, units.
         horizon_s: H.
         lag_s: Of the bus, from the agent's own reports coming back.
-        loss: Part of reports lost, as measured.
+        loss: Measured fraction of reports that are lost.
         lease_s: Silence after which a member counts as silent.
         available: Q' = max(0, Q + (E + V − m) / H), E + V ≤ B.
         reserved: Units/s kept for silent members.
@@ -128,9 +128,9 @@ class Explanation:
         members: How many agents use the group.
         error: The deepest debt of the last second, units: one bucket alone shows at
             most one request's cost.
-        bound: Most that may be spent over Q·W + B while parts of the cluster do
-            not hear each other, in multiples of Q; 0 when all is heard.
-        formula: The calculation in one line, numbers filled in.
+        bound: Most that may be spent beyond Q·W + B while parts of the cluster do not
+            hear each other, in multiples of Q; 0 if all are heard.
+        formula: The calculation in one line, with the numbers filled in.
     """
 
     group_id: int

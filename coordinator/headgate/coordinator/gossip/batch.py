@@ -102,7 +102,7 @@ def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
 
 
 def _at_rest(columns: _Columns, waiting: list[Waiting]) -> bool:
-    """Return whether a ledger has overflowed: then the order of its charges counts."""
+    """Return whether a ledger has overflowed: then the order of its charges matters."""
     reported_at = columns.reported_at(waiting)
     return any(
         np.count_nonzero(overflow(place, reported_at[place.rows]) > 0.0)

@@ -38,7 +38,7 @@ SEQUENCES_PER_S = 40.0
 """A sequence grows by at most twice the most urgent rate of reports."""
 
 SEQUENCE_GRACE = 1000
-"""And this: a burst of reports after a pause."""
+"""Allowed in addition, for a burst of reports after a pause."""
 
 NEWBORN_SEQUENCE = 20
 """If the first report heard of a life has a number up to this, the life has just begun
@@ -76,7 +76,7 @@ class Outcome:
         unknown: Some of the sender's rows may have been missed: ask for them.
         fresh: ``int64[K]`` ledgers in which the sender had no row before.
         echo: Sequence number of this agent's own report that came back.
-        doubled: Another process uses this agent's id and started later.
+        doubled: Another process, which started later, uses this agent's id.
         behind: Some reports sent while this agent stood still are missing.
         believed: The report was another agent's, and newer than the last one.
         noticed: What people should be able to see.
@@ -97,7 +97,7 @@ class ReportReceiver:
 
     Attributes:
         members: All others.
-        detector: Who of them is silent or gone.
+        detector: Which of them are silent or gone.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class ReportReceiver:
         return outcome
 
     def enter(self) -> Outcome:
-        """Enter the waiting rows; what follows is not due to the last report alone."""
+        """Enter the waiting rows; the outcome is that of several reports."""
         outcome = Outcome()
         if not self._waiting:
             return outcome

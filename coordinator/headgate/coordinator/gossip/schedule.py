@@ -49,7 +49,7 @@ URGENT_SIGMAS = 3.0
 """Noise of the demand average that is not worth a report."""
 
 FRESH_SIGMAS = 1.0
-"""The same, just after a reset."""
+"""The same, but just after a reset."""
 
 FRESH_S = 0.15
 """How long "just after a reset" lasts, seconds."""
@@ -86,14 +86,14 @@ minimum."""
 
 
 class Extrapolation(NamedTuple):
-    """How the others extrapolate this agent's rows, and what they would do otherwise.
+    """How the others extrapolate this agent's rows, and what that depends on.
 
     Numbers instead of columns if there is one row.
 
     Attributes:
         off: ``float64[N]`` units by which the others' extrapolation is off.
-        unsure: ``float64[N]`` units by which it may be off besides, since ρ turned
-            while not all knew why.
+        unsure: ``float64[N]`` units by which it may also be off, because ρ changed
+            before all agents knew why.
         theta: ``float64[N]`` w·θ.
         quota: ``float64[N]`` Q/n, units/s; infinite where unlimited.
         extrapolated_rate: ``float64[N]`` ρ of this agent.
@@ -191,8 +191,8 @@ class ReportSchedule:
         Args:
             local: The buckets.
             now: Monotonic seconds.
-            outlook: What the others make of the rows without a report.
-            loss: Part of reports that are lost.
+            outlook: What the others assume about the rows if there is no report.
+            loss: Fraction of the reports that are lost.
         """
         beat = now >= self._next_beat
         keyframe = self.hello or now >= self._answer_at
@@ -216,7 +216,7 @@ class ReportSchedule:
             self._rows_at, self._told_rows_at = np.inf, now
         urgent |= _admitted(local, outlook, now, loss)
         drifted = outlook.drifted(local.cost[local.all])
-        # Where the bucket is large enough the next heartbeat will do.
+        # If the bucket is large enough, the next heartbeat will do.
         urgent |= drifted & (outlook.quiet_s < self._settings.interval_s)
         urgent &= known
         if not beat and not self.urgent and not urgent.any():
@@ -317,7 +317,7 @@ def _admitted(
     news = outlook.at_once & (local.admitted > local.sent_admitted)
     if loss < LOSS_FLOOR:
         return news
-    # Nothing is extrapolated, so an agent that misses it learns nothing of it at all.
+    # Nothing is extrapolated, so an agent that misses the report never learns of it.
     due = (local.again > 0) & (local.again_at <= now)
     local.again[due] -= 1
     local.again[news] = AGAIN

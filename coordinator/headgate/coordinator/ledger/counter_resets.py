@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def restarted(grown: Floats, counted: Floats, at: Index, now: Floats) -> Floats:
-    """Return the growth of counters of which some fell, without the falls.
+    """Return how much counters grew, some of which may have fallen; never below 0.
 
     Either the bucket was recreated at 0, or a charge was given back.  A charge that was
     given back is not counted again when it is charged the next time.
@@ -24,7 +24,7 @@ def restarted(grown: Floats, counted: Floats, at: Index, now: Floats) -> Floats:
     Args:
         grown: ``float64[K]`` growth, or a number if K is 1.
         counted: ``float64[N]`` the counters before; those that fell to 0 are changed.
-        at: Where the K stand.
+        at: Where the K counters stand.
         now: ``float64[K]`` the counters.
     """
     made_anew = (grown < 0.0) & (now[at] <= 0.5 * counted[at])

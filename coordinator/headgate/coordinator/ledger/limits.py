@@ -127,7 +127,7 @@ class Limits:
     def of_this_period(self, report: Report) -> Report:
         """Return a report without levels of another calendar period.
 
-        The sender's own clock tells which period it is in, since it starts each new
+        The sender's own clock decides which period it is in, since it starts each new
         period by that clock.
         """
         if not self.calendar:

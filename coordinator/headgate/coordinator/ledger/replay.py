@@ -16,7 +16,7 @@ it, and a single cost of 600 each second on a quota of 50/s would double the quo
 (measured: 2.0, and growing).
 
 **Why is E clamped and not L?**  A part P of what L shows is spent already.  Clamping L
-at B would subtract the unreported part twice, and with a burst smaller than Q·T 4 to
+at B would subtract the unreported part twice, and with a burst smaller than Q·T, 4 to
 30 % of the quota would be lost (measured).
 
 **Overflow comes first.**  What a full bucket earned before a charge is lost and must
@@ -24,7 +24,7 @@ not pay for that charge, even if the charge is heard of later.  So the level is 
 as of the time at which another agent reported its charge; for this agent's own charges
 its own bucket counts the overflow.
 
-**Own use is exact.**  This agent's own counters enter at each tick.  For row 0
+**Own use is exact.**  This agent's own counters enter at each tick.  In row 0,
 `predicted` is what the *others* assume, kept to decide when to report
 (`headgate.coordinator.gossip.schedule`).
 
@@ -105,7 +105,7 @@ def settle(block: LedgerBlock, slots: Index, now: float, age_s: float = 0.1) -> 
     block.known_predicted[slots] += extrapolated_rate[0] * elapsed
     block.pending_predicted[slots] += extrapolated_rate[0] * elapsed
     predicted_in_all = total(predicted[1:])
-    # What was cut at B although it had been spent: that was reported late.
+    # Give back what was cut at B although it had been spent, but was reported late.
     back = lesser(block.late[slots], block.cut[slots])
     block.cut[slots] -= back
     block.level[slots] += back
@@ -155,7 +155,7 @@ def charge_own(
         admitted: ``float64[K]`` this agent's counters.
         overflowed: ``float64[K]`` what its buckets earned while they were full; NaN if
             no bucket counts that.
-        since: When these counters were read before, monotonic seconds.
+        since: When these counters were last read, monotonic seconds.
     """
     lost = overflowed - block.overflowed[slots]
     uncounted = overflowed != overflowed  # NaN
@@ -167,8 +167,8 @@ def charge_own(
         lost = chosen(uncounted, chosen(grown, greater(over, 0.0), 0.0), lost)
     resting = block.due[slots] == inf
     if some(resting):
-        # A full bucket that nobody uses is not calculated, and its own view of it
-        # ended with its deadline: it was full until it was looked at last.
+        # A full bucket that nobody uses is not calculated, and the local bucket's terms
+        # have expired.  So take it as full until it was last looked at.
         lost = chosen(resting, 0.0, lost)
         at = block.at[slots]
         block.at[slots] = chosen(resting, greater(at, since), at)
@@ -190,13 +190,12 @@ def hear(
     """Enter rows of reports.
 
     Args:
-        place: Where they stand; rows of the report that stand elsewhere are left
-            alone.
+        place: Where they stand; rows of the report that stand elsewhere are ignored.
         rows: Of one dimension.
         reported_at: When they were true, monotonic seconds; ``float64[K]`` or one for
             all.
-        reported_together: Rows of several members, so that some may be of one ledger;
-            none of them may be at rest (see `overflow`).
+        reported_together: The rows are of several members, so two may belong to one
+            ledger; no ledger may be at rest (see `overflow`).
 
     Returns:
         ``bool[K]`` counters that could not be true, and were charged as predicted.
@@ -212,7 +211,7 @@ def hear(
         place, rows, grown, extrapolated_rate, reported_at - reported_before[cells]
     )
     expected = predicted[cells]
-    charged = np.where(np.isnan(grown), 0.0, grown)  # NaN: a base line
+    charged = np.where(np.isnan(grown), 0.0, grown)  # NaN: a baseline
     if np.count_nonzero(wrong):
         presumed = np.maximum(expected + extrapolated_rate * (reported_at - then), 0.0)
         charged = np.where(wrong, presumed, charged)
@@ -238,16 +237,16 @@ def hear(
 
 
 def _compare(place: Place, said: Floats, reported_at: Floats | float) -> None:
-    """Note how far the levels that were told are from the own ones.
+    """Note how far reported levels are from this agent's own.
 
-    Another knows its own counters, as they have just been entered here, and expects of
-    this agent what all expect: so what it tells is the common level.
+    The sender knows its own counters, which were just entered here, and expects of this
+    agent what all expect, so the level that it reports is the common one.
     """
     block, slots, cells = place.block, place.slots, place.cells
     told = said == said
     off = said - common_level(block, slots, reported_at)
-    # What was heard here within Δ the other may not have heard when it told.  It fades
-    # to 1/e in that time, so at least this much was heard.
+    # The sender may not have heard yet what arrived here within Δ.  `news` fades to 1/e
+    # in that time, so at most e times as much arrived.
     unheard = e * block.news[slots]
     known = np.copysign(np.maximum(np.abs(off) - unheard, 0.0), off)
     apart = block.apart.reshape(-1)
@@ -256,9 +255,9 @@ def _compare(place: Place, said: Floats, reported_at: Floats | float) -> None:
 
 
 def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> None:
-    """Charge what was heard, and note by how much it is `more` than was expected.
+    """Charge what was reported, and note by how much it is `more` than expected.
 
-    Several rows that come `together` may be of one ledger.
+    Rows that come `together` may belong to the same ledger.
     """
     block, slots = place.block, place.slots
     late = np.maximum(more, 0.0)
@@ -276,7 +275,7 @@ def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> N
 
 
 LEAST_COST = 1e-9
-"""Units of one request at least: a smaller mean is none."""
+"""Smallest mean cost of a request, units; 0 would be no cost."""
 
 
 def _impossible(
@@ -284,10 +283,10 @@ def _impossible(
 ) -> Flags:
     """Return ``bool[K]``: which counters grew by more than they may, or fell.
 
-    A member may have spent at its rate since its row was told (the row's own gap
-    counts: dead reckoning leaves rows out), all of the level at once, a few requests
-    by chance, and the one request that it announces: whoever may owe admits a cost of
-    any size while the level is not below zero.
+    A member may have spent at its rate since it last reported this row (dead reckoning
+    leaves rows out), all of the level at once, a few requests by chance, and the one
+    request that it announces: an agent that may owe admits a cost of any size while the
+    level is not below zero.
     """
     block, slots = place.block, place.slots
     allowed = np.maximum(2.0 * extrapolated_rate, block.plausible[slots])
@@ -300,9 +299,9 @@ def _impossible(
 
 
 def overflow(place: Place, reported_at: Floats | float) -> Floats:
-    """Return ``float64[K]`` units above B when rows were told; 0 but for those at rest.
+    """Return ``float64[K]`` units above B when rows were reported; 0 unless at rest.
 
-    A ledger in use was looked at since, and cut at B.
+    A ledger in use has been settled since, and cut at B.
     """
     block, slots = place.block, place.slots
     earned: Floats = block.rate[slots] * (reported_at - block.at[slots])
@@ -311,12 +310,12 @@ def overflow(place: Place, reported_at: Floats | float) -> Floats:
 
 
 def close_account(place: Place, *, charge: bool) -> None:
-    """End what is predicted of a member; the next counters heard are a base line.
+    """End the prediction for a member; the next counters heard are a baseline.
 
     Args:
         place: Where a member's rows stand.
-        charge: What was predicted counts as spent: it may have been.  Else it is
-            given back: all was told.
+        charge: Count what was predicted as spent, because it may have been.  Otherwise
+            it is given back, because all was reported.
     """
     block, slots, cells = place.block, place.slots, place.cells
     predicted = block.predicted.reshape(-1)

@@ -10,9 +10,9 @@ agents are new: the level has started at what was stored before the cluster stop
 else at the margin, where the feedback is at rest and each agent gets exactly its share
 of Q; what was spent since is charged.  An agent that asks again because it stood still
 is worse off if nobody answers in time: it counted the pause as time in which nobody
-spent, so if others take part it goes on at the margin at most.  (Setting the level anew
-at the end of the round gave each of fifty agents on 10 units/s a different one, up to
-4.6 tokens above the true level.)
+spent, so if others take part it goes on at the margin at most.  (Setting the level
+again at the end of the round gave each of fifty agents on 10 units/s a different one,
+up to 4.6 tokens above the true level.)
 """
 
 from __future__ import annotations

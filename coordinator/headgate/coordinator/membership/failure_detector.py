@@ -91,7 +91,7 @@ class FailureDetector:
         return quiet > least and quiet > self._members.lease_of(None)
 
     def adrift(self, now: float) -> bool:
-        """Return whether that has lasted so long that the others have dropped it."""
+        """Return whether it has been mute so long that the others have dropped it."""
         quiet = now - self._members.echo_at
         dead = self._settings.presumed_dead_s
         return quiet > dead and quiet > dead + self._members.lease_of(None)
@@ -156,15 +156,15 @@ class FailureDetector:
     def begin(self, member: Member) -> None:
         """Apply what the API said about an id to a life that was just heard of.
 
-        Only that it is alive; if the API said "gone", it meant an earlier life.
+        Only "alive" is applied; if the API said "gone", it meant an earlier life.
         """
         member.vouched = self._words.get(member.agent) or None
 
     def heard(self, member: Member, now: float) -> None:
-        """Check a member that was just heard again when its lease ends.
+        """Plan the next check of a member that was just heard: when its lease ends.
 
-        A member that is heard long after the API called it gone is alive: it now asks
-        another process of the API, and gets as much time as any other.
+        A member that is heard long after the API called it gone is alive: it now uses
+        another API process, and gets as much time as any other.
         """
         self.hears(now)
         lease = self._members.lease_of(member)

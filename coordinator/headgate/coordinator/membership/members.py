@@ -133,7 +133,7 @@ class Member:
 
 
 class Hole(NamedTuple):
-    """What a member's reports that are missing before the last one mean.
+    """What it means that reports are missing before a member's last one.
 
     Attributes:
         behind: They are missing because this agent stood still.
@@ -145,7 +145,7 @@ class Hole(NamedTuple):
 
 
 class Members:
-    """All other agents, by id, and what is known of the bus.
+    """All other agents, by id, and what is known about the bus.
 
     Attributes:
         by_agent: The members, by id.
@@ -156,7 +156,7 @@ class Members:
         echoed: Whether any report of its own ever came back.
         knows_at: When all agents have had time to answer this one's first report;
             infinite until that came back.
-        met_at: When this agent last met an unknown one.
+        met_at: When this agent last heard from one it did not know.
         last_sequence: Sequence number of this agent's last report.
         loss: Fraction of all reports that don't arrive.
     """
@@ -216,7 +216,7 @@ class Members:
         self.echo_at = now
 
     def join(self, report: Report, now: float) -> Member | None:
-        """Make a member of the sender; None when the table is full."""
+        """Make the sender a member; None if the table is full."""
         if len(self.by_agent) >= self._settings.members_max:
             return None
         number = self._unused.pop() if self._unused else self._next_number

@@ -1,4 +1,4 @@
 """What comes into a coordinator and what goes out: events, effects and reports.
 
-Plain frozen values; how reports are written as bytes is the agent's matter.
+Plain frozen values; the agent decides how reports are written as bytes.
 """

@@ -1,8 +1,8 @@
 """What happens to a coordinator, and what it wants done.
 
-The ordering law: the shell performs the effects of one step in the order in
-which they stand, before it steps the next event.  Times are seconds on the
-shell's monotonic clock; the coordinator reads no clock of its own.
+The ordering law: the shell performs the effects of one step in the order given, before
+it steps the next event.  Times are seconds on the shell's monotonic clock; the
+coordinator reads no clock of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Keys:
     """The local buckets of one agent, N of them, in a fixed order.
 
-    The shell makes a new `Keys` when a bucket comes or goes and else passes the
+    The shell makes a new `Keys` when a bucket comes or goes and otherwise passes the
     same object, so that the coordinator can recognise it by identity.
 
     Attributes:
@@ -58,10 +58,10 @@ class SlotCount(NamedTuple):
 class Counted:
     """The tick: what the local buckets counted, cumulative since the start.
 
-    Each of `refused`, `admitted` only grows; a bucket that is made anew may
-    start at 0 again.  A request is counted in the nearest limited group alone: what
-    the children of a group count is added to its own here, and a group that nothing
-    is charged to directly may be left out of `keys`.
+    `refused` and `admitted` only grow, but a bucket that is recreated may start at 0
+    again.  A request is counted only in the nearest limited group; the coordinator adds
+    what a group's children count.  So a group that nothing is charged to directly may
+    be left out of `keys`.
 
     Attributes:
         keys: Which buckets; cluster-scoped limits only.
@@ -72,10 +72,10 @@ class Counted:
         cost: ``float64[N]`` mean units of one request lately, > 0.
         subjects: ``int64[N]`` limiters that use the bucket.
         clipped: ``float64[N]`` units that were taken out because a capacity was
-            lowered; None of a shell that doesn't say, which gives no tokens away.
+            lowered; None if the shell doesn't count it; then no tokens are given away.
         overflowed: ``float64[N]`` units that were earned while the bucket was full;
-            None of a shell whose buckets never are.
-        slots: Of each group whose slots callers may ask for.
+            None if the shell's buckets are never full.
+        slots: One count for each group whose slots callers may ask for.
     """
 
     keys: Keys
@@ -91,12 +91,12 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """A new revision of the configuration is to be followed.
+    """A new revision of the configuration takes effect.
 
     Attributes:
         configuration: What is in force.
         agents: How many agents there are, this one included, as the API sees them;
-            None where nobody says.
+            None if that is unknown.
     """
 
     configuration: Configuration
@@ -105,7 +105,7 @@ class Configured:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heard:
-    """A report came from the bus, the own ones included.
+    """A report came from the bus; this agent's own come back, too.
 
     Attributes:
         report: What was decoded.
@@ -120,8 +120,8 @@ class Heard:
 class HeardTogether:
     """Reports that came from the bus at once, in their order.
 
-    What each would do by itself, but their rows are entered together, which is much
-    cheaper.
+    Each has the effect it would have by itself, but all rows are entered together,
+    which is much cheaper.
 
     Attributes:
         reports: What was decoded, of any agents.
@@ -132,12 +132,13 @@ class HeardTogether:
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """The API says of a life of another agent that it goes on, or is over.
+    """The API says that a life of another agent goes on, or is over.
 
     Attributes:
         agent: Id of the other agent.
         incarnation: Its life.
-        alive: None takes an earlier word back: the API can't be asked any more.
+        alive: None withdraws an earlier statement, because the API can't be asked any
+            more.
     """
 
     agent: str
@@ -154,14 +155,14 @@ class Stopping:
 class Restored:
     """Levels that were stored before a restart of the whole cluster.
 
-    Counts as one answer to this agent's hello, for ledgers that no living agent
-    tells it about (quotas per hour or month, Ably).
+    Counts as one answer to this agent's hello, for ledgers whose level no living agent
+    reports (quotas per hour or month, Ably).
 
     Attributes:
         dimension: What is counted.
         group_ids: ``int64[N]``.
         level: ``float64[N]`` units, as stored.
-        age_s: Seconds since it was stored; the rate is credited for them.
+        age_s: Seconds since it was stored; the rate is credited for that time.
     """
 
     dimension: str
@@ -196,17 +197,17 @@ class Ceilings:
         share: ``float64[K]`` allocated units/s, what status shows.
         ceiling: ``float64[K]`` units/s that may go on for longer: the share and an
             even part of what nobody wants, what status shows; infinite where unlimited.
-        level: ``float64[K]`` E, units; NaN: the bucket knows it best itself.
+        level: ``float64[K]`` E, units; NaN if the bucket itself knows it best.
         rate: ``float64[K]`` units/s by which the level grows: Q less what the others
             are expected to spend; infinite where unlimited.
         capacity: ``float64[K]`` units that the bucket may hold.
-        room: ``float64[K]`` a - V, units; NaN: go on with what the bucket has.
+        room: ``float64[K]`` a - V, units; NaN to go on with what the bucket has.
         window: ``float64[K]`` a, units that may be spent before others know of it.
         expected_rate: ``float64[K]`` units/s that the others expect of this agent.
         room_cap: ``float64[K]`` most that the room may become, units.
         cautious: ``bool[K]`` the others expect nothing of this agent.
-        quota: ``float64[K]`` Q, units/s: what debts are paid back by.
-        least_delay_s: ``float64[K]`` shortest delay to tell.
+        quota: ``float64[K]`` Q, units/s: the rate at which debts are paid back.
+        least_delay_s: ``float64[K]`` shortest delay to give a refused caller.
         reserve: ``float64[K]`` units/s after the deadline.
     """
 
@@ -226,24 +227,24 @@ class Ceilings:
     reserve: NDArray[np.float64]
 
     def at(self, rows: NDArray[np.bool_]) -> Ceilings:
-        """Return those of some of the buckets, ``bool[K]``."""
+        """Return the ceilings of some of the buckets, ``bool[K]``."""
         return Ceilings(*(getattr(self, name)[rows] for name in self.__slots__))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SetCeilings:
-    """Let local buckets go by these terms from now on.
+    """Apply these terms to local buckets from now on.
 
     Attributes:
         keys: The `Keys` that `index` points into.
         index: ``int64[K]`` positions of the buckets that change.
         ceilings: What they may do.
         counted: ``float64[K]`` what each bucket's `Counted.admitted` was at `as_of_s`:
-            what it has admitted since comes on top of what `ceilings` says.
+            what it has admitted since is not yet in `ceilings`.
         as_of_s: When `ceilings` held, monotonic seconds.
         deadline_s: ``float64[K]`` when they end.
         credit: ``float64[K]`` units to put into each bucket once, as far as its new
-            capacity allows, or None: others took them out of theirs.
+            capacity allows, or None; others took them out of their buckets.
     """
 
     keys: Keys
@@ -257,15 +258,15 @@ class SetCeilings:
 
 @dataclass(frozen=True, slots=True)
 class SetSlots:
-    """Let callers hold at most so many slots from now on.
+    """Let callers hold at most this many slots from now on.
 
     A caller that holds one keeps it, even if fewer may be held now.
 
     Attributes:
-        may_hold: By group id; of others, none.
-        deadline_s: When this ends, and no slot may be taken until it is said anew: the
-            others may have taken this agent for dead by then.
-        lost: Slots that are held now do not count any more: others have them.
+        may_hold: By group id; none of any other group.
+        deadline_s: When this expires.  After that no slot may be taken until the next
+            `SetSlots`, because the others may presume this agent dead.
+        lost: Slots that are held now no longer count, because others have them.
     """
 
     may_hold: Mapping[int, int]
@@ -275,14 +276,14 @@ class SetSlots:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Step a `Counted` at this time at the latest."""
+    """Step `Counted` no later than this time."""
 
     at_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """Another process has this id; go by the new one from now on."""
+    """Another process has this id; use the new one from now on."""
 
     agent: str
 

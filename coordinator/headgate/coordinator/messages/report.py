@@ -26,12 +26,12 @@ class Rows:
         refused: ``float64[N]`` units refused since the incarnation began.
         admitted: ``float64[N]`` units admitted since the incarnation began.
         demand: ``float64[N]`` attempted units/s, refused ones included.
-        held: ``float64[N]`` units that the sender may admit before it tells, for
+        held: ``float64[N]`` units that the sender may admit before it reports, shown to
             people; below zero it is a debt.
-        cost: ``float64[N]`` mean units of one request, > 0; 1 of a sender that
-            doesn't say.
-        largest: ``float64[N]`` units of the largest request that the row's growth may
-            hold, 0 where that is no more than a few costs; None where all are.
+        cost: ``float64[N]`` mean units of one request, > 0; 1 if the sender doesn't
+            say.
+        largest: ``float64[N]`` units of the largest request that may be in the row's
+            growth, 0 if that is no more than a few costs; None if all are 0.
         level: ``float64[N]`` what the sender believes the ledger holds (E), or
             None where the report does not carry it.
         subjects: ``int64[N]`` limiters (topics, producers) in use, or None.
@@ -52,14 +52,14 @@ class Rows:
 PERMITS = 1024
 """Permits that the rate and the burst of one strict limit are cut into.  One is a
 thousandth of the limit, so 256 agents can share it in steps of a quarter of an even
-part; of more than 1,024 the rest would own nothing."""
+part; beyond 1,024 agents, the rest would own nothing."""
 
 
 class AgentLife(NamedTuple):
     """One run of an agent: lives of one id are ordered by their incarnation.
 
     Attributes:
-        agent: Id of the agent; empty of nobody, who gives what is minted.
+        agent: Id of the agent; empty for nobody, the giver of minted permits.
         incarnation: Grows with each start.
     """
 
@@ -78,7 +78,7 @@ class PermitRun(NamedTuple):
         owner: The life that owns them.
         giver: The life that wrote this epoch.
         tokens: Units of the burst that came with each.
-        missed: The owner is the sender, which knows of the gift and never got it.
+        missed: The owner is the sender, which knows of the gift but never got it.
     """
 
     group_id: int
@@ -92,18 +92,18 @@ class PermitRun(NamedTuple):
 
 
 class KnownLife(NamedTuple):
-    """What a sender knows of one agent that takes part in a strict limit.
+    """What a sender knows about one agent that takes part in a strict limit.
 
     Attributes:
         group_id: Of the limit.
         life: The newest that it knows.
         over: That one has ended, too.
-        settled: Of the sender's own life: it may own permits.
-        uses: Of the sender's own life: it has a bucket of the limit.
-        heard_s: Seconds since the sender heard an earlier life of this id, infinite
-            where it was long ago.
-        in_use: Of the sender's own life: slots that its callers hold.
-        wanted: Of the sender's own life: slots that its callers hold or ask for.
+        settled: For the sender's own life: it may own permits.
+        uses: For the sender's own life: it has a bucket of the limit.
+        heard_s: Seconds since the sender heard an earlier life of this id; infinite if
+            that was long ago.
+        in_use: For the sender's own life: slots that its callers hold.
+        wanted: For the sender's own life: slots that its callers hold or ask for.
     """
 
     group_id: int
@@ -118,11 +118,11 @@ class KnownLife(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permits:
-    """What a report says of strict limits in one dimension.
+    """What a report says about strict limits in one dimension.
 
-    A keyframe tells all registers that the sender knows and everyone that it knows to
-    take part; another report tells what the sender changed lately, and its own life.
-    See `headgate.coordinator.escrow.permits`.
+    A keyframe carries all registers that the sender knows and everyone who, as far as
+    it knows, takes part; other reports carry what the sender changed lately, and its
+    own life.  See `headgate.coordinator.escrow.permits`.
 
     Attributes:
         dimension: What is counted.
@@ -146,7 +146,7 @@ class Report:
         sequence: Number of this report within the incarnation, from 1.
         sent_at_s: Sender's wall clock, seconds since the epoch.  Only its
             differences are used: a wall clock may be wrong.
-        revision: Revision of the configuration that the sender goes by.
+        revision: Revision of the configuration that the sender uses.
         hello: The sender has just started and asks for everyone's keyframe.
         leave: The sender stops; its share is free at once.
         keyframe: All rows of the sender are here; what is missing is at rest.
@@ -154,8 +154,9 @@ class Report:
         permits: At most one per dimension.
         weight: Of the sender among all agents, > 0.
         interval_s: The sender's heartbeat T, from which its lease follows.
-        part: Which of `parts` this is, on the wire only: what is heard is whole.
-        parts: Partitions over which the report was cut; none when it was not.
+        part: Which of `parts` this is, on the wire only: the coordinator hears whole
+            reports.
+        parts: Partitions that the report was split over; none if it was not.
     """
 
     cluster: str

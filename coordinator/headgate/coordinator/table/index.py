@@ -29,7 +29,7 @@ GROUPS_MAX = 1 << 24
 single values have far larger ones, which are searched for."""
 
 NO_INDEX: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-"""Of a dimension in which no small id is tracked."""
+"""The index of a dimension in which no small id is tracked."""
 
 NO_FAR: NDArray[np.int64] = np.zeros((2, 0), dtype=np.int64)
 """``int64[2, N]`` large ids in ascending order, and the numbers of their ledgers."""
@@ -70,7 +70,7 @@ def place_of(
     lines: Ints | None = None,
     fresh: NDArray[np.bool_] | None = None,
 ) -> Place:
-    """Return the place of some rows, ``int64[K]`` each; without lines, the own."""
+    """Return the place of some rows, ``int64[K]`` each; of own rows without `lines`."""
     cells = slots if lines is None else lines * block.capacity + slots
     return Place(
         block,

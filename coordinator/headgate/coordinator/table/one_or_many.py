@@ -74,7 +74,7 @@ def some(flags: Flags | Floats | bool) -> bool:
 
 
 def renewed(column: Floats, at: Index, new: Floats | float) -> Floats:
-    """Return a column with new numbers: `new` itself, or the same with its one set.
+    """Return a column with new numbers: `new`, or `column` with its one number set.
 
     Args:
         column: ``float64[N]``.

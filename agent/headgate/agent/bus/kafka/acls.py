@@ -37,7 +37,8 @@ def allow(settings: BusSettings, user: str, rights: tuple[Right, ...]) -> None:
     """Give `user` rights to the topic of `settings`; existing rights stay.
 
     Args:
-        settings: The bus, as a user who may change access control lists.
+        settings: The bus, with the credentials of a user who may change access control
+            lists.
         user: Kafka's user name, such as ``agent``; for TLS clients, the subject.
         rights: ``read``, ``write`` or both.
 

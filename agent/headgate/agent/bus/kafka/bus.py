@@ -83,7 +83,7 @@ class Pace:
 
     Args:
         now: Monotonic seconds.
-        most: Most bytes that one fetch brings of a partition.
+        most: Most bytes that one fetch brings from a partition.
     """
 
     def __init__(self, now: float, most: int = kafka_client.FETCH_BYTES) -> None:
@@ -250,8 +250,8 @@ class KafkaBus:
         pause_s = PAUSE_S
         while not self._closing:
             try:
-                # Ask the producer: it waits for a bounded time only, and a consumer
-                # that never reached a broker leaks the sockets of its attempts.
+                # Ask the producer: its wait is bounded, whereas a consumer that never
+                # reached a broker leaks the sockets of its attempts.
                 there = frozenset(self._producer.partitions_for(self._settings.topic))
                 self._check_partitions(there)
                 consumer = kafka_client.open_consumer(self._settings)

@@ -26,7 +26,7 @@ COMMON: Mapping[str, object] = {
     # Pinned, so that constructors don't use the network and return at once.
     "api_version": (4, 0),
     "reconnect_backoff_ms": 50,
-    # With the default, 30 s, reports stayed away that long after a broker was back.
+    # With the default, 30 s, reports stayed away that long after a broker came back.
     "reconnect_backoff_max_ms": 500,
     # A topic that was deleted and created again is found within this time.
     "metadata_max_age_ms": 30_000,
@@ -51,7 +51,7 @@ PRODUCER: Mapping[str, object] = {
 }
 
 FETCH_BYTES = 2 << 20
-"""Most bytes that one fetch brings of a partition: a fifth of a second of a hundred
+"""Most bytes that one fetch brings from a partition: a fifth of a second of a hundred
 agents that each change 10,000 rows a second."""
 
 CONSUMER: Mapping[str, object] = {
@@ -77,7 +77,7 @@ LEAST_PAUSE_MS = 10
 
 
 ADMIN_TIMEOUT_MS = 10_000
-"""Longest wait for an answer to an administrator; a slower broker is not ready for
+"""Longest wait for an answer to an admin request; a slower broker is not ready for
 agents."""
 
 
@@ -188,7 +188,7 @@ def open_consumer(settings: BusSettings) -> ConsumerClient:
 
 
 def fetch_bytes(settings: BusSettings) -> int:
-    """Return the most bytes that one fetch brings of a partition."""
+    """Return the most bytes that one fetch brings from a partition."""
     asked = settings.options.get("max_partition_fetch_bytes")
     return asked if isinstance(asked, int) else FETCH_BYTES
 
@@ -198,7 +198,8 @@ def administrator(settings: BusSettings, what: str = "topic") -> Generator[objec
     """Open an admin client for as long as the block lasts; waits for a broker.
 
     Args:
-        settings: The bus, as a user who may do what the block does.
+        settings: The bus, with the credentials of a user who may do what the block
+            does.
         what: What the block is about, for its error, such as ``rights to``.
 
     Raises:

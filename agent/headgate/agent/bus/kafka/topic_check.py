@@ -30,7 +30,7 @@ class Difference:
     Attributes:
         name: ``partitions``, ``replication`` or an option of Kafka.
         found: Present value.
-        wanted: Value by `TopicShape`.
+        wanted: Value according to `TopicShape`.
         fatal: Reports can't be carried with it.
     """
 

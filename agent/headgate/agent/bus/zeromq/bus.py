@@ -67,7 +67,7 @@ HEARTBEAT_TIMEOUT_MS = 3_000
 """Silence after which a connection is replaced."""
 
 LINGER_MS = 200
-"""How long `close` lets the last report go out."""
+"""How long `close` waits for the last report to go out."""
 
 HANDSHAKE_MS = 2_000
 """Longest handshake; a proxy that doesn't answer is tried again."""
@@ -131,7 +131,7 @@ class ZeroMQBus(Unpartitioned):
         # Rounded up: a fraction of a millisecond must not become a busy loop.
         first = self._poller.poll(ceil(max(timeout_s, 0.0) * 1e3))
         if not first and not self._handshakes.retries:
-            return []  # nothing came, as twenty times a second in an idle agent
+            return []  # the usual case in an idle agent, twenty times a second
         messages: list[Message] = []
         ready = dict(first)
         while True:

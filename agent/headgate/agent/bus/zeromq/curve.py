@@ -270,7 +270,7 @@ class Handshakes:
 
     @property
     def retries(self) -> bool:
-        """Whether any connection is to be tried again."""
+        """Whether any connection must be retried."""
         return bool(self._again)
 
     def watch(self, socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
@@ -294,7 +294,7 @@ class Handshakes:
         """
         for told, socket in self._watched.items():
             while told in ready and told.poll(0):
-                # Not by pyzmq's own reader, which would import asyncio.
+                # pyzmq's own reader would import asyncio.
                 numbers, where = told.recv_multipart()
                 event, value = _EVENT.unpack(numbers)
                 self._note(socket, where.decode(), event, value, now_s)

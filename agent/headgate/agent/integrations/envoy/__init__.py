@@ -1,4 +1,4 @@
 """Services that Envoy, nginx and Traefik ask: RLS, RLQS, `/json`, forward-auth.
 
-The server of `headgate envoy` is made of these; what they decide comes from an agent.
+The server of `headgate envoy` consists of these; an agent decides for them.
 """

@@ -1,10 +1,10 @@
-"""Which limit a descriptor meets: the YAML of envoyproxy/ratelimit, and subjects.
+"""Which limit applies to a descriptor: envoyproxy/ratelimit's YAML, and subjects.
 
 A file describes one domain.  Its `descriptors` are a tree, walked along the entries of
 a request's descriptor in their order; at each level the exact key and value win, then
-the first wildcard in the order of the file, then the key alone, of which each value has
-a limit of its own.  Only a limit at the last entry counts.  Keys and values are
-compared joined by an underscore, as envoyproxy/ratelimit does.
+the first wildcard in the order of the file, then the key alone, where each value has a
+limit of its own.  Only a limit at the last entry counts.  Keys and values are compared
+joined by an underscore, as envoyproxy/ratelimit does.
 
 `subjects` is Headgate's own addition: it says which keys name a tenant, a user or
 another subject, whose groups then apply.  So proxies share their limits with processes
@@ -38,13 +38,13 @@ UNITS_S: Mapping[str, float] = {
 """Seconds of each unit; months of 30 days, as envoyproxy/ratelimit counts them."""
 
 LARGEST_FILE = 1 << 20
-"""Bytes of a file, at most."""
+"""Most bytes of a file."""
 
 DEEPEST = 32
-"""Levels of descriptors, at most: an Envoy sends a handful of entries."""
+"""Most levels of descriptors: an Envoy sends a handful of entries."""
 
 LONGEST_KEY = 512
-"""Characters of a bucket's key that are kept as they are; a longer one is hashed."""
+"""Longest key of a bucket that is kept as it is, characters; a longer one is hashed."""
 
 MOST_HITS = 2**32 - 1
 """The largest `requests_per_unit`: an unsigned integer of 32 bits on the wire."""
@@ -90,7 +90,7 @@ class DescriptorRule:
         unlimited: Nothing is counted.
         shadow: Count, and answer OK.
         quota_mode: Refuse only when every other limit in this mode refuses as well.
-        name: By which other rules replace this one.
+        name: Name by which other rules replace this one.
         replaces: Names of rules that don't apply where this one does.
     """
 
@@ -115,7 +115,7 @@ class DescriptorRule:
 
 @dataclass(frozen=True, slots=True)
 class MatchedRule:
-    """A rule, and whose bucket it counts in.
+    """A rule, and the bucket that it counts in.
 
     Attributes:
         rule: The limit.
@@ -149,12 +149,12 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class LimitDomain:
-    """What one file says.
+    """The contents of one file.
 
     Attributes:
         name: Of the domain.
-        subjects: What each key names: a field of `SubjectNames`, or None for a key
-            that is to be ignored.
+        subjects: What each key names: a field of `SubjectNames`, or None for a key to
+            ignore.
         dimension: What a hit of a subject counts as.
     """
 
@@ -164,7 +164,7 @@ class LimitDomain:
     _root: _Node
 
     def match(self, entries: Entries) -> MatchedRule | None:
-        """Return the rule that a descriptor meets, or None."""
+        """Return the rule that applies to a descriptor, or None."""
         node, values = self._root, list[str]()
         for key, value in entries:
             found, by_wildcard = node.step(key, value)
@@ -180,7 +180,7 @@ class LimitDomain:
     def counted(self, rule: DescriptorRule, parts: Sequence[str]) -> MatchedRule:
         """Return a rule with the key of its bucket.
 
-        A rule that changes begins with a bucket of its own.
+        A rule that has changed begins with a new bucket.
         """
         amount = f"{rule.requests_per_unit}/{rule.unit}"
         key = "|".join([self.name, *parts, amount])
@@ -189,10 +189,10 @@ class LimitDomain:
         return MatchedRule(rule, key)
 
     def match_any_order(self, entries: Mapping[str, str]) -> MatchedRule | None:
-        """Return the rule that entries without an order meet, or None.
+        """Return the rule that applies to entries without an order, or None.
 
         The key alone decides which entry is taken at a level, in alphabetical order
-        where several would do, so that equal entries always meet the same rule.
+        where several would do, so that equal entries always get the same rule.
         """
         ordered = _ordered(self._root, sorted(entries.items()))
         return None if ordered is None else self.match(ordered)

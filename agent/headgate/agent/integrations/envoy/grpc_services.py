@@ -23,7 +23,7 @@ RATE_LIMIT_SERVICE = "envoy.service.ratelimit.v3.RateLimitService"
 QUOTA_SERVICE = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
 
 LARGEST_MESSAGE = 4 << 20
-"""Bytes of a request, at most: gRPC's own default, which an Envoy never comes near."""
+"""Most bytes of a request: gRPC's own default, which an Envoy never comes near."""
 
 GRACE_S = 1.0
 """How long calls in progress may take when the server stops: an answer takes no time,

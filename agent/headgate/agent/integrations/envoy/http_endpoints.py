@@ -1,13 +1,13 @@
 """The same limits over HTTP: `/json`, `/forward-auth` and `/auth-request`.
 
-`POST /json` takes and answers RLS's messages as JSON, as envoyproxy/ratelimit does:
+`POST /json` takes and returns RLS's messages as JSON, as envoyproxy/ratelimit does:
 200, or 429 when refused.
 
 `/forward-auth/DOMAIN?KEY=HEADER` is for Traefik's forwardAuth and its like: each
 parameter names a key of the descriptor and the request's header that holds its value;
 a header that is missing leaves its key out.  200, or 429 with Retry-After.
 `/auth-request/DOMAIN?KEY=HEADER` is the same for nginx's auth_request, which
-understands nothing but 2xx, 401 and 403: a refusal is a 403.  Values stand in headers
+understands nothing but 2xx, 401 and 403: a refusal is a 403.  Values are in headers
 rather than in the address, because a proxy that pastes a client's text into an address
 lets the client write other keys.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headgate.agent.integrations.envoy.rate_limit_service import RateLimitService
 
 LARGEST_BODY = 1 << 20
-"""Bytes of a JSON request, at most."""
+"""Most bytes of a JSON request."""
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 """A proxy may ask with the method of the request that it holds."""

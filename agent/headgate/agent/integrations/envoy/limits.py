@@ -1,4 +1,4 @@
-"""What descriptors are answered, from memory: one bucket per key, or a subject's chain.
+"""Answers to descriptors, from memory: one bucket per key, or a subject's chain.
 
 Each descriptor is counted by itself, as envoyproxy/ratelimit does: one that is over its
 limit doesn't keep the others from being charged.  A rule's buckets are groups made as
@@ -7,11 +7,11 @@ to which it is attached.
 
 **Costs that are known afterwards.**  Envoy's `apply_on_stream_done` reports what a
 request has cost when it is over.  Nothing in the message tells such a call from one
-that may still be refused.  But only who has asked with 0 hits first, as Envoy's filter
-then does on the request path, can be reporting afterwards.  So a bucket that was asked
-about with 0 hits in the last `CHECKED_S` is charged with every cost that a call names,
-whatever is left: refusing it would make what was used free.  Everywhere else a refused
-call costs nothing; it would otherwise keep an overloaded bucket empty for ever.
+that may still be refused.  But only a caller that first asked with 0 hits, as Envoy's
+filter then does on the request path, can be reporting afterwards.  So a bucket that was
+asked about with 0 hits in the last `CHECKED_S` is charged with every cost that a call
+names, whatever is left: refusing it would make that usage free.  Everywhere else a
+refused call costs nothing; it would otherwise keep an overloaded bucket empty for ever.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ MOST_REMAINING = 2**32 - 1
 """The largest `limit_remaining`: an unsigned integer of 32 bits on the wire."""
 
 CHECKED_S = 3_600.0
-"""How long a call with 0 hits says that costs come afterwards: no stream is longer."""
+"""How long a call with 0 hits means that costs come afterwards: no stream is longer."""
 
 MOST_CHECKED = 100_000
-"""Buckets of which that is remembered; of more, those asked about last."""
+"""Most buckets for which that is remembered; of more, those asked about last."""
 
 LEAST_COST = 1e-9
-"""What a check asks for: whether the bucket is below zero."""
+"""The cost that a check asks for, to find out whether the bucket is below zero."""
 
 UNTIL_S = 31_536_000.0
-"""A year: no reset is said to be further away, and no cost is owed for longer."""
+"""A year: no reset is reported as further away, and no cost is owed for longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class AskedDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class DescriptorAnswer:
-    """What one descriptor is answered.
+    """The answer to one descriptor.
 
     Attributes:
         over: Refused.
@@ -93,11 +93,11 @@ class DescriptorAnswer:
 
 
 NO_LIMIT = DescriptorAnswer()
-"""Of descriptors that no limit counts."""
+"""The answer to descriptors that no limit counts."""
 
 NO_NAME = DescriptorAnswer(over=True, retry_s=inf)
-"""Of descriptors whose value can be nobody's name, such as one of 10 kB: a caller must
-not escape the limits by inventing one."""
+"""The answer to descriptors whose value can't be a name, such as one of 10 kB: a caller
+must not escape the limits by inventing one."""
 
 
 class DescriptorLimits:
@@ -153,7 +153,7 @@ class DescriptorLimits:
         return _refuses(answers), answers
 
     def limiter(self, domain: LimitDomain, entries: Entries) -> Limiter | None:
-        """Return the limiter of the subject that entries name; None for nobody.
+        """Return the limiter of the subject that entries name; None if they name none.
 
         Raises:
             InvalidSubject: A value can't be a name.
@@ -169,7 +169,7 @@ class DescriptorLimits:
         rule = match.rule
         if rule.unlimited:
             return DescriptorAnswer(remaining=MOST_REMAINING)
-        # A check is one also where another rule replaces this one.
+        # A check counts as one even if another rule replaces this one.
         afterwards = self._afterwards(match.key, one)
         if rule.name and rule.name in replaced:
             return NO_LIMIT
@@ -229,14 +229,14 @@ class DescriptorLimits:
         )
 
     def _afterwards(self, key: str | Entries, one: AskedDescriptor) -> bool:
-        """Return whether a cost is to be charged whatever is left; 0 hits cost nothing.
+        """Return whether to charge a cost whatever is left; 0 hits cost nothing.
 
         Args:
             key: Equal for descriptors that share a bucket.
             one: What is asked.
         """
         if one.hits <= 0.0:
-            self._checked.pop(key, None)  # the newest stand at the end
+            self._checked.pop(key, None)  # the newest are at the end
             if len(self._checked) >= MOST_CHECKED:
                 del self._checked[next(iter(self._checked))]
             self._checked[key] = self._clock()
@@ -272,7 +272,7 @@ def retry_in_s(answers: Sequence[DescriptorAnswer]) -> float:
 
 
 def _shown(link: Link) -> DescriptorRule | None:
-    """Return a subject's limit in the words of RLS, where they can say it."""
+    """Return a subject's limit as RLS can express it, or None."""
     limit = link.local.limit
     units = {1.0: "second", 60.0: "minute", 3_600.0: "hour", 86_400.0: "day"}
     unit = units.get(limit.period_s)

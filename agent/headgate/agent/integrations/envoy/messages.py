@@ -1,8 +1,8 @@
 """Envoy's protocol buffers, with the types that a checker needs.
 
-The generated modules of `xds-protos` come without types; what is used of them stands
-here.  They are imported when a server is made, so that this package can be read and its
-rules used without them.
+The generated modules of `xds-protos` come without types; the parts that are used are
+declared here.  They are imported when a server is made, so that this package can be
+read and its rules used without them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class CallContext(Protocol):
     """A call, as `grpc.aio` shows it to its servicer."""
 
     def peer(self) -> str:
-        """Return the address of who calls."""
+        """Return the caller's address."""
         ...
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None:
@@ -122,7 +122,7 @@ class _JsonFormat(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RateLimitMessages:
-    """What RLS is spoken in.
+    """The messages of RLS.
 
     Attributes:
         request: `RateLimitRequest`.
@@ -145,14 +145,14 @@ class RateLimitMessages:
 
 @dataclass(frozen=True, slots=True)
 class QuotaMessages:
-    """What RLQS is spoken in.
+    """The messages of RLQS.
 
     Attributes:
         reports: `RateLimitQuotaUsageReports`.
         response: `RateLimitQuotaResponse`.
-        action: What the server says of one bucket.
-        assignment: Of a strategy for some time.
-        abandon: Of a bucket that is forgotten.
+        action: What the server says about one bucket.
+        assignment: Gives a bucket a strategy for some time.
+        abandon: Tells that a bucket is forgotten.
         bucket_id: Keys and values.
         strategy: How a bucket is enforced.
         token_bucket: A strategy's tokens.

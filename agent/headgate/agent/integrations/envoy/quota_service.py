@@ -1,15 +1,15 @@
 """RLQS: `envoy.service.rate_limit_quota.v3`, an allocating server for data planes.
 
 Each stream is one data plane.  Its first report of a bucket is a subscription, answered
-at once; then it reports every five seconds, and hears of a new share whenever that
+at once; then it reports every five seconds, and is sent its share whenever that
 changes.  How shares are found: `headgate.agent.integrations.envoy.quota_shares`.
 
-What is queued for a stream is one action per bucket, the newest: one that never reads
-holds up nobody and costs no more than its buckets.
+Only the newest action per bucket is queued for a stream, so one that never reads holds
+up nobody and costs no more than its buckets.
 
-RLQS doesn't say who reports.  A data plane is known by the metadata `NODE_HEADER`,
-otherwise by the address of its host.  One that connects anew goes on with what its
-broken stream had: its part isn't reserved for a second time.
+RLQS doesn't say who reports.  A data plane is identified by the metadata `NODE_HEADER`,
+otherwise by the address of its host.  One that reconnects goes on with what its broken
+stream had: its part isn't reserved a second time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 LEASE_S = 15.0
 """How long an assignment holds without another: three reports, since below two a limit
-goes on and off.  A broken stream's share stays reserved as long."""
+goes on and off.  A broken stream's share stays reserved for as long."""
 
 RENEWED_S = 5.0
 """How often an assignment that didn't change is extended."""
@@ -61,18 +61,19 @@ TURN_S = 0.25
 
 CHARGE_S = 0.025
 """Time between two charges, half of that between two looks of an agent: others see a
-steady caller and no lumps.  Subscriptions are gathered for as long."""
+steady caller without lumps.  Subscriptions are gathered for as long."""
 
 TURNING_PART = 0.15
 """Largest part of a core for these calculations: with very many buckets they come
 less often."""
 
 CHANGED = 0.05
-"""Part by which a share changes before it is sent anew."""
+"""Part by which a share changes before it is sent again."""
 
 FILL_S = 10
-"""Seconds of an assignment's fill interval.  Envoy cuts it to whole seconds, and takes
-one below a second for unlimited; a long one costs nothing, as it refills evenly."""
+"""Seconds of an assignment's fill interval.  Envoy truncates it to whole seconds, and
+takes one below a second as unlimited; a long one costs nothing, as it refills
+evenly."""
 
 LONGEST_FILL_S = 86_400
 """Fill interval of the smallest share: one hit a day."""
@@ -82,19 +83,20 @@ LEVEL_S = 1.0
 less than the rate."""
 
 IDLE_S = 60.0
-"""A bucket without hits for so long is abandoned; it subscribes anew when hits come."""
+"""A bucket without hits for this long is abandoned; it subscribes again when hits
+come."""
 
 MOST_BUCKETS = 100_000
-"""Buckets of all streams; of more, `no_assignment_behavior` rules."""
+"""Most buckets of all streams; for more, `no_assignment_behavior` applies."""
 
 MOST_ACTIONS = 1_000
-"""Actions in one message."""
+"""Most actions in one message."""
 
 MANY_HITS = 1e6
-"""Hits in one report from which on it is asked whether that can be."""
+"""From this many hits in one report on, it is checked whether that can be true."""
 
 LONGEST_ID = 16_384
-"""Characters of a bucket's id; a longer one is refused whole."""
+"""Most characters of a bucket's id; a bucket with a longer one is refused."""
 
 NODE_HEADER = "x-headgate-node"
 """gRPC metadata that tells the data planes of one host apart."""
@@ -117,7 +119,7 @@ class QuotaAgent(LimiterSource, Protocol):
         ...
 
     def status(self) -> AgentStatus:
-        """Return who else is there."""
+        """Return who else is in the cluster."""
         ...
 
 
@@ -201,7 +203,7 @@ class QuotaService:
         self._held = 0  # buckets of all streams
         self._buckets: dict[tuple[str, BucketKey], _Bucket] = {}
         self._charged_s = self._turned_s = clock()
-        self._fresh = False  # somebody waits for a first assignment
+        self._fresh = False  # a bucket waits for its first assignment
         self._closing = False
         self._log = OnceLog()
 
@@ -251,7 +253,7 @@ class QuotaService:
                 self._leave(stream)
 
     async def run(self) -> None:
-        """Charge, and take a turn when it is time or somebody is new."""
+        """Charge, and take a turn when it is time or a new bucket waits."""
         while True:
             spent_s = -time.thread_time()
             try:
@@ -285,8 +287,8 @@ class QuotaService:
             denied = float(usage.num_requests_denied)
             if held.sent < 0.0:
                 # Hits from before any assignment of this server were let through under
-                # another's, which has charged them: others presume that a server that
-                # is silent goes on as it did.  They only say what is wanted.
+                # another's, which has charged them: a silent server is presumed to go
+                # on as before.  So they only show what is wanted.
                 elapsed_s = float(usage.time_elapsed.seconds)
                 held.agent.begin(now, allowed + denied, elapsed_s)
             else:
@@ -321,7 +323,7 @@ class QuotaService:
             stream.wake.set()
 
     def _broken(self, stream: _Stream, first: UsageReports) -> _Stream | None:
-        """Return the broken stream that a new one goes on from, and no other one will.
+        """Return the broken stream that a new one, and no other, goes on from.
 
         It is one of the same data plane; where several have broken behind one address,
         one that held what the new one reports.
@@ -341,10 +343,10 @@ class QuotaService:
         return None
 
     def _subscribe(self, stream: _Stream, key: BucketKey, now: float) -> _Held | None:
-        """Return what is held of a new bucket; None for one that is answered for good.
+        """Return what is held for a new bucket; None if it is answered for good.
 
-        An id that is too long or can be nobody's name is refused; one that no file
-        knows is not limited.
+        An id that is too long or can't be a name is refused; one that no file knows is
+        not limited.
         """
         if stream.before is not None and key in stream.before.held:
             held = stream.held[key] = stream.before.held.pop(key)
@@ -497,7 +499,7 @@ class QuotaService:
         )
 
     def _leave(self, stream: _Stream) -> None:
-        """Keep a stream's share until its data plane stops to go by it."""
+        """Keep a stream's share until its data plane stops using it."""
         stream.gone_s = self._clock()
         stream.queued.clear()
         for held in stream.held.values():

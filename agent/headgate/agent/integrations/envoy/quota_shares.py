@@ -7,7 +7,7 @@ the sum of what its data planes do, and divides what it may spend by the same ma
 that agents use among one another.
 
 **The rate.**  Reports come every five seconds, but what a data plane does with a share
-can be told beforehand: it lets min(d, share) through.  So the level is steered over
+can be predicted: it lets min(d, share) through.  So the level is steered over
 `HORIZON_S`, nearly as fast as by agents, and within `MOST_SURPLUS` of the quota::
 
     Q' = Q + (E + V - m)/H    S = the server's max-min part of Q' among all agents
@@ -48,11 +48,11 @@ MOST_SURPLUS = 0.5
 """The rate shared out is within this part of the quota above or below it."""
 
 NEAR = 1.1
-"""Demand counts this many times: an average of five seconds is no better, and a data
+"""Demand is multiplied by this: an average of five seconds is no more exact, and a data
 plane that is cut to its measured demand loses every peak."""
 
 BURST_S = 1.0
-"""A data plane whose token bucket starts full is expected to spend so many seconds of
+"""A data plane whose token bucket starts full is expected to spend this many seconds of
 its share beyond it, most of it within that time.  If it spends more, its report will
 say so."""
 
@@ -68,7 +68,7 @@ class VirtualAgent:
     """One bucket of one data plane.
 
     Attributes:
-        heard_s: When it was last heard of.
+        heard_s: When it was last heard from.
         demand: Hits/s that it wants; infinite until a report covers some time.
         share: Hits/s that it may let through.
         ahead: Hits charged since the last report because they were expected.
@@ -98,7 +98,7 @@ class VirtualAgent:
         self.since_s = self.heard_s
 
     def begin(self, now: float, attempted: float, elapsed_s: float) -> None:
-        """Note what it wanted before it had a share, if it says in which time."""
+        """Note what it wanted before it had a share, if that covers enough time."""
         self.heard_s = self.since_s = now
         if elapsed_s >= SHORTEST_S:
             self.demand = attempted / elapsed_s

@@ -28,7 +28,7 @@ OK, OVER_LIMIT = 1, 2
 """Codes of a response."""
 
 MOST_DESCRIPTORS = 1_000
-"""Of one request: more would keep all other callers waiting for milliseconds."""
+"""Most in one request: more would keep all other callers waiting for milliseconds."""
 
 LONGEST_RETRY_S = 3_600.0
 """The retry-after of what is refused for ever: an hour."""

@@ -32,7 +32,7 @@ BACKLOG = 2048
 """Connections that the kernel keeps while the loop is busy."""
 
 LONGEST_SOCKET = 100
-"""Characters of a Unix socket's path that every kernel takes."""
+"""Longest path of a Unix socket that every kernel accepts, characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +43,8 @@ class ProxyServerSettings:
         host: Address of both ports.
         port: Of gRPC; 0 for a free one.
         http_port: Of HTTP; 0 for a free one, None for no HTTP.
-        socket: Path of a Unix socket for gRPC besides the port, or None.
-        weight: Of the agent; the data planes of RLQS together get the part of so many
+        socket: Path of a Unix socket for gRPC in addition to the port, or None.
+        weight: Of the agent; the data planes of RLQS together get the part of this many
             processes.
     """
 
@@ -116,7 +116,7 @@ async def serving(
 
 
 class _HttpServer(uvicorn.Server):
-    """uvicorn, which leaves signals to whoever started it, and says when it is up."""
+    """uvicorn, but it leaves signals to its starter and says when it is up."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -5,8 +5,9 @@
     limiter = HeadgateRateLimiter(agent.limiter(tenant="acme"))
     model = init_chat_model("gpt-4o-mini", rate_limiter=limiter)
 
-LangChain asks before each request and tells nothing afterwards: this is for requests a
-minute.  For tokens, reserve and settle (`Limiter.reserve`), or limit at the gateway.
+LangChain asks before each request and reports nothing afterwards, so this is for
+requests per minute.  For tokens, reserve and settle (`Limiter.reserve`), or limit at
+the gateway.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class HeadgateRateLimiter(BaseRateLimiter):
         """Prepare.
 
         Args:
-            limiter: Whose quota.
+            limiter: Its quota applies.
             timeout_s: Longest wait of a blocking request.
             costs: Units by dimension that each request costs.
         """
@@ -50,8 +51,8 @@ class HeadgateRateLimiter(BaseRateLimiter):
         """Charge a request; wait for it if `blocking`.
 
         Raises:
-            Throttled: It was waited for in vain; LangChain does not look at what a
-                blocking call returns.
+            Throttled: The wait was in vain; LangChain ignores what a blocking call
+                returns.
         """
         if not blocking:
             return bool(self._limiter.try_acquire(**self._costs))
@@ -64,7 +65,7 @@ class HeadgateRateLimiter(BaseRateLimiter):
         """Do what `acquire` does without blocking the event loop.
 
         Raises:
-            Throttled: It was waited for in vain.
+            Throttled: The wait was in vain.
         """
         if not blocking:
             return bool(self._limiter.try_acquire(**self._costs))

@@ -4,12 +4,12 @@ A module beside the proxy's ``config.yaml``, named there under ``callbacks``::
 
     limiter = LiteLLMLimiter(headgate.connect("http://127.0.0.1:8080"))
 
-All limits hold over all proxies.  Before a call its estimated tokens are reserved in
-the quotas of all its subjects, and a slot in flight is taken of each that limits them;
-when it is over, its true usage is settled and the slots are released.  By default the
-subjects are the team (a tenant), the user, the key (a client, by its alias, else by its
-hash) and the model (the topic ``litellm/models/NAME``); what is attached to no group is
-not limited.
+All limits hold across all proxies.  Before a call its estimated tokens are reserved in
+the quotas of all its subjects, and a slot in flight is taken from each that limits
+them; when it is over, its true usage is settled and the slots are released.  By default
+the subjects are the team (a tenant), the user, the key (a client, by its alias, else by
+its hash) and the model (the topic ``litellm/models/NAME``); what is attached to no
+group is not limited.
 
 In the proxy one reservation spans a call with its retries and fallbacks.  With
 LiteLLM's library alone (`litellm.acompletion`, `litellm.Router`), each attempt is a
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 Subjects = Sequence[Mapping[str, str | None]]
 
 MODELS = "litellm/models"
-"""Namespace of the topics that models are."""
+"""Namespace of the topics that stand for models."""
 
 WITHOUT_TOKENS = frozenset({"image", "speech", "transcription", "moderation", "video"})
 """Words in the kinds of calls that are counted as requests only."""
 
 LIMIT_TYPES = {"tokens": "tokens", IN_FLIGHT: "concurrent_requests"}
-"""How LiteLLM calls a dimension in its refusals; all others are its requests."""
+"""What LiteLLM calls a dimension in its refusals; all others are "requests"."""
 
 GRACE_S = 5.0
 """How long after the end of its request a call is given to report its usage."""
@@ -175,7 +175,7 @@ class _LiteLLMLimiter:
     ) -> None:
         """Give back the tokens of a failed attempt that was reserved by itself.
 
-        Of a call of the proxy another attempt may follow.
+        In a call of the proxy, another attempt may follow.
         """
         del response_obj, start_time, end_time
         call = self.calls.find(_text(kwargs, "litellm_call_id") or "")
@@ -188,7 +188,7 @@ class _LiteLLMLimiter:
         response: AsyncIterator[object],
         request_data: Mapping[str, object],
     ) -> AsyncGenerator[object, None]:
-        """Count what is streamed, for the case that the stream is cut."""
+        """Count what is streamed, in case the stream is cut."""
         del user_api_key_dict
         call = self.calls.find(_text(request_data, "litellm_call_id") or "")
         async for chunk in response:
@@ -287,9 +287,9 @@ def LiteLLMLimiter(  # noqa: N802 RUF100  # used as a class
 
     Args:
         source: The agent.
-        subjects: Whose quotas a call is under.
+        subjects: Returns the subjects whose quotas apply to a call.
         timeout_s: When a reservation that nobody settled is returned.
-        unattached: What becomes of a call none of whose subjects is in a group: keys
+        unattached: What happens to a call if none of its subjects is in a group: keys
             and teams that Headgate does not know are not limited, or refused.
     """
     base = cast(

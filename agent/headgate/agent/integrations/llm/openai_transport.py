@@ -7,8 +7,8 @@ transports hold requests until then, for `openai` and every client like it::
     transport = PacedTransport(httpx.HTTPTransport())
     OpenAI(http_client=httpx.Client(transport=transport), max_retries=0)
 
-One transport is one account: all requests through it are held together, each key of a
-provider has a transport of its own.
+One transport is one account: all requests through it are held together, so give each
+key of a provider a transport of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 LONGEST_HOLD_S = 60.0
-"""How long an answer's ``reset`` may hold others at most: quotas are per minute."""
+"""Longest time that an answer's ``reset`` may hold others: quotas are per minute."""
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 

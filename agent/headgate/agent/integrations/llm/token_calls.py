@@ -46,7 +46,7 @@ TIMEOUT_S = 600.0
 """When a reservation that nobody settled is returned: longer than models answer."""
 
 MOST_TOKENS = 10_000_000.0
-"""More than the context of any model: what says more is mistaken."""
+"""More than the context of any model: a usage above this is a mistake."""
 
 FORGOTTEN_AFTER = 2.0
 """Timeouts after which a call that nobody settled is forgotten here as well."""
@@ -104,7 +104,7 @@ class TokenCall:
         self._slots = slots
 
     def end(self, tokens: float | None) -> None:
-        """Charge so many tokens and the request; None gives everything back."""
+        """Charge this many tokens and the request; None gives everything back."""
         for reservation in self._reservations:
             with suppress(AlreadySettled):  # the first settlement was right
                 if tokens is None:
@@ -124,7 +124,8 @@ class TokenCalls:
 
     Attributes:
         unsettled: Calls that nobody settled in time.
-        odd_usages: Usages that were missing, 0, no number or larger than the context.
+        odd_usages: Usages that were missing, 0, not a number or larger than the
+            context.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class TokenCalls:
         Args:
             source: The agent.
             timeout_s: When a reservation that nobody settled is returned.
-            estimates: What calls cost; learnt from nothing by default.
+            estimates: Estimates of what calls cost; by default they start from nothing.
             context_of: Tokens that a model can read and write in one call, by name.
             clock: Seconds, monotonic.
         """
@@ -153,7 +154,7 @@ class TokenCalls:
         self._context_of = context_of
         self._clock = clock
         self._lock = threading.Lock()
-        # Several calls may have one id: clients can choose it.
+        # Several calls may have the same id: clients can choose it.
         self._open: dict[str, deque[TokenCall]] = {}
 
     def __len__(self) -> int:
@@ -193,7 +194,7 @@ class TokenCalls:
             Admitted, muted by the longest of their delays, or the first refusal.
 
         Raises:
-            InvalidSubject: A name can't be one.
+            InvalidSubject: A subject's name is not valid.
         """
         limiters = [self._limiters.get(subject) for subject in subjects]
         estimate = self._estimates.of(model, characters, most_answer)
@@ -269,7 +270,7 @@ class TokenCalls:
     def cut(self, call: TokenCall) -> None:
         """Charge what was read and streamed of a call that nobody settled.
 
-        Where nothing was streamed, whether the model read the prompt is not known: the
+        If nothing was streamed, it is unknown whether the model read the prompt, so the
         estimate stands.
         """
         if not self._remove(call):
@@ -318,7 +319,7 @@ class TokenCalls:
     def _forget_overdue(self) -> None:
         """Forget the oldest calls whose reservations were returned long ago."""
         oldest = self._clock() - (FORGOTTEN_AFTER - 1.0) * self._timeout_s
-        for _ in range(2):  # more than one comes in, so it never grows
+        for _ in range(2):  # more than the one that comes in, so it never grows
             calls = next(iter(self._open.values()), None)
             if not calls or calls[0].due_s > oldest:
                 return

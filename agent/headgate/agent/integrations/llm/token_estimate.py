@@ -18,7 +18,7 @@ FIRST_ANSWER_TOKENS = 256.0
 """Before anything was settled: a few paragraphs."""
 
 WEIGHT = 0.1
-"""Part of the newest call in the running averages: ten make most of it."""
+"""Weight of the newest call in the running averages: ten make up most of it."""
 
 MOST_MODELS = 10_000
 """Models whose averages are kept; a client can make up names."""
@@ -52,7 +52,7 @@ class TokenEstimates:
 
         Args:
             first_answer: Tokens of a model's first answer.
-            weight: Part of the newest call in the averages, in (0, 1].
+            weight: Weight of the newest call in the averages, in (0, 1].
         """
         self._first_answer = first_answer
         self._weight = weight

@@ -1,4 +1,4 @@
-"""What a refused HTTP request is answered, whatever the framework.
+"""The answer to a refused HTTP request, whatever the framework.
 
 429 with ``application/problem+json`` (RFC 9457), an exact ``throttle_time_ms`` and a
 Retry-After in whole seconds.
@@ -29,7 +29,7 @@ ONE_REQUEST: Mapping[str, float] = {"requests": 1.0}
 """What a request costs unless the application says otherwise."""
 
 LONGEST_RETRY_S = 3_600.0
-"""Retry-After of what is refused for ever, or by a limit that is closed: an hour."""
+"""Retry-After if refused for ever, or by a limit that is closed: an hour."""
 
 
 def refusal_body(decision: Decision) -> bytes:

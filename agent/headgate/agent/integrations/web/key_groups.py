@@ -1,14 +1,14 @@
-"""A bucket for each key that an application limits by, over all its processes.
+"""A bucket for each key that an application limits by, across all its processes.
 
 Libraries that limit by key (`limits`, and with it slowapi and flask-limiter) know a
 limit and a key, such as "10 a minute" and an address.  Headgate shares the quotas of
 groups.  So each limit becomes a template group that is *per* user, and each key is a
-user of it: its bucket is made by the agent, without asking anybody (see
+user of it: the agent makes its bucket, without asking anyone (see
 `headgate.coordinator.config.template_values`).
 
-Only the template has to be made, once for each limit: a thread tells the API, and no
-request waits for it.  Until it is in force here, a bucket of this process stands in for
-each key, and what that admitted is charged to the key's own when it comes.
+Only the template has to be created, once for each limit: a thread does so over the API,
+and no request waits for it.  Until it is in force here, a bucket of this process stands
+in for each key, and what that admitted is charged to the key's own bucket later.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
     from headgate.agent.limiter.limiter import Limiter
 
 MOST_KEYS = 30_000
-"""Keys of one process that have a bucket over all processes, as many as a template has
-values; of more, the process alone keeps the limit."""
+"""Most keys of one process that have a bucket across all processes, as many as a
+template has values; further keys are limited by the process alone."""
 
 MOST_QUOTAS = 1_000
-"""Different limits that templates are made for; an application that makes limits up as
-it goes has more, and the process keeps those alone."""
+"""Most different limits that templates are made for; an application that makes up
+limits as it goes has more, which are enforced by the process alone."""
 
 GATHER_S = 0.05
 """How long new limits are gathered for one request to the API."""
 
 IDLE_S = 30.0
-"""A key that is unused so long is forgotten; its bucket is, once it is full."""
+"""A key unused for this long is forgotten, and its bucket too, once it is full."""
 
 SWEEP_STEPS = 2
 """Old keys looked at for each new one, as `KeyedLimiter` does."""
 
 SWEEP_STEPS_WHEN_FULL = 64
-"""The same when there is no room."""
+"""The same if there is no room."""
 
 ASKED_AGAIN_S = 5.0
 """How long after a failure, or after a template was gone, the API is asked again."""
@@ -64,13 +64,13 @@ WAIT_S = 30.0
 """Longest sleep of the thread."""
 
 TIMEOUT_S = 10.0
-"""Of a request to the API."""
+"""Longest wait for an answer of the API."""
 
 PREFIX = "limits:"
 """What the names of templates and users begin with."""
 
 MOST_SHOWN = 200
-"""Characters of a key that stand in its user's name; the digest tells keys apart."""
+"""Most characters of a key in its user's name; the digest tells keys apart."""
 
 logger = logging.getLogger("headgate.agent")
 
@@ -100,7 +100,7 @@ class _Template:
 
 
 class _Held:
-    """What is known of one key."""
+    """What is known about one key."""
 
     __slots__ = ("in_force", "limiter", "names", "template", "used_s")
 
@@ -113,13 +113,13 @@ class _Held:
         self.in_force = False
 
     def governing(self) -> list[Link]:
-        """Return the limits that apply once the key's own is among them."""
+        """Return the limits that apply; none until the key's own is among them."""
         links = self.limiter.links(ONE_REQUEST)
         return links if any(link.limit.group in self.names for link in links) else []
 
 
 class KeyGroups:
-    """Admits by key, over all processes that use the same API.
+    """Admits by key, across all processes that use the same API.
 
     Attributes:
         source: The agent.
@@ -146,7 +146,7 @@ class KeyGroups:
             url: Address of the API.
             token: Bearer token of the role *operator*: templates are made with it.
             trust: Certificate authorities to trust; None for the system's.
-            most_keys: Keys that have a bucket over all processes.
+            most_keys: Most keys that have a bucket across all processes.
             idle_s: How long an unused key is remembered.
             clock: Seconds, monotonic.
         """
@@ -165,7 +165,7 @@ class KeyGroups:
         self._begin()
 
     def _begin(self) -> None:
-        """Begin in this process: a forked child has the parent's locks, no thread."""
+        """Begin in this process: a fork has its parent's locks, but no thread."""
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -187,7 +187,7 @@ class KeyGroups:
         return held.limiter.try_acquire(requests=cost)
 
     def charge(self, key: str, quota: Quota, cost: float) -> None:
-        """Charge what a key has cost already, whatever is left; never waits."""
+        """Charge what a key has already cost, whatever is left; never waits."""
         held = self._governed(key, quota)
         if held is None:
             self._locally(quota).charge(key, cost)
@@ -195,7 +195,7 @@ class KeyGroups:
             held.limiter.charge(requests=cost)
 
     def _governed(self, key: str, quota: Quota) -> _Held | None:
-        """Return what is known of a key whose bucket is in force, or ask for it."""
+        """Return what is known about a key if its bucket is in force, or ask for it."""
         now = self._clock()
         held = self._keys.get(key)
         if held is None or held.template.quota != quota:
@@ -231,7 +231,7 @@ class KeyGroups:
         return self.source.limiter(user=user_name(key), client=template_name(quota))
 
     def governs(self, key: str) -> bool:
-        """Return whether a key's bucket over all processes is in force here."""
+        """Return whether a key's bucket across all processes is in force here."""
         held = self._keys.get(key)
         return held is not None and bool(held.governing())
 
@@ -388,7 +388,7 @@ def _plain(number: float) -> str:
 
 
 def user_name(key: str) -> str:
-    """Return the user that a key is: no slash, never longer than a name may be."""
+    """Return a key's user name: no slash, and no longer than a name may be."""
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     shown = "".join(c if c.isprintable() and c not in "/ \ufffd" else "|" for c in key)
     return f"{PREFIX}{shown[:MOST_SHOWN]}:{digest}"

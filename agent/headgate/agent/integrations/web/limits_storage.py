@@ -68,7 +68,7 @@ class HeadgateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport)
         return _used(self.keys, key)
 
     def get_expiry(self, key: str) -> float:
-        """Return when the next unit is there, else when all are, as Unix time."""
+        """Return when the next unit is available, or else all are, as Unix time."""
         return _expiry(self.keys, key)
 
     def check(self) -> bool:
@@ -76,7 +76,7 @@ class HeadgateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport)
         return self.keys.reachable()
 
     def reset(self) -> int | None:
-        """Not to be had: what was used is in the memory of all processes.
+        """Not supported: what was used is in the memory of all processes.
 
         Raises:
             NotImplementedError: Always.
@@ -84,7 +84,7 @@ class HeadgateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport)
         raise NotImplementedError(_NO_RESET)
 
     def clear(self, key: str) -> None:
-        """Not to be had, as `reset`.
+        """Not supported, like `reset`.
 
         Raises:
             NotImplementedError: Always.
@@ -108,11 +108,11 @@ class HeadgateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport)
     def get_sliding_window(
         self, key: str, expiry: int
     ) -> tuple[int, float, int, float]:
-        """Return nothing of the window before, and how much of this one is used."""
+        """Return 0 for the previous window, and how much of this one is used."""
         return 0, 0.0, _used(self.keys, key), _expiry(self.keys, key) - time.time()
 
     def clear_sliding_window(self, key: str, expiry: int) -> None:
-        """Not to be had, as `reset`.
+        """Not supported, like `reset`.
 
         Raises:
             NotImplementedError: Always.
@@ -150,7 +150,7 @@ class AsyncHeadgateStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingS
         return _used(self.keys, key)
 
     async def get_expiry(self, key: str) -> float:
-        """Return when the next unit is there, else when all are, as Unix time."""
+        """Return when the next unit is available, or else all are, as Unix time."""
         return _expiry(self.keys, key)
 
     async def check(self) -> bool:
@@ -158,7 +158,7 @@ class AsyncHeadgateStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingS
         return await asyncio.to_thread(self.keys.reachable)
 
     async def reset(self) -> int | None:
-        """Not to be had: what was used is in the memory of all processes.
+        """Not supported: what was used is in the memory of all processes.
 
         Raises:
             NotImplementedError: Always.
@@ -166,7 +166,7 @@ class AsyncHeadgateStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingS
         raise NotImplementedError(_NO_RESET)
 
     async def clear(self, key: str) -> None:
-        """Not to be had, as `reset`.
+        """Not supported, like `reset`.
 
         Raises:
             NotImplementedError: Always.
@@ -194,11 +194,11 @@ class AsyncHeadgateStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingS
     async def get_sliding_window(
         self, key: str, expiry: int
     ) -> tuple[int, float, int, float]:
-        """Return nothing of the window before, and how much of this one is used."""
+        """Return 0 for the previous window, and how much of this one is used."""
         return 0, 0.0, _used(self.keys, key), _expiry(self.keys, key) - time.time()
 
     async def clear_sliding_window(self, key: str, expiry: int) -> None:
-        """Not to be had, as `reset`.
+        """Not supported, like `reset`.
 
         Raises:
             NotImplementedError: Always.
@@ -235,7 +235,7 @@ def _expiry(keys: KeyGroups, key: str) -> float:
 def quota_of(key: str) -> Quota:
     """Return the limit that ends a key: ``LIMITER/127.0.0.1/10/1/minute``.
 
-    `limits` gives a storage the key alone where the window is fixed.
+    For a fixed window, `limits` gives a storage only the key.
 
     Raises:
         ConfigurationError: The key does not end like that.

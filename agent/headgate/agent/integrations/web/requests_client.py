@@ -53,7 +53,7 @@ class RetryThrottledAdapter(HTTPAdapter):
             deadline_s: Longest time from the first attempt to the last; 0 sends once.
             pool_connections: Pools of connections, as in `HTTPAdapter`.
             pool_maxsize: Connections of a pool.
-            max_retries: Of failures other than 429.
+            max_retries: Retries after failures other than 429.
             clock: Seconds, monotonic.
             sleep: Waits seconds.
         """

@@ -15,14 +15,14 @@ DEFAULT_DELAY_S = 1.0
 """Delay when the server names none."""
 
 LEAST_DELAY_S = 0.001
-"""A server that says 0 is not asked in a busy loop."""
+"""Shortest delay: a server that says 0 is not asked in a busy loop."""
 
 
 def delay_of(body: bytes, retry_after: str | None) -> float:
     """Return the seconds that a 429 says to wait.
 
-    The exact ``throttle_time_ms`` of the body goes before Retry-After, which
-    knows whole seconds only.
+    The exact ``throttle_time_ms`` of the body takes precedence over Retry-After, which
+    has only whole seconds.
 
     Args:
         body: Body of the response, whatever it holds.

@@ -66,11 +66,10 @@ class WsgiLimitMiddleware:
             app: What is protected.
             source: The agent.
             subject: Who asks, from the request's environment; None lets the request
-                pass without a limit (health checks).  A name that can't be one is
-                answered 400.
+                pass without a limit (health checks).  An invalid name is answered 400.
             costs: Units by dimension; one of ``requests`` by default.
             longest_wait_s: Longest wait for tokens where the group says ``wait``.
-            headers: Say RateLimit and RateLimit-Policy with every response.
+            headers: Add RateLimit and RateLimit-Policy to every response.
         """
         self.app = app
         self._limiters = limiter_cache(source)
@@ -138,7 +137,7 @@ def _marked(
 
 
 class _Muted:
-    """A response after which the connection is held, so that none follows on it."""
+    """A response after which the connection is held, so that no other follows on it."""
 
     def __init__(self, response: Iterable[bytes], mute_s: float) -> None:
         self._response = response

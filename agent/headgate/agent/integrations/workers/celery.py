@@ -1,4 +1,4 @@
-"""Celery: the rate of a task over all workers, not of each.
+"""Celery: the rate of a task across all workers, not in each.
 
 ::
 
@@ -11,8 +11,8 @@ takes no process of the pool, is not retried, and goes back to the broker when t
 worker dies.  As with ``rate_limit``, what is held counts as prefetched: give slow tasks
 a queue of their own, or they block others.
 
-The agent lives in the worker's main process, one for each worker; the processes of the
-pool ask nobody.
+The agent lives in the worker's main process, one for each worker; the pool's processes
+are not involved.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from headgate.agent.limiter.limiter import Limiter
 
 LONGEST_HOLD_S = 1.0
-"""How often a held task asks again at least: a limit may have been raised."""
+"""A held task asks again at least this often: a limit may have been raised."""
 
 LEAST_HOLD_S = 0.001
 """A timer of the worker's event loop is no finer."""
@@ -81,9 +81,8 @@ def limit_tasks(
         app: The application; a process that only sends tasks is not affected.
         connect: Makes the agent, in each worker when it starts, such as
             ``partial(headgate.connect, "http://127.0.0.1:8080")``.
-        subjects: By name of a task, whose quota it is under; a function of the
-            received task may say so by its arguments.  Takes the place of the task's
-            ``rate_limit``.
+        subjects: By name of a task, whose quota it is under; a function may decide by
+            the received task's arguments.  Replaces the task's ``rate_limit``.
         costs: By name of a task, units by dimension; one of ``requests`` by default.
 
     Raises:
@@ -116,7 +115,7 @@ class QuotaConsumer(Consumer):
         super().start()
 
     def bucket_for_task(self, type: object) -> object:
-        """Return where a task is held; the same each time, or held tasks were lost."""
+        """Return where a task is held: always the same, or held tasks would be lost."""
         held = (self._held or {}).get(str(getattr(type, "name", "")))
         return super().bucket_for_task(type) if held is None else held
 
@@ -152,9 +151,9 @@ class _Queue:
 class HeldTasks:
     """Received tasks of one name that wait for their quotas.
 
-    Stands where Celery's consumer has a `kombu.utils.limits.TokenBucket`, and so has
-    its methods.  FIFO within a subject, round robin between subjects.  Thread-safe:
-    without an event loop the worker's timer is a thread of its own.
+    Replaces the `kombu.utils.limits.TokenBucket` of Celery's consumer, and so has its
+    methods.  FIFO within a subject, round robin between subjects.  Thread-safe: without
+    an event loop the worker's timer is a thread of its own.
     """
 
     def __init__(
@@ -171,7 +170,7 @@ class HeldTasks:
         Args:
             name: Name of the task.
             subject: Whose quota.
-            limiters: Of this worker.
+            limiters: The limiters of this worker.
             costs: Units by dimension that each task costs.
             clock: Seconds, monotonic.
         """
@@ -235,7 +234,7 @@ class HeldTasks:
         return max(due_s - self._clock(), LEAST_HOLD_S)
 
     def clear_pending(self) -> None:
-        """Forget all: the connection is gone, and the broker hands them out again."""
+        """Forget all tasks: the connection is gone, and the broker resends them."""
         with self._lock:
             self._queues.clear()
 
@@ -254,7 +253,7 @@ class HeldTasks:
         """Return a task's queue and limiter.
 
         A task whose subject can't be determined runs without a limit: a mistake in a
-        function or an argument must not lose work, nor stop the worker.
+        function or an argument must neither lose work nor stop the worker.
         """
         try:
             subject = (
