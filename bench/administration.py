@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GROUPS = 5_000
 ATTACHMENTS = 100_000
 CHANGES = 21
-"""Changes whose way to the agent is measured; the median is printed."""
+"""Changes whose time to reach the agent is measured; the median is printed."""
 
 SERVE = """
 import json, sys
@@ -55,7 +55,7 @@ def served(stack: ExitStack, database: str | None) -> tuple[str, int]:
 
 
 def timed(what: str, do: Callable[[], httpx.Response]) -> httpx.Response:
-    """Say how long a request takes, and how large its answer is."""
+    """Print how long a request takes, and how large its answer is."""
     began = time.perf_counter()
     answer = do()
     answer.raise_for_status()
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def change(url: str, rest: httpx.Client) -> None:
-    """Measure a change's way: to who asks for all, for changes, to an agent."""
+    """Time a change until a full read, a read of changes and an agent have it."""
     revision = rest.get("/snapshot").json()["revision"]
     body = {"subject": {"user": "u1"}, "group": "g7"}
     rest.put("/attachments", json=body).raise_for_status()

@@ -23,11 +23,11 @@ ROWS = 5_000
 """Groups that each of them uses: PIP-82's 100,000 groups on 5 of 100 brokers each."""
 
 ROUNDS = 15
-"""Enough for a median that a busy neighbour doesn't move."""
+"""Enough for a median that a busy neighbour does not disturb."""
 
 
 def rows(random: np.random.Generator, dimension: str, scale: float) -> Rows:
-    """Return what an agent counts in a day: `scale` is the size of a request."""
+    """Return what an agent counts in a day; `scale` is the size of a request."""
     admitted = random.integers(0, 1 << 27, ROWS) * scale
     return Rows(
         dimension=dimension,

@@ -66,7 +66,7 @@ class Bench:
         self.said: list[Report] = []
 
     def _used(self) -> dict[int, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-        """Return the groups that each agent uses: `users` agents a group."""
+        """Return the groups that each agent uses, with `users` agents per group."""
         chosen: dict[int, list[int]] = {j: [] for j in range(self.agents)}
         for group in range(1, self.groups + 1):
             if self.users == self.agents:
@@ -78,7 +78,7 @@ class Bench:
         return {j: np.array(ids, dtype=np.int64) for j, ids in chosen.items()}
 
     def messages(self, part: float) -> list[bytes]:
-        """Return a cycle's reports as bytes; `part` of the rows is in them."""
+        """Return a cycle's reports as bytes, with the fraction `part` of the rows."""
         self.sequence += 1
         sent: list[bytes] = []
         changed = self.random.random(self.groups + 1) < part
@@ -86,7 +86,7 @@ class Bench:
             size = len(ids)
             rows = np.arange(size)
             if part < 1.0:
-                # What changes is the load of some groups, at all that use them.
+                # The load of some groups changes, at all agents that use them.
                 rows = np.flatnonzero(changed[ids])
             self.admitted[j] += self.random.poisson(8.0, size)
             report = Report(
@@ -112,7 +112,7 @@ class Bench:
     def cycle(self, part: float) -> tuple[float, float, int]:
         """Return (decode, ledger and shares) in ms and the bytes of one cycle."""
         messages = self.messages(part)
-        # Busy ledgers are looked at anyway: what is timed is what the reports cost.
+        # Busy ledgers are looked at anyway, so only the cost of reports is timed.
         self.now += T_S
         self.tick()
         self.echo()
@@ -151,7 +151,7 @@ class Bench:
         self.said += [each.report for each in effects if isinstance(each, Publish)]
 
     def echo(self) -> None:
-        """Hear what this agent said: without an echo it would take itself for mute."""
+        """Hear this agent's own reports: without an echo it would think it is mute."""
         for report in self.said:
             self.coordinator.step(self.now, Heard(report, self.now), wall_s=self.now)
         self.said.clear()
@@ -177,17 +177,17 @@ def measure(name: str, *, groups: int, agents: int, users: int, part: float) -> 
 
 GROW_AGENTS, GROW_GROUPS = (10, 30, 100, 300), (100, 1_000, 5_000, 20_000)
 GROW_USERS = 5
-"""Agents a group in the second table: PIP-82's."""
+"""Agents per group in the second table, as in PIP-82."""
 
 GROW_RUNS, GROW_RUNS_LARGE, LARGE = 5, 1, 2_000_000
-"""Number of cycles for the median; with more rows than this, one is enough."""
+"""Cycles for the median, cycles of a large cluster, and how many rows make it large."""
 
 Grown = dict[tuple[int, int], tuple[float, float, float, float]]
 """By agents and groups: decode ms, ledger + shares ms, MB of table, kB of a report."""
 
 
 def grow(path: Path) -> None:
-    """Print how a cycle in which every row changes grows, and draw it."""
+    """Print how the cost of a cycle in which every row changes grows, and draw it."""
     found: Grown = {}
     for users in (GROW_USERS, None):
         print(f"\n{users or 'all'} agents use a group\n")

@@ -40,20 +40,20 @@ if TYPE_CHECKING:
     Counts = NDArray[np.float64]
 
 DEMAND = (1.0, 0.3, 0.12, 0.06, 0.04)
-"""What each caller wants, as a part of the limit: the demo's overload."""
+"""What each caller wants, as a fraction of the limit: the demo's overload."""
 
 TURNS_S = 12.0
 """When the demand is reversed."""
 
 KILLED_AT_S, KILLED_S, AFTER_S = 24.0, 20.0, 16.0
 SETTLED_S = 3.0
-"""After the start and after the reversal, until steady figures count."""
+"""Time after the start and after the reversal before steady figures count."""
 
 AGAIN_S = 10.0
-"""After the start of the store, until the limit must hold again."""
+"""Time after the store's restart before the limit must hold again."""
 
 SLOTS_PER_S = 10
-"""What is admitted is written down by tenths of a second."""
+"""Admissions are recorded per tenth of a second."""
 
 WINDOW_S = 10.0
 START_S = 300.0
@@ -61,7 +61,7 @@ PAUSE_S = 4.0
 """From the start of the callers to their first call."""
 
 IMPORT_S = 120.0
-"""The same for LiteLLM: importing it takes ten seconds of CPU, in each caller."""
+"""The same for LiteLLM, which each caller takes ten seconds of CPU to import."""
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples" / "envoy"
@@ -99,11 +99,11 @@ class Running:
     Attributes:
         limiter: As `league_client` calls it.
         addresses: One for each caller.
-        processes: Whose CPU counts, besides the callers'.
-        store: What is killed; None if nothing can be.
-        again: Starts it anew.
+        processes: Processes whose CPU counts, besides the callers'.
+        store: The process that is killed; None if there is none.
+        again: Starts it again.
         python: Runs the callers.
-        header: Of their requests.
+        header: Header of their requests.
         pause_s: From the start of the callers to their first call.
     """
 
@@ -118,7 +118,7 @@ class Running:
 
 
 class Stage:
-    """Starts what is compared, in a folder of its own."""
+    """Starts the limiters that are compared, in a folder of its own."""
 
     def __init__(self, rate: int, home: Path, children: Children, python: Path) -> None:
         self._rate = rate
@@ -142,7 +142,7 @@ class Stage:
         return self._envoys("envoy.yaml", 10000, self._headgate_envoy())
 
     def rlqs(self) -> Running:
-        """Return Envoys to which Headgate assigns parts."""
+        """Return Envoys that Headgate assigns parts to."""
         return self._envoys("envoy-quota.yaml", 10002, self._headgate_envoy())
 
     def go(self) -> Running:
@@ -158,7 +158,7 @@ class Stage:
         return made
 
     def envoy(self) -> Running:
-        """Return Envoys that nobody limits: what a request costs by itself."""
+        """Return Envoys without a limit: the cost of the request itself."""
         made = self._envoys("envoy.yaml", 10000, None)
         made.header = "x-nobody: 1"
         return made
@@ -286,15 +286,15 @@ def _until_answered(url: str, child: Child) -> None:
 
 @dataclass
 class Result:
-    """What the callers wrote down.
+    """What the callers recorded.
 
     Attributes:
         admitted: By caller and tenth of a second.
         asked: The same.
         failed: The same: calls that raised.
-        latencies_s: Of all calls before the kill and after, sorted.
-        cpu_s: Of callers and processes.
-        killed_s: From when to when there was no store.
+        latencies_s: Of all calls before the kill and after it, sorted.
+        cpu_s: CPU time of callers and processes.
+        killed_s: When the store was killed, and when it was back.
     """
 
     admitted: Counts
@@ -353,14 +353,14 @@ def run(running: Running, rate: int, home: Path, children: Children) -> Result:
         asked=asked,
         failed=np.array([one["failed"] for one in found], dtype=float),
         latencies_s=np.sort(np.concatenate([one["latencies"] for one in found])),
-        # Callers say what they used over the whole run, processes until the kill.
+        # Callers report CPU for the whole run; only the part before the kill counts.
         cpu_s=cpu_s + part * sum(one["cpu_s"] for one in found),
         killed_s=killed_s,
     )
 
 
 def dues(rate: int, demand: tuple[float, ...]) -> Counts:
-    """Return the max-min part of each caller, a second."""
+    """Return the max-min part of each caller, per second."""
     wants = np.array(demand) * rate
     low, high = 0.0, float(rate)
     for _ in range(60):
@@ -418,9 +418,9 @@ def _quantile(sorted_s: Counts, part: float) -> float:
 
 
 def over(whole: Counts, rate: int) -> float:
-    """Return what was admitted beyond Q W + B in any window, in seconds of the limit.
+    """Return the worst excess over Q W + B in any window, in seconds of the limit.
 
-    The burst is a second of the limit.
+    The burst is one second of the limit.
     """
     worst = level = 0.0
     for admitted in whole:

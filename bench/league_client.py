@@ -1,7 +1,7 @@
-"""One caller of `bench/league.py`: asks one limiter, and writes down what it was told.
+"""One caller of `bench/league.py`: asks one limiter and records the answers.
 
-A process of its own, in the environment of its limiter: of Headgate nothing is imported
-unless it is asked for.
+It is a process of its own, in the environment of its limiter: nothing of Headgate is
+imported unless Headgate is the limiter.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Module = Any
-"""Peers have few types between them."""
+"""The peers have few type hints."""
 
 MOST_LATENCIES = 200_000
 
 
 class Task(Protocol):
-    """What a caller is to do.
+    """What a caller should do.
 
     Attributes:
-        limiter: Which one.
+        limiter: Name of the limiter.
         address: Where it or its store is.
-        rate: Of the limit, and its burst.
-        header: Of a request through Envoy: who asks.
+        rate: Rate of the limit, and its burst.
+        header: Header of requests through Envoy that says who asks.
         demands: Pairs of a second and the rate from then on.
-        seconds: How long.
-        begins_s: When, monotonic.
+        seconds: How long to call.
+        begins_s: When to begin, on the monotonic clock.
         seed: Of the arrivals.
-        slots_per_s: How finely is written down what was admitted.
+        slots_per_s: Resolution at which admissions are recorded.
         out: File of the result.
     """
 
@@ -56,7 +56,7 @@ class Task(Protocol):
 
 
 def nothing(_: Task) -> Callable[[], bool]:
-    """Admit everything: what asking costs by itself."""
+    """Admit everything, to measure the cost of asking itself."""
     return lambda: True
 
 
@@ -69,7 +69,7 @@ def headgate(task: Task) -> Callable[[], bool]:
 
 
 def limits(task: Task) -> Callable[[], bool]:
-    """Ask `limits`, which has windows, with Redis."""
+    """Ask `limits`, which uses windows, with Redis."""
     package: Module = import_module("limits")
     strategies: Module = import_module("limits.strategies")
     storage: Module = import_module("limits.storage")
@@ -93,9 +93,9 @@ def throttled(task: Task) -> Callable[[], bool]:
 def litellm(task: Task) -> Callable[[], bool]:
     """Ask the limiter of LiteLLM's proxy, as the proxy does, with Redis.
 
-    The proxy counts by the minute unless it is told another window; a second compares
-    with the others here.  It looks into its own memory first: within a window that was
-    found full nobody asks Redis again.
+    The proxy counts by the minute unless another window is set; a second is comparable
+    to the others here.  It looks into its own memory first: once a window was found
+    full, Redis is not asked again within it.
     """
     os.environ["LITELLM_RATE_LIMIT_WINDOW_SIZE"] = "1"
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise it downloads one
@@ -127,7 +127,7 @@ class Http:
         self._socket: socket.socket | None = None
 
     def __call__(self) -> bool:
-        """Send a request; return whether it was let through."""
+        """Send a request; return whether it was admitted."""
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(self._where, timeout=5.0)
@@ -170,7 +170,7 @@ def arrivals(task: Task) -> Iterator[float]:
 
 
 def main() -> None:
-    """Do what the task says."""
+    """Carry out the task."""
     task: Module = type("Task", (), {"slots_per_s": 10, **json.loads(sys.argv[1])})
     attempt = LIMITERS[task.limiter](task)
     slots = int(task.seconds * task.slots_per_s) + 1
@@ -191,7 +191,7 @@ def main() -> None:
         asked[slot] += 1
         try:
             admitted[slot] += attempt()
-        except Exception:  # peers raise what their clients do
+        except Exception:  # whatever the peers' clients raise
             failed[slot] += 1
         if len(latencies) < MOST_LATENCIES:
             latencies.append(time.perf_counter() - begun_s)
@@ -205,4 +205,4 @@ def main() -> None:
     Path(task.out).write_text(json.dumps(result) + "\n", encoding="utf-8")
 
 
-main()  # only ever a script
+main()  # never imported

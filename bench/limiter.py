@@ -41,7 +41,7 @@ from headgate.coordinator.config.configuration import (
 
 ROUNDS = 15
 CALLS = 20_000
-"""Calls in a round of the fast ones; the slow ones make a tenth."""
+"""Calls in a round of the fast candidates; slow ones make a tenth."""
 
 KEYS = (1_000, 100_000)
 THREADS = (1, 2, 4)
@@ -141,7 +141,7 @@ def _table(head: str, rows: list[str]) -> str:
 
 def one_attempt_table() -> str:
     """Allow and reject, one limit, in ns and in clock reads (loop included)."""
-    # A lambda costs a call, so the handles are called as a loop calls them.
+    # A lambda costs a call, so the handles are called as a loop would call them.
     results: dict[str, dict[str, tuple[float, float]]] = {}
     for kind, rate in (("allow", PLENTY), ("reject", 1e-9)):
         enforcer = _enforcer(rate)
@@ -186,7 +186,7 @@ def one_attempt_table() -> str:
 
 
 def keys_table() -> str:
-    """Keyed by string, each attempt another key; memory of the table per key."""
+    """Limits by key, with another key at each attempt, and memory per key."""
     rows = []
     for count in KEYS:
         names = [f"user-{index}" for index in range(count)]
@@ -221,7 +221,7 @@ def _cycle(attempt: Callable[[str], object], names: list[str]) -> Callable[[], o
 
     def next_key() -> object:
         nonlocal position
-        position = (position + 7) % count  # not in the order of memory
+        position = (position + 7) % count  # not in memory order
         return attempt(names[position])
 
     return next_key

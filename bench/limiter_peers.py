@@ -1,7 +1,7 @@
 """The other rate limiters of Python, each behind `attempt(key) -> admitted`.
 
-Each is set up as its own documentation shows for a limit in memory, as cheaply as
-it allows.  Their newest releases are in the extra ``bench``.
+Each is set up as its own documentation shows for a limit in memory, in the cheapest
+way that it offers.  Their newest releases are in the extra ``bench``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Module = Any
-"""Peers have few types between them."""
+"""The peers have few type hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Peer:
 
     @property
     def version(self) -> str:
-        """Of the installed release, or empty."""
+        """Version of the installed release, or empty."""
         try:
             return version(self.name)
         except PackageNotFoundError:
@@ -82,13 +82,13 @@ def _ratelimit(rate: int, _: int) -> Callable[[str], bool]:
 
 
 def _aiolimiter(rate: int, burst: int) -> Callable[[str], bool]:
-    """What it offers without waiting: `has_capacity`, to be awaited otherwise.
+    """Ask `has_capacity`, which doesn't wait, and acquire only if there is some.
 
-    Its own `acquire` is a coroutine; driven by hand it costs no event loop.
+    Its `acquire` is a coroutine; driven by hand it needs no event loop.
     """
     aiolimiter: Module = import_module("aiolimiter")
     limiter = aiolimiter.AsyncLimiter(burst, burst / rate)
-    limiter._event_loop = asyncio.new_event_loop()  # asked for its time only
+    limiter._event_loop = asyncio.new_event_loop()  # only asked for the time
 
     def attempt(_: str) -> bool:
         if not limiter.has_capacity():

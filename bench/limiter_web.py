@@ -7,9 +7,9 @@
     python bench/limiter_web.py --rounds 500   closer, where the machine is busy
 
 slowapi and fastapi-limiter bring their own integration.  The other peers have none:
-they stand in the least middleware that there is, which asks them for one key.  Beside
-Headgate stand two that limit nothing: one only passes the request on, one adds two
-fixed headers to the response; no middleware that does as much can cost less.
+they run in a minimal middleware, which asks them for one key.  For comparison with
+Headgate there are two that limit nothing: one only passes the request on, one adds two
+fixed headers to the response; no middleware that does the same can cost less.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FIXED = [
     (b"ratelimit-policy", b'"g.requests";q=1000000000;w=1'),
     (b"ratelimit", b'"g.requests";r=1000000000;t=0'),
 ]
-"""As long as what Headgate adds."""
+"""As long as the headers that Headgate adds."""
 
 
 def _app() -> FastAPI:
@@ -214,7 +214,7 @@ async def _measure(apps: dict[str, FastAPI], rounds: int) -> dict[str, list[floa
     found: dict[str, list[float]] = {name: [] for name in apps}
     order = list(apps)
     for _ in range(rounds):
-        random.shuffle(order)  # whom one follows must not count
+        random.shuffle(order)  # which one runs before it must not matter
         for name in order:
             before = time.thread_time_ns()
             for _ in range(REQUESTS):
@@ -224,7 +224,7 @@ async def _measure(apps: dict[str, FastAPI], rounds: int) -> dict[str, list[floa
 
 
 def web_table(*, rounds: int = ROUNDS, peers: bool = True) -> str:
-    """Return the rows: CPU time of a request, and what it is above none."""
+    """Return the rows: CPU time of a request, and how much each middleware adds."""
     apps = _own() | (_peers() if peers else {})
     found = asyncio.run(_measure(apps, rounds))
     plain = found["no middleware"]

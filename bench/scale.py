@@ -5,11 +5,11 @@
     python bench/scale.py                    the table of docs/benchmarks.md, 5 minutes
     python bench/scale.py --grow             how it grows, by agents and groups
 
-The agent is a process of its own with everything that one has: Kafka client,
-decoding, ledgers, shares, own reports; its callers attempt once a cycle on every
+The agent is a process of its own with everything that agents have: Kafka client,
+decoding, ledgers, shares, reports; its callers make one attempt per cycle on every
 group, and their CPU time is subtracted.  The others are played by two processes that
-encode real reports and send them over the same broker.  Printed is CPU time per cycle
-(one report of each other agent), not wall time: the machine may be shared.
+encode real reports and send them over the same broker.  It prints CPU time per cycle
+(one report of each other agent), not wall time, because the machine may be shared.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ PLAYERS = 2
 
 WARM_CYCLES, CYCLES = 3, 10
 SETTLE_S = 8.0
-"""After all were heard: what a start costs once is no part of a cycle."""
+"""Time after all were heard: the one-off cost of a start is not part of a cycle."""
 
 TROUBLE = ("agent_failed_turns", "bus_dropped_unread", "bus_dropped_old")
-"""Counters that stand still while the agent keeps up."""
+"""Counters that stay constant while the agent keeps up."""
 
 NOBODY = "http://127.0.0.1:9"
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -68,12 +68,12 @@ class Size:
     """One point of the table.
 
     Attributes:
-        agents: In all, the measured one included.
-        groups: That each agent uses.
-        shared: Of those of another agent, how many the measured one uses too.
-        changed: Part of the rows that each report carries.
-        interval_s: T; longer where two cores can't play the others in a second.  What
-            an agent does so often a second, as looking at its buckets, counts T times.
+        agents: Number in all, including the measured one.
+        groups: Groups that each agent uses.
+        shared: How many groups of another agent the measured one uses too.
+        changed: Fraction of the rows that each report carries.
+        interval_s: T; longer where two cores can't play the others in a second.  Work
+            at a fixed rate, such as looking at buckets, then counts T times.
     """
 
     agents: int
@@ -104,7 +104,7 @@ def snapshot(size: Size, bus: BusSettings) -> Snapshot:
 
 
 def play(size: Size, bus_settings: BusSettings, numbers: range) -> None:
-    """Be these agents until killed: a report of each in every interval."""
+    """Play these agents until killed: a report of each in every interval."""
     bus = open_bus(bus_settings)
     random = np.random.default_rng(numbers.start)
     own = max(size.groups - size.shared, 0)
@@ -134,7 +134,7 @@ def one_report(
     ids: np.ndarray,
     admitted: np.ndarray,
 ) -> Report:
-    """Return one of another agent's reports: all rows at first, then what changed."""
+    """Return a report of another agent: all rows at first, then those that changed."""
     first = sequence == 1
     part = 1.0 if first else size.changed
     chosen = (
@@ -178,7 +178,7 @@ def rss_mb() -> float:
 
 
 def measure(size: Size, path: Path) -> dict[str, float]:
-    """Be the measured agent: wait for the others, then count CPU over some cycles."""
+    """Run the measured agent: wait for the others, then measure CPU for some cycles."""
     agent = connect(NOBODY, agent="measured", snapshot_path=path, wait_s=30.0)
     limiters = [agent.limiter(tenant=f"t{g}") for g in range(1, size.groups + 1)]
     callers_s = 0.0
@@ -256,7 +256,7 @@ def thread_cpu_ms() -> dict[str, float]:
 
 
 def _wait(heard: object, wanted: float, size: Size) -> None:
-    """Wait until so many reports came, or as long as that takes when all is idle."""
+    """Wait until that many reports came; without other agents, wait a few seconds."""
     assert callable(heard)
     if size.agents == 1:
         time.sleep(6.0)

@@ -1,9 +1,9 @@
 """Many agents, a process each, on one quota: how near to one central bucket they are.
 
 ``python bench/scale_sharing.py [--agents 50] [--bus zeromq|kafka]``.  Half of them
-ask for three times their part, half for a fifth of it; twice they change places.  Says
-what was admitted of what one bucket would have, how long the new half takes to get nine
-tenths of its due, and how long a report takes, as the agents measure it on their own.
+ask for three times their part, half for a fifth of it; twice they change places.  It
+prints how much was admitted compared with one bucket, how long the new half takes to
+get nine tenths of its due, and how long a report takes, as agents measure by their own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headgate.coordinator import Attachment, Configuration, Group, Limit  # noqa
 
 QUOTA = 2_000.0
 HEAVY, LIGHT = 3.0, 0.2
-"""Of an agent's part, Q/n: 1.6 times the quota in all."""
+"""Demand as a multiple of an agent's part, Q/n: 1.6 times the quota in all."""
 
 PHASE_S = 20.0
 LOOK_S = 0.25
@@ -45,7 +45,7 @@ NOBODY = "http://127.0.0.1:9"
 
 
 def call(index: int, agents: int, path: Path) -> None:
-    """Be one caller; each SIGUSR1 lets it change places."""
+    """Run one caller; each SIGUSR1 makes it change places."""
     agent = connect(NOBODY, agent=f"agent-{index}", snapshot_path=path, wait_s=60.0)
     limiter = agent.limiter(tenant="acme")
     heavy = [index % 2 == 0]
@@ -71,7 +71,7 @@ def call(index: int, agents: int, path: Path) -> None:
 
 
 class Callers:
-    """All callers, and what they wrote down."""
+    """All callers, and what they recorded."""
 
     def __init__(self, agents: int, path: Path) -> None:
         self.lines: list[list[dict[str, float]]] = [[] for _ in range(agents)]
@@ -114,7 +114,7 @@ class Callers:
             process.wait()
 
     def rate(self, name: str, from_s: float, until_s: float, odd: int | None) -> float:
-        """Return how much per second callers of one half, or all, counted."""
+        """Return how much per second the callers of one half, or all, counted."""
         total = 0.0
         for index, lines in enumerate(self.lines):
             if odd is not None and index % 2 != odd:
@@ -124,7 +124,7 @@ class Callers:
 
 
 def at(lines: list[dict[str, float]], name: str, when_s: float) -> float:
-    """Return a counter at a time, between two looks on the straight line."""
+    """Return a counter at a time, interpolated between two looks."""
     before = lines[0]
     for line in lines:
         if line["t"] >= when_s:
@@ -136,7 +136,7 @@ def at(lines: list[dict[str, float]], name: str, when_s: float) -> float:
 
 
 def settled_s(callers: Callers, flipped_s: float, odd: int) -> float:
-    """Return after how long a half gets nine tenths of its due, over half a second."""
+    """Return how long a half takes to get nine tenths of its due for half a second."""
     due = 0.9 * QUOTA * (1.0 - LIGHT / 2)
     at_s = flipped_s
     while at_s < flipped_s + PHASE_S - 1.0:

@@ -33,13 +33,13 @@ TIMEOUT_S = 600.0
 
 
 def cpu_s(process: int) -> float:
-    """Return the CPU time that a process has had, seconds."""
+    """Return the CPU time that a process has used, seconds."""
     times = psutil.Process(process).cpu_times()
     return times.user + times.system
 
 
 def peak_mb(process: int) -> float:
-    """Return the most memory that a process had, MB."""
+    """Return the peak memory of a process, MB."""
     with open(f"/proc/{process}/status", encoding="utf-8") as status:
         line = next(each for each in status if each.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
@@ -53,7 +53,7 @@ def asked(
     path: str,
     **options: object,
 ) -> httpx.Response:
-    """Ask once; say status, CPU and wall time."""
+    """Send one request; print status, CPU and wall time."""
     before, began = cpu_s(process), time.perf_counter()
     answer = client.request(method, path, **options)  # type: ignore[arg-type]
     wall, cpu = time.perf_counter() - began, cpu_s(process) - before
@@ -62,7 +62,7 @@ def asked(
 
 
 def repeated(client: httpx.Client, process: int, what: str, path: str) -> None:
-    """Ask often; say CPU and wall time of one request."""
+    """Repeat a request; print its CPU and wall time."""
     client.get(path).raise_for_status()
     before, walls = cpu_s(process), list[float]()
     for _ in range(LOOKS):
@@ -122,7 +122,7 @@ def hostile() -> None:
 
 
 def large() -> None:
-    """Apply a large configuration, and look at it."""
+    """Apply a large configuration, and read it in several ways."""
     quotas = {
         "groups": {
             f"g{n}": {"limits": [{"dimension": "requests", "rate": 100}]}
@@ -170,7 +170,7 @@ async def wake(number: int) -> None:
                 for watcher in watchers:
                     watcher.ask(revision)
                 await until_waiting(client, number)
-                await asyncio.sleep(1.0)  # what requests that came meanwhile get
+                await asyncio.sleep(1.0)  # answers to requests that came meanwhile
                 pending = [asyncio.create_task(each.answered()) for each in watchers]
                 before, began = cpu_s(process), time.perf_counter()
                 answer = await client.put(f"/api/v1/groups/g{turn}", json={})

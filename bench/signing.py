@@ -19,7 +19,7 @@ from headgate.agent.wire.signing import Key, Keyring, Signer
 from headgate.coordinator import Report, Rows
 
 ROUNDS = 15
-"""Of which the median counts: the machine may be shared."""
+"""The median of these counts, because the machine may be shared."""
 
 
 def report(groups: int) -> bytes:

@@ -3,16 +3,16 @@
 ``python bench/soak.py [--minutes 10] [--agents 12] [--kept 3] [--kill-every 4]
 [--bus zeromq|curve|kafka] [--kill-bus-every 60] [--costs one|mixed]``.
 Starts a bus, `headgate up` and a process for each agent, all under load.  Every few
-seconds one is killed (SIGKILL) and started again some seconds later, half of the times
-under another id, as a platform does it.  Those that are kept alive show whether
+seconds one is killed (SIGKILL) and started again some seconds later, half of the time
+under another id, as a platform would do.  Those that are kept alive show whether
 anything grows.
 
-What was tried and got is logged by the callers, attempt by attempt, in memory that
-outlives a kill; the yardstick is one central bucket with the very same attempts.
+The callers log every attempt and its outcome in memory that survives a kill; the
+yardstick is one central bucket with the very same attempts.
 
 With ``--costs mixed`` requests cost 1 to 2,000 units, the whole burst.  The exit status
-is 1 when the total is not within 0.97 to 1.02 of the central bucket, or when more was
-admitted beyond its depth than one largest request of each agent.
+is 1 if the total is not within 0.97 to 1.02 of the central bucket's, or if admissions
+go deeper than its own depth by more than one largest request of each agent.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ QUOTA = 2_000.0
 BURST = 2_000.0
 
 DEMAND = (0.2, 3.0)
-"""An agent's demand is between these parts of Q/n, drawn again now and then:
-1.6 times the quota in all while everyone is there."""
+"""An agent's demand is between these multiples of Q/n, drawn again now and then:
+1.6 times the quota in all while everyone is alive."""
 
 REDRAW_S = 15.0
 AWAY_S = (0.5, 8.0)
-"""A killed one is started again after something between these."""
+"""A killed agent is started again after a time between these."""
 
 LOOK_S = 5.0
 TICK_S = 0.005
@@ -83,7 +83,7 @@ def mean_cost(costs: tuple[int, int]) -> float:
 
 
 def call(url: str, agent: str, log: Path, seconds: float, kind: str) -> None:
-    """Be one caller: ``rate N`` (units/s) and ``status`` come on stdin."""
+    """Run one caller: ``rate N`` (units/s) and ``status`` come on stdin."""
     hold_to_parent()
     least, most = COSTS[kind]
     mean = mean_cost((least, most))
@@ -113,9 +113,9 @@ class Slot:
     """A place for an agent; processes fill it one after another.
 
     Attributes:
-        child: None while it was killed.
+        child: The process; None after it was killed.
         back_s: When the next one is started, on the monotonic clock.
-        lives: Started so far.
+        lives: Lives started so far.
         log: Log of the newest life.
     """
 
@@ -128,7 +128,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the kernel says of one process; `heap_mb` is memory that is its own."""
+    """What the kernel says about one process; `heap_mb` is its private memory."""
 
     at_s: float
     heap_mb: float
@@ -150,7 +150,7 @@ class Look:
 
 @dataclass(slots=True)
 class Soak:
-    """The cluster under test, and what was seen of it."""
+    """The cluster under test, and what was observed."""
 
     options: argparse.Namespace
     folder: Path
@@ -165,7 +165,7 @@ class Soak:
     loads: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
 
     def run(self) -> tuple[float, float]:
-        """Run it; return from when until when it counts."""
+        """Run it; return the times between which it counts."""
         chance = random.Random(self.options.seed)
         server = self._serve()
         ids = [f"agent-{number}" for number in range(self.options.agents)]
@@ -255,7 +255,7 @@ class Soak:
         assert slot.child is not None
         self.children.forget(slot.child)
         slot.child, slot.back_s = None, time.monotonic() + chance.uniform(*AWAY_S)
-        if slot.log.exists():  # else it was killed before it began
+        if slot.log.exists():  # otherwise it was killed before it began
             os.truncate(slot.log, read_log(slot.log).nbytes)
         self.kills += 1
 
@@ -277,7 +277,7 @@ class Soak:
 
 
 def tell_load(loads: list[tuple[float, float]], from_s: float, until_s: float) -> None:
-    """Print the load average, minute by minute, beside which the ratios stand."""
+    """Print the load average, minute by minute, to compare the ratios with."""
     at_s, load = np.array(loads).T
     minutes = edges(from_s, until_s)
     part = np.histogram(at_s, minutes, weights=load)[0]
@@ -287,7 +287,7 @@ def tell_load(loads: list[tuple[float, float]], from_s: float, until_s: float) -
 
 
 def edges(from_s: float, until_s: float) -> NDArray[np.float64]:
-    """Return where the minutes between two times begin and end."""
+    """Return the edges of the minutes between two times."""
     minutes = max(round((until_s - from_s) / 60), 1)
     return np.linspace(from_s, until_s, minutes + 1)
 
@@ -295,7 +295,7 @@ def edges(from_s: float, until_s: float) -> NDArray[np.float64]:
 def tell_accuracy(
     records: NDArray[np.void], from_s: float, until_s: float, largest: int, agents: int
 ) -> list[str]:
-    """Print what was admitted of what one bucket would have, minute by minute.
+    """Print how much was admitted compared with one bucket, minute by minute.
 
     Args:
         records: All attempts of all lives, by time.
@@ -355,7 +355,7 @@ def tell_accuracy(
 
 
 def tell_growth(looks: dict[str, list[Look]], from_s: float) -> None:
-    """Print memory, threads and files of who lived from the beginning to the end."""
+    """Print memory, threads and files of processes that lived through the whole run."""
     for name, seen in looks.items():
         counted = [look for look in seen if look.at_s >= from_s] or seen
         first, last = counted[0], counted[-1]

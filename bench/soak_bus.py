@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 BUSES = "zeromq", "curve", "kafka"
 START_S = 120.0
 AWAY_S = (0.5, 8.0)
-"""A bus that was killed is started again after something between these."""
+"""A bus that was killed is started again after a time between these."""
 
 
 class Middle(Protocol):
-    """What carries the reports.
+    """The bus that carries the reports.
 
     Attributes:
         address: As `headgate up --bus` takes it.
@@ -53,12 +53,12 @@ class Middle(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """End it and clean up."""
         ...
 
 
 class Proxy:
-    """`headgate bus proxy`; with `keys`, agents find theirs in a section."""
+    """`headgate bus proxy`; with `keys`, agents get theirs from a bus section."""
 
     def __init__(self, folder: Path, children: Children, *, keys: bool) -> None:
         self._folder, self._children = folder, children
@@ -93,7 +93,7 @@ class Proxy:
             self._child = None
 
     def close(self) -> None:
-        """Nothing: it ends with the other children."""
+        """Do nothing: it ends with the other children."""
 
 
 class Kafka:
@@ -114,12 +114,12 @@ class Kafka:
         self._broker.stop(kill=True)
 
     def close(self) -> None:
-        """End it, and delete what it kept."""
+        """End it, and delete its data."""
         self._broker.__exit__()
 
 
 def _section(address: str, folder: Path) -> str:
-    """Write the section of the bus with what agents need of the keys."""
+    """Write the bus section, with the keys that agents need."""
     bus = parse_bus(address)
     assert bus is not None, "it is not the embedded one"
     told = {"kind": "zeromq", "publish": bus.publish, "subscribe": bus.subscribe}
@@ -143,8 +143,8 @@ class Killer:
     Attributes:
         middle: The bus.
         every_s: Mean time between two kills; 0 for never.
-        chance: Where the times come from.
-        kills: So far.
+        chance: Source of the times.
+        kills: Kills so far.
     """
 
     middle: Middle
@@ -161,7 +161,7 @@ class Killer:
             self._next_s = time.monotonic() + wait_s
 
     def look(self) -> None:
-        """Kill or start it, if it is time to."""
+        """Kill or start it, if it is time."""
         if time.monotonic() < self._next_s:
             return
         if self._away:
@@ -175,7 +175,7 @@ class Killer:
             self._next_s = time.monotonic() + self.chance.uniform(*AWAY_S)
 
     def end(self) -> None:
-        """Kill it no more; start it if it is away."""
+        """Stop killing it; start it if it is down."""
         self._next_s = math.inf
         if self._away:
             self._away = False

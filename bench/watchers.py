@@ -2,7 +2,7 @@
 
     .venv/bin/python -m bench.watchers [watchers]
 
-They are bare connections of one process, so that the clients cost little.
+They are bare connections from one process, so that the clients cost little.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.administration import served
 
 WATCHERS = 1_000
 ROUNDS = 7
-"""Changes that wake all; medians are printed."""
+"""Changes that wake all watchers; medians are printed."""
 
 
 def resident_mb(process: int) -> float:
@@ -34,7 +34,7 @@ class Watcher:
     """One connection that asks, waits, is answered, asks again."""
 
     def __init__(self, host: str, port: int, number: int) -> None:
-        """Go to a server; nothing is opened yet."""
+        """Prepare a connection to a server; nothing is opened yet."""
         self._where = (host, port)
         self._number = number
         self._reader: asyncio.StreamReader
@@ -55,7 +55,7 @@ class Watcher:
         )
 
     async def answered(self) -> tuple[float, int]:
-        """Return when the answer was here, and its size."""
+        """Return when the answer arrived, and its size."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200"), head
         length = next(
@@ -72,14 +72,14 @@ class Watcher:
 
 
 async def until_waiting(client: httpx.AsyncClient, number: int) -> None:
-    """Return once so many wait at the server."""
+    """Return once this many requests wait at the server."""
     wanted = f"\nheadgate_watchers {number}.0\n"
     while wanted not in (await client.get("/metrics")).text:  # noqa: ASYNC110 - of another process
         await asyncio.sleep(0.1)
 
 
 async def measure(url: str, process: int, number: int) -> None:
-    """Make them wait, wake them, and return how long it took."""
+    """Make watchers wait, wake them, and print how long it took."""
     where = urlsplit(url)
     assert where.hostname is not None
     assert where.port is not None

@@ -34,8 +34,8 @@ def main(scratch: Path) -> int:
     scheme = {"base": str(home), "platbase": str(home)}
     site = Path(sysconfig.get_path("purelib", "venv", scheme))
     zipfile.ZipFile(wheel).extractall(site)
-    # A path that a .pth names is searched, the .pth files in it are not read: the
-    # finder of an editable install stays out.
+    # A path named in a .pth is searched, but .pth files in it are not read, so the
+    # finder of an editable install is not loaded.
     borrowed = [path for path in sys.path if Path(path).name == "site-packages"]
     (site / "borrowed.pth").write_text("\n".join(borrowed), encoding="utf-8")
     python = Path(sysconfig.get_path("scripts", "venv", scheme), "python")

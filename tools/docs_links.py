@@ -11,13 +11,13 @@ LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)\s]+)\)")
 
 
 class SourceFile(Protocol):
-    """What mkdocs tells of a page's file."""
+    """What mkdocs says about a page's file."""
 
     src_uri: str
 
 
 class SitePage(Protocol):
-    """What mkdocs tells of a page."""
+    """What mkdocs says about a page."""
 
     file: SourceFile
 

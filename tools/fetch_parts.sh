@@ -43,5 +43,5 @@ fetch "Helm, compiled from source" "$(has 'from tools.helm import HELM' 'HELM.ex
     "$bin/python" -m tools.helm
 fetch "the schema of Spark's operator" "GOPROXY=off $bin/python -m tools.spark_operator" \
     "$bin/python" -m tools.spark_operator
-# Also compiled, so that the test finds it in Go's cache.
+# It is compiled as well, so that the test finds it in Go's cache.
 fetch "a Go module" "export GOPROXY=off; $go_build" sh -c "$go_build"

@@ -4,10 +4,10 @@
 each ``.proto``; ``--check`` writes nothing and exits 1 when they differ from what
 is committed.
 
-Why pinned: generated code refuses a protobuf older than the compiler it came
-from.  Version 1.81.1 of grpcio-tools holds protoc 33.5, whose code runs on every
+It is pinned because generated code refuses a protobuf older than the compiler it came
+from.  Version 1.81.1 of grpcio-tools contains protoc 33.5, whose code runs on every
 protobuf of the range that pyproject.toml declares (>= 7.34, < 8).  That version
-itself asks for protobuf < 7, so it can't stand in the development extra: it is
+itself requires protobuf < 7, so it can't be in the development extra: it is
 installed without its dependencies (the compiler needs none) in a folder of its own.
 """
 
@@ -50,7 +50,7 @@ def generate(target: Path) -> list[Path]:
 
 
 def stale() -> list[Path]:
-    """Return the committed files that differ from what the compiler says."""
+    """Return the committed files that differ from what the compiler generates."""
     with tempfile.TemporaryDirectory(prefix="headgate-proto-") as scratch:
         fresh = generate(Path(scratch))
         pairs = [(f, SOURCE_ROOT / f.relative_to(scratch)) for f in fresh]

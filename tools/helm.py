@@ -1,4 +1,4 @@
-"""Build Helm, with which a test renders the chart, once, into ``.headgate``.
+"""Build Helm, which a test renders the chart with, once, into ``.headgate``.
 
 ``python -m tools.helm``: four minutes of CPU, since no package registry here has the
 program itself.  Go's checksum database vouches for its source.
@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 VERSION = "v3.17.3"
-"""Any would do; a pinned one renders the same tomorrow."""
+"""Any version would do; a pinned one renders the same tomorrow."""
 
 GO_NEEDED = (1, 21)
-"""From this one on, Go fetches the compiler that a module asks for."""
+"""From this version on, Go fetches the compiler that a module asks for."""
 
 HELM = Path(__file__).parents[1] / ".headgate" / "go" / VERSION / "helm"
 """The program."""
@@ -24,7 +24,7 @@ BUILD_S = 3_600
 
 
 def build() -> None:
-    """Build it, unless it is there or Go is too old: its tests are skipped then.
+    """Build it unless it exists or Go is too old; then its tests are skipped.
 
     Raises:
         SystemExit: It can't be fetched or compiled; says why.

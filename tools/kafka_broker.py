@@ -12,9 +12,9 @@
         broker.bootstrap
 
 Apache Kafka in KRaft mode, one process that is broker and controller, on loopback.
-``--auth scram`` asks for SCRAM-SHA-512 and switches the standard authorizer on;
+``--auth scram`` requires SCRAM-SHA-512 and turns the standard authorizer on;
 ``--tls`` encrypts.  Needs Java 17 or newer, and Maven for `fetch`; 44 jars, 45 MB,
-kept in ``.headgate/kafka``.  Start takes about a second, memory 150 MB.
+kept in ``.headgate/kafka``.  Starting takes about a second, and memory is 150 MB.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tools.ports import free_port  # path
 Auth = Literal["none", "scram"]
 
 KAFKA_VERSION = "4.4.0"
-"""As in kafka/pom.xml; a folder of its own for each version."""
+"""As in kafka/pom.xml; each version has a folder of its own."""
 
 FILES = Path(__file__).resolve().parent / "kafka"
 JARS = FILES.parents[1] / ".headgate" / "kafka" / KAFKA_VERSION
@@ -63,10 +63,10 @@ class BrokerFailed(Exception):
 
 
 class Broker:
-    """A broker process; its data survive `stop` and are deleted at the exit.
+    """A broker process; its data survive `stop` and are deleted on exit.
 
     Attributes:
-        port: Port of the client listener; stays the same over restarts.
+        port: Port of the client listener; it stays the same across restarts.
         pid: Id of the process, while it runs.
     """
 
@@ -88,7 +88,7 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to."""
+        """The address that clients connect to."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -97,7 +97,7 @@ class Broker:
         return self.directory / "ca.pem"
 
     def start(self) -> Self:
-        """Start, and wait until clients are served.
+        """Start the broker, and wait until it serves clients.
 
         Raises:
             BrokerFailed: Java is missing, or the broker ended or did not answer.
@@ -116,7 +116,7 @@ class Broker:
         return self
 
     def become(self) -> NoReturn:
-        """Turn this process into the broker: its owner then owns the broker.
+        """Turn this process into the broker, so that its owner owns the broker.
 
         Raises:
             BrokerFailed: Java is missing, or the broker can't be configured.
@@ -125,7 +125,7 @@ class Broker:
         os.execvp(command[0], command)
 
     def stop(self, *, kill: bool = False) -> None:
-        """Stop, or kill; data stay, and `start` goes on with them."""
+        """Stop or kill the broker; its data stay, and `start` goes on with them."""
         if self.pid is not None:
             stop(self.pid, kill=kill)
         if self._process is not None:
@@ -133,14 +133,14 @@ class Broker:
         self.pid = self._process = None
 
     def advertise(self, port: int) -> None:
-        """Tell clients to come to another port, where something passes on to this one.
+        """Send clients to another port, from which something forwards to this one.
 
-        For the next `start`.
+        Takes effect at the next `start`.
         """
         self._properties["advertised.listeners"] = f"CLIENT://127.0.0.1:{port}"
 
     def freeze(self) -> None:
-        """Hang, as a machine does that swaps: connections stay, nobody answers."""
+        """Hang, like a machine that swaps: connections stay open, nobody answers."""
         if self.pid is not None:
             os.kill(self.pid, signal.SIGSTOP)
 
@@ -157,7 +157,7 @@ class Broker:
         shutil.rmtree(self.directory / "data", ignore_errors=True)
 
     def _prepare(self) -> list[str]:
-        """Make all that a broker needs; return its command."""
+        """Create everything that a broker needs; return its command."""
         fetch()
         self.directory.mkdir(parents=True, exist_ok=True)
         if self.tls and not self.certificate.exists():
@@ -168,7 +168,7 @@ class Broker:
         return _java("256m", "kafka.Kafka", str(configuration))
 
     def _state(self) -> Path:
-        """Where `status` and `stop` of the command line find a broker."""
+        """The file by which `status` and `stop` on the command line find a broker."""
         return self.directory / "broker.json"
 
     def _configure(self) -> Path:
@@ -205,7 +205,7 @@ class Broker:
         return path
 
     def _format(self, configuration: Path) -> None:
-        """Prepare an empty data directory, with the users when there are any."""
+        """Prepare an empty data directory, with the users if there are any."""
         arguments = ["format", "--cluster-id", CLUSTER_ID]
         arguments += ["--config", str(configuration)]
         if self.auth == "scram":
@@ -233,12 +233,12 @@ class Broker:
     def _ready(self, log: Path, log_offset: int) -> bool:
         """Return whether clients are served, and by this process."""
         started = b"Kafka Server started" in log.read_bytes()[log_offset:]
-        # Over TLS a plain question can't pass: the broker's word has to do.
+        # A plain request can't pass over TLS, so the broker's log has to do.
         return started and (self.tls or answers(self.port))
 
 
 def fetch() -> Path:
-    """Return the folder with the jars, from Maven Central when they are missing.
+    """Return the folder with the jars, fetched from Maven Central if missing.
 
     Raises:
         BrokerFailed: Java or Maven is missing, or the download failed.
@@ -251,7 +251,7 @@ def fetch() -> Path:
 
 
 def stop(pid: int, *, kill: bool = False) -> None:
-    """Stop the broker with this process id; do nothing when it is another's."""
+    """Stop the broker with this process id; do nothing if it is another process's."""
     if not _is_broker(pid):
         return
     os.kill(pid, signal.SIGCONT)
@@ -288,7 +288,7 @@ def _require(command: str, what: str) -> None:
 
 
 def _java(heap: str, main: str, *arguments: str) -> list[str]:
-    """Return the command of a small, quickly started JVM."""
+    """Return the command of a small JVM that starts quickly."""
     classpath = ":".join(sorted(str(jar) for jar in JARS.glob("*.jar")))
     options = ["-Xms64m", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     options += ["-XX:-UsePerfData", "-Djava.awt.headless=true"]
@@ -315,7 +315,7 @@ def _make_certificates(directory: Path) -> None:
 
 
 def _is_broker(pid: int) -> bool:
-    """Return whether `pid` is a running broker: ids are used again."""
+    """Return whether `pid` is a running broker, because ids are reused."""
     command = ["ps", "-ww", "-o", "stat=,command=", "-p", str(pid)]  # -ww: unshortened
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     return "kafka.Kafka" in said and not said.startswith("Z")

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes the virtual environment that the Makefile works in, and installs Headgate
-# with extras: `make_venv.sh server-kafka "half a minute"`.  The second argument is
-# what to say about how long it takes.  PYTHON and VENV come from the Makefile.
+# Creates the virtual environment that the Makefile works in, and installs Headgate
+# with extras: `make_venv.sh server-kafka "half a minute"`.  The second argument says
+# how long that takes.  PYTHON and VENV come from the Makefile.
 set -eu
 
 extras=$(printf '%s' "$1" | tr - ,)

@@ -20,10 +20,10 @@ def fetched(pom: str, folder: Path) -> Path:
 
     Args:
         pom: The project: a pom.xml.
-        folder: Filled in one go when it is not there.
+        folder: Created and filled in one step if it does not exist.
 
     Raises:
-        FetchFailed: It was not there and can't be filled.
+        FetchFailed: It did not exist and can't be filled.
     """
     if folder.is_dir():
         return folder

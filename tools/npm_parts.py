@@ -1,4 +1,4 @@
-"""Fetch what the tests need of npm, once, into ``.headgate``; pinned by checksum.
+"""Fetch what the tests need from npm, once, into ``.headgate``; pinned by checksum.
 
 ``python -m tools.npm_parts``
 """
@@ -31,7 +31,7 @@ class NpmFile:
 
     @property
     def path(self) -> Path:
-        """Where the file is once it has been fetched."""
+        """The path of the file once it has been fetched."""
         return FOLDER / self.package / Path(self.member).name
 
 
@@ -44,7 +44,7 @@ AXE = NpmFile(
 
 
 def fetch(part: NpmFile) -> Path:
-    """Return the path of a file, fetched if it was not there.
+    """Return the path of a file, fetching it if it is missing.
 
     Raises:
         SystemExit: The archive is not the one that was pinned.

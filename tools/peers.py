@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 PROXIES = 4
 LIMIT_PER_MIN = 60_000.0
 COSTS = (0.5, 0.75, 1.25, 1.5)
-"""What the answers of the deployments cost, of the mean."""
+"""What the answers of the deployments cost, as multiples of the mean."""
 
 START_S = 600.0
-"""For a proxy to start; importing LiteLLM takes long on a busy machine."""
+"""Time for a proxy to start; importing LiteLLM takes long on a busy machine."""
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("agent", "coordinator", "proto")
@@ -88,7 +88,7 @@ import headgate.agent
 from headgate.agent.integrations.llm.litellm import LiteLLMLimiter
 limiter = LiteLLMLimiter(headgate.agent.connect(os.environ["HEADGATE_URL"]))
 """
-"""A module of its own: LiteLLM loads one again for each line that names it."""
+"""A module of its own, because LiteLLM loads one again for each line that names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Load:
     Attributes:
         seconds: How long calls are sent.
         overload: Tokens a second, as a multiple of the limit.
-        tokens: What a call costs in the mean.
+        tokens: What a call costs on average.
         burst_s: Burst of the limit, in seconds of its rate.
     """
 
@@ -154,7 +154,7 @@ def _models(tokens: int) -> str:
 
 
 def environment(home: Path) -> Path:
-    """Make a virtual environment with the peers; return its Python."""
+    """Create a virtual environment with the peers; return its Python."""
     python = home / "bin" / "python"
     if not python.exists():
         print(
@@ -212,7 +212,7 @@ def _run(limited_by: str, python: Path, load: Load) -> str:
 
 
 def _configure(api: str, burst_s: float) -> None:
-    """Give team acme its tokens over all proxies."""
+    """Give team acme its tokens across all proxies."""
     limit = {
         "dimension": "tokens",
         "rate": LIMIT_PER_MIN,
@@ -286,7 +286,7 @@ async def _measure(http: httpx.AsyncClient, urls: list[str], load: Load) -> str:
     total = sum(tokens for _, tokens in settled)
     allowed = rate * (took_s + load.burst_s)
     most = allowed + PROXIES * max(COSTS) * load.tokens
-    # While calls were sent: afterwards nobody overloads the limit.
+    # Only while calls were sent: afterwards nobody overloads the limit.
     soon = sum(tokens for at_s, tokens in settled if at_s <= load.seconds)
     worst = max(_windows(settled, 10.0), default=0.0)
     return json.dumps(
@@ -305,7 +305,7 @@ async def _measure(http: httpx.AsyncClient, urls: list[str], load: Load) -> str:
 def _arrivals(
     urls: list[str], seconds: float, per_s: float
 ) -> Iterator[tuple[float, str]]:
-    """Yield Poisson arrivals, half of them at one proxy."""
+    """Yield Poisson arrivals, half of them at a single proxy."""
     chance = random.Random(1)
     due_s = 0.0
     while (due_s := due_s + chance.expovariate(per_s)) < seconds:

@@ -10,22 +10,22 @@ from pathlib import Path
 from random import SystemRandom
 
 FIRST, LAST = 20_000, 32_000
-"""Below the ports that systems give to clients: a server that stops for a moment would
-find one of those taken when it starts again."""
+"""Below the ports that systems give to clients, because one of those may be taken when
+a server restarts."""
 
 LAST_GIVEN = Path(tempfile.gettempdir(), f"headgate-port-{os.getuid()}")
 """Holds the port given last.  A server takes a second until it listens on its port;
-tests beside it, in other processes, must not be given the same one."""
+meanwhile tests in other processes must not be given the same one."""
 
 
 def free_port() -> int:
-    """Return a port on 127.0.0.1 that nothing listens on, and no client is given.
+    """Return a port on 127.0.0.1 that nothing listens on and no client is given.
 
-    Each call gives another one, whichever process of this user it comes from, until all
-    were given.
+    Each call returns another one, whichever process of this user makes it, until all
+    have been given.
 
     Raises:
-        OSError: None is free.
+        OSError: No port is free.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     with open(os.open(LAST_GIVEN, flags, 0o600), "r+", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""Build envoyproxy/ratelimit, with which Headgate is compared, and start it with Redis.
+"""Build envoyproxy/ratelimit, which Headgate is compared with, and start it with Redis.
 
 ``python -m tools.ratelimit`` builds it into ``.headgate``: seven minutes of CPU, once.
 """
@@ -58,7 +58,7 @@ class Peer:
 
 
 def build() -> None:
-    """Build it, unless it is there.
+    """Build it unless it exists.
 
     Raises:
         SystemExit: It can't be fetched or compiled; says why.

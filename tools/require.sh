@@ -7,7 +7,7 @@
 #   redis       a Redis server, for Celery
 #   nginx       nginx, for auth-request
 #   browser     Chromium, for the web page
-#   go          Go 1.19+, in which a test writes and reads reports
+#   go          Go 1.19+, with which a test writes and reads reports
 #
 # Installs what is missing if it may (as root on Debian or Ubuntu), otherwise prints the
 # command that does.
@@ -56,7 +56,7 @@ java_package() {
     fi
 }
 
-# Prints the packages of those of the named programs that are missing.
+# Prints the packages of the named programs that are missing.
 missing() {
     for program in "$@"; do
         is_there "$program" || packages_of "$program"
@@ -68,7 +68,7 @@ packages=$(missing "$@")
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     apt-get -o Acquire::Retries=5 update -qq
-    packages=$(missing "$@" | tr '\n' ' ') # only now are the names in Debian known
+    packages=$(missing "$@" | tr '\n' ' ') # Debian's package names are known only now
     say "installing $packages"
     # shellcheck disable=SC2086  # several packages on purpose
     DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends \

@@ -1,4 +1,4 @@
-"""Fetch the schema of Spark's Kubernetes operator, with which a test checks a manifest.
+"""Fetch the schema of Spark's Kubernetes operator, for a test that checks a manifest.
 
 ``python -m tools.spark_operator``: a Go module of 2 MB, for which Go's checksum
 database vouches; nothing is compiled.
@@ -10,16 +10,16 @@ import sys
 from pathlib import Path
 
 MODULE = "github.com/kubeflow/spark-operator/v2@v2.5.2"
-"""Any newer one would do; a pinned one says the same tomorrow."""
+"""Any newer version would do; a pinned one is the same tomorrow."""
 
 FETCH_S = 300
-"""Bound of the download, which takes two seconds."""
+"""Timeout of the download, which takes two seconds."""
 
 _CRD = "config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml"
 
 
 def crd() -> Path:
-    """Return the definition of ``SparkApplication``; fetches it on the first call.
+    """Return the definition of ``SparkApplication``, fetching it on the first call.
 
     Raises:
         SystemExit: It can't be fetched; says why.

@@ -1,11 +1,12 @@
 """How much of the time apart was billed: true counters against what agents assume.
 
 A central bucket's level L obeys ΔL = Q·Δt − ΔA, with A what all callers were admitted.
-So E + A − Q·t of an agent that charges each unit once stands still, whatever its
+So E + A − Q·t of an agent that charges each unit once is constant, whatever its
 callers do; it falls by what is charged beyond what was spent since, and rises by what
-is not charged.  `billed` takes its deepest fall after the heal.  The unseen (a lag and
-what is predicted) moves it by some hundredths of a second of Q either way; to bill what
-was spent apart would take all that a level can fall, a second of Q beside the margin.
+is not charged.  `billed_units` returns its deepest fall after the heal.  The unseen (a
+lag and what is predicted) moves it by some hundredths of a second of Q either way;
+billing what was spent apart would take all that a level can fall, a second of Q beside
+the margin.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Lines = list[dict[str, float]]
-"""What one caller wrote down, by time `t`: among others `admitted` and `level`."""
+"""What one caller recorded at each time `t`: `admitted`, `level` and others."""
 
 WATCHED_S = 5.0
-"""From the heal on: the first reports of all, and a round of questions and answers."""
+"""Time after the heal for everyone's first reports and a round of questions."""
 
 
 def billed_units(
@@ -52,13 +53,13 @@ def billed_units(
             falls.append(before[-1] - min(after))
         elif after:
             strange.append(min(after))
-    if known:  # who stood still, or was restarted, goes by the others' yardstick
+    if known:  # those that were paused or restarted use the others' yardstick
         falls += [median(known) - least for least in strange]
     return max(0.0, *falls) if falls else nan
 
 
 class Total:
-    """What all callers were admitted until a time, on straight lines between looks."""
+    """What all callers were admitted until a time, interpolated between looks."""
 
     def __init__(self, callers: Sequence[Lines]) -> None:
         self._times = [[x["t"] for x in lines] for lines in callers]

@@ -2,8 +2,8 @@
 
 ``python bench/faults/run.py --play hundred`` plays it.
 
-Their processes are forked from one that has imported everything, and wait for a word;
-then each connects.  They share one quota over ZeroMQ and are asked for 1.8 times of it.
+Their processes are forked from one that has imported everything, and wait for a signal;
+then each connects.  They share one quota over ZeroMQ, and are asked for 1.8 times it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOK_S = 0.25
 
 
 def crowd(agents: int, path: Path, seconds: float) -> None:
-    """Fork callers, let them start together, and write what they say to stdout."""
+    """Fork callers, start them together, and let them write to stdout."""
     reading, writing = os.pipe()
     children: list[int] = []
     for number in range(agents):
@@ -104,7 +104,7 @@ def judged(lines: list[dict[str, float]], agents: int) -> str:
 def _since(
     by_agent: dict[int, list[dict[str, float]]], agents: int, part: float
 ) -> tuple[float, float]:
-    """Return since when nine tenths have their part, and since when all have met."""
+    """Return when nine tenths had their part for good, and when all had met."""
     if len(by_agent) < agents:
         return float("nan"), float("nan")
     met = max(

@@ -1,8 +1,8 @@
 """A network between processes of this machine that can be taken away from some of them.
 
-`Relay` stands before a real broker or proxy and passes bytes on.  It looks up which
+`Relay` sits in front of a real broker or proxy and passes bytes on.  It looks up which
 process each connection belongs to, and holds those of processes that are cut off: their
-bytes wait, as on a network that drops packets, and pass when it is whole again.
+bytes wait, as on a network that drops packets, and pass when it has healed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Self
 import psutil
 
 HELD_S = 0.05
-"""How often a held connection looks whether it may go on."""
+"""Time between two checks whether a held connection may go on."""
 
 CHUNK = 1 << 16
 
 CLOSE_S = 5.0
-"""For a connection to end once it is broken."""
+"""Time for a connection to end once it is broken."""
 
 
 class Relay:
-    """A port of its own before the port of a server on loopback.
+    """A port of its own in front of a server's port on loopback.
 
     Attributes:
         port: Where it listens.
@@ -54,7 +54,7 @@ class Relay:
             passing.join(CLOSE_S)
 
     def drop(self) -> None:
-        """Break all connections; who wants may make another."""
+        """Break all connections; clients may connect again."""
         while self._open:
             with suppress(OSError):
                 self._open.pop()[1].shutdown(socket.SHUT_RDWR)

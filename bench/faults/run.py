@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LONG_S = 45.0
-"""Longer than M and a lease: who is not known to live is presumed dead by then."""
+"""Longer than M and a lease: agents not known to be alive are presumed dead by then."""
 
 CROWD = 100
 """Agents that start at once; ``--agents`` for another number."""
@@ -69,11 +69,11 @@ FAULTS = (
     "one agent's rights taken",
     "one agent's user deleted, connections broken",
 )
-"""Of the plays on Kafka, in their order."""
+"""Names of the plays on Kafka, in their order."""
 
 CROWD_S = 40.0
 CROWD_INTERVAL_S = 5.0
-"""T of the hundred: at 1 s they would decode 10,000 reports a second on two cores."""
+"""T of the crowd: at 1 s it would decode 10,000 reports a second on two cores."""
 
 
 def served(stack: ExitStack, folder: Path, bus: BusSettings) -> str:
@@ -97,7 +97,7 @@ class KafkaFaults:
         self.victim = stage.callers[0].process
 
     def all(self) -> Iterator[Fault]:
-        """Yield each of them."""
+        """Yield each fault."""
         again = self.broker.start
         stop, freeze = self.broker.stop, self.broker.freeze
         names = iter(FAULTS)
@@ -115,12 +115,12 @@ class KafkaFaults:
         administrator.close()
 
     def fill(self) -> None:
-        """Stop files from growing: to the broker that is a full disk."""
+        """Stop files from growing, which to the broker is a full disk."""
         pid = cast("int", self.broker.pid)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, 1))
 
     def empty(self) -> None:
-        """Make room, and start the broker again: it ends when it can't write."""
+        """Make room, and restart the broker, which ends when it can't write."""
         self.broker.stop(kill=True)
         self.broker.start()
 
@@ -140,7 +140,7 @@ class KafkaFaults:
 
 
 def on_kafka(only: str, folder: Path, traces: Path | None) -> None:
-    """Strike a broker and its callers; there is no API."""
+    """Cause faults at a broker and its callers; there is no API."""
     with Broker(folder / "kafka") as broker:
         bus = BusSettings(kind="kafka", bootstrap=broker.bootstrap)
         ensure_topic(bus)
@@ -195,7 +195,7 @@ def _guarded(admin: BusSettings, relay: Relay, stage: Stage) -> Iterator[Fault]:
 
     def forget() -> None:
         alter(admin, "agent", None)
-        relay.drop()  # a connection that stands is not asked again
+        relay.drop()  # an open connection is not asked for its password again
 
     def know() -> None:
         alter(admin, "agent", PASSWORDS["agent"])
@@ -296,7 +296,7 @@ def void(_: object) -> None:
 
 
 def remake(bus: BusSettings) -> None:
-    """Make the topic again; the broker takes a moment to forget the old one."""
+    """Create the topic again; the broker takes a moment to forget the old one."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not ensure_topic(bus) and time.monotonic() < deadline_s:
         time.sleep(0.2)

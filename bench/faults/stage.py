@@ -1,7 +1,7 @@
-"""Callers in processes of their own, and what they wrote down while something failed.
+"""Callers in processes of their own, and what they recorded while something failed.
 
 Every 100 ms a caller writes what it was admitted, the 99th percentile of its calls, and
-what its agent explains.  `happen` lets one thing happen and prints the row of a table.
+what its agent explains.  `happen` causes one fault and prints a row of the table.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def call(told: dict[str, object]) -> None:
     admitted, took = 0, list[float]()
     while True:
         now_s = time.monotonic()
-        # After a pause of this process its callers do not make up for it.
+        # After this process was paused, its callers do not make up for the pause.
         due_s = max(due_s, now_s - 0.5)
         while due_s <= now_s:
             due_s += 1.0 / rate
@@ -79,7 +79,7 @@ def call(told: dict[str, object]) -> None:
 
 
 def explained(agent: Agent) -> dict[str, object]:
-    """Return an agent's statements about its share and its process."""
+    """Return what an agent says about its share and its process."""
     said: dict[str, object] = {
         "rss": int(Path("/proc/self/statm").read_text().split()[1]),
         "threads": threading.active_count(),
@@ -100,7 +100,7 @@ def _end_with_stdin(agent: Agent) -> None:
 
 @dataclass
 class Caller:
-    """A caller's process and what it wrote down."""
+    """A caller's process and what it recorded."""
 
     process: subprocess.Popen[str]
     lines: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
@@ -148,7 +148,7 @@ class Stage:
         """Start a caller for each of `options`, which are added to those of the bus.
 
         Without `url` the configuration comes from a snapshot on disk.  What callers
-        wrote down is left in the folder `traces`.
+        record is left in the folder `traces`.
         """
         self.traces = traces
         for n in range(len(options)):
@@ -178,7 +178,7 @@ class Stage:
         self.callers[number] = start(self.told[number])
 
     def is_fair(self) -> bool:
-        """Return whether each has its part, within 15 %, by its agent's own word."""
+        """Return whether all callers have their part, within 15 %, as agents see it."""
         part = QUOTA / len(self.callers)
         return all(
             c.lines
@@ -203,9 +203,9 @@ class Stage:
 
 
 def equal_s(callers: list[Caller], since_s: float) -> float:
-    """Return after how long all shares were equal for a second, within 15 % of Q'/n.
+    """Return how long it took until all shares were equal to 15 % of Q'/n for a second.
 
-    Unlike `Stage.await_fair` this leaves open how much is shared out: what was not
+    Unlike `Stage.await_fair`, this does not check how much is shared out: what was not
     used while agents were apart is handed out afterwards, above Q.
     """
     lines = sorted(
@@ -261,13 +261,13 @@ def overshoot_s(callers: list[Caller], since_s: float) -> float:
 
 
 def p99_us(callers: list[Caller], since_s: float, until_s: float) -> float:
-    """Return the median over time of the 99th percentile, microseconds."""
+    """Return the median over time of the 99th percentiles, microseconds."""
     found = [x["p99"] for c in callers for x in c.lines if since_s < x["t"] < until_s]
     return median(found) if found else float("nan")
 
 
 def spent(caller: Caller, since_s: float, until_s: float) -> float:
-    """Return what a caller was admitted between, units/s."""
+    """Return what a caller was admitted between two times, units/s."""
     lines = [x for x in caller.lines if since_s <= x["t"] <= until_s]
     if len(lines) < 2:
         return float("nan")
@@ -278,12 +278,12 @@ def spent(caller: Caller, since_s: float, until_s: float) -> float:
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens, and what the design says of it.
+    """Something that fails, and the bound that the design gives for it.
 
     Attributes:
         name: In the table.
-        strike: Lets it happen.
-        lasts_s: How long it is left so.
+        strike: Causes it.
+        lasts_s: How long it lasts.
         heal: Ends it.
         bound_s: Most that may be spent above B + Q·W, seconds of quota.
     """
@@ -338,7 +338,7 @@ def happen(fault: Fault, stage: Stage) -> None:
 def _billed(
     everyone: list[Caller], struck_s: float, healing_s: float, healed_s: float
 ) -> str:
-    """Print how much all spent while something was wrong, and how much was billed."""
+    """Return how much all spent while something was wrong, and how much was billed."""
     lines = [list(caller.lines) for caller in everyone]
     apart = Total(lines).between(struck_s, healing_s)
     billed = billed_units(
@@ -348,9 +348,9 @@ def _billed(
 
 
 def _in_force(stage: Stage, struck_s: float, healing_s: float) -> str:
-    """Say when who knew that it was cut off, or that others were, and what it spent.
+    """Return when agents knew that they or others were cut off, and what they spent.
 
-    Spent is meant from a second after the lease on, as a multiple of Q/n.
+    Spending counts from a second after the lease on, as a multiple of Q/n.
     """
     seen: list[float] = []
     cut = list[int]()

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import active_count
 
 SETTLED_S = 45.0
-"""The agent has reported, and heard that nobody wants anything, long before."""
+"""Long after the agent has reported, and heard that nobody wants anything."""
 
 
 def status(name: str) -> str:
@@ -34,7 +34,7 @@ def cpu_s() -> float:
 
 
 def agent(url: str, seconds: float) -> None:
-    """Be the process that is measured."""
+    """Run as the process that is measured."""
     started = cpu_s()
     import headgate
 
@@ -68,7 +68,7 @@ def main() -> None:
         agent(options.url, options.seconds)
         return
     from bench.administration import served
-    from bench.processes.bytecode import compiled  # the agent's process goes without
+    from bench.processes.bytecode import compiled  # not needed by the agent's process
 
     with ExitStack() as stack:
         url, _ = served(stack, None)

@@ -1,4 +1,4 @@
-"""Bytecode of a checkout, which an installed package has from pip."""
+"""Bytecode for a checkout; for an installed package, pip compiles it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 def compiled(stack: ExitStack, *commands: list[str]) -> dict[str, str]:
     """Return an environment in which the modules of some commands are compiled.
 
-    Without it, and with ``PYTHONDONTWRITEBYTECODE`` set as in many containers, a start
-    of a checkout compiles every module: twice the CPU of what is to be measured.
+    Otherwise, with ``PYTHONDONTWRITEBYTECODE`` set as in many containers, each start of
+    a checkout compiles every module: twice the CPU of what is to be measured.
 
     Args:
-        stack: Deletes the bytecode at its end.
+        stack: Deletes the bytecode when it is closed.
         commands: Run once with this interpreter; they import the modules.
     """
     folder = stack.enter_context(tempfile.TemporaryDirectory())

@@ -3,7 +3,7 @@
     .venv/bin/python -m bench.processes.command_line
 
 The server is a process of its own. Each command runs `ROUNDS` times in turn with the
-others, and the least counts: what else the machine does only adds.
+others, and the least counts, because whatever else the machine does only adds to it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CPU of one RLS decision: from the bytes of a request to those of the response.
 
-What the server takes beyond that is gRPC's.
+Whatever the server takes beyond that is spent in gRPC.
 """
 
 from __future__ import annotations

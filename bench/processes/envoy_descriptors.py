@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 DOMAINS = 100
 DAY_S = 86_400
 LONGEST_RUN_S = 1_800
-"""A run that would end on another day, the end of their windows, waits for it."""
+"""A run that would last past midnight, when their windows end, waits until then."""
 
 VALUES = {
     "plan": ("free", "paid", "404"),
@@ -66,10 +66,10 @@ VALUES = {
 }
 WILDCARDS = ("/a*", "/a/*", "/files/*", "*", "a*", "b*", "u*", "4*")
 LONG = {"day": 10, "week": 50, "month": 100, "year": 400}
-"""Units, and how much of each comes back slowly enough."""
+"""Units, and the limit per unit that refills slowly enough."""
 
 NAMES = ("n0", "n1", "n2", "n3", "n4", "n5")
-"""Of limits, by which others replace them."""
+"""Names of limits, by which other limits replace them."""
 
 SHORT = ("second", "minute", "hour")
 MANY = 4_000_000_000
@@ -78,7 +78,7 @@ UNITS = {"second": 1, "minute": 2, "hour": 3, "day": 4, "month": 5, "year": 6}
 
 
 class Status(Protocol):
-    """What a descriptor is answered."""
+    """The answer to a descriptor."""
 
     code: int
     limit_remaining: int
@@ -125,11 +125,11 @@ class Stub(Protocol):
 class Rls(Protocol):
     """Modules of `envoy.service.ratelimit.v3`."""
 
-    def RateLimitServiceStub(self, channel: object) -> Stub:  # gRPC's name
+    def RateLimitServiceStub(self, channel: object) -> Stub:  # name given by gRPC
         """Make a client."""
         ...
 
-    def RateLimitRequest(self, **fields: object) -> object:  # Envoy's name
+    def RateLimitRequest(self, **fields: object) -> object:  # name given by Envoy
         """Make a request."""
         ...
 
@@ -146,9 +146,9 @@ def random_file(chance: random.Random, domain: str, *, checked: bool) -> Node:
     """Return a file of limits.
 
     Args:
-        chance: Decides.
+        chance: Source of randomness.
         domain: Its name.
-        checked: Buckets are checked with 0 hits first: no limit is 0.
+        checked: Buckets are checked with 0 hits first, so no limit is 0.
     """
     return {"domain": domain, "descriptors": _level(chance, 1, checked=checked)}
 
@@ -193,7 +193,7 @@ def _limit(chance: random.Random, *, checked: bool) -> Node:
 
 @dataclass
 class Domain:
-    """A domain, and what was asked of it."""
+    """A domain, and the requests made to it."""
 
     file: Node
     checked: bool
@@ -217,7 +217,7 @@ class Domain:
                 break
         made: Node = {}
         if chance.random() < 0.05:
-            # What brings its own limit is nobody else's: they would share a counter.
+            # The extra entry keeps its own limit from sharing a counter with others.
             entries.append(("own", chance.choice("abcd")))
             unit = ("day", "month", "year")[len(entries) % 3]
             hits = 1 + sum(map(len, entries[0])) % 9
@@ -255,7 +255,7 @@ def _entries(descriptor: Node) -> list[dict[str, str]]:
 
 
 def shown(answer: Answer) -> list[object]:
-    """Return what is compared of an answer."""
+    """Return the parts of an answer that are compared."""
     made: list[object] = [answer.overall_code]
     for status in answer.statuses:
         limit = status.current_limit
@@ -267,7 +267,7 @@ def shown(answer: Answer) -> list[object]:
 
 
 def service(files: Mapping[str, str]) -> RateLimitService:
-    """Return the service of `headgate envoy`, which no API makes groups for."""
+    """Return the service of `headgate envoy`, without an API that creates groups."""
     enforcer = Enforcer(clock=time.monotonic, seed=1)
     enforcer.configure(Configuration(revision=1), time.monotonic())
     keys = KeyGroups(enforcer, f"http://127.0.0.1:{free_port()}")
@@ -278,7 +278,7 @@ def service(files: Mapping[str, str]) -> RateLimitService:
 def compare(
     ours: RateLimitService, peer: str, domains: list[Domain], count: int, seed: int
 ) -> tuple[Counter[str], list[str]]:
-    """Ask both; return what was seen, and the differences."""
+    """Ask both; return counts of what was seen, and the differences."""
     grpc = cast("Channels", import_module("grpc"))
     name = "envoy.service.ratelimit.v3"
     stubs = cast("Rls", import_module(f"{name}.rls_pb2_grpc"))

@@ -85,7 +85,7 @@ def said(name: str, latencies: list[float]) -> str:
 
 
 async def load(address: str, chosen: argparse.Namespace) -> None:
-    """Make the known keys, then measure without and with new ones."""
+    """Create the known keys, then measure without and with new ones."""
     request: Any = import_module("envoy.service.ratelimit.v3.rls_pb2").RateLimitRequest
     async with grpc.aio.insecure_channel(address) as channel:
         call = channel.unary_unary(METHOD)

@@ -44,7 +44,7 @@ START_S = 60.0
 KILLED_AT_S = 30
 KILLED_S = 20
 REPORT_S = 5.0
-"""Age of what a server may know of an Envoy."""
+"""How old a server's knowledge of an Envoy may be."""
 EXAMPLES = Path(__file__).parents[2] / "examples" / "envoy"
 REQUEST = b"GET / HTTP/1.1\r\nhost: service\r\nx-tenant: acme\r\n\r\n"
 WHO = {"tenant": "acme"}
@@ -53,7 +53,7 @@ WHO = {"tenant": "acme"}
 def wanted(caller: int, second: float, callers: int = ENVOYS + 1) -> float:
     """Return what a caller wants, requests/s: Zipf, moved on after each `MOVE_S`.
 
-    The load of Envoys alone stays.
+    With Envoys alone, the load does not move.
     """
     moves = int(second // MOVE_S) if callers > ENVOYS else 0
     place = (caller + 2 * moves) % callers
@@ -72,7 +72,7 @@ def dues(second: float) -> list[float]:
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Be the service: answer every request."""
+    """Act as the service: answer every request."""
     try:
         while await reader.readuntil(b"\r\n\r\n"):
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
@@ -84,7 +84,7 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 class Load:
-    """All callers, and what was admitted of each by second."""
+    """All callers, and each one's admissions per second."""
 
     def __init__(self, callers: int, seconds: float) -> None:
         self.admitted = [Counter[int]() for _ in range(callers)]
@@ -96,7 +96,7 @@ class Load:
         return sum(one[second] for one in self.admitted for second in seconds)
 
     def second(self) -> float:
-        """Return how long it has been running."""
+        """Return how long the load has been running."""
         return time.monotonic() - self._begun_s
 
     async def through_envoy(self, caller: int, port: int) -> None:
@@ -130,7 +130,7 @@ class Stage:
     """The server, the Envoys, and the service behind them.
 
     Attributes:
-        ports: Of the Envoys.
+        ports: Ports of the Envoys.
     """
 
     def __init__(self, api: str, home: Path, children: Children) -> None:
@@ -140,7 +140,7 @@ class Stage:
         self._children = children
 
     async def configure(self, burst_s: float = 1.0) -> None:
-        """Give the tenant its limit, with a burst of so many seconds."""
+        """Give the tenant its limit, with a burst of `burst_s` seconds."""
         burst = RATE * burst_s
         limit = {"dimension": "requests", "rate": RATE, "burst": burst, "period_s": 1}
         body = {
@@ -204,7 +204,7 @@ async def measured(api: str, home: Path, children: Children, burst_s: float) -> 
 
 
 async def killed(api: str, home: Path, children: Children) -> tuple[Load, float, float]:
-    """Return the load, and when the server was killed and answered again, seconds."""
+    """Return the load, when the server was killed and when it was back, seconds."""
     stage = Stage(api, home, children)
     await stage.configure()
     server, port = stage.serve(free_port())

@@ -1,9 +1,9 @@
 """Server CPU of RLQS: a thousand simulated Envoys with a hundred buckets each.
 
 Streams report every bucket each 5 s, as Envoy does, to a real `headgate envoy` whose
-tenants have a group each.  Printed is the CPU of that process, in cores, and by request
-at 50,000 requests/s.  Messages are made beforehand: what this
-process uses doesn't count.  The CPU goes by reports: requests are only counts in them.
+tenants have a group each.  It prints the CPU of that process, in cores, and per request
+at 50,000 requests/s.  Messages are prepared beforehand, because this process's CPU
+doesn't count.  The CPU depends on reports: requests are only counts in them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 Module = Any
-"""Envoy's messages have no types."""
+"""Envoy's messages have no type hints."""
 
 LOADS = ((5, 1), (100, 100), (1_000, 100))
 """Pairs of streams and buckets."""
 
 REQUESTS_PER_S = 50_000
-"""Of all Envoys together.  One takes some 7 us for each: two cores carry more."""
+"""Of all Envoys together.  A request takes an Envoy some 7 us: two cores carry more."""
 
 REPORT_S = 5.0
 WARM_S, MEASURED_S = 15.0, 30.0

@@ -61,7 +61,7 @@ Errors on `/api/v1` are RFC 9457 problems; `errors` names each field and the rea
 
 
 def make_service(store: Store, fixed: Mapping[str, object]) -> Service:
-    """Return the parts of a service on `store`.
+    """Return the parts of a service backed by `store`.
 
     Args:
         store: The database; the service does not close it.
@@ -97,7 +97,7 @@ def make_app(
         description=_DESCRIPTION,
         lifespan=_lifespan(service, fixed, observing),
         redirect_slashes=False,
-        docs_url=None,  # from a host of others; `mount` serves it from here
+        docs_url=None,  # loads from another host; `mount` serves our own
         redoc_url=None,
     )
     app.state.service = service
@@ -108,7 +108,7 @@ def make_app(
     )
     problems.install(app)
     settings = rights or RightsSettings()
-    # The last one added is the first that a request meets.
+    # A request passes them in reverse order: the last one added comes first.
     app.add_middleware(BodyLimits)
     app.add_middleware(Guard, store=service.store, settings=settings)
     app.add_middleware(OwnPagesOnly, settings=settings)

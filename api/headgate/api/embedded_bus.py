@@ -22,9 +22,9 @@ def embedded_bus(
 
     Args:
         host: Address to bind to.
-        ports: Where to take and where to hand out (0: a free one); None for the
-            usual ones or, when one of them is taken, free ones.
-        keys: Folder of CURVE keys; None for a bus without.
+        ports: Ports for reports in and for reports out (0: a free one); None for
+            the usual ones or, if one of them is taken, free ones.
+        keys: Folder of CURVE keys; None for a bus without keys.
 
     Raises:
         BusUnavailable: A given port is taken, or the keys can't be read.

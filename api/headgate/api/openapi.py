@@ -23,7 +23,7 @@ def complete(app: FastAPI, *, required: bool) -> None:
 
     Args:
         app: The application, with all routes.
-        required: A token is asked for; else it is only taken.
+        required: Whether a token is required, or only accepted.
     """
     usual = app.openapi
 

@@ -30,7 +30,7 @@ def opened_store(settings: ServerSettings) -> Store:
             "not be shared by the connections of one server"
         )
     try:
-        if settings.cluster is not None:  # it travels in each report
+        if settings.cluster is not None:  # it is sent in each report
             checked_name(settings.cluster, "cluster")
         _make_private(settings)
         return Store(settings.database_url, cluster=settings.cluster)
@@ -45,7 +45,7 @@ def _make_private(settings: ServerSettings) -> None:
     """Make the file of a new SQLite database readable by its owner only.
 
     It holds hashes of tokens and everybody's limits.  SQLite gives its journals the
-    file's own mode.  Its creator decided who may read it.
+    file's own mode.  An existing file keeps the mode that its creator chose.
     """
     file = _sqlite_file(settings)
     if file is not None:
@@ -65,12 +65,12 @@ def _without_password(database: str) -> str:
 
 @contextmanager
 def one_bus_for(settings: ServerSettings) -> Generator[None]:
-    """Keep servers of one database from having two buses, to the block's end.
+    """Keep servers of one database from having two buses, during the block.
 
     Agents of two servers with an embedded bus each would never hear of one another,
-    and admit the limit twice.  Servers of one bus that exists may be many.  The
-    kernel, or PostgreSQL, gives the lock back however the process ends.  What breaks
-    the connection to PostgreSQL does so too; then it is taken again.
+    and would admit the limit twice.  Any number of servers may share an external bus.
+    The kernel, or PostgreSQL, releases the lock however the process ends.  A broken
+    connection to PostgreSQL releases it as well; then it is taken again.
 
     Raises:
         CannotStart: Another server has the database already.
@@ -91,7 +91,7 @@ def one_bus_for(settings: ServerSettings) -> Generator[None]:
 def _locked_file(settings: ServerSettings, file: Path) -> Generator[None]:
     import fcntl
 
-    # Beside the database, for closing the database's own file would drop its locks.
+    # Beside the database, because closing the database's own file drops its locks.
     def private(name: str, flags: int) -> int:
         return os.open(name, flags, 0o600)
 
@@ -137,6 +137,6 @@ def _is_in_memory(settings: ServerSettings) -> bool:
     try:
         url = make_url(settings.database_url)
     except ArgumentError:
-        return False  # which opening it says better
+        return False  # opening it gives a better error
     name = url.database or ":memory:"
     return url.drivername.startswith("sqlite") and name == ":memory:"

@@ -52,13 +52,13 @@ BACKLOG = 2048
 
 KEEP_ALIVE_S = 75
 """Idle time of a connection, seconds: longer than clients and proxies keep one (a
-minute), so that it is they who close it, and no request meets a closing one."""
+minute), so that they close it first, and no request meets a closing one."""
 
 DRAIN_S = 5
 """Time that requests in progress have to finish when the server stops, seconds."""
 
 START_TIMEOUT_S = 30.0
-"""Longest start of a server in a thread: a migration of a large database."""
+"""Time that a server in a thread has to start; it may migrate a large database."""
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ def running(settings: ServerSettings) -> Generator[Addresses]:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, which lets the watchers go first and leaves signals' end to us."""
+    """uvicorn, but it releases the watchers first and doesn't raise signals again."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class _Server(uvicorn.Server):
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wake those who wait for a revision, then wait for all to end."""
+        """Wake the requests that wait for a revision, then wait for all to end."""
         self._watch.close()
         await super().shutdown(sockets)
 
@@ -209,7 +209,7 @@ def _opened_bus(settings: ServerSettings) -> Generator[BusSettings]:
 
 
 def _check_rights(settings: ServerSettings) -> None:
-    """Refuse to serve a network to which everybody may change everything."""
+    """Refuse to serve a network on which everybody may change everything."""
     if not settings.host:
         raise CannotStart("host: expected an address such as 127.0.0.1")
     rights = settings.rights
@@ -233,7 +233,7 @@ def _check_rights(settings: ServerSettings) -> None:
 
 
 def _check_proxies(settings: ServerSettings) -> None:
-    """Refuse a proxy that is no address."""
+    """Refuse a proxy that is not an address."""
     for proxy in settings.trusted_proxies:
         try:
             ip_network(proxy, strict=False)
@@ -245,7 +245,7 @@ def _check_proxies(settings: ServerSettings) -> None:
 
 
 def _check_tls(settings: ServerSettings) -> None:
-    """Refuse a certificate that no agent could believe, before anything is opened."""
+    """Refuse a certificate that no agent could trust, before anything is opened."""
     certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None and key is None:
         return
@@ -274,9 +274,9 @@ def _check_ready_file(settings: ServerSettings) -> None:
 
 
 def _opened_private(path: Path, mode: Literal["a", "w"]) -> TextIO:
-    """Open a file; one that is made now only its owner may read.
+    """Open a file; if it is created now, only its owner may read it.
 
-    The bus URL may hold a password.  Its creator decided who may read it.
+    The bus URL may hold a password.  An existing file keeps its creator's mode.
     """
 
     def private(name: str, flags: int) -> int:
@@ -318,13 +318,13 @@ def _made_app(
 
 
 def _listening_socket(settings: ServerSettings) -> BoundedListener:
-    """Bind the API's port; a taken usual one gives way to a free one."""
+    """Bind the API's port, or a free one if the usual one is taken."""
     listening = _bound_socket(settings)
     bounded = BoundedListener(
         listening.family, listening.type, listening.proto, fileno=listening.detach()
     )
     most = most_connections()
-    # Half of all: one address never takes the place of everybody else.
+    # Half of all, so that one address never crowds out everybody else.
     bounded.table = ConnectionTable(most, max(1, most // 2), settings.trusted_proxies)
     return bounded
 
@@ -341,10 +341,10 @@ def _bound_socket(settings: ServerSettings) -> socket.socket:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; raises OSError where that can't be."""
+    """Return a listening socket; raises OSError if that is impossible."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only where the protocol is named: without
-    # it each answer waits 40 ms for a delayed acknowledgement.
+    # asyncio turns Nagle's algorithm off only if the protocol is named; otherwise
+    # each answer waits 40 ms for a delayed acknowledgement.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if sys.platform != "win32":

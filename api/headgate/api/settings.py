@@ -28,19 +28,19 @@ class ServerSettings:
         host: Address to listen on.
         port: Port of the API; None for `USUAL_PORT` or, if taken, a free one.
         database: A path of an SQLite file, or a URL of SQLAlchemy.
-        cluster: Name of the cluster of a new database; reports of another name
-            are not heard.
-        bus: A bus that exists, such as Kafka; None for the embedded ZeroMQ one.
+        cluster: Name of the cluster of a new database; reports with another name
+            are ignored.
+        bus: An existing bus, such as Kafka; None for the embedded ZeroMQ one.
         bus_ports: Ports of the embedded bus; None for `USUAL_BUS_PORTS` or, if
             taken, free ones.
         bus_keys: Folder of CURVE keys for the embedded bus, as `headgate bus keys
             curve` makes it; None for a bus that anyone who reaches it may use.
         report_interval_s: T of the design: seconds between two heartbeats.
-        rights: Whether tokens are asked for, and which are good.
+        rights: Whether tokens are required, and which are valid.
         tls_certificate: Path of a PEM chain; with `tls_key` the API speaks TLS.
         tls_key: Path of its private key.
         trusted_proxies: Addresses and networks whose `X-Forwarded-For` and
-            `X-Forwarded-Proto` are believed.
+            `X-Forwarded-Proto` are trusted.
         invoices: Folder that `headgate pipeline run invoices` writes; None serves no
             invoices.
         ready_file: Gets `Addresses` as one line of JSON when the server listens.
@@ -78,7 +78,7 @@ class Addresses:
         docs: URL of its documentation.
         bus: Bus settings that the server sends to agents.
         pid: Id of the server's process.
-        rights: Whether tokens are asked for.
+        rights: Whether tokens are required.
     """
 
     api: str

@@ -1,4 +1,4 @@
-"""Wake those who wait for the next revision: one loop, no thread, no connection."""
+"""Wake requests that wait for the next revision: one loop, no thread or connection."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class RevisionWatch:
         return self._closed
 
     def bind(self) -> None:
-        """Belong to the running loop from now on."""
+        """Bind this watch to the running loop."""
         self._loop = asyncio.get_running_loop()
 
     def announce(self, revision: int) -> None:
@@ -48,9 +48,9 @@ class RevisionWatch:
     ) -> bool:
         """Wait until there is a revision greater than `revision`.
 
-        A caller that knows a revision which this process has not seen may have it
-        from another process; past `CATCH_UP_S` its database was put back instead,
-        and the present revision is news to it.
+        A caller may know a revision that this process has not seen yet, from another
+        process; past `CATCH_UP_S` the database must have been restored to an older
+        state instead, and the present revision is news to the caller.
 
         Args:
             revision: What the caller knows.

@@ -44,7 +44,7 @@ class Entry:
 
     Attributes:
         panel: Heading of the list of commands.
-        help: Its line there; of a function, also the first of its docstring.
+        help: Its line there; for a function, also the first line of its docstring.
         module: Below `headgate.cli`.
         attribute: A function, or a `typer.Typer` with commands of its own.
         epilog: Attribute with the text below the help of a function.
@@ -238,15 +238,15 @@ _PASS_ON: dict[str, object] = {
 def application(words: Sequence[str]) -> typer.Typer:
     """Return the application for a command line of `words`.
 
-    Only the command that they begin with is imported.  Of the others the names are
-    enough, to list them and to say that none is called so.
+    Only the command that they begin with is imported.  The names of the others are
+    enough to list them, and to say that no command has a given name.
     """
     app = typer.Typer(
         name="headgate",
         no_args_is_help=True,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
-        add_completion=False,  # `headgate completion` is the one way
+        add_completion=False,  # `headgate completion` is the only way
         epilog=_EPILOG,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -261,7 +261,7 @@ def application(words: Sequence[str]) -> typer.Typer:
 
 
 def _not_run() -> None:
-    """Stand for a command that is listed, which no command line here can run."""
+    """Stand in for a command that is only listed and can't be run here."""
     raise AssertionError("a command that was only listed runs")
 
 

@@ -1,4 +1,4 @@
-"""`headgate envoy`: limits for whatever stands behind Envoy, nginx or Traefik."""
+"""`headgate envoy`: limits for whatever is behind Envoy, nginx or Traefik."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
 
 STOP_S = 5.0
-"""How long the server in a thread may take to stop; in order it takes one second."""
+"""How long the server in a thread may take to stop; normally it takes one second."""
 
 ENVOY_EPILOG = """[bold]Examples[/bold]
 
@@ -163,8 +163,8 @@ def read_domains(files: list[Path]) -> "dict[str, LimitDomain]":
 class ProxyThread:
     """The same server in a thread of `headgate up`; ends the process if it can't go on.
 
-    Where the API needs a token or an authority, it takes them from HEADGATE_TOKEN and
-    HEADGATE_CA_FILE.
+    If the API needs a token or a certificate authority, they are taken from
+    HEADGATE_TOKEN and HEADGATE_CA_FILE.
     """
 
     def __init__(self, port: int, files: list[Path]) -> None:
@@ -223,7 +223,7 @@ class ProxyThread:
             os.kill(os.getpid(), signal.SIGTERM)
 
     async def _serve_until_closed(self, api: Api) -> None:
-        """Serve; whoever still waits for an API that is gone is cancelled."""
+        """Serve until closed; then give up calls to an API that doesn't answer."""
         serving = asyncio.create_task(
             _serve(self._settings, self._domains, api, None, None, self._stopped)
         )

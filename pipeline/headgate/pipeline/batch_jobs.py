@@ -1,4 +1,4 @@
-"""The jobs that read the tables: bill, invoices, recommend, the summary for people."""
+"""The jobs that read the tables: bill, invoices, periods, recommend, report."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from headgate.pipeline.stream.batch_log import BatchSummary
 
 MINUTE_S = 60.0
-"""Windows that recommendations are made from: short enough to show a peak, long
-enough that days of them are read in seconds."""
+"""Length of the windows that recommendations are made from: short enough to show a
+peak, long enough that days of them are read in seconds."""
 
 _COUNTED = ("agent", "group_id", "dimension", "admitted", "refused")
 
@@ -107,8 +107,8 @@ def run_invoices(
 
     Args:
         session: With Delta's extension.
-        settings: Of the run; only the output counts.
-        prices: Plans, and who goes by which.
+        settings: Of the run; only the output matters.
+        prices: Plans, and who is on which.
         folder: For a JSON and a CSV of each invoice; None writes the table alone.
 
     Raises:
@@ -123,7 +123,7 @@ def run_invoices(
     with _whole_usage(engine) as (usage, newest):
         used = months(usage, zones, default).collect()
     settled = settled_us(tables) or 0
-    # A month that lost days to --keep-days can't be made anew.
+    # A month that has lost days to --keep-days can't be invoiced again.
     used = [row for row in used if row["begin_us"] >= settled]
     fresh = invoiced(used, prices, closed_us=newest.floor_us, known=known)
     made = {(one.tenant, one.month) for one in fresh}
@@ -145,10 +145,10 @@ def run_bill(session: SparkSession, settings: PipelineSettings) -> str:
     """Write the table ``bill``, if it is exact; return a sentence.
 
     Every unit of the agents' own counters must be in exactly one row: of a closed
-    window, of one that is still open, or of the sums of retired days.
+    window, of an open one, or of the sums of retired days.
 
     Raises:
-        OutputIncomplete: It isn't; says where.  Nothing is written.
+        OutputIncomplete: It isn't exact; says where.  Nothing is written.
     """
     engine = _opened(session, settings)
     tables = engine.tables
@@ -217,7 +217,7 @@ def what_if_of(
 
 
 def _opened(session: SparkSession, settings: PipelineSettings) -> StreamEngine:
-    """Return the engine of an output that is whole, at one moment of it."""
+    """Return the engine of a complete output, pinned to its present state."""
     engine = StreamEngine(session, settings, history_of(session, settings))
     head = engine.pin()
     newest = engine.newest()
@@ -233,10 +233,10 @@ def _opened(session: SparkSession, settings: PipelineSettings) -> StreamEngine:
 
 @contextmanager
 def _whole_usage(engine: StreamEngine) -> Generator[tuple[DataFrame, BatchSummary]]:
-    """Give all usage that is not retired, once it is proven, and what is known.
+    """Give all usage that is not retired, once it is proven, and the batch's summary.
 
     Raises:
-        OutputIncomplete: It isn't what the agents counted; says where.
+        OutputIncomplete: Usage isn't what the agents counted; says where.
     """
     tables, newest = engine.tables, engine.newest()
     assert newest is not None

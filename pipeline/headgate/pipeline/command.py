@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from headgate.pipeline.stream.metrics import PipelineMetrics
 
 FAILED = 1
-"""Exit code of what could not be done; the reason stands on stderr."""
+"""Exit code for what could not be done; the reason is on stderr."""
 
 SIGNALLED = 128
-"""Exit code of a stream that a signal ended, less the signal: 130, 143."""
+"""Exit code of a stream that a signal ended, minus the signal's number: 130, 143."""
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -198,7 +198,7 @@ def setup() -> None:
 
 
 def seconds(text: str) -> float:
-    """Return the length of time that ``90s``, ``5m``, ``1h`` or ``7d`` means.
+    """Return the duration that ``90s``, ``5m``, ``1h`` or ``7d`` stands for.
 
     Raises:
         WrongSettings: It is something else.
@@ -220,7 +220,7 @@ def _limit(dimension: str, rate: float, burst: float | None) -> Limit:
 
 
 def _reading(out: str, history: Path | None) -> PipelineSettings:
-    """Return settings that only say where the tables are, which must be there."""
+    """Return settings that only say where the tables are; the tables must exist."""
     uri = uri_of(out)
     folder = local_path(uri)
     if folder is not None and not (folder / "tables").exists():
@@ -229,7 +229,7 @@ def _reading(out: str, history: Path | None) -> PipelineSettings:
 
 
 def _keys(path: Path | None) -> str:
-    """Return the text of a file of keys, once it is sure that they are keys."""
+    """Return the text of a file of keys, after checking that they are keys."""
     from headgate.pipeline.counters.evidence import signing_of
 
     keys = path.read_text(encoding="utf-8") if path is not None else ""
@@ -262,7 +262,7 @@ def _prices(path: Path | None, wanted: Sequence[str]) -> PriceList | None:
 
 @contextmanager
 def _metrics(port: int, host: str) -> Generator[PipelineMetrics | None]:
-    """Serve metrics while the stream runs, if that is wanted."""
+    """Serve metrics while the stream runs, if asked to."""
     if not port:
         yield None
         return
@@ -321,7 +321,7 @@ def _from_tables(
     prices: PriceList | None,
     folder: Path | None,
 ) -> str:
-    """Run a job on the tables; return what it says."""
+    """Run a job on the tables; return its sentence."""
     from headgate.pipeline import batch_jobs
 
     if job == "invoices":
@@ -342,11 +342,11 @@ def _from_tables(
 def _ended_by_signals(
     session: SparkSession, end: Callable[[], None]
 ) -> Generator[list[int]]:
-    """Call `end` on SIGTERM and Ctrl-C; give the list of the signals that came.
+    """Call `end` on SIGTERM and Ctrl-C; give the list of signals received.
 
-    Under spark-submit, Java gets the signal: it waits until this context is left.
-    Nothing is raised: a request to Spark that an exception cut short would leave its
-    answer to the next one.
+    Under spark-submit, Java gets the signal and waits until this context is left.
+    Nothing is raised: if an exception cut a request to Spark short, the next request
+    would read its answer.
     """
     from headgate.pipeline.stream.run import STOP_S
     from headgate.pipeline.tables.jvm import before_exit
@@ -390,18 +390,18 @@ def _session(
     try:
         yield session
     finally:
-        with suppress(Exception):  # what failed before is the news, not this
+        with suppress(Exception):  # the earlier failure matters, not this
             session.stop()
 
 
 @contextmanager
 def _failures() -> Generator[None]:
-    """Turn what can go wrong into one line on stderr and an exit code."""
+    """Turn every expected failure into one line on stderr and an exit code."""
     from headgate.agent.errors import MalformedSnapshot
     from headgate.pipeline.stream.jars import SetUpMissing
 
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    # Each failure of a batch as a traceback, beside the line that is said of it.
+    # py4j logs each failure of a batch as a traceback, besides the line that we print.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_news)
     try:
@@ -436,7 +436,7 @@ def _failures() -> Generator[None]:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line is more than Py4J's word that Java is gone, with a traceback."""
+    """Whether a line is more than Py4J's traceback when Java has gone."""
     return record.msg != "Exception while sending command."
 
 
@@ -446,7 +446,7 @@ def _fail(message: str) -> None:
 
 
 def _known(jobs: Sequence[str]) -> tuple[str, ...]:
-    """Return `jobs` once it is sure that all are jobs."""
+    """Return `jobs` after checking that all of them exist."""
     every = (*JOBS, *opt.BATCH_JOBS)
     unknown = [job for job in jobs if job not in every]
     if unknown:
@@ -468,4 +468,4 @@ def _pairs(name: str, options: Sequence[str]) -> dict[str, str]:
 
 
 def _ignore(_: object) -> None:
-    """Take a value and do nothing: a callback that returns none."""
+    """Take a value and do nothing, as a callback."""

@@ -1,4 +1,4 @@
-"""The options of ``headgate pipeline``, each said once."""
+"""The options of ``headgate pipeline``, each defined once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of the pipeline goes by."""
+"""The settings of a run of the pipeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOBS: tuple[str, ...] = ("usage", "violations", "unfairness", "starved", "noisy")
-"""What runs on the stream; ``recommend`` and ``bill`` are computed from its tables."""
+"""Jobs on the stream; ``recommend`` and ``bill`` are computed from its tables."""
 
 KEPT_TABLES: tuple[str, ...] = (
     "usage_10s", "usage_1m", "usage_1h", "violations", "unfairness", "starved", "noisy",
@@ -31,7 +31,7 @@ class WrongSettings(ValueError):
 
 
 class OutputIncomplete(RuntimeError):
-    """Something of the output is missing, so that going on would bill wrongly."""
+    """Part of the output is missing, so that going on would bill wrongly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class PipelineSettings:
 
     Attributes:
         out: URI of tables, state and checkpoint, such as ``file:///data/usage`` or
-            ``s3a://bucket/usage``; on a cluster one that all machines reach.
+            ``s3a://bucket/usage``; on a cluster, one that all machines can reach.
         bootstrap: Kafka's servers; empty reads `files` instead.
         topic: The usage topic.
         files: Folder of recorded messages (Parquet, columns of Spark's Kafka
@@ -54,16 +54,16 @@ class PipelineSettings:
             `counters.evidence.signing_of`.  Empty verifies nothing.
         keyed: Messages carry the agent's id as their key: saves a decoding.
         jobs: What to compute.
-        history: File of recorded snapshots, a line each, read instead of the API.
+        history: File of recorded snapshots, one per line, read instead of the API.
         api: Address of the API to ask for newer revisions, or empty.
         token: Bearer token for it.
         trigger_s: Seconds between two batches.
         max_messages: Messages of one batch; bounds memory and state.
         max_files: Recorded files of one batch.
-        lateness_s: How long a window waits for what is late.
-        silence_s: M: an agent is presumed dead after it.
+        lateness_s: How long a window waits for late reports.
+        silence_s: M: an agent that is silent for longer is presumed dead.
         keep_s: How long counters of a life that ended are kept.
-        lost_is_fatal: Stop when the topic gave up messages before they were read.
+        lost_is_fatal: Stop when the topic dropped messages before they were read.
         alert_topic: Kafka topic for alerts, or empty.
         webhook: URL that alerts are posted to, or empty.
         partitions: Tasks of the step; 0 means twice the cores.

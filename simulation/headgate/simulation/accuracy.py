@@ -1,10 +1,10 @@
 """Writes the accuracy page: `python -m headgate.simulation.accuracy`.
 
-Every scenario with a target is run with ten seeds, the worst of which counts, and
-the other strategies are run on the same arrivals.  This takes hours.  So several
-processes share the work, all scenarios are run with the first seed before any is run
-with the second, and `--keep` writes each result to a file, from which a later call
-continues.  The page says how many seeds it rests on.
+Every scenario with a target is run with ten seeds, and the worst one counts; the other
+strategies are run on the same arrivals.  This takes hours.  So several processes share
+the work, all scenarios are run with the first seed before any is run with the second,
+and `--keep` writes each result to a file, from which a later call continues.  The page
+says how many seeds it is based on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Results = dict[Job, Values]
-"""What each run came to: the object that `headgate simulate --json` prints."""
+"""The result of each run: the object that `headgate simulate --json` prints."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +67,7 @@ def jobs_of(targets: list[Target], seeds: range, others: range) -> list[Job]:
     Args:
         targets: The scenarios.
         seeds: Of headgate.
-        others: The same for the strategies beside it.
+        others: The same for the other strategies.
     """
     jobs = [
         Job(target.scenario, seed, strategy)
@@ -83,7 +83,7 @@ def jobs_of(targets: list[Target], seeds: range, others: range) -> list[Job]:
 
 
 def read_results(keep: Path | None) -> Results:
-    """Return what an earlier call wrote down; a line that was cut off is left out."""
+    """Return the results of an earlier call; a line that was cut off is skipped."""
     return {
         Job(
             str(values["scenario"]), int(str(values["seed"])), str(values["strategy"])
@@ -93,7 +93,7 @@ def read_results(keep: Path | None) -> Results:
 
 
 def run_job(job: Job) -> Values:
-    """Run one job; importable, so that other processes can."""
+    """Run one job; importable, so that other processes can run it."""
     scenario = read_scenario(find_scenario(job.scenario))
     strategies: dict[str, Strategy] = {known: known for known in STRATEGIES}
     result, _ = simulate(scenario, seed=job.seed, strategy=strategies[job.strategy])

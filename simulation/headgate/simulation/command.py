@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from headgate.simulation.world.record import SimulationRun
 
 MOST_SEEDS = 100_000
-"""Seeds of one command: each is a whole simulation."""
+"""Most seeds of one command: each is a whole simulation."""
 
 MOST_DIGITS = 18
-"""Of a seed, so that it fits 64 bits."""
+"""Most digits of a seed, so that it fits 64 bits."""
 
 BAD_INPUT = 2
 """Exit status for an option or a file that can't be used."""

@@ -1,7 +1,7 @@
-"""Many runs by several processes, each written down so that a later call goes on.
+"""Many runs by several processes, each kept in a file so that a later call goes on.
 
-A page that rests on hours of runs may be stopped at any time: what is in the file
-is not run again.
+A page that needs hours of runs may be stopped at any time: what is in the file is
+not run again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 Job = TypeVar("Job")
 
 Values = dict[str, object]
-"""What a run came to, as JSON holds it."""
+"""The result of a run, as JSON holds it."""
 
 
 def read_kept(keep: Path | None) -> Iterator[Values]:
-    """Yield what earlier calls wrote down; a line that was cut off is left out."""
+    """Yield the results of earlier calls; a line that was cut off is skipped."""
     if keep is None or not keep.exists():
         return
     for line in keep.read_text(encoding="utf-8").splitlines():
@@ -41,14 +41,14 @@ def run_missing(
     keep: Path | None,
     minutes: float,
 ) -> dict[Job, Values]:
-    """Run jobs in the order given and return what they came to.
+    """Run jobs in the order given and return their results.
 
     Args:
         missing: The jobs, hashable and importable by other processes.
         run: Runs one; importable as well.
         workers: Processes at a time.
         keep: File that each result is added to, if any.
-        minutes: No run begins later than this; those under way are finished.
+        minutes: No run is started after this; those under way are finished.
     """
     results: dict[Job, Values] = {}
     if not missing or minutes <= 0:
@@ -71,6 +71,6 @@ def run_missing(
 
 
 def _cancel(runs: dict[Future[Values], Job]) -> None:
-    """Let only those runs end that have begun."""
+    """Cancel all runs that have not begun; let the others end."""
     for run in runs:
         run.cancel()

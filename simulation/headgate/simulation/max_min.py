@@ -1,7 +1,7 @@
 """Exact weighted max-min shares (water-filling) of many cases at once.
 
-The coordinator has its own; this independent twin serves what the coordinator is
-compared with and judged by, so neither can hide an error of the other.
+The coordinator has its own; this independent twin computes what the coordinator is
+compared with, so neither can hide an error of the other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def max_min(demand: Floats, weights: Floats, rate: Floats) -> Floats:
     sorted_weight = weights[order]
     below = np.cumsum(sorted_demand, axis=0) - sorted_demand
     above = np.cumsum(sorted_weight[::-1], axis=0)[::-1]
-    # θ if agents from this place on are cut: the first place where it fits rules.
+    # θ if agents from this place on are cut; the first place where it fits counts.
     with np.errstate(invalid="ignore"):
         theta = (rate - below) / above
     cut = theta < sorted_level

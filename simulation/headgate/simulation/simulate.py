@@ -89,10 +89,10 @@ PLAIN = (
     "settle_seconds",
     "swing",
 )
-"""Figures of the contract: without the warm-up, but for how far over and settling."""
+"""Figures of the contract, without the warm-up except for overshoot and settling."""
 
 WHOLE = ("overshoot_seconds",)
-"""Those of them that the contract counts from time 0 though both are known."""
+"""Those that the contract counts from time 0, although both versions are known."""
 
 BESIDES = (
     "steady_overshoot_seconds",
@@ -100,11 +100,11 @@ BESIDES = (
     "delays_kept",
     "healed_intervals",
 )
-"""Further figures: from time 0, but for the first."""
+"""Further figures, from time 0 except for the first."""
 
 
 def _steady(figures: Figures) -> dict[str, object]:
-    """Return the figures of the contract, which leave the warm-up out."""
+    """Return the figures of the contract, which exclude the warm-up."""
     values = asdict(figures)
     return {
         name: values[name]
@@ -115,7 +115,7 @@ def _steady(figures: Figures) -> dict[str, object]:
 
 
 def _besides(figures: Figures) -> dict[str, object]:
-    """Return the same from time 0, by names that begin with `whole`, and the rest."""
+    """Return the same from time 0, under names beginning with `whole`, and the rest."""
     values = asdict(figures)
     whole = {
         f"whole_{n}": values[n]

@@ -2,9 +2,9 @@
 
 Demand, faults, limits and parameters are drawn from the seed: one to a dozen agents,
 rates from a request in two minutes to a thousand in a second, bursts from a single
-request to an hour's worth, costs from a unit to above the burst.  A run that breaks an
-invariant is kept: its seed and the command that replays it are printed, and a line
-for tests/simulation/regressions.toml.
+request to an hour's worth, costs from a unit to above the burst.  For a run that breaks
+an invariant, it prints the seed, the command that replays it, and a line for
+tests/simulation/regressions.toml.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from headgate.simulation.simulate import Result
 
 SECONDS = 40.0
-"""Of each scenario: long enough for a partition and a recovery."""
+"""Length of each scenario: enough for a partition and a recovery."""
 
 MOST_AGENTS = 12
-"""Agents of a scenario: work grows with the square."""
+"""Most agents of a scenario: the work grows quadratically."""
 
 KINDS: tuple[FaultKind, ...] = (
     "crash",
@@ -56,10 +56,10 @@ KINDS: tuple[FaultKind, ...] = (
 
 
 PER_DELAY = (0.01, 30.0)
-"""Least and most of Q·δ/cost, δ being the delay of 25 ms, drawn by its logarithm."""
+"""Range of Q·δ/cost, with δ the delay of 25 ms; its logarithm is uniform."""
 
 PERIODS_S = (0.1, 1.0, 1.0, 10.0, 60.0, 3600.0)
-"""B/Q: a quota of so much a period may be used at once."""
+"""B/Q: a quota per period may be used all at once."""
 
 DELAY_S = 0.025
 """δ, as in the grid of regimes."""
@@ -69,9 +69,9 @@ def random_scenario(seed: int, *, narrow: bool = False) -> Scenario:
     """Return the scenario that a seed stands for.
 
     Args:
-        seed: Where all of it comes from.
-        narrow: Draw as the soak did before it drew over all regimes: many small
-            requests of one cost.  Old regressions are replayed so.
+        seed: The source of all randomness.
+        narrow: Draw as the soak did before it covered all regimes: many small
+            requests of one cost.  Old regressions are replayed this way.
     """
     return _narrow(seed) if narrow else _wide(seed)
 
@@ -81,7 +81,7 @@ def _wide(seed: int) -> Scenario:
     agents = random.choice((1, 2, 2, 3, 4, 6, 8, MOST_AGENTS))
     cost = random.choice((1.0, 1.0, round(_log_uniform(random, 1.0, 5_000.0))))
     rate = _log_uniform(random, *PER_DELAY) / DELAY_S * cost
-    # Never below a single request: what may not owe would admit nothing.
+    # Never below a single request: a bucket that may not owe would admit nothing.
     burst = max(cost, rate * random.choice(PERIODS_S))
     if random.random() < 0.2:
         burst = cost * random.choice((1.0, 2.0, 6.0))
@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seed is not None:
         return 1 if _one(options.seed, narrow=options.narrow) else 0
-    # A soak uses new seeds each time; any of them can be replayed.
+    # A soak uses new seeds each time; each of them can be replayed.
     first = options.first if options.first is not None else int(time.time()) % 10**7
     end_s = time.monotonic() + 60 * options.minutes
     broken = runs = 0

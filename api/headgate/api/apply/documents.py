@@ -1,8 +1,8 @@
 """Every kind of thing that a change can touch: read, written, deleted by documents.
 
 A document is what an operator decided about one thing.  Rollback, bulk apply and
-override put a number of things into a wanted state; they know things by this table
-alone.
+overrides put a number of things into a wanted state; this table is all that they
+know about the kinds.
 """
 
 import json
@@ -24,7 +24,7 @@ from headgate.api.tenants.schemas import TenantPut
 from headgate.api.values.errors import Invalid, NotFound
 
 Target = Mapping[tuple[str, str], Document]
-"""(kind, key) → wanted document, None for what shall not be there."""
+"""(kind, key) → wanted document; None for what should not exist."""
 
 
 Documents = Mapping[str, Mapping[str, object]]
@@ -36,8 +36,8 @@ class Kind:
     """How objects of one kind are brought into a wanted state.
 
     Attributes:
-        write: Make or replace the things of these keys.
-        delete: Delete them; nothing happens to what is not there.
+        write: Create or replace the things with these keys.
+        delete: Delete them; those that don't exist are ignored.
     """
 
     write: Callable[[Change, Documents], None]
@@ -49,7 +49,7 @@ def put_in_place(change: Change, target: Target) -> None:
 
     Raises:
         Refused: A document can't be accepted, or something else depends on what
-            is to go; the transaction is to be given up then.
+            is to be deleted; the caller must then abandon the transaction.
     """
     unknown = next((kind for kind, _ in target if kind not in KINDS), None)
     if unknown is not None:
@@ -160,7 +160,7 @@ def _delete_setting(change: Change, key: str) -> None:
 
 
 def _write_override(change: Change, key: str, document: Mapping[str, object]) -> None:
-    if float(str(document["ends_at_s"])) > time.time():  # else it has ended since
+    if float(str(document["ends_at_s"])) > time.time():  # otherwise it has ended by now
         overrides.write_override(change, key, document)
 
 

@@ -20,7 +20,7 @@ Found = Mapping[str, Mapping[str, object]]
 
 
 def exported(session: Session) -> dict[str, object]:
-    """Return all that a file of quotas can say of the configuration in force.
+    """Return all of the configuration in force that a file of quotas can express.
 
     Defaults and empty members are left out.  Tokens are not part of it: their secrets
     are not stored.

@@ -1,4 +1,4 @@
-"""Parse JSON and YAML that somebody else wrote: bounded in depth, nodes and time.
+"""Parse untrusted JSON and YAML, bounded in depth, nodes and time.
 
 YAML is built from libyaml's events, one at a time, because its own composer
 recurses in C and a deeply nested document would overflow the stack.
@@ -14,8 +14,8 @@ MAX_DEPTH = 50
 """Nested lists and mappings; a file of quotas needs five."""
 
 MAX_NODES = 2_000_000
-"""Values and keys of a body: 250,000 attachments have 1,750,000.  An empty list takes
-64 bytes of memory for three of text, so bytes alone do not bound memory."""
+"""Values and keys in a body: 250,000 attachments have 1,750,000.  An empty list is
+three bytes of text but 64 of memory, so a bound on bytes does not bound memory."""
 
 MAX_YAML = 8 * 1024 * 1024
 """Bytes of YAML, which takes ten times as long to read as JSON."""
@@ -27,13 +27,13 @@ MAX_SHARED = 100_000
 """Distinct scalars of YAML that are built once: keys, kinds and names of groups."""
 
 _BYTES_OF_NODES = (b",", b":", b"[", b"{")
-"""Each value or key but the first comes after one of these."""
+"""Every value or key except the first follows one of these."""
 
 _OPENING = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
 _CLOSING = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
 _TAGS = {None, "!", "tag:yaml.org,2002:str"}
-"""Explicit tags that are taken; others would construct something that JSON has not."""
+"""Explicit tags that are accepted; others would construct values that JSON lacks."""
 
 
 class TooLarge(ValueError):
@@ -46,7 +46,7 @@ def parse_json(raw: bytes) -> object:
     Raises:
         TooLarge: It has more than `MAX_NODES` values.  Commas and brackets inside
             strings count as well.
-        ValueError: It is no JSON, or nested more than `MAX_DEPTH` deep.
+        ValueError: It is not JSON, or is nested more than `MAX_DEPTH` deep.
     """
     if 1 + sum(map(raw.count, _BYTES_OF_NODES)) > MAX_NODES:
         raise TooLarge(f"expected at most {MAX_NODES} values and keys")
@@ -63,9 +63,9 @@ def parse_yaml(raw: bytes) -> object:
 
     Raises:
         TooLarge: It has more than `MAX_YAML` bytes or `MAX_YAML_NODES` values.
-        ValueError: It is nested more than `MAX_DEPTH` deep, has an alias, a key
-            twice, or a second document.
-        yaml.YAMLError: It is no YAML.
+        ValueError: It is nested more than `MAX_DEPTH` deep, or has an alias, a
+            duplicate key or a second document.
+        yaml.YAMLError: It is not YAML.
     """
     if len(raw) > MAX_YAML:
         raise TooLarge(f"expected at most {MAX_YAML} bytes of YAML; send JSON instead")

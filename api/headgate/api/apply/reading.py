@@ -22,7 +22,7 @@ async def quotas_of(request: Request) -> Quotas:
 
     Raises:
         HTTPException: 400 for a body that can't be parsed, 413 for one too large.
-        Invalid: It wants what can't be.
+        Invalid: It asks for something that can't be accepted.
     """
     raw = await request.body()
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -10,7 +10,7 @@ from headgate.api.tenants.schemas import TenantPut
 from headgate.api.values.schemas import Body, ChangeShown
 
 MAX_THINGS = 250_000
-"""Of one kind in one file; the store is tried with 100,000 attachments."""
+"""Most objects of a kind in one file; the store is tested with 100,000 attachments."""
 
 
 class AttachmentItem(AttachmentPut):

@@ -1,4 +1,4 @@
-"""From a file of quotas to a target of documents, and there, in one transaction."""
+"""Turn a file of quotas into target documents, and reach them in one transaction."""
 
 import json
 import time
@@ -32,7 +32,7 @@ def apply_quotas(change: Change, quotas: Quotas, author: Author) -> list[ChangeS
 
     Raises:
         Forbidden: `author` may not change something that it names, or prunes.
-        Refused: Something of it can't be; the transaction is to be given up then.
+        Refused: Part of it can't be done; the caller must abandon the transaction.
     """
     target = _target(quotas)
     _leave_namespaces(change.session, target, quotas)
@@ -50,7 +50,7 @@ def delete_quotas(change: Change, quotas: Quotas, author: Author) -> list[Change
 
     Raises:
         Forbidden: `author` may not change something that it names.
-        Refused: Something is in use; the transaction is to be given up then.
+        Refused: Something is in use; the caller must abandon the transaction.
     """
     named = _target(quotas)
     _require_rights(author, named)
@@ -75,7 +75,7 @@ def _attached_elsewhere(session: Session, named: Target) -> set[tuple[str, str]]
 
 
 def _require_rights(author: Author, target: Target) -> None:
-    """Check that an author of some tenants could change all of it one by one."""
+    """Check that an author limited to some tenants may change each thing in it."""
     for kind, key in target:
         if kind == "attachment":
             owner = next(iter(subject_of_key(key).items()))

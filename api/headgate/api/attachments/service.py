@@ -32,7 +32,7 @@ Wanted = tuple[str, bool]
 """A group's name, and whether the tenant's own operator attached the subject."""
 
 MAX_NAMED = 500
-"""Subjects that one query names; of more, all attachments are read."""
+"""Most subjects that one query names; beyond that, all attachments are read."""
 
 _GROUP_NAMES = select(GroupRow.id, GroupRow.name)
 
@@ -49,7 +49,7 @@ def list_attachments(
 ) -> AttachmentPage:
     """Return up to `limit` attachments after the place `after`, filtered.
 
-    With `tenants`, only those of subjects that belong to one of them.
+    With `tenants`, only attachments whose subjects belong to one of them.
     """
     query = (
         select(AttachmentRow, GroupRow.name)
@@ -90,7 +90,7 @@ def put_attachment(
     """Attach `subject` to `group`; return the attachment and whether it is new.
 
     Raises:
-        NotFound: The group, or the subject's tenant or namespace, is not there.
+        NotFound: The group, or the subject's tenant or namespace, does not exist.
     """
     session = change.session
     require_subject(session, subject)
@@ -121,13 +121,13 @@ def put_attachment(
 
 
 def put_attachments(change: Change, wanted: Mapping[str, Wanted]) -> None:
-    """Attach many at once: store's key of the subject → what its document says.
+    """Attach many subjects at once: the store's key of each → its document.
 
     Raises:
-        NotFound: As `put_attachment`.
+        NotFound: As for `put_attachment`.
     """
     session = change.session
-    if change.author.tenants is not None:  # each is looked at
+    if change.author.tenants is not None:  # each has to be checked
         for key, (group, _) in wanted.items():
             put_attachment(change, checked_subject(subject_of_key(key)), group)
         return
@@ -203,12 +203,12 @@ def delete_attachments_under(change: Change, namespace: str) -> None:
 
 
 def require_subject(session: Session, subject: Subject) -> None:
-    """Check that the tenant or namespace that `subject` names is there.
+    """Check that the tenant or namespace that `subject` names exists.
 
     Users, clients, topics and subscriptions come and go without being declared.
 
     Raises:
-        NotFound: It is not.
+        NotFound: It does not.
     """
     kind, name = subject[0]
     if name is None:
@@ -222,7 +222,7 @@ def require_subject(session: Session, subject: Subject) -> None:
 def _present(
     session: Session, keys: Collection[str]
 ) -> dict[str, tuple[int, int, bool]]:
-    """Return id, group's id and `own` of the attachments of `keys` that are there."""
+    """Return id, group's id and `own` of those attachments of `keys` that exist."""
     query = select(
         AttachmentRow.subject,
         AttachmentRow.id,
@@ -238,7 +238,7 @@ def _present(
 
 
 def _require_subjects(session: Session, new: Sequence[Mapping[str, object]]) -> None:
-    """As `require_subject`, of many."""
+    """Check many subjects, as `require_subject` does."""
     for kind, column in (
         ("tenant", select(TenantRow.name)),
         ("namespace", select(NamespaceRow.tenant + "/" + NamespaceRow.name)),
@@ -249,7 +249,7 @@ def _require_subjects(session: Session, new: Sequence[Mapping[str, object]]) -> 
 
 
 def _check_may_leave(change: Change, own: bool) -> None:
-    """Refuse that a tenant's operator ends what an administrator attached.
+    """Keep a tenant's operator from detaching what an administrator attached.
 
     Raises:
         Forbidden: It may not.
@@ -261,11 +261,12 @@ def _check_may_leave(change: Change, own: bool) -> None:
 def _check_may_attach(
     change: Change, subject: Subject, target: GroupRow, row: AttachmentRow | None
 ) -> None:
-    """Refuse that a tenant's operator takes a subject out of its limits.
+    """Keep a tenant's operator from taking a subject out of its limits.
 
     The group must belong to the tenant or be offered to it.  A narrower attachment
-    wins over a wider one, so it would also lead out of the group of a namespace or
-    tenant that an administrator attached; only into a part of that group it may.
+    wins over a wider one, so it could also take the subject out of the group that an
+    administrator attached its namespace or tenant to; it may do so only into a group
+    that is part of that one.
 
     Raises:
         Forbidden: It may not.

@@ -21,7 +21,7 @@ def checked_subject(named: Mapping[str, str | None], field: str = "subject") -> 
     """Return the subject that `named` (kind → name) means.
 
     Raises:
-        Invalid: A kind is unknown, kinds don't go together, or a name is none.
+        Invalid: A kind is unknown, kinds don't go together, or a name is not valid.
     """
     kinds = [kind for kind in SUBJECT_KINDS if kind in named]
     unknown = next((kind for kind in named if kind not in SUBJECT_KINDS), None)
@@ -42,7 +42,7 @@ def subject_key(subject: Subject) -> str:
 
 
 def subject_of_key(key: str) -> dict[str, str | None]:
-    """Return kind → name of what `subject_key` gave."""
+    """Return kind → name for a key that `subject_key` returned."""
     named: dict[str, str | None] = json.loads(key)
     return named
 

@@ -13,13 +13,13 @@ from headgate.api.values.errors import Invalid, NotFound
 from headgate.api.values.schemas import ChangeShown
 
 MAX_CHANGES = 100
-"""Changes of one revision that a list tells."""
+"""Most changes of one revision in a list."""
 
 MAX_CHANGES_TOLD = 1000
-"""Changes of one revision that are returned at once."""
+"""Most changes of one revision in a response."""
 
 OUTSIDE = frozenset({"token"})
-"""Kinds that stay as they are: going back makes no deleted token good again."""
+"""Kinds that a rollback leaves alone: it never makes a deleted token valid again."""
 
 
 def list_entries(
@@ -36,9 +36,9 @@ def list_entries(
 ) -> AuditPage:
     """Return up to `limit` revisions before the revision `before`, newest first.
 
-    `since_s` and `until_s` are seconds since the epoch and count themselves.
+    `since_s` and `until_s` are seconds since the epoch, both inclusive.
 
-    With `tenants`, only what was changed of things that belong to them.
+    With `tenants`, only changes of things that belong to them.
     """
     query = select(AuditRow).where(AuditRow.revision < before)
     if author is not None:
@@ -57,7 +57,7 @@ def list_entries(
     items: list[AuditEntry] = []
     for row in rows[:limit]:
         first = _changes(session, row.revision, asked, most=MAX_CHANGES)
-        if row.size > len(first) < MAX_CHANGES:  # those that were asked for first
+        if row.size > len(first) < MAX_CHANGES:  # those that match come first
             told = {(item.kind, item.key) for item in first}
             more = _changes(session, row.revision, seen, most=MAX_CHANGES)
             first += [item for item in more if (item.kind, item.key) not in told]
@@ -78,7 +78,7 @@ def get_entry(
     """Return one revision with up to `limit` of its changes, after the first `after`.
 
     Raises:
-        NotFound: There is none of that number, or it changed nothing of `tenants`.
+        NotFound: There is no such revision, or it changed nothing of `tenants`.
     """
     row = session.get(AuditRow, revision)
     seen = _asked(tenants=tenants)
@@ -95,8 +95,8 @@ def get_entry(
 def roll_back(change: Change, revision: int) -> list[ChangeShown]:
     """Bring everything into the state that `revision` left; return what changed.
 
-    Groups that were deleted since come back with new ids: an id is never used
-    again, and agents' old counters mean nothing to the group.
+    Groups that were deleted since then come back with new ids: an id is never
+    reused, and agents' old counters don't apply to the new group.
 
     Raises:
         Invalid: The revision is not in the past.
@@ -122,7 +122,7 @@ def _asked(
     key: str | None = None,
     tenants: Collection[str] | None = None,
 ) -> list[ColumnElement[bool]]:
-    """Return the conditions on changes that are not None."""
+    """Return a condition on changes for each argument that is not None."""
     found: list[ColumnElement[bool]] = []
     if kind is not None:
         found.append(ChangedRow.kind == kind)
@@ -169,7 +169,7 @@ def _entry(
     *,
     before: int = 0,
 ) -> AuditEntry:
-    """Return a revision as a response says it; `before` changes are left out."""
+    """Return a revision as a response shows it; `before` changes are left out."""
     size = row.size
     if seen:
         count = select(func.count()).select_from(ChangedRow)

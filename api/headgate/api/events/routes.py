@@ -30,7 +30,7 @@ from headgate.api.rights.visibility import Tenants, require_visible
 from headgate.api.values.errors import Busy, Forbidden, NotFound
 
 INTERVAL_S = 1.0
-"""Between two pictures on a stream: what an eye can follow."""
+"""Time between two pictures on a stream: as fast as an eye can follow."""
 
 MAX_STREAMS = 256
 """Streams at once; each costs a task, a socket and some ms of work a second."""
@@ -39,14 +39,14 @@ RETRY_MS = 1000
 """Reconnection delay sent to `EventSource`, milliseconds."""
 
 LEAST_GAP_S = 0.1
-"""Between two events of one stream, also while a script writes revisions."""
+"""Least time between two events of a stream, even while a script makes revisions."""
 
 router = APIRouter(tags=["live"])
 
 _log = logging.getLogger(__name__)
 
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-"""Nobody in between may keep or gather events."""
+"""No proxy in between may cache or buffer events."""
 
 
 @router.get(
@@ -121,7 +121,7 @@ async def get_events(
 
 
 class _CountedStream(StreamingResponse):
-    """A stream that counts from its request on, so that many at once are counted."""
+    """A stream that counts from its request on, before its first event is sent."""
 
     def __init__(self, observing: Observing, stream: AsyncGenerator[str]) -> None:
         if observing.streams >= MAX_STREAMS:
@@ -131,7 +131,7 @@ class _CountedStream(StreamingResponse):
         observing.streams += 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events until the reader goes."""
+        """Send the events until the reader disconnects."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -147,7 +147,7 @@ def _require_visible(service: Service, tenants: Tenants, group: str) -> None:
 async def _stream(
     service: Service, kind: str, show: Callable[[], BaseModel]
 ) -> AsyncGenerator[str]:
-    """Yield events until the reader goes or the server stops."""
+    """Yield events until the reader disconnects or the server stops."""
     watch = service.watch
     revision = watch.revision
     yield f"retry: {RETRY_MS}\n\n"

@@ -40,7 +40,7 @@ def checked_limits(bodies: Sequence[LimitBody]) -> list[Limit]:
     """Return the limits that `bodies` ask for.
 
     Raises:
-        Invalid: One can't be accepted, or is there twice.
+        Invalid: One can't be accepted, or is given twice.
     """
     if len(bodies) > MAX_LIMITS:
         raise Invalid("limits", f"expected at most {MAX_LIMITS}")
@@ -69,10 +69,10 @@ def checked_limits(bodies: Sequence[LimitBody]) -> list[Limit]:
 def merged_limits(
     present: Sequence[LimitBody], patches: Sequence[LimitPatch]
 ) -> list[LimitBody]:
-    """Return `present` with `patches`; a rate of null removes a limit.
+    """Return `present` with `patches` applied; a rate of null removes a limit.
 
     Raises:
-        Invalid: A patch of a limit that there is not has no rate.
+        Invalid: A patch without a rate is for a limit that does not exist.
     """
     limits = {(limit.dimension, limit.scope): limit for limit in present}
     for index, patch in enumerate(patches):
@@ -89,10 +89,10 @@ def merged_limits(
             if patch.period_s is not None and patch.period is None:
                 kept["period"] = None
             if patch.period is not None or kept["period"] is not None:
-                kept["period_s"], kept["burst"] = 1.0, None  # both follow
+                kept["period_s"], kept["burst"] = 1.0, None  # both follow it
             kafkas = patch.samples is not None or patch.window_s is not None
             if old.burst == old.rate or patch.rate == 0 or kafkas:
-                kept["burst"] = None  # the default follows the rate; 0 means nothing
+                kept["burst"] = None  # so that the default applies
             given = {**kept, **given}
         limits[key] = LimitBody.model_validate(given)
     return list(limits.values())

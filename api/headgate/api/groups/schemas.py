@@ -31,7 +31,7 @@ MAX_PERIOD_S = 366 * 86_400.0
 """A year: longer quotas are contracts, not rates."""
 
 MAX_WEIGHT = 1e9
-"""Beyond it the shares of light siblings drown in rounding."""
+"""Beyond this the shares of light siblings are lost in rounding."""
 
 _EXAMPLE: JsonDict = {
     "limits": [{"dimension": "requests", "rate": 1000.0, "burst": 1000.0}]
@@ -44,7 +44,7 @@ KAFKA_WINDOW_S = 1.0
 """Kafka's `controller.quota.window.size.seconds`, when only the samples are given."""
 
 MAX_SAMPLES = 1_000_000
-"""Most samples; a burst of days of quota is none."""
+"""Most samples; a burst that holds days of quota is not a burst."""
 
 PeriodS = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
 Weight = Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]

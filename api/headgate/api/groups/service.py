@@ -27,7 +27,7 @@ MAX_DEPTH = 16
 """Levels of a tree of groups; each costs an agent a bucket per request."""
 
 MAX_NAMED = 500
-"""Groups that one query names; of more, all groups are read."""
+"""Most groups that one query names; beyond that, all groups are read."""
 
 _OWN_FIELDS = (
     "weight",
@@ -88,7 +88,7 @@ def find_or_none(session: Session, name: str) -> GroupShown | None:
 
 
 def create_group(change: Change, name: str, body: GroupBody) -> GroupShown:
-    """Make a group that must not exist yet.
+    """Create a group that must not exist yet.
 
     Raises:
         AlreadyExists: It does.
@@ -106,7 +106,7 @@ def put_group(
     body: GroupBody,
     precondition: Precondition = ANYTHING,
 ) -> tuple[GroupShown, bool]:
-    """Make a group, or replace it whole; return it and whether it is new."""
+    """Create a group or replace it as a whole; return it and whether it is new."""
     checked_name(name, "name")
     row = _row_or_none(change.session, name)
     precondition.check(None if row is None else row.revision)
@@ -114,11 +114,11 @@ def put_group(
 
 
 def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
-    """Make or replace many groups, whose parents may be among them, in few queries.
+    """Create or replace many groups, parents possibly among them, in few queries.
 
     Raises:
-        NotFound: A parent is neither there nor among them.
-        Conflict: The parents make a circle.
+        NotFound: A parent neither exists nor is among them.
+        Conflict: The parents form a circle.
         Invalid: A field can't be accepted.
     """
     session = change.session
@@ -203,7 +203,7 @@ def delete_group(
 
 
 def delete_groups(change: Change, names: Collection[str]) -> None:
-    """Delete those of many groups that are there, children and parents together.
+    """Delete the groups of `names` that exist, children and parents together.
 
     Raises:
         InUse: An attachment or another child depends on one of them.
@@ -226,7 +226,7 @@ def delete_groups(change: Change, names: Collection[str]) -> None:
     for name in overridden & rows.keys():
         delete_overrides_of(change, name)
     for row in rows.values():
-        row.parent_id = None  # they may go in any order
+        row.parent_id = None  # so that they can be deleted in any order
     session.flush()
     for row in rows.values():
         session.delete(row)
@@ -236,7 +236,7 @@ def delete_groups(change: Change, names: Collection[str]) -> None:
 
 
 def shown_groups(session: Session, rows: Sequence[GroupRow]) -> list[GroupShown]:
-    """Return `rows` as responses say them, parents by name."""
+    """Return `rows` as responses show them, parents by name."""
     parents = {row.parent_id for row in rows if row.parent_id is not None}
     names = _names(session, parents)
     return [_shown(row, names.get) for row in rows]
@@ -275,7 +275,7 @@ def _document_of(body: GroupBody) -> dict[str, object]:
 
 
 def _check_tree(session: Session, names: Collection[str]) -> None:
-    """Refuse circles and trees too deep, of the groups `names` and all below them."""
+    """Refuse circles and overly deep trees among the groups `names` and those below."""
     if not names:
         return
     query = select(GroupRow.id, GroupRow.name, GroupRow.parent_id)
@@ -344,7 +344,7 @@ def _shown(row: GroupRow, name_of: Callable[[int], str | None]) -> GroupShown:
 def _write(
     change: Change, row: GroupRow | None, name: str, body: GroupBody
 ) -> GroupShown:
-    """Store `body` as the group `name`, in `row` when it is there already."""
+    """Store `body` as the group `name`, in `row` if it exists already."""
     session = change.session
     limits = limits_of(body)
     parent = _checked_parent(session, row, name, body.parent)
@@ -374,7 +374,7 @@ def _write_own_fields(row: GroupRow, body: GroupBody) -> None:
     """Store what `body` says besides limits and parent.
 
     Raises:
-        Invalid: The owner, or somebody that it is offered to, is no name.
+        Invalid: The owner, or a tenant that it is offered to, is not a valid name.
     """
     if body.owner is not None:
         checked_name(body.owner, "owner")
@@ -402,7 +402,7 @@ def _write_limits(row: GroupRow, limits: Sequence[Limit]) -> None:
 def _checked_parent(
     session: Session, row: GroupRow | None, name: str, parent: str | None
 ) -> GroupRow | None:
-    """Return the parent's row; refuse an unknown one, a circle, a tree too deep."""
+    """Return the parent's row; refuse an unknown one, a circle or too deep a tree."""
     if parent is None:
         return None
     if parent == name:
@@ -424,7 +424,7 @@ def _checked_parent(
 
 
 def _height(session: Session, row: GroupRow) -> int:
-    """Return the levels of the tree under and with `row`; no tree exceeds the bound."""
+    """Return the height of the tree below and with `row`; none exceeds the bound."""
     levels, parents = 0, [row.id]
     while parents and levels < MAX_DEPTH:
         levels += 1

@@ -1,8 +1,8 @@
 """The history: each picture becomes a point of two kinds of series.
 
 Per limit: admitted, demand, refused, level, rate.  Per limit and agent: share,
-admitted.  A full house, `MAX_LIMITS` and `MAX_AGENT_LINES`, takes 130 MB; a
-cluster of ten groups some hundred kB.
+admitted.  At its bounds, `MAX_LIMITS` and `MAX_AGENT_LINES`, it takes 130 MB; for a
+cluster of ten groups, some hundred kB.
 """
 
 import threading
@@ -19,13 +19,13 @@ SPAN_S = 30 * 60
 """Length of the history: incidents are examined within half an hour."""
 
 STEP_S = 5
-"""One point: 360 of them draw a line as wide as a screen's half."""
+"""Length of one point: 360 of them draw a line half as wide as a screen."""
 
 MAX_LIMITS = 10_000
 """Series of limits: 5,000 groups in two dimensions, 72 MB."""
 
 MAX_AGENT_LINES = 20_000
-"""Series of an agent in a limit: 2 columns, 58 MB; beyond it the silent go."""
+"""Series of agents in limits: 2 columns, 58 MB; beyond it silent ones are dropped."""
 
 LIMIT_COLUMNS: tuple[str, ...] = ("admitted", "demand", "refused", "level", "rate")
 AGENT_COLUMNS = ("share", "admitted")
@@ -90,7 +90,7 @@ class UsageHistory:
 
     @property
     def omitted(self) -> int:
-        """Series of the newest picture that found no place."""
+        """Series of the newest picture for which there was no room."""
         return self._limits.omitted + self._lines.omitted
 
     def record(self, picture: ClusterSnapshot) -> None:
@@ -133,7 +133,7 @@ class UsageHistory:
     ) -> Course | None:
         """Return one limit's history, with up to `agents` lines and their rest.
 
-        None: it was not used within the span.
+        None if it was not used within the span.
         """
         with self._lock:
             columns = self._limits.read((group_id, dimension))
@@ -163,7 +163,7 @@ class UsageHistory:
 
 
 def _rest(lines: Sequence[AgentLine]) -> tuple[AgentLine, ...]:
-    """Return the sum of `lines` as one, or none."""
+    """Return the sum of `lines` as one line; none if there are no lines."""
     if not lines:
         return ()
     share, admitted = (

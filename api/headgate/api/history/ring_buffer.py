@@ -1,7 +1,7 @@
 """Rings: many time series of one step and one clock, in arrays that stop growing.
 
 A point is the mean of what was written during its step.  Series are found by key;
-when all slots are taken, the one that was silent for longest makes place.
+when all slots are taken, the one that has been silent longest is reused.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -16,14 +16,14 @@ FIRST_SLOTS = 64
 """Slots at the start; they double up to the capacity."""
 
 _NEVER = -(2**62)
-"""Step number of a slot that was not written to yet."""
+"""Step number of a slot that has not been written to yet."""
 
 
 class Rings(Generic[Key]):
     """Series of `columns` values each: ``float32[C, S, P]``, S slots, P points.
 
     Attributes:
-        omitted: Series that found no place in the newest `write`.
+        omitted: Series for which the newest `write` found no slot.
     """
 
     def __init__(self, columns: int, *, capacity: int, points: int) -> None:
@@ -73,7 +73,7 @@ class Rings(Generic[Key]):
     def read(self, key: Key) -> NDArray[np.float32] | None:
         """Return ``float32[C, P]`` oldest first, NaN where nothing was written.
 
-        The last point is that of `newest_step`.  None: there is no such series.
+        The last point is that of `newest_step`.  None if there is no such series.
         """
         slot = self._slots.get(key)
         if slot is None or self._step is None:
@@ -115,7 +115,7 @@ class Rings(Generic[Key]):
         self._count[slot] = 0
 
     def _placed(self, keys: Sequence[Key], now: int) -> NDArray[np.int64]:
-        """Return the slots of `keys`, −1 for those that find none."""
+        """Return the slots of `keys`, −1 for those that get none."""
         placed = [self._slots.get(key, -1) for key in keys]
         missing = [index for index, slot in enumerate(placed) if slot < 0]
         if missing:

@@ -1,4 +1,4 @@
-"""The intake: every request's body is bounded in size, time and kind first.
+"""The intake: bound every request's body in size, time and kind before all else.
 
 Plain ASGI, outermost: what is refused here costs no parsing and no thread.
 """
@@ -21,14 +21,14 @@ MAX_APPLIES = 1
 """Bulk files in memory at once; the store makes one change after the other anyway."""
 
 MAX_DRAIN = 8 * 1024 * 1024
-"""Bytes of a body too large that are read and dropped, so that the caller gets to
-read the answer; past it the connection is cut."""
+"""Bytes of an oversized body that are read and dropped, so that the caller gets to
+read the answer; beyond that the connection is cut."""
 
 BODY_TIMEOUT_S = 30.0
 """A body that takes longer is somebody holding a connection open."""
 
 _BULK = frozenset({"/api/v1/apply", "/api/v1/delete"})
-"""They take files of quotas."""
+"""Paths that take files of quotas."""
 
 _BULK_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
 
@@ -37,7 +37,7 @@ class BodyLimits:
     """ASGI middleware that reads the body and refuses what can't be one."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """Stand before `app`."""
+        """Wrap `app`."""
         self._app = app
         self._applies = asyncio.Semaphore(MAX_APPLIES)
 
@@ -91,7 +91,7 @@ def _refused_by_place(scope: Scope) -> tuple[int, str] | None:
 
 
 def _refused_by_type(scope: Scope) -> tuple[int, str] | None:
-    """Refuse a body that is not JSON; Pulsar's paths judge for themselves."""
+    """Refuse a body that is not JSON; Pulsar's paths decide for themselves."""
     path: str = scope["path"]
     if path.startswith(PULSAR_PREFIX):
         return None
@@ -108,7 +108,7 @@ def _refused_by_type(scope: Scope) -> tuple[int, str] | None:
 
 
 async def _read(receive: Receive, bound: int) -> tuple[bytes, tuple[int, str] | None]:
-    """Return the body, or why not; read on a little past the bound."""
+    """Return the body, or why it is refused; read on a little past the bound."""
     body = bytearray()
     read = 0
     more = True
@@ -128,7 +128,7 @@ async def _read(receive: Receive, bound: int) -> tuple[bytes, tuple[int, str] | 
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives `body` once, and then what the server says."""
+    """Return a `receive` that gives `body` once, and then what the server sends."""
     given = False
 
     async def replay() -> Message:

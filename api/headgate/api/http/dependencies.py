@@ -19,7 +19,7 @@ MAX_ROW_ID = 2**63 - 1
 """Largest integer that both databases can compare a key with."""
 
 MAX_REVISION_DIGITS = len(str(MAX_ROW_ID))
-"""A longer ETag is of no revision; thousands of digits are also no `int`."""
+"""A longer ETag names no revision, and `int` refuses thousands of digits."""
 
 
 _ADDRESS = re.compile(r"[\w.:%\[\]-]{1,64}", re.ASCII)
@@ -47,7 +47,7 @@ def service_of(request: Request) -> Service:
 def author_of(request: Request) -> Author:
     """Return the caller's name as the audit records it."""
     address = request.client.host if request.client is not None else "local"
-    if not _ADDRESS.fullmatch(address):  # a trusted proxy passed on what a client wrote
+    if not _ADDRESS.fullmatch(address):  # a trusted proxy passed on a client's text
         address = "unknown"
     principal = principal_of(request)
     return Author(

@@ -1,4 +1,4 @@
-"""The guard: before every route, how often, who, and whether they may.
+"""The guard: before any route, check the request rate, the caller and their rights.
 
 Plain ASGI, outermost.  Rates are held by Headgate's own keyed limiter.
 """
@@ -23,27 +23,27 @@ from headgate.api.rights.settings import RightsSettings
 from headgate.api.store import Store
 
 REQUESTS_PER_S = 1000.0
-"""Of one address: what one process of the service can answer anyway."""
+"""Per address; no more than what one process of the service can answer anyway."""
 
 BURST = 4000.0
-"""A thousand agents that start behind one address ask a few times each."""
+"""Enough for a thousand agents behind one address to start: a few requests each."""
 
 MOST_ADDRESSES = 10_000
 """Most addresses that are distinguished; further ones share what is left."""
 
 MOST_KNOWN = 10_000
-"""Good tokens remembered."""
+"""Most valid tokens that are cached."""
 
 KNOWN_S = 5.0
 """How long a valid token is cached, seconds: a token deleted by another process stays
 valid this long; one deleted by this process is refused at once."""
 
 LOOK_AGAIN_S = 0.5
-"""An answer that takes longer, such as a stream, has its token looked at again with
-each part: a stream has one a second."""
+"""If an answer takes longer, such as a stream, its token is checked again with each
+part; a stream sends one a second."""
 
 MAX_TOKEN = 8192
-"""Characters of a token that are looked at."""
+"""Most characters of a token."""
 
 PRINCIPAL = "headgate.principal"
 """Member of the ASGI scope that routes find the principal in."""
@@ -53,10 +53,10 @@ _SUPER_USER = "This operation requires super-user access"
 
 
 class Guard:
-    """ASGI middleware that lets through who may."""
+    """ASGI middleware that lets only permitted requests through."""
 
     def __init__(self, app: ASGIApp, store: Store, settings: RightsSettings) -> None:
-        """Stand before `app`; tokens are in `store` and the key set of `settings`."""
+        """Wrap `app`; valid tokens are in `store` or signed by a key of `settings`."""
         self._app = app
         self._store = store
         self._required = settings.required
@@ -84,7 +84,7 @@ class Guard:
             await self._app(scope, receive, self._while_good(scope, receive, send))
 
     def _while_good(self, scope: Scope, receive: Receive, send: Send) -> Send:
-        """Return a `send` that ends an answer which lasts longer than its token."""
+        """Return a `send` that cuts off an answer that outlives its token."""
         looked_at = time.monotonic()
         has_ended = False
 

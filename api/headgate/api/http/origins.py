@@ -1,9 +1,9 @@
 """Keep other web pages out: a browser sends whatever any page asks it to.
 
 Two ways are closed.  A page of another origin may send a form or a `fetch` without
-reading the answer; browsers name the page's origin then, and so do we refuse it.  A
-page may also point its own host name at this machine (DNS rebinding) and be of one
-origin with it; so while rights are off only names of this machine are answered.
+reading the answer; browsers then name the page's origin, so we can refuse it.  A page
+may also point its own host name at this machine (DNS rebinding) and thus share its
+origin; so while rights are off, only requests to names of this machine are answered.
 """
 
 from collections.abc import Collection
@@ -28,7 +28,7 @@ class OwnPagesOnly:
     """ASGI middleware that refuses what a foreign page had a browser send."""
 
     def __init__(self, app: ASGIApp, settings: RightsSettings) -> None:
-        """Stand before `app`."""
+        """Wrap `app`."""
         self._app = app
         self._checks_host = not (settings.required or settings.trust_network)
         self._allowed = frozenset(host.lower() for host in settings.allowed_hosts)

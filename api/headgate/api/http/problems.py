@@ -34,7 +34,7 @@ from headgate.api.values.pulsar_wording import pulsar_reason
 from headgate.api.values.text import Unstorable
 
 PULSAR_PREFIX = "/admin/v2"
-"""Below it answers are Pulsar's."""
+"""Answers below this path have Pulsar's form."""
 
 MAX_ERRORS = 20
 """Most field errors in one answer; a body of junk could yield thousands."""
@@ -119,7 +119,7 @@ def problem(
     errors: Sequence[tuple[str, str]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the answer to a refused request on `path`, in that path's manner."""
+    """Return the answer to a refused request, in the form that belongs to `path`."""
     if path.startswith(PULSAR_PREFIX):
         return _json({"reason": detail}, status, "application/json", headers)
     phrase = HTTPStatus(status).phrase

@@ -4,14 +4,14 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HSTS = "max-age=31536000"
-"""A year: a browser that spoke TLS with this host once never speaks anything else."""
+"""A year: a browser that has used TLS with this host once uses nothing else."""
 
 
 class ResponseHeaders:
-    """ASGI middleware that adds what a route did not say otherwise."""
+    """ASGI middleware that adds the headers that a route did not set itself."""
 
     def __init__(self, app: ASGIApp, *, tls: bool = False) -> None:
-        """Stand before `app`; with `tls` browsers are to keep to it."""
+        """Wrap `app`; with `tls`, tell browsers to use nothing else."""
         self._app = app
         self._more = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
         if tls:

@@ -1,1 +1,1 @@
-"""Invoices that the pipeline wrote as files, handed out to who may see them."""
+"""Invoices that the pipeline wrote as files, served to callers who may see them."""

@@ -1,7 +1,7 @@
 """The folder of invoices, as `headgate pipeline run invoices` writes it.
 
-``<folder>/<tenant, quoted>/<month>.json`` and ``.csv``.  Names are only ever looked up
-in what the folder holds, so that no request leads out of it.
+``<folder>/<tenant, quoted>/<month>.json`` and ``.csv``.  Names are only ever compared
+with what the folder holds, so that no request leads out of it.
 """
 
 import logging
@@ -15,10 +15,10 @@ from headgate.api.invoices.schemas import InvoiceShown
 from headgate.api.values.errors import Conflict, NotFound
 
 MAX_MONTHS = 240
-"""Of a list, the newest: twenty years."""
+"""Most months in a list, the newest ones: twenty years."""
 
 MAX_BYTES = 4 << 20
-"""Of a file: a line has some 150 bytes, an invoice a few hundred lines at most."""
+"""Largest file: a line has some 150 bytes, an invoice a few hundred lines at most."""
 
 _MONTH = re.compile("[0-9]{4}-[0-9]{2}")
 
@@ -33,7 +33,7 @@ class InvoiceFolder:
         self._path = path
 
     def months(self, tenant: str) -> list[InvoiceShown]:
-        """Return a tenant's invoices, the newest first; none if there are none.
+        """Return a tenant's invoices, newest first; an empty list if there are none.
 
         Raises:
             NotFound: This server has no invoices at all.
@@ -79,7 +79,7 @@ class InvoiceFolder:
         """Return the folder of a tenant."""
         if self._path is None:
             raise NotFound("a folder of invoices (`headgate up --invoices`)", None)
-        if not self._path.is_dir():  # nothing was invoiced yet
+        if not self._path.is_dir():  # nothing has been invoiced yet
             return None
         named = (path for path in self._path.iterdir() if unquote(path.name) == tenant)
         return next(named, None)

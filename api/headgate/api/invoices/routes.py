@@ -31,7 +31,7 @@ def list_invoices(tenant: Tenant, invoices: FolderOf) -> InvoicesShown:
     return InvoicesShown(items=invoices.months(tenant))
 
 
-# Before the route of JSON, whose month this ending would be part of.
+# Before the JSON route, which would take the ending for part of the month.
 @router.get(
     "/{month}.csv",
     summary="Show an invoice as CSV",

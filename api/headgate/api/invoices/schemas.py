@@ -1,4 +1,4 @@
-"""Invoices as the API shows them; amounts are texts, so that no reader rounds them."""
+"""Invoices as the API shows them; amounts are strings, so no reader rounds them."""
 
 from typing import Literal
 

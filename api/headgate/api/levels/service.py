@@ -1,14 +1,14 @@
 """Keep and give back the levels that newcomers begin at.
 
-While any agent lives, newcomers ask the others (hello).  When the whole cluster was
-stopped nobody is left to ask; then the stored level stands in, with what the rate
+While any agent lives, newcomers ask the others (hello).  After the whole cluster was
+stopped, nobody is left to ask; then the stored level stands in, plus what the rate
 has earned since (Ably's quotas per hour and month).  A limit that was never seen in
-use is full, as a bucket that nobody has asked yet.
+use is full, like a bucket that nobody has taken from.
 
-Limits below a minute have a row as well, written twice per use: when they are seen in
-use, which says only that they are not full, and with their level when the last agent
-has gone.  Rejected: to write them each time (100,000 rows every 5 s); to store a level
-at first sight (the observer has not heard an answer by then).
+Limits below a minute have a row as well, written twice per use: once when they are
+seen in use, which says only that they are not full, and once with their level when the
+last agent has gone.  Rejected: writing them each time (100,000 rows every 5 s); storing
+a level at first sight (the observer has not heard an answer by then).
 """
 
 import threading
@@ -29,10 +29,10 @@ LEAST_PERIOD_S = 60.0
 """The levels of shorter limits are stored when nobody uses them any more."""
 
 IN_USE = 0.0
-"""In place of the time of a level that changes and is not stored."""
+"""Stands for the time of a level that keeps changing and is not stored."""
 
 MAX_LEVELS = 100_000
-"""Levels given to an agent; PIP-82's number of groups."""
+"""Most levels given to an agent: PIP-82's number of groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
 
     Args:
         store: Where they are kept.
-        seen: Each limit once, and when that was on the wall clock; `IN_USE` says that
-            its level is not known: where the limit is long, an older one stays.
+        seen: Each limit once, and when it was seen on the wall clock; `IN_USE` means
+            that its level is not known, and a long limit then keeps its older one.
     """
     rows = [
         (
@@ -136,7 +136,7 @@ class LevelBook:
         self._told: list[dict[str, object]] = []
 
     def told(self, revision: int, *, watched: bool) -> list[dict[str, object]]:
-        """Return all levels for an answer of `revision`; not on a loop.
+        """Return all levels for an answer of `revision`; don't call it on a loop.
 
         Args:
             revision: Revision of the configuration.

@@ -1,4 +1,4 @@
-"""The table of stored levels: no part of the configuration, and of no revision."""
+"""The table of stored levels: not part of the configuration or of any revision."""
 
 from sqlalchemy import BigInteger, Text
 from sqlalchemy.orm import Mapped, mapped_column

@@ -59,7 +59,7 @@ class Presence:
         self._arrivals: asyncio.TimerHandle | None = None
 
     def began(self, agent: str, incarnation: int, teller: str = "") -> bool:
-        """A watch of `agent` begins, whose token is named `teller`.
+        """A watch of `agent` begins, with a token named `teller`.
 
         Returns:
             Whether it counts, and its end must be reported: while an agent is known,
@@ -72,7 +72,7 @@ class Presence:
             known = self._known[agent] = _Known(incarnation, teller)
             self._arrived()
         elif teller != known.teller or incarnation < known.incarnation:
-            return False  # another's word, or an older life of it, which asks late
+            return False  # another token's claim, or an earlier life's late request
         if known.gone or incarnation > known.incarnation:
             known.gone = False
             self._changed()

@@ -18,10 +18,10 @@ Pressure = Literal["over", "near", "calm"]
 """``over`` refuses, ``near`` is at the soft threshold, ``calm`` is below."""
 
 NEAR = 0.8
-"""Part of the rate from which a limit without a soft threshold counts as near."""
+"""Fraction of the rate from which a limit without a soft threshold counts as near."""
 
 OVER_REFUSED = 0.02
-"""Part of what is attempted below which refusals are the noise of arrivals: local
+"""Fraction of attempts below which refusals are just the noise of arrivals: local
 buckets are small, and now and then one refuses what the cluster had room for."""
 
 
@@ -69,7 +69,7 @@ class Use:
         dimension: What is counted.
         rate: Units per period; infinite where unlimited.
         period_s: Seconds that `rate` counts for.
-        period: The calendar period that it is, or None.
+        period: Its calendar period, if it has one; else None.
         burst: B, units.
         soft_threshold: Part of the rate from which callers are warned, or None.
         level: E, tokens left as believed; below zero a debt.
@@ -121,7 +121,7 @@ class Use:
     def utilisation(self) -> float:
         """Admitted part of the rate; 0 where unlimited, 1 where the rate is 0.
 
-        Of a calendar period, the part of its units that is used.
+        For a calendar period, the fraction of its units that is used.
         """
         if self.rate == 0:
             return 1.0 if self.demand_per_s > 0 else 0.0
@@ -133,7 +133,7 @@ class Use:
     def pressure(self) -> Pressure:
         """Return how close demand is to the limit, as a state."""
         refuses = self.refused_per_s > OVER_REFUSED * self.demand_per_s
-        # What a group inside refuses, or one that this is part of, counts here as well.
+        # Refusals by a group inside this one, or by one around it, count as well.
         short = self.demand_per_s > self.rate_per_s or self.level < 0.5 * self.burst
         if refuses and short:
             return "over"
@@ -148,7 +148,7 @@ class InFlight:
     Attributes:
         group: Its name.
         group_id: Id of the group.
-        slots: Requests in flight at once.
+        slots: Most requests in flight at once.
         holders: The agents that hold, want or may hand out some, by id.
     """
 
@@ -199,8 +199,8 @@ class ClusterSnapshot:
         agents: All agents that are known, by id.
         lag_s: How long a report takes from sender to here.
         bus_open: Whether the bus could be opened.
-        partitions: Number of partitions of the bus; with several, each agent reads its
-            groups'.
+        partitions: Number of partitions of the bus; with several, each agent reads only
+            those of its groups.
         counters: Of reports, drops and notices, by name.
     """
 
@@ -219,7 +219,7 @@ class ClusterSnapshot:
 def cut_to(
     picture: ClusterSnapshot | None, groups: Collection[str]
 ) -> ClusterSnapshot | None:
-    """Return `picture` with `groups` only, and nothing of agents."""
+    """Return `picture` with only these `groups`, and nothing about agents."""
     if picture is None:
         return None
     uses = tuple(use for use in picture.uses if use.group in groups)

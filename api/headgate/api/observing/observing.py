@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 FRESH_S = 5.0
-"""Age of the newest picture from which on agents may have come unseen."""
+"""Once the newest picture is older than this, agents may have joined unseen."""
 
 
 LISTENS_WITHIN_S = 2.0
-"""After its start an API listens on the bus, or does without."""
+"""How long after its start a listener has to begin listening on the bus."""
 
 LOOKS_S = 0.02
-"""Between two looks whether it does."""
+"""Time between two checks whether it listens."""
 
 
 class Observing:
@@ -34,7 +34,7 @@ class Observing:
     Attributes:
         history: The last 30 minutes.
         overview: Every limit with its use.
-        levels: What limits hold that nobody uses, or that are long, as stored.
+        levels: The stored levels of limits that are long or that nobody uses.
         streams: Event streams that are open now.
         observer: The listener on the bus, or None if there is none.
     """
@@ -54,7 +54,7 @@ class Observing:
         self._listens_by = time.monotonic() + LISTENS_WITHIN_S
 
     def may_yet_listen(self) -> bool:
-        """Return whether a listener that does not listen yet is given more time."""
+        """Return whether a listener that isn't ready yet still has time to begin."""
         return time.monotonic() < self._listens_by
 
     def see(self, picture: ClusterSnapshot) -> None:
@@ -63,19 +63,19 @@ class Observing:
         self._newest = picture
 
     def watches(self) -> bool:
-        """Return whether agents that use a limit are seen to."""
+        """Return whether this process would notice an agent that uses a limit."""
         picture = self._newest
         if picture is None or not picture.bus_open:
             return False
         return time.time() - picture.at_s < FRESH_S
 
     async def watching(self) -> bool:
-        """Return what `watches` says, once a listener that was started has had time.
+        """Return `watches`, once a listener that just started has had time to begin.
 
         Otherwise an agent that joins while the API starts would not learn that a limit
-        is full, and begin at the margin.
+        is full, and would begin at the margin.
         """
-        # Another thread sets it.
+        # Another thread changes this, so there is no event to await.
         while not self.watches() and self.may_yet_listen():  # noqa: ASYNC110
             await asyncio.sleep(LOOKS_S)
         return self.watches()

@@ -1,7 +1,7 @@
 """The painter: a thread that looks at the cluster each second, as an observer.
 
 It hears the same reports as the agents and keeps the same ledgers, so a page shows
-what agents compute.  Nothing that fails here may end it, or touch a request.
+what agents compute.  No failure in here may end it or affect a request.
 """
 
 import logging
@@ -38,17 +38,17 @@ from headgate.coordinator.config.configuration import NOMINAL_PERIOD_S
 from headgate.coordinator.explain.views import MemberView
 
 INTERVAL_S = 1.0
-"""Between two pictures: what an eye follows, and as often as agents report."""
+"""Between two pictures: as fast as an eye follows, as often as agents report."""
 
 SAVE_EVERY = 5
 """Pictures from one saving of levels to the next: a server that is killed
-forgets at most 5 s of what an hourly quota was used."""
+forgets at most 5 s of an hourly quota's use."""
 
 LISTENS_S = 0.01
-"""Between two looks whether the bus is open."""
+"""Time between two checks whether the bus is open."""
 
 CLOSE_S = 10.0
-"""For the thread to end; it waits for nothing longer than a look."""
+"""Time for the thread to end; it waits for nothing longer than one look."""
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class GroupsOnly:
 
 
 class Sampler:
-    """Looks each second and tells `see`; a context that ends it."""
+    """Looks each second and passes pictures to `see`; leaving the context ends it."""
 
     def __init__(
         self,
@@ -130,10 +130,10 @@ class Sampler:
                     break
             due_s = time.monotonic()
             while not self._stopping.wait(max(0.0, due_s - time.monotonic())):
-                # Not behind: after a slow look the next one is a full pause later.
+                # Don't catch up: after a slow look the next is a full pause later.
                 due_s = max(due_s + INTERVAL_S, time.monotonic() + INTERVAL_S / 2)
                 self._try_to_paint(observer, save_every=SAVE_EVERY)
-            # What was spent since the last time is not to be given out again.
+            # So that what was spent since the last save is not given out again.
             self._try_to_paint(observer, save_every=1)
             self._observing.observer = None
 

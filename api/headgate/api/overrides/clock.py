@@ -22,9 +22,9 @@ _log = logging.getLogger(__name__)
 
 
 async def end_in_time(store: Store, watch: RevisionWatch) -> None:
-    """End each override when its time has come, for ever."""
+    """End each override when its time has come, until the server stops."""
     while not watch.closed:
-        changed = watch.upcoming()  # before looking: no change is missed
+        changed = watch.upcoming()  # before looking, so that no change is missed
         try:
             wait_s = await run_in_threadpool(_step, store)
         except SQLAlchemyError as error:
@@ -36,7 +36,7 @@ async def end_in_time(store: Store, watch: RevisionWatch) -> None:
 
 
 def _step(store: Store) -> float:
-    """End what is overdue; return how long there is nothing more to end."""
+    """End what is overdue; return how many seconds to wait for the next end."""
     with store.reading() as session:
         end_s = next_end_s(session)
     if end_s is None:

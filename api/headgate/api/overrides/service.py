@@ -26,7 +26,7 @@ ENDED = Author(name="headgate", address="local", action="an override ended")
 """Author recorded when an override ends because its time has come."""
 
 ALL = ""
-"""The store's word for all dimensions of a group."""
+"""How the store says "all dimensions of a group"."""
 
 
 def list_overrides(
@@ -61,12 +61,12 @@ def list_overrides(
 def put_override(
     change: Change, wanted: OverridePut, precondition: Precondition = ANYTHING
 ) -> OverrideShown:
-    """Set an override of a group, in place of the one of the same dimension.
+    """Set an override of a group, replacing the one for the same dimension.
 
     Raises:
-        NotFound: The group is not there.
-        Outdated: The override is other than `precondition` says.
-        Invalid: It says neither or both of factor and rate, or of its end.
+        NotFound: The group does not exist.
+        Outdated: The override does not match `precondition`.
+        Invalid: It has neither or both of factor and rate, or of the two ends.
     """
     document = override_document(wanted)
     key = override_key(wanted.group, wanted.dimension)
@@ -78,7 +78,7 @@ def override_document(wanted: OverridePut) -> dict[str, object]:
     """Return an override as the audit keeps it.
 
     Raises:
-        Invalid: It says neither or both of factor and rate, or of its end.
+        Invalid: It has neither or both of factor and rate, or of the two ends.
     """
     if (wanted.factor is None) == (wanted.rate is None):
         raise Invalid("factor", "expected either a factor or a rate")
@@ -100,7 +100,7 @@ def write_override(
     """Store the override of `key`, as the audit keeps it.
 
     Raises:
-        NotFound: The group is not there.
+        NotFound: The group does not exist.
     """
     group, dimension = override_parts(key)
     session = change.session
@@ -126,7 +126,7 @@ def delete_override(
     """End the override of `key`; return whether there was one.
 
     Raises:
-        Outdated: It is other than `precondition` says.
+        Outdated: It does not match `precondition`.
     """
     precondition.check(_revision(change.session, key))
     row = change.session.get(OverrideRow, override_parts(key))
@@ -139,7 +139,7 @@ def delete_override(
 
 
 def delete_overrides_of(change: Change, group: str) -> None:
-    """End all overrides of a group that is about to go."""
+    """End all overrides of a group that is about to be deleted."""
     query = select(OverrideRow.dimension).where(OverrideRow.group == group)
     for dimension in change.session.scalars(query).all():
         delete_override(change, override_key(group, dimension))
@@ -175,7 +175,7 @@ class Overridden:
     """The limits of a session's groups, as the overrides in force make them."""
 
     def __init__(self, documents: Mapping[str, Mapping[str, object]]) -> None:
-        """Go by `documents`, by key as the audit names them."""
+        """Use the overrides in `documents`, by key as the audit names them."""
         self._found = {override_parts(key): found for key, found in documents.items()}
 
     @classmethod
@@ -191,7 +191,7 @@ class Overridden:
     def rate_and_burst(
         self, group: str, dimension: str, rate: float, burst: float
     ) -> tuple[float, float]:
-        """Return rate and burst of a limit; the own dimension's override wins."""
+        """Return rate and burst of a limit; an override of its own dimension wins."""
         if not self._found:
             return rate, burst
         found = self._found.get((group, dimension), self._found.get((group, ALL)))
@@ -214,7 +214,7 @@ def _end(wanted: OverridePut) -> float:
     if (wanted.until is None) == (wanted.for_s is None):
         raise Invalid("until", "expected either until or for_s")
     if wanted.for_s is not None:
-        return round(now + wanted.for_s, 3)  # as exactly as a time in a file says it
+        return round(now + wanted.for_s, 3)  # milliseconds, as in a file
     assert wanted.until is not None
     ends_at_s = wanted.until.timestamp()
     if not now < ends_at_s <= now + MAX_LIFE_S:

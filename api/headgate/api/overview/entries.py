@@ -1,4 +1,4 @@
-"""Entries of the overview: one per limit, from the store, and what is done to it."""
+"""Entries of the overview: one per limit, from the store, joined with its use."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,7 +19,7 @@ RANK: dict[Standing, int] = {"over": 0, "near": 1, "calm": 2, "idle": 3}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitEntry:
-    """One limit as configured; a group without limits has one of no dimension.
+    """One limit as configured; a group without limits has one without a dimension.
 
     Attributes:
         group_id: Id of the group.
@@ -27,12 +27,12 @@ class LimitEntry:
         parent: Name of the group that it is part of, or None.
         attachments: How many subjects are attached to the group.
         dimension: What is counted; empty where the group has no limit.
-        scope: ``cluster`` or ``node``; nothing is known live of the latter.
+        scope: ``cluster`` or ``node``; there is no live view of the latter.
         rate: Units per period.
         period_s: Seconds.
         burst: Units.
-        slots: Requests of the group in flight at once; None for any number.
-        folded: What a filter is looked for in: both names, case folded.
+        slots: Most requests of the group in flight at once; None for any number.
+        folded: The text that a filter searches: both names, case folded.
     """
 
     group_id: int

@@ -1,4 +1,4 @@
-"""The overview: filtered, sorted, cut to a window; sorted once for all who look."""
+"""The overview: filtered, sorted, cut to a window; sorted once for all readers."""
 
 import threading
 from collections import OrderedDict
@@ -88,7 +88,7 @@ class GroupRows:
 
 
 class Overview:
-    """Every limit, reloaded when the revision moved, joined once per picture."""
+    """Every limit, reloaded when the revision changes and joined once per picture."""
 
     def __init__(
         self, store: Store, newest: Callable[[], ClusterSnapshot | None]
@@ -103,13 +103,13 @@ class Overview:
         self._rows: list[OverviewRow] = []
         self._places: dict[
             str, list[int]
-        ] = {}  # of a group's rows, as long as entries stay
+        ] = {}  # row numbers by group, until entries change
         self._standings: dict[Standing, int] = {}
         self._sorted: OrderedDict[tuple[str, str | None, str], list[OverviewRow]]
         self._sorted = OrderedDict()
 
     def window(self, look: Look, among: Tenants = None) -> Window:
-        """Return what `look` shows now; may read the database, so not on a loop.
+        """Return what `look` shows now; may read the database: don't call it on a loop.
 
         With `among`, only groups that operators of these tenants may see.
         """
@@ -195,7 +195,7 @@ class Overview:
                 for row in self._rows
                 if key[0] in row.entry.folded and look.standing in (None, row.standing)
             ]
-            if look.sort != "name":  # the entries come by name
+            if look.sort != "name":  # entries are sorted by name already
                 rows.sort(key=_ORDERS[look.sort])
             self._sorted[key] = rows
             while len(self._sorted) > MAX_SORTED:

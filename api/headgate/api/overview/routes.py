@@ -72,7 +72,7 @@ def get_tenant_limits(
 def tenant_limits(
     service: Service, overview: Overview, look: TenantLook
 ) -> TenantLimitsShown:
-    """Return what `look` shows now; reads the database, so not on a loop.
+    """Return what `look` shows now; reads the database, so don't call it on a loop.
 
     Raises:
         NotFound: There is no such tenant.

@@ -78,7 +78,7 @@ class TenantGroups:
     matching: int
 
     def groups(self) -> set[str]:
-        """Return the names of all groups that apply to somebody here."""
+        """Return the names of all groups that apply to any of them."""
         subjects = (self.tenant, *self.namespaces)
         return {through.group for one in subjects for through in one.through}
 

@@ -1,4 +1,4 @@
 """Rate policies for each topic, and the broker's dynamic settings, as in Pulsar.
 
-Limits that many share are groups.
+Shared limits are groups.
 """

@@ -36,7 +36,7 @@ EXCLUSIVE = (
     "preciseDispatcherFlowControl",
     "dispatchThrottlingOnBatchMessageEnabled",
 )
-"""Refused together: entries that count as one message need no estimate of them."""
+"""Refused together: if an entry counts as one message, there is nothing to estimate."""
 
 PUBLISH_INTERVAL = "resourceUsagePublishIntervalInSecs"
 PUBLISH_TOPIC = "resourceUsagePublishTopicName"
@@ -104,11 +104,11 @@ KEYS = tuple(
 
 
 def check_setting(key: str, text: str, others: Mapping[str, str]) -> None:
-    """Check that `key` may be set to `text` beside the settings `others`.
+    """Check that `key` may be set to `text` given the settings `others`.
 
     Raises:
         NotFound: There is no such key.
-        Invalid: The text is no value for it, or excluded by another setting.
+        Invalid: The text is not a valid value, or another setting excludes it.
     """
     if key in RATES:
         _checked_integer(key, text, least=-1, largest=MAX_RATE)
@@ -129,7 +129,7 @@ def check_setting(key: str, text: str, others: Mapping[str, str]) -> None:
 
 
 def broker_policies(settings: Mapping[str, str]) -> dict[str, dict[str, object]]:
-    """Return the broker's policies by kind, as a snapshot says them."""
+    """Return the broker's policies by kind, as a snapshot shows them."""
     policies: dict[str, dict[str, object]] = {}
     for key, place in RATES.items():
         rate = int(settings.get(key, "0"))
@@ -144,7 +144,7 @@ def broker_policies(settings: Mapping[str, str]) -> dict[str, dict[str, object]]
 
 
 def dispatch_options(settings: Mapping[str, str]) -> dict[str, bool]:
-    """Return the options of dispatch, as a snapshot says them."""
+    """Return the options of dispatch, as a snapshot shows them."""
     return {
         name: settings.get(key, str(key in ON_BY_DEFAULT).lower()) == "true"
         for key, name in OPTIONS.items()
@@ -154,7 +154,7 @@ def dispatch_options(settings: Mapping[str, str]) -> dict[str, bool]:
 def with_reporting(
     fixed: Mapping[str, object], settings: Mapping[str, str]
 ) -> dict[str, object]:
-    """Return a snapshot's members `bus` and `report` as the settings change them."""
+    """Return a snapshot's members `bus` and `report` with the settings applied."""
     changed = dict(fixed)
     report = dict(cast("Mapping[str, object]", fixed.get("report") or {}))
     if PUBLISH_INTERVAL in settings:

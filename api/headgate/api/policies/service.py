@@ -39,7 +39,7 @@ def list_policies(
     target: str | None = None,
     tenants: Collection[str] | None = None,
 ) -> PolicyPage:
-    """Return up to `limit` policies after the place `after`, of a level, a target.
+    """Return up to `limit` policies after the place `after`, by level and target.
 
     With `tenants`, only those of their namespaces and topics.
     """
@@ -96,12 +96,12 @@ def effective_policy(session: Session, topic: str, kind: Kind) -> EffectivePolic
 def put_policy(
     change: Change, wanted: PolicyPut, precondition: Precondition = ANYTHING
 ) -> tuple[PolicyShown, bool]:
-    """Set a policy; return it and whether there was none.
+    """Set a policy; return it and whether it is new.
 
     Raises:
-        Outdated: It is other than `precondition` says.
-        NotFound: The namespace is not there.
-        Invalid: The target is none.
+        Outdated: It does not match `precondition`.
+        NotFound: The namespace does not exist.
+        Invalid: The target is not a valid name.
     """
     target = checked_target(wanted.level, wanted.target)
     require_namespace(change.session, target)
@@ -138,7 +138,7 @@ def delete_policy(
     """Delete a policy; return whether there was one.
 
     Raises:
-        Outdated: It is other than `precondition` says.
+        Outdated: It does not match `precondition`.
     """
     target = checked_target(level, target)
     row = change.session.get(PolicyRow, (level, target, kind))
@@ -171,10 +171,10 @@ def get_settings(session: Session) -> dict[str, str]:
 
 
 def get_setting(session: Session, key: str) -> SettingShown:
-    """Return one key of the dynamic configuration that is set.
+    """Return a key of the dynamic configuration, which must be set.
 
     Raises:
-        NotFound: It is not.
+        NotFound: It is not set.
     """
     row = session.get(SettingRow, key)
     if row is None:
@@ -188,9 +188,9 @@ def put_setting(
     """Set a key of the dynamic configuration; return the revision that changed it.
 
     Raises:
-        Outdated: It is other than `precondition` says.
+        Outdated: It does not match `precondition`.
         NotFound: There is no such key.
-        Invalid: The text is no value for it.
+        Invalid: The text is not a valid value for it.
     """
     others = get_settings(change.session)
     check_setting(key, text, others)
@@ -215,7 +215,7 @@ def delete_setting(
     """Reset a key to its default; return whether it was set.
 
     Raises:
-        Outdated: It is other than `precondition` says.
+        Outdated: It does not match `precondition`.
     """
     row = change.session.get(SettingRow, key)
     precondition.check(None if row is None else row.revision)
@@ -236,7 +236,7 @@ def checked_target(level: Level, target: str) -> str:
     """Return the name of a namespace or topic as agents know it.
 
     Raises:
-        Invalid: It is none.
+        Invalid: It is not a valid name.
     """
     name = checked_subject({level: target}, "target")[0][1]
     if name is None:
@@ -245,10 +245,10 @@ def checked_target(level: Level, target: str) -> str:
 
 
 def require_namespace(session: Session, target: str) -> None:
-    """Check that the namespace of `target` is there.
+    """Check that the namespace of `target` exists.
 
     Raises:
-        NotFound: It is not.
+        NotFound: It does not.
     """
     tenant, name = target.split("/", 2)[:2]
     if session.get(NamespaceRow, (tenant, name)) is None:
@@ -256,11 +256,11 @@ def require_namespace(session: Session, target: str) -> None:
 
 
 Levels = dict[str, dict[str, dict[str, object] | None]]
-"""Level → target → kind → policy; None for a target that has none any more."""
+"""Level → target → kind → policy; None for a target that no longer has any."""
 
 
 def policies_document(session: Session) -> dict[str, object]:
-    """Return all policies as a snapshot says them."""
+    """Return all policies as a snapshot shows them."""
     levels: Levels = {"namespace": {}, "topic": {}}
     return _with_broker(session, _filled(levels, session.scalars(select(PolicyRow))))
 
@@ -268,7 +268,7 @@ def policies_document(session: Session) -> dict[str, object]:
 def changed_policies(session: Session, keys: Iterable[str]) -> dict[str, object]:
     """Return the policies of all targets that `keys` name, and the broker's.
 
-    A target that has none any more is null.
+    A target that no longer has any is null.
     """
     levels: Levels = {"namespace": {}, "topic": {}}
     for key in keys:

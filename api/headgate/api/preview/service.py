@@ -1,4 +1,4 @@
-"""Compute a preview: the change itself, dropped again, and the use that is seen."""
+"""Compute a preview: make the change, roll it back, and compare with current use."""
 
 from math import inf
 

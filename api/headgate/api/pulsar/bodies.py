@@ -62,7 +62,7 @@ def integer(body: JsonObject, field: str, *, largest: int) -> int | None:
         None when the member is missing or null.
 
     Raises:
-        HTTPException: 400 if it is not an integer, or above `largest` in size.
+        HTTPException: 400 if it is not an integer, or not within ±`largest`.
     """
     value = body.get(field)
     if value is None:
@@ -113,7 +113,7 @@ def _finite(text: str) -> float:
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(text)  # NaN and Infinity, which are no JSON
+    raise ValueError(text)  # NaN and Infinity, which are not JSON
 
 
 def _bad_request(reason: str) -> HTTPException:

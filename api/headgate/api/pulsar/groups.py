@@ -145,7 +145,7 @@ def _shown_rate(limit: LimitShown | None, largest: int) -> int:
         return UNLIMITED
     if limit.rate == 0:
         return 0
-    return min(largest, max(1, round(limit.rate / limit.period_s)))  # never "nothing"
+    return min(largest, max(1, round(limit.rate / limit.period_s)))  # 0 admits none
 
 
 def _wanted(body: JsonObject) -> dict[str, int]:

@@ -69,7 +69,7 @@ class PartitionsChange:
         author: AuthorOf,
         response: Response,
     ) -> None:
-        """Only remember the parts of the request."""
+        """Keep the parts of the request."""
         self.partitions = partitions
         self._topic = topic
         self._service = service
@@ -77,7 +77,7 @@ class PartitionsChange:
         self._response = response
 
     def make(self, check: Callable[[int], None]) -> None:
-        """Set the partitions if `check` allows it, given those that are there."""
+        """Set the partitions if `check` allows it, given their present number."""
         with self._service.store.changing(self._author) as change:
             check(_partitions(change.session, self._topic))
             topics.put_partitions(change, self._topic, self.partitions)

@@ -1,4 +1,4 @@
-"""Names of tenants, namespaces and topics from the parts of a path of Pulsar's."""
+"""Names of tenants, namespaces and topics from the parts of Pulsar's paths."""
 
 from collections.abc import Callable
 

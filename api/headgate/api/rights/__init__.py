@@ -1,4 +1,4 @@
 """Authorisation: tokens, roles, a tenant's view, and the guard of all routes.
 
-Rules that depend on stored state, such as who attached it, are with that state.
+Rules that depend on stored state, such as who attached a subject, are with that state.
 """

@@ -1,7 +1,7 @@
-"""JSON web tokens, good when a key of the key set signed them.
+"""JSON web tokens, valid if a key of the key set signed them.
 
-Claims: ``sub`` (who), ``exp``, ``headgate_role``, and of an operator perhaps
-``headgate_tenants``.  Keys are asymmetric: who can check a token can't make one.
+Claims: ``sub`` (who), ``exp``, ``headgate_role``, and optionally for an operator
+``headgate_tenants``.  Keys are asymmetric: whoever can check a token can't make one.
 """
 
 import json
@@ -15,7 +15,7 @@ from headgate.api.rights.principal import ROLES, Principal, Role
 from headgate.api.rights.settings import RightsSettings
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures that are taken; neither ``none`` nor a shared secret."""
+"""Accepted signatures; neither ``none`` nor a shared secret."""
 
 LEEWAY_S = 30
 """Tolerated difference between the issuer's clock and ours, seconds."""
@@ -24,31 +24,31 @@ ROLE_CLAIM = "headgate_role"
 TENANTS_CLAIM = "headgate_tenants"
 
 FETCH_TIMEOUT_S = 5
-"""For a key set at a URL; while it can't be had, its tokens are no good."""
+"""For a key set at a URL; while it can't be fetched, its tokens are invalid."""
 
 _log = logging.getLogger(__name__)
 
 
 def check_key_set(settings: RightsSettings) -> None:
-    """Check that the key set can be read, when there is one in a file.
+    """Check that the key set can be read, if it is in a file.
 
     Raises:
         OSError: The file can't be read.
-        ValueError: It is no key set.
+        ValueError: It is not a key set.
     """
     if settings.key_set is not None:
         KeySet(settings)
 
 
 class KeySet:
-    """The keys that sign good tokens, from a file or a URL."""
+    """The keys that sign valid tokens, from a file or a URL."""
 
     def __init__(self, settings: RightsSettings) -> None:
         """Read the key set of `settings`.
 
         Raises:
             OSError: The file can't be read.
-            ValueError: It is no key set.
+            ValueError: It is not a key set.
         """
         self._settings = settings
         self._client: jwt.PyJWKClient | None = None
@@ -101,7 +101,7 @@ class KeySet:
 
 
 def _principal(name: str, role: Role, claims: dict[str, object]) -> Principal | None:
-    """Return the principal; tenants that can't be read make the token no good."""
+    """Return the principal; tenants that can't be read make the token invalid."""
     tenants = claims.get(TENANTS_CLAIM)
     ends_at_s = float(str(claims["exp"])) + LEEWAY_S
     if tenants is None:

@@ -6,13 +6,13 @@ from typing import Literal, get_args
 Role = Literal["admin", "operator", "viewer", "agent"]
 
 ROLES: tuple[Role, ...] = get_args(Role)
-"""``admin`` everything; ``operator`` changes, of all or of named tenants; ``viewer``
-looks; ``agent`` follows the snapshot."""
+"""``admin`` may do everything, ``operator`` change things, of all or of named tenants,
+``viewer`` read, ``agent`` follow the snapshot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Somebody whose token was found good.
+    """A caller whose token is valid.
 
     Attributes:
         name: Subject of the token, for the audit.

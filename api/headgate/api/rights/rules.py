@@ -1,7 +1,7 @@
 """The requests each role may make: whatever no rule allows is denied.
 
-docs/roles.md has the same as a table.  What an operator of some tenants may look at is
-cut down to what is theirs by the routes of `_CUT_TO_TENANTS`; the rest is denied.
+docs/roles.md has the same as a table.  The routes of `_CUT_TO_TENANTS` show an operator
+of some tenants only what is theirs; reading anything else is denied.
 """
 
 import re
@@ -21,7 +21,7 @@ LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
 _FOR_AGENTS = frozenset({"/api/v1/snapshot", "/metrics"})
 
 _FOR_LOOKERS = frozenset({"/api/v1/preview", "/api/v1/whoami"})
-"""Nothing is changed there, though it is asked by POST."""
+"""They change nothing, whatever the method."""
 
 _OF_TENANT = re.compile(
     r"/api/v1/namespaces/(?P<a>[^/]+)/"
@@ -41,12 +41,12 @@ _CUT_TO_TENANTS = re.compile(
     r"|audit|revisions/[^/]+|overview|live|events|overrides"
     r"|groups|groups/[^/]+|groups/[^/]+/(?:use|history|explain|slots))"
 )
-"""Routes that tell a caller of some tenants only what is theirs."""
+"""Routes that show a caller of some tenants only what is theirs."""
 
 _CHECKED_BY_ROUTE = frozenset(
     {"/api/v1/attachments", "/api/v1/policies", "/api/v1/apply", "/api/v1/delete"}
 )
-"""Changes whose tenant stands in the body or the query; their routes look."""
+"""Changes whose tenant is in the body or the query, where their routes check it."""
 
 
 def is_open(path: str) -> bool:
@@ -55,7 +55,7 @@ def is_open(path: str) -> bool:
 
 
 def may(principal: Principal, method: str, path: str) -> bool:
-    """Return whether `principal` may ask `method` of `path`."""
+    """Return whether `principal` may call `method` on `path`."""
     if principal.role == "admin":
         return True
     if path == TOKENS or path.startswith(f"{TOKENS}/"):

@@ -10,11 +10,11 @@ class RightsSettings:
     Attributes:
         required: Ask for a bearer token on every request but the page's files,
             the documentation and `/healthz`.
-        key_set: Path or ``https://`` URL of a JWKS whose keys sign good tokens;
+        key_set: Path or ``https://`` URL of a JWKS whose keys sign valid tokens;
             None for opaque tokens only.
-        issuer: Of good JWTs, or None for any.
-        audience: Of good JWTs, or None for any.
-        trust_network: Serve others than this machine although `required` is off.
+        issuer: Required issuer of JWTs; None for any.
+        audience: Required audience of JWTs; None for any.
+        trust_network: Serve other machines although `required` is off.
         allowed_hosts: Names besides those of this machine that a `Host` header may
             have while `required` is off and the network is not trusted.
     """

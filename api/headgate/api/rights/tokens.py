@@ -19,7 +19,7 @@ PREFIX = "hg"
 """Begins every opaque token, so that scanners for leaked secrets can find them."""
 
 SECRET_BYTES = 32
-"""256 bits from the kernel: nothing that a slow hash would have to protect."""
+"""256 bits from the kernel, which need no slow hash to protect them."""
 
 MAX_LIFE_S = 10 * 366 * 86_400.0
 """Ten years."""
@@ -40,7 +40,7 @@ def make_token(
         name: Name of its bearer, as the audit shows it.
         role: What it is for.
         tenants: Tenants of an operator; None for all.
-        life_s: Seconds until it is no longer good; None for no end.
+        life_s: Seconds until it expires; None for never.
 
     Raises:
         Invalid: A field can't be accepted.
@@ -80,10 +80,10 @@ def list_tokens(session: Session, *, after: int = 0, limit: int) -> TokenPage:
 
 
 def delete_token(change: Change, number: int) -> None:
-    """Make a token no longer good.
+    """Revoke a token.
 
     Raises:
-        NotFound: There is none of that number.
+        NotFound: There is no token with that number.
     """
     row = change.session.get(TokenRow, number)
     if row is None:

@@ -1,9 +1,9 @@
 """The configuration as it was at an earlier revision, read page by page.
 
-For those who read what agents reported long ago (the pipeline) and must judge it by
-the limits of that time.  It holds no buses, policies or intervals of that time.
+For readers of what agents reported long ago (the pipeline), who must judge it by the
+limits of that time.  It holds no buses, policies or intervals of that time.
 
-Each row of `changed` says from which revision to which one a thing was so; a page
+Each row of `changed` says between which revisions a thing was in one state; a page
 follows the index by key, so its cost depends on neither the length of the history nor
 the size of the rest.
 """
@@ -25,10 +25,10 @@ TOLD = ("group", "attachment", "override")
 """Kinds of things that groups and attachments of a snapshot come from."""
 
 _PAGED = ("group", "attachment")
-"""Kinds in the order in which pages tell them."""
+"""Kinds in the order in which pages list them."""
 
 _NOT_TOLD = ("owner", "offered_to")
-"""Of a group: agents and analysts need not know it."""
+"""Members of a group that agents and analysts need not know."""
 
 
 def past_document(
@@ -36,13 +36,13 @@ def past_document(
 ) -> dict[str, object]:
     """Return up to `limit` groups and attachments as `revision` left them.
 
-    Its ``revision`` is the first from which on they were so: what changed nothing of
-    them is skipped, so that a reader goes back through all states in few steps.
+    Its ``revision`` is the first that left them so: revisions that changed none of
+    them are skipped, so that a reader goes back through all states in few steps.
     ``next`` is the `after` of the next page, null on the last one.
 
     Raises:
         NotFound: There is no such revision yet.
-        Invalid: `after` is no ``next`` of a page.
+        Invalid: `after` is not the ``next`` of a page.
     """
     state = session.scalars(select(StateRow)).one()
     if revision > state.revision:
@@ -56,7 +56,7 @@ def past_document(
     found: dict[str, list[_Past]] = {kind: [] for kind in _PAGED}
     kind, key = place_of(after, parts=2) if after else (_PAGED[0], "")
     following: str | None = None
-    # Before the first thing, there is none to look for among all that came later.
+    # Before the very first change there is nothing to list, however much came later.
     kinds = () if since is None else _PAGED
     for paged in kinds[_PAGED.index(kind) if kind in _PAGED else len(_PAGED) :]:
         room = limit - sum(map(len, found.values()))

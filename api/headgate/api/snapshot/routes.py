@@ -31,7 +31,7 @@ MAX_WAIT_S = 60.0
 """Longest wait; proxies drop connections that are silent for a minute or more."""
 
 _TELLERS = frozenset({"agent", "admin"})
-"""Roles whose tokens may say that an agent lives."""
+"""Roles whose tokens may say that an agent is alive."""
 
 _EVERYWHERE = b'"tcp://0.0.0.0:'
 _HOST = re.compile(r"[A-Za-z0-9.:_-]{1,255}")
@@ -274,7 +274,7 @@ async def _levels(request: Request, snapshot: SnapshotText) -> list[dict[str, ob
 
 
 def _as_the_caller_names_us(request: Request, body: bytes) -> bytes:
-    """Return `body` with the bus where the caller found this host."""
+    """Return `body` with the bus at the host name that the caller used for us."""
     if _EVERYWHERE not in body:  # the bus does not listen on all addresses
         return body
     host = request.url.hostname or ""

@@ -34,8 +34,8 @@ MAX_CHANGES_KEPT = 64
 each begin at their own."""
 
 MAX_CHANGED = 5_000
-"""Things that changed since: of more the whole snapshot is sent, for each is a row of
-two queries and may be named in both."""
+"""Most things that changed since; beyond that the whole snapshot is sent, because each
+is a row of two queries and may be named in both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Snapshots:
     """The newest snapshot, loaded when somebody first asks for it."""
 
     def __init__(self, store: Store, fixed: Mapping[str, object]) -> None:
-        """Serve `store`; `fixed` members (bus, report) stand in each snapshot."""
+        """Serve `store`; `fixed` members (bus, report) are part of each snapshot."""
         self.fixed = dict(fixed)
         self._store = store
         self._newest: SnapshotText | None = None
@@ -69,10 +69,10 @@ class Snapshots:
     async def changes(self, since: int, revision: int) -> SnapshotText | None:
         """Return what changed from `since` to `revision` or later.
 
-        None when that is too much, or `since` is no revision of this store: then
-        the whole snapshot has to do.
+        None when that is too much, or when `since` is not a revision of this store:
+        then the whole snapshot must be sent.
         """
-        async with self._changing:  # a thousand woken watchers ask it once
+        async with self._changing:  # once for a thousand woken watchers
             if self._changes_of < revision:
                 self._changes.clear()
                 self._changes_of = revision
@@ -88,7 +88,7 @@ class Snapshots:
         newest = self._newest
         if newest is not None and newest.revision >= revision:
             return newest
-        async with self._loading:  # a thousand woken watchers load it once
+        async with self._loading:  # once for a thousand woken watchers
             newest = self._newest
             if newest is None or newest.revision < revision:
                 newest = await run_in_threadpool(self._load)
@@ -100,7 +100,7 @@ class Snapshots:
 
         Raises:
             NotFound: There is no such revision yet.
-            Invalid: `after` is no ``next`` of a page.
+            Invalid: `after` is not the ``next`` of a page.
         """
         with self._store.reading() as session:
             content = past_document(session, revision, after=after, limit=limit)
@@ -147,14 +147,14 @@ def configuration_document(session: Session) -> dict[str, object]:
 def changes_document(session: Session, since: int) -> dict[str, object] | None:
     """Return the parts of a snapshot that changed after the revision `since`.
 
-    Members: `since`; of groups that changed those that are there, `groups`, and the
-    names of those that are not, `groups_gone`; of attachments likewise
-    `attachments` and, as subjects, `detached`; `policies` as a whole snapshot says
-    them, where a name of null has none any more.  A group that has the name of an
-    earlier one stands in its place, also where its id is another.
+    Members: `since`; `groups`, the changed groups that still exist, and
+    `groups_gone`, the names of those that don't; likewise `attachments` and, as
+    subjects, `detached`; `policies` as in a whole snapshot, but null for a name that
+    no longer has any.  A group with the name of an earlier one replaces it, even if
+    its id is different.
 
     Returns:
-        None when there is more than `MAX_CHANGED`, or no revision `since`.
+        None when more than `MAX_CHANGED` changed, or there is no revision `since`.
     """
     state = session.scalars(select(StateRow)).one()
     if since > state.revision:
@@ -193,7 +193,7 @@ def changes_document(session: Session, since: int) -> dict[str, object] | None:
 def group_documents(
     session: Session, wanted: Collection[str] | None = None
 ) -> list[dict[str, object]]:
-    """Return groups as a snapshot says them: all, or those of the `wanted` names."""
+    """Return groups as a snapshot shows them: all, or those of the `wanted` names."""
     overridden = Overridden.now(session)
     columns = LimitRow.__table__.c
     limited = select(*columns).order_by(columns.dimension, columns.scope)

@@ -1,9 +1,9 @@
 """A listening socket that keeps a place free for the next client.
 
 asyncio accepts whatever the kernel has, and when the descriptors run out it logs an
-error and stops to accept for a second, again and again.  So the number of connections
-is bounded below the descriptor limit, in all and for each address.  At a bound the
-connection that has waited longest without a complete request makes place, as a kernel
+error and stops accepting for a second, again and again.  So the number of connections
+is bounded below the descriptor limit, in all and for each address.  At a bound, the
+connection that has waited longest without a complete request is closed, as a kernel
 drops the oldest half-open one under a SYN flood: a client that sends its request at
 once is always served, even beside thousands that never finish theirs.
 """
@@ -78,7 +78,7 @@ class ConnectionTable:
         most_of_address: Most connections of one IPv4 address or one IPv6 /64 network.
         proxies: Addresses and networks that only `most` bounds.
 
-    Invariant: an idle connection is an open one, and stands in both idle orders.
+    Invariant: an idle connection is an open one, and is in both idle orders.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class ConnectionTable:
     def remove(self, peer: Peer, connection: socket.socket) -> None:
         """Forget a connection that is closed or about to be."""
         if self._open.get(peer) is not connection:
-            return  # it made place for another one before
+            return  # it was evicted earlier
         del self._open[peer]
         self._idle.pop(peer, None)
         place = self._place(peer)
@@ -129,7 +129,7 @@ class ConnectionTable:
             del self._of[place]
 
     def working(self, peer: Peer) -> None:
-        """The connection's request is under way: it can't be made to give place."""
+        """The connection's request is under way: it can't be evicted."""
         if peer in self._open:
             self._idle.pop(peer, None)
             self._of[self._place(peer)].idle.pop(peer, None)
@@ -160,7 +160,7 @@ class ConnectionTable:
 
     @staticmethod
     def _place(peer: Peer) -> str:
-        """Return whom the connection counts for."""
+        """Return the address or network that the connection is counted under."""
         host = peer[0].partition("%")[0]
         if ":" not in host:
             return host
@@ -171,7 +171,7 @@ class ConnectionTable:
 
 
 class BoundedListener(socket.socket):
-    """A listening socket whose connections stand in a `ConnectionTable`."""
+    """A listening socket whose connections are in a `ConnectionTable`."""
 
     table: ConnectionTable
     _accepted = 0
@@ -208,7 +208,7 @@ class _Accepted(socket.socket):
     _leave: tuple[ConnectionTable, Peer] | None = None
 
     def counted(self, table: ConnectionTable, peer: Peer) -> None:
-        """Leave `table` at the end."""
+        """Leave `table` when closed."""
         self._leave = table, peer
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from headgate.api.sockets.listener import ConnectionTable, Peer
 
 HEADER_TIMEOUT_S = 10.0
-"""From the first byte, or the connection's begin, to the end of the header."""
+"""From the first byte, or the start of the connection, to the end of the header."""
 
 READ_TIMEOUT_S = 30.0
 """Time a client may leave a full send buffer unread, seconds."""
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 on one connection; subclasses name the `table` that it stands in."""
+    """HTTP/1.1 on one connection; subclasses name the `table` that it is in."""
 
     table: ConnectionTable
     _peer: Peer | None = None
@@ -49,7 +49,7 @@ class TimedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Turn to the next request."""
         super().on_response_complete()
-        if self._is_working():  # on a request that came behind the one before
+        if self._is_working():  # on a pipelined request
             return
         if self._peer is not None:
             self.table.idle(self._peer)
@@ -70,7 +70,7 @@ class TimedProtocol(H11Protocol):
         self._reading = self.loop.call_later(READ_TIMEOUT_S, self._unread)
 
     def resume_writing(self) -> None:
-        """Go on: the client reads."""
+        """Stop the timer: the client reads again."""
         super().resume_writing()
         if self._reading is not None:
             self._reading.cancel()
@@ -103,7 +103,7 @@ class TimedProtocol(H11Protocol):
 
 
 def protocol_for(table: ConnectionTable) -> type[TimedProtocol]:
-    """Return the protocol of a server whose connections stand in `table`."""
+    """Return the protocol of a server whose connections are in `table`."""
 
     class Protocol(TimedProtocol):
         pass

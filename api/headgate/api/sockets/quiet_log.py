@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 QUIET_S = 60.0
-"""Between two lines of one cause."""
+"""Time between two lines of one cause."""
 
 MAX_CAUSES = 1000
 """Most causes remembered; beyond, all are forgotten, and each may be logged again."""

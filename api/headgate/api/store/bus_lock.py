@@ -1,9 +1,9 @@
 """PostgreSQL's advisory lock that keeps two buses of one database apart.
 
-It belongs to a session.  When that breaks, as when the database restarts, a thread
-opens another one and takes the lock again, before long and mostly before anybody else
-asks for it.  A server that starts in between has it then: that is said in the log,
-until one of the two is stopped.
+It belongs to a session.  When that breaks, for example because the database restarts,
+a thread soon opens another one and takes the lock again, usually before anybody else
+asks for it.  A server that starts in between gets it instead: the log says so until
+one of the two is stopped.
 """
 
 import logging
@@ -16,10 +16,10 @@ import psycopg
 from headgate.api.store.listening import FIRST_PAUSE_S, MAX_PAUSE_S, POLL_S
 
 BUS_LOCK = 0x67617465
-"""Its key."""
+"""Key of the lock."""
 
 _KEEPALIVE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5"
-"""Of the session: a host that lost its power gives the lock back within a minute."""
+"""Options of the session: a host that loses power releases the lock in a minute."""
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class DatabaseLock:
 
     Args:
         dsn: Data source name of the database.
-        shared: Beside others that share it, as servers of one bus do.
+        shared: Others may hold it too, as servers of one external bus do.
     """
 
     def __init__(self, dsn: str, *, shared: bool) -> None:
@@ -80,13 +80,13 @@ class DatabaseLock:
                 _log.warning("this server does not hold the bus lock: %s", error)
 
     def _wait(self, session: psycopg.Connection) -> None:
-        """Return when the session is broken or shall end."""
+        """Return when the session is broken or should end."""
         try:
             while not self._ending.is_set():
                 for _ in session.notifies(timeout=POLL_S):
                     pass  # none is ever sent: the wait ends with the connection
-            # Given back here: the database may find only later that the session has
-            # gone, and until then the next server to start would be refused.
+            # Released here, because the database may notice only later that the session
+            # has gone, and until then would refuse the next server to start.
             session.execute(b"SELECT pg_advisory_unlock_all()")
         except psycopg.Error as error:
             if self._ending.is_set():

@@ -82,7 +82,7 @@ class LimitRow(StoreTable):
 
 
 class AttachmentRow(StoreTable):
-    """A subject → group; `subject` is its canonical JSON text."""
+    """A subject and its group; `subject` is its canonical JSON text."""
 
     __tablename__ = "attachments"
     __table_args__ = (
@@ -159,7 +159,7 @@ class ChangedRow(StoreTable):
 
     `before` is null for what was created, `after` for what was deleted.  `until` is
     the revision that changed the thing next, null while none has.  `number` is the
-    id of a group, `tenant` whose thing it is.
+    id of a group, `tenant` the owner of the thing.
     """
 
     __tablename__ = "changed"

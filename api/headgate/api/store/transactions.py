@@ -1,6 +1,6 @@
-"""Transactions: a change is one of them, makes one revision and one audit row.
+"""Transactions: each change is one of them and makes one revision and one audit row.
 
-Every change locks the one row of `state` first, so changes stand in a sequence
+Every change locks the one row of `state` first, so changes form a sequence
 without gaps on SQLite and PostgreSQL alike, and a reader sees whole revisions.
 """
 
@@ -34,7 +34,7 @@ BUSY_TIMEOUT_S = 10.0
 """Time SQLite waits for another process's write before it gives up."""
 
 CHANNEL = "headgate_changes"
-"""Of PostgreSQL's notifications: each commit tells its revision there."""
+"""PostgreSQL's channel on which each commit announces its revision."""
 
 POOL_SIZE = 8
 """Connections kept; each request holds one for some milliseconds at most."""
@@ -125,8 +125,8 @@ class Change:
     ) -> bool:
         """Note one thing's change for the audit; return whether it is one.
 
-        Of a thing that changes twice, what it was at first and is at last counts.
-        `number` is its id, if it has one that agents know it by.
+        If a thing changes twice, its first and its last state count.  `number` is its
+        id, if agents know it by one.
         """
         if number is not None:
             self._ids.setdefault((kind, key), number)
@@ -253,7 +253,7 @@ def _audit(change: Change) -> None:
     change.session.connection().execute(
         earlier, [{"of_kind": x["kind"], "of_key": x["key"]} for x in recorded]
     )
-    change.session.execute(  # the table: the mapper would take as long again
+    change.session.execute(  # on the table: the ORM's mapper would double the time
         insert(cast("Table", ChangedRow.__table__)),
         [_changed(change, position, item) for position, item in enumerate(recorded)],
     )
@@ -290,7 +290,7 @@ def _with_driver(url: URL) -> URL:
 
 
 def open_engine(url: URL | str) -> Engine:
-    """Return an engine for `url`, with the driver and the manners of the store."""
+    """Return an engine for `url`, with the driver and the settings of the store."""
     url = _with_driver(make_url(url))
     if url.get_backend_name() != "sqlite":
         return create_engine(
@@ -308,7 +308,7 @@ def open_engine(url: URL | str) -> Engine:
 
 
 def _prepare_sqlite(connection: _Dbapi, _record: object) -> None:
-    """Make SQLite wait for no reader, keep its promises, and leave BEGIN to us."""
+    """Make SQLite not block on readers, be durable, and leave BEGIN to us."""
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")

@@ -62,11 +62,11 @@ def put_tenant(
     must_be_new: bool = False,
     precondition: Precondition = ANYTHING,
 ) -> tuple[TenantShown, bool]:
-    """Make a tenant or replace it; return it and whether it is new.
+    """Create a tenant or replace it; return it and whether it is new.
 
     Raises:
-        Outdated: It is other than `precondition` says.
-        AlreadyExists: It is there and must be new.
+        Outdated: It does not match `precondition`.
+        AlreadyExists: It exists and must be new.
     """
     checked_name(name, "tenant")
     row = change.session.get(TenantRow, name)
@@ -87,7 +87,7 @@ def put_tenant(
 
 
 def put_tenants(change: Change, bodies: Mapping[str, TenantPut]) -> None:
-    """Make or replace many tenants in few queries."""
+    """Create or replace many tenants in few queries."""
     present = {row.name: row for row in change.session.scalars(select(TenantRow))}
     for name, body in bodies.items():
         checked_name(name, "tenant")
@@ -111,7 +111,7 @@ def delete_tenant(
 
     Raises:
         NotFound: There is none.
-        Outdated: It is other than `precondition` says.
+        Outdated: It does not match `precondition`.
         InUse: It has namespaces.
     """
     row = find_tenant(change.session, name)
@@ -163,20 +163,20 @@ def put_namespace(
     must_be_new: bool = False,
     precondition: Precondition = ANYTHING,
 ) -> tuple[NamespaceShown, bool]:
-    """Make a namespace unless it is there; return it and whether it is new.
+    """Create a namespace unless it exists; return it and whether it is new.
 
     Args:
         change: The transaction.
         tenant: Its tenant, which must exist.
         name: Its name within the tenant.
-        policies: Pulsar's object, kept as sent; None keeps what is there.
-        must_be_new: Refuse when it is there already.
-        precondition: What the caller believes of it.
+        policies: Pulsar's object, kept as sent; None keeps the present one.
+        must_be_new: Refuse if it exists already.
+        precondition: What the caller believes about it.
 
     Raises:
-        Outdated: It is other than that.
-        NotFound: The tenant is not there.
-        AlreadyExists: It is there and must be new.
+        Outdated: It does not match `precondition`.
+        NotFound: The tenant does not exist.
+        AlreadyExists: It exists and must be new.
     """
     checked_name(name, "namespace")
     find_tenant(change.session, tenant)
@@ -207,7 +207,7 @@ def delete_namespace(
 
     Raises:
         NotFound: There is none.
-        Outdated: It is other than `precondition` says.
+        Outdated: It does not match `precondition`.
     """
     row = find_namespace(change.session, tenant, name)
     precondition.check(row.revision)
@@ -222,7 +222,7 @@ def delete_namespace(
 
 
 def shown_tenant(row: TenantRow) -> TenantShown:
-    """Return `row` as responses say it."""
+    """Return `row` as responses show it."""
     return TenantShown(
         name=row.name,
         admin_roles=row.admin_roles,

@@ -1,4 +1,4 @@
-"""Make a token on the database itself: the first one, before any server runs."""
+"""Create a token in the database itself: the first one, before any server runs."""
 
 import getpass
 

@@ -1,4 +1,4 @@
-"""Places in a list that is ordered by several texts, as one text for a page's end."""
+"""Places in a list that is sorted by several texts, as one text for a page's end."""
 
 import json
 from typing import cast

@@ -3,12 +3,12 @@
 ::
 
     Refused
-    ├── Invalid        the request says something that can't be meant: the caller's
-    ├── NotFound       it names something that is not there: the caller's
+    ├── Invalid        the request makes no sense: the caller's fault
+    ├── NotFound       it names something that does not exist: the caller's fault
     ├── Conflict
     │   ├── AlreadyExists
     │   └── InUse      something else still depends on it
-    ├── Forbidden      the caller is known, and may not
+    ├── Forbidden      the caller is known but may not do this
     ├── Outdated       someone else changed it since the caller read it: read again
     └── Busy           a bound of this process is reached: come back later
 """
@@ -53,7 +53,7 @@ class Conflict(Refused):
 
 
 class AlreadyExists(Conflict):
-    """A thing of that name is there already."""
+    """A thing of that name exists already."""
 
     def __init__(self, thing: str, name: str, /) -> None:
         super().__init__(f"{thing} {name!r} already exists")

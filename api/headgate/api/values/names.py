@@ -15,7 +15,7 @@ MAX_DIMENSION = 64
 
 _UNUSABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode categories refused in names: control, format, lone surrogate, line,
-paragraph.  Format characters are not seen, and some turn the direction of what
+paragraph.  Format characters are invisible, and some reverse the direction of what
 follows, so that a name can look like another one."""
 
 _JOINERS = "\u200c\u200d"
@@ -23,7 +23,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def checked_name(name: str, field: str) -> str:
-    """Return `name` when it can be stored and stand as one segment of a path.
+    """Return `name` if it can be stored and used as one segment of a path.
 
     Raises:
         Invalid: It is empty, too long, ``.`` or ``..``, holds a slash or a
@@ -35,7 +35,7 @@ def checked_name(name: str, field: str) -> str:
 
 
 def checked_path_name(name: str, field: str, *, longest: int = MAX_PATH_NAME) -> str:
-    """Return `name`, which may hold slashes, when it can be stored.
+    """Return `name`, which may contain slashes, if it can be stored.
 
     Raises:
         Invalid: It is empty, too long, or holds an unprintable character.
@@ -57,10 +57,10 @@ def checked_path_name(name: str, field: str, *, longest: int = MAX_PATH_NAME) ->
 
 
 def checked_dimension(name: str, field: str) -> str:
-    """Return `name` when it is an identifier that a keyword argument can spell.
+    """Return `name` if it is an identifier that a keyword argument can spell.
 
     Raises:
-        Invalid: It is none, too long, or not in Unicode's normal form.
+        Invalid: It isn't one, is too long, or is not in Unicode's normal form.
     """
     if not name.isidentifier() or unicodedata.normalize("NFKC", name) != name:
         shown = ascii(name[:40])

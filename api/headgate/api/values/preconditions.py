@@ -1,4 +1,4 @@
-"""Optimistic concurrency: change a thing only as long as it is as it was read."""
+"""Optimistic concurrency: change a thing only if it is still as it was read."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Precondition:
 
     Attributes:
         revisions: It was last changed by one of these; None for any.
-        exists: It exists (True), does not (False), or no matter (None).
+        exists: It exists (True), does not (False), or may do either (None).
     """
 
     revisions: frozenset[int] | None = None

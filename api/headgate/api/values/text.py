@@ -24,9 +24,9 @@ class Unstorable(ValueError):
     """A text that can't be stored.
 
     Attributes:
-        place: Where it stands inside the value that was looked at, such as
-            ``.user`` or ``[2]``; empty for the value itself and for a key, which
-            can't be told back.
+        place: Where it is inside the value that was checked, such as ``.user`` or
+            ``[2]``; empty for the value itself and for a key, which can't be repeated
+            in an answer.
     """
 
     def __init__(self, character: str, place: str) -> None:
@@ -35,7 +35,7 @@ class Unstorable(ValueError):
 
 
 def check_storable(value: object) -> None:
-    """Look at a text, or at the texts of a list and the keys and texts of a mapping.
+    """Check a text, or the texts of a list and the keys and texts of a mapping.
 
     Raises:
         Unstorable: One of them can't be stored.

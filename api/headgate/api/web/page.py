@@ -1,6 +1,6 @@
 """Serve the page: plain files, no build step, nothing from another host.
 
-The page is an ordinary client of `/api/v1`: what it may do, its token says.  The
+The page is an ordinary client of `/api/v1`: its token decides what it may do.  The
 files themselves hold no secret and are served to anyone.
 """
 
@@ -26,7 +26,7 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    # Ask each time, and get a 304: a page never runs with yesterday's modules.
+    # Revalidate each time (usually a 304): a page never runs yesterday's modules.
     "Cache-Control": "no-cache",
 }
 """Headers of every file."""
@@ -69,7 +69,7 @@ def mount(app: FastAPI) -> None:
 
 
 def _swagger() -> Path:
-    """Return the folder of Swagger UI's files, which a package of their own has."""
+    """Return the folder of Swagger UI's files, which come in a package of their own."""
     found = find_spec("fastapi_offline")
     assert found is not None
     assert found.origin is not None

@@ -37,7 +37,7 @@ class Contexts:
     """All contexts of the user.
 
     Attributes:
-        current: Name of the one in use; None for none.
+        current: Name of the one in use, or None.
         named: By name.
     """
 
@@ -48,7 +48,7 @@ class Contexts:
         """Return a context.
 
         Raises:
-            Failure: There is none of that name.
+            Failure: There is no context of that name.
         """
         if name not in self.named:
             known = ", ".join(sorted(self.named)) or "none"

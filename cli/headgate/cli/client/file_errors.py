@@ -26,13 +26,13 @@ _QUOTED = re.compile(r"'([^']+)'")
 def with_place(name: str, raw: bytes, refused: RefusedByApi, *, is_json: bool) -> str:
     """Return a refusal with the line and field of the file that caused it.
 
-    A refusal that concerns no place in the file is returned unchanged.
+    A refusal that isn't about a place in the file is returned unchanged.
 
     Args:
         name: Name of the file.
         raw: Its content.
         refused: The API's refusal.
-        is_json: The file is JSON, else YAML.
+        is_json: The file is JSON; otherwise it is YAML.
     """
     text, unreadable = _text(raw)
     unreadable = unreadable or (_not_json(text) if is_json else _not_yaml(text))

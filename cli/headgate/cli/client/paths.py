@@ -1,4 +1,4 @@
-"""Paths of the REST API that more than one command asks.
+"""Paths of the REST API that more than one command uses.
 
 Nothing here connects, so a command can import it before it runs.
 """
@@ -10,7 +10,7 @@ from urllib.parse import quote
 from headgate.cli.failure import Misused
 
 AGENTS = "/api/v1/agents"
-"""Which agents live, and what they last reported."""
+"""Which agents are alive, and what they last reported."""
 
 APPLY = "/api/v1/apply"
 """Takes a desired state and answers with a plan."""

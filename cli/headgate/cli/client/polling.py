@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 def again(
     ask: Callable[[], Answer], *, every_s: float
 ) -> Iterator[Answer | Unreachable]:
-    """Yield an answer every `every_s` seconds, or why there is none, for ever.
+    """Yield an answer every `every_s` seconds, or why there is none, endlessly.
 
     Raises:
         Failure: The API does not answer the first request, or refuses one.
@@ -37,7 +37,7 @@ def answers(ask: Callable[[], Answer], *, every_s: float) -> Iterator[Answer]:
     """Yield answers as `again` does; each outage is reported on stderr, as is its end.
 
     Raises:
-        Failure: As `again`.
+        Failure: As for `again`.
     """
     is_away = False
     for answer in again(ask, every_s=every_s):

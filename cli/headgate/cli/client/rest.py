@@ -104,7 +104,7 @@ class Rest(Closing):
         """Put `body`; return the answer, and whether that created something.
 
         Raises:
-            Failure: As `call`.
+            Failure: As for `call`.
         """
         response = self._send("PUT", path, body, None, TIMEOUT_S)
         return self._document(response), response.status == HTTPStatus.CREATED
@@ -113,7 +113,7 @@ class Rest(Closing):
         """Yield the items of a list, page by page.
 
         Raises:
-            Failure: As `call`; or there are more than `MAX_ITEMS`.
+            Failure: As for `call`, or there are more than `MAX_ITEMS`.
         """
         asked: dict[str, str | int | float] = {**(query or {}), "limit": PAGE}
         for _ in range(MAX_ITEMS // PAGE):

@@ -1,4 +1,4 @@
-"""`headgate attach`, `detach` and `attachments`: which groups count whom."""
+"""`headgate attach`, `detach` and `attachments`: which subjects a group counts."""
 
 import shlex
 from dataclasses import asdict, dataclass

@@ -36,10 +36,10 @@ FETCH_TIMEOUT_S = 600.0
 """44 jars, 45 MB, once."""
 
 START_TIMEOUT_S = 60.0
-"""For a JVM with a broker, on a busy machine; on a quiet one it takes a second."""
+"""Time for a JVM to start a broker on a busy machine; a quiet one takes a second."""
 
 TOPIC_TIMEOUT_S = 10.0
-"""For a broker that should be running already."""
+"""Time allowed for a broker that should be running already."""
 
 PAUSE_S = 0.05
 """Seconds between two checks whether the broker listens."""

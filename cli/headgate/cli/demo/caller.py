@@ -42,10 +42,10 @@ TICK_S = 0.002
 of two cores a few per cent, and the log has the true time of each attempt."""
 
 LONGEST_SLEEP_S = 0.1
-"""An idle caller looks up this often, so that it ends on time."""
+"""An idle caller wakes this often, so that it ends on time."""
 
 _SPARE = 1.5
-"""Room in the log over the expected number of attempts: Poisson needs 3 %."""
+"""Room in the log, as a multiple of the expected attempts: Poisson needs 3 % more."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

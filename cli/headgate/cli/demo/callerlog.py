@@ -37,7 +37,7 @@ class LogFull(RuntimeError):
 
 
 class CallerLog:
-    """Writes one caller's attempts; each file has one writer."""
+    """Writes one caller's attempts; each file has a single writer."""
 
     def __init__(self, path: Path, capacity: int) -> None:
         """Create a file with room for `capacity` records.
@@ -48,7 +48,7 @@ class CallerLog:
         size = capacity * _LAYOUT.size
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            # Allocated now: a full disk is an error here, not a SIGBUS later.
+            # Allocated now, so that a full disk is an error here, not a later SIGBUS.
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(descriptor, 0, size)
             else:  # pragma: no cover - not on Linux

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from headgate.cli.demo.script import Script
 
 READY_TIMEOUT_S = 30.0
-"""To import, connect and fetch a configuration, five at once on a busy machine."""
+"""Time to import, connect and fetch a configuration, five at once on a busy machine."""
 
 END_TIMEOUT_S = 10.0
-"""From the end of the script to the end of the process: a leave report, and out."""
+"""From the end of the script to the end of the process: time for a leave report."""
 
 STARTED_FILE = "started_ns"
 """Holds the run's beginning on the machine's monotonic clock, for kept logs."""
 
 CONNECT_S = 0.5
-"""A process connects before it takes requests, as a service does that is ready
-before it is given traffic."""
+"""A process connects this long before it takes requests, like a service that is ready
+before it gets traffic."""
 
 LEAD_S = 0.1
-"""From when the start is set until it: time for all callers to hear of it, and no
-rest, because agents of a group without a past begin with a full bucket."""
+"""How far ahead the start is set: enough for all callers to hear of it, and no longer,
+because agents of a group without a past begin with a full bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Callers:
         """Prepare; nothing is started yet.
 
         Args:
-            children: Whose processes they become.
+            children: Starts and stops their processes.
             plan: What they do.
             url: Address of the API.
             directory: For their logs; must exist.
@@ -75,8 +75,8 @@ class Callers:
     def start(self) -> None:
         """Start all, wait until each is ready, and set the common time.
 
-        A second life of the shape's victim is prepared as well: a process takes
-        seconds to start on a busy machine, and the script says how long it is away.
+        A second life of the shape's victim is prepared as well, because a process takes
+        seconds to start on a busy machine, and the script fixes how long it is away.
 
         Raises:
             ChildFailed: One did not get ready.
@@ -109,9 +109,9 @@ class Callers:
         self._children.forget(self._running.pop(self._plan.shape.victim))
 
     def bring_back(self) -> None:
-        """Connect a new process under the id of the victim; return at once.
+        """Connect a new process under the victim's id; return at once.
 
-        To be called `CONNECT_S` before its callers are back.
+        Call this `CONNECT_S` before its callers are due back.
         """
         assert self._standby is not None, "it is prepared at the start"
         self._enter(self._standby)
@@ -119,7 +119,7 @@ class Callers:
         self._standby = None
 
     def is_running(self, agent: str) -> bool:
-        """Return whether the agent is alive, as far as the script goes."""
+        """Return whether the agent is alive according to the script."""
         return agent in self._running
 
     def counted(self) -> dict[str, tuple[int, int]]:

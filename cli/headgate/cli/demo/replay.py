@@ -104,8 +104,8 @@ def ratio_of_totals(
     """Return admitted / central, each total averaged over the last seconds.
 
     Two buckets that are both spent to the last unit may differ by a request at any
-    instant, because one of them is just about to admit it.  Where a single request
-    is a part of the total that matters, the average tells what the end can't.
+    instant, because one of them is just about to admit it.  Where one request is a
+    noticeable part of the total, the average shows what the end can't.
 
     Args:
         at_s: ``float64[N]`` times of attempts, ascending.
@@ -132,7 +132,7 @@ def max_min(demand: NDArray[np.float64], capacity: float) -> NDArray[np.float64]
         capacity: What there is, in the same units.
 
     Returns:
-        ``float64[J]``: demand where all fits, else min(demand, θ) with Σ = capacity.
+        ``float64[J]``: demand if all of it fits, else min(demand, θ) with Σ = capacity.
     """
     if demand.sum() <= capacity:
         return demand.copy()

@@ -3,7 +3,7 @@
 A *shape* is a kind of load: many requests of one unit, or few and large ones.
 Everything in it is a fraction of the run's length, so that a run of 20 s tells the
 same story as one of a minute, rounded to whole seconds: fairness is judged second by
-second, and a caller that is there for half of a second is due less than a second's
+second, and a caller that is present for half a second is due less than a second's
 share.
 """
 
@@ -27,7 +27,7 @@ QUOTA_PER_S = 1000.0
 """Q of the usual shape: what all agents together may admit, requests/s."""
 
 BURST_UNITS = 1000.0
-"""B of the usual shape: what may pass at once after rest, requests."""
+"""B of the usual shape: what may pass at once after a quiet time, requests."""
 
 SHORTEST_S = 20.0
 """Below this the idle phase is too short to fill the bucket again."""
@@ -45,7 +45,7 @@ FLIP = "flipped"
 """The phase whose beginning the settle time is counted from."""
 
 VICTIM = "agent-2"
-"""Killed while it has a full equal part of an overloaded quota."""
+"""The agent that is killed while it has a full equal part of an overloaded quota."""
 
 KILLED_AT, RETURNS_AT = 0.78, 0.83
 """Fractions of the run: the kill happens, and is over, inside ``threefold``."""
@@ -59,7 +59,7 @@ class Act:
         name: What the table calls it.
         begins: Fraction of the run.
         demand_per_s: Units/s of each agent.
-        story: What it asks for, and what should come of it.
+        story: What it asks for, and what should happen.
     """
 
     name: str
@@ -81,7 +81,7 @@ class LoadShape:
         costs: Least and most units of one request; small ones are more frequent
             than large ones (the logarithm is uniform).
         acts: What is asked for, from the beginning of the run to its end.
-        victim: The agent that is killed and returns, if one is.
+        victim: The agent that is killed and returns, if any.
     """
 
     name: str
@@ -199,7 +199,7 @@ TOKENS = LoadShape(
 """Few large requests: language models, whose prompts cost thousands of tokens."""
 
 SHAPES = {shape.name: shape for shape in (REQUESTS, TOKENS)}
-"""By the name that ``--shape`` knows."""
+"""By the name that ``--shape`` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class Phase:
         begins_s: Seconds after the start of the run.
         ends_s: Seconds after the start of the run.
         demand_per_s: Units/s of each agent.
-        story: What it asks for, and what should come of it.
+        story: What it asks for, and what should happen.
     """
 
     name: str
@@ -229,7 +229,7 @@ class Script:
         seconds: Length of the run.
         phases: In order, without gaps, covering the whole run.
         killed_s: When the shape's victim gets SIGKILL, seconds after the start;
-            after the end where it has none.
+            after the end if it has none.
         returns_s: When its callers are back, seconds after the start.
         shape: The kind of load.
     """
@@ -249,7 +249,7 @@ class Script:
 
     @property
     def flip(self) -> Phase | None:
-        """The phase that begins when the demand turns round, if there is one."""
+        """The phase that begins when the demand is reversed, if there is one."""
         return next((p for p in self.phases if p.name == FLIP), None)
 
 

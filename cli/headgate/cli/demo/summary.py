@@ -1,4 +1,4 @@
-"""The demo's verdict, from what the callers logged and from nothing else.
+"""The demo's verdict, based on nothing but what the callers logged.
 
 Three things gate it: the total against one central bucket, the excess, and the
 worst-served agent.  For small requests the excess is judged in every window of ten
@@ -36,14 +36,14 @@ LONG_WINDOW_S = 10.0
 """The window that gates: longer than any burst or fault of the script."""
 
 WINDOW_TOLERANCE = 1.03
-"""A long window may hold 3 % more than its quota, the burst apart."""
+"""A long window may hold 3 % more than its quota, not counting the burst."""
 
 WORST_PART = 0.9
 """Each agent gets at least this part of its max-min."""
 
 RATIO_COSTS = 8
-"""Totals are averaged over the time in which the quota earns so many of the largest
-requests: a few milliseconds where these are small."""
+"""Totals are averaged over the time in which the quota earns this many of the largest
+requests: a few milliseconds if these are small."""
 
 SETTLE_WINDOW_S = 0.5
 """Long enough for Poisson noise of a tenth of the quota to average out."""
@@ -91,8 +91,8 @@ class AgentPart:
         agent: Its id.
         attempted: Units its callers tried.
         admitted: Units they got.
-        max_min: Units that were its due: Σ over seconds of the max-min share of
-            what was offered in that second.
+        max_min: Units that it was due: Σ over seconds of its max-min share of what
+            was offered in that second.
         part: admitted / max_min; 1 when nothing was due.
     """
 
@@ -115,18 +115,18 @@ class DemoSummary:
         burst_units: B.
         attempted: Units tried.
         admitted: Units got.
-        central: Units that one central bucket admits of the same attempts.
+        central: Units of the same attempts that one central bucket admits.
         ratio: admitted / central (see `ratio_of_totals`).
-        divided: Units that the quota divided by the number of agents, one bucket
-            each, admits of the same attempts: what people do without Headgate.
+        divided: Units of the same attempts that are admitted if each agent has a
+            bucket with an equal part of the quota: what people do without Headgate.
         worst_1_s: Most units admitted in any window of 1 s.
         worst_10_s: Most units admitted in any window of 10 s.
         debt_units: Largest excess over Q·W + B in any window of any length.
         central_debt_units: That of the central bucket: one request, at most.
         largest_cost: Units of the largest request.
         agents: One part per agent.
-        settle_s: From the flip until shares are right and stay so; None when the
-            demand changed again first.
+        settle_s: Time from the flip until shares are right and stay right; None if
+            the demand changed again first.
         p50_s: Median of the time in `try_acquire`, seconds.
         p99_s: 99th percentile of it, seconds.
         faults: What is out of bounds, a sentence each; empty when all is well.
@@ -255,7 +255,7 @@ def divided_evenly(
 def parts_of_max_min(
     attempts: Mapping[str, Attempts], *, seconds: float, quota_per_s: float
 ) -> tuple[AgentPart, ...]:
-    """Return what each agent got against what was its due, second by second."""
+    """Return what each agent got and what it was due, second by second."""
     edges = np.arange(0.0, np.ceil(seconds) + 1.0)
     offered = np.array(
         [np.histogram(a.at_s, edges, weights=a.cost)[0] for a in attempts.values()]
@@ -284,13 +284,13 @@ def settle_time(
 ) -> float | None:
     """Return how long after the flip every agent has its max-min, seconds.
 
-    Windows of `SETTLE_WINDOW_S` slide from the flip on.  A window is good if each
-    agent's admissions are within `SETTLE_TOLERANCE` of the quota of its max-min share
-    of what was offered in it.  The cluster has settled where the first run of good
-    windows begins that covers a window's length.
+    Windows of `SETTLE_WINDOW_S` slide from the flip on.  In a good window each agent's
+    admissions differ from its max-min share of what was offered by at most
+    `SETTLE_TOLERANCE` of the quota.  The cluster has settled at the beginning of the
+    first run of good windows that covers a window's length.
 
     Returns:
-        Seconds after the flip, or None when that does not come about in `within_s`.
+        Seconds after the flip, or None if that does not happen within `within_s`.
     """
     starts = np.arange(
         flip_s, flip_s + within_s - SETTLE_WINDOW_S + 1e-9, SETTLE_STEP_S

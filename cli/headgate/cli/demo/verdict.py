@@ -89,7 +89,7 @@ def _over(summary: DemoSummary) -> str:
 
 
 def _window(summary: DemoSummary, count: int, window_s: float) -> str:
-    """Return a window's admissions against its quota, the burst apart."""
+    """Return a window's admissions against its quota, not counting the burst."""
     quota = summary.quota_per_s * window_s
     over = max(0.0, count - summary.burst_units - quota) / quota
     text = f"{count:,} admitted; quota {quota:,.0f} + burst {summary.burst_units:,.0f}"

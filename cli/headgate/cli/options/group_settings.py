@@ -12,7 +12,7 @@ from headgate.cli.failure import Misused
 from headgate.cli.options.limits import LimitJson, parse_limit
 
 ANY_SLOTS = -1
-"""What the option says where requests in flight are not limited."""
+"""The option's value when requests in flight are not limited."""
 
 
 @dataclass(frozen=True, slots=True)

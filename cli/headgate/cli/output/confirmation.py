@@ -1,4 +1,4 @@
-"""Confirmation of what takes a limit off somebody.
+"""Confirmation of changes that take a limit off somebody.
 
 At a terminal the command asks.  Elsewhere nobody can be asked, so it needs ``--yes``,
 as GitHub's `gh` does: a script that lifts a limit should say that it means to.
@@ -92,5 +92,5 @@ def confirm_change(rest: Rest, path: str, body: JsonObject, *, yes: bool) -> Non
     try:
         plan = rest.call("POST", path, body=body, query={"dry_run": "true"})
     except RefusedByApi:
-        return  # so will be the change itself, and it says better why
+        return  # so will be the change itself, with a better reason
     confirm(lifted(changes_of(plan)), yes=yes)

@@ -110,7 +110,7 @@ class LiveView(Closing):
     def use(self, group: str, dimension: str) -> UseView:
         """Return the live state of a limit; empty while the API is down.
 
-        A missing figure is no reason to end a run.
+        A missing figure should not end a run.
         """
         try:
             uses = self._uses(group)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from headgate.cli.output.live_view import AgentJson, UseJson
 
 MOST_SENTENCES = 10
-"""Agents that get a sentence of their own; those that miss most come first."""
+"""Agents that get a sentence of their own, those that miss most first."""
 
 _MISSING = 0.01
 """Part of a demand that may be missing before it counts as not met."""

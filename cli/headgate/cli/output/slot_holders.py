@@ -7,7 +7,7 @@ from typing import TypedDict
 from headgate.cli.output.printing import Listing
 
 IN_FLIGHT = "slots_in_flight"
-"""Under this name refusals and tables speak of slots; no dimension can have it."""
+"""The name of slots in refusals and tables; no dimension can have it."""
 
 
 class SlotHolderJson(TypedDict):

@@ -3,7 +3,7 @@
 `python -m headgate.cli.process.child_process COMMAND…`
 
 PR_SET_PDEATHSIG (see `headgate.cli.process.children`) survives `execve`, so this also
-holds a program that knows nothing of it.
+works for a program that knows nothing about it.
 """
 
 from __future__ import annotations

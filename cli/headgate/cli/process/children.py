@@ -27,7 +27,7 @@ PARENT_VARIABLE = "HEADGATE_PARENT_PID"
 """Tells a child which parent to follow."""
 
 STOP_TIMEOUT_S = 5.0
-"""From SIGTERM to SIGKILL: an agent publishes its leave in far less."""
+"""From SIGTERM to SIGKILL: an agent needs far less to publish its leave."""
 
 _PR_SET_PDEATHSIG = 1
 """From ``<linux/prctl.h>``."""
@@ -119,7 +119,7 @@ class Child:
         return one_line(f"{self.name} ended with {how}: {self._last_words()}")
 
     def kill(self) -> None:
-        """Send SIGKILL, wait until the process is gone."""
+        """Send SIGKILL and wait until the process is gone."""
         self.signal(signal.SIGKILL)
         self._process.wait()
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 ESCAPE_S = 0.05
-"""How long to wait for the rest of an escape sequence: a terminal sends it at once, a
-person's next key comes later."""
+"""How long to wait for the rest of an escape sequence: a terminal sends it at once,
+while a person's next key comes later."""
 
 _SEQUENCES = {
     "\x1b[A": "up",

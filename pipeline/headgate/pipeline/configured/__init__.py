@@ -1,1 +1,1 @@
-"""What operators had decided, revision by revision, as frames to join."""
+"""The limits that were configured, revision by revision, as frames to join."""

@@ -1,7 +1,7 @@
 """The configurations that this pipeline has seen, one snapshot for each revision.
 
-They are kept in a table of the output, and grow with each look at the API; a recorded
-file of snapshots, one a line, is read instead where there is no API.
+They are kept in a table of the output, which grows with each look at the API; where
+there is no API, a recorded file of snapshots is read instead, one per line.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class ConfigurationHistory(Protocol):
 
 
 class ConfigurationFile:
-    """A file of snapshots, one a line; a last line that is cut off is none.
+    """A file of snapshots, one per line; a last line that is cut off is ignored.
 
-    Read anew from where the last look ended.
+    Each look reads on from where the last one ended.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the file at `path`, which need not be there yet."""
+        """Read the file at `path`, which need not exist yet."""
         self._path = path
         self._end = self._lines = 0
         self._found: dict[int, Configuration] = {}
@@ -61,7 +61,7 @@ class ConfigurationFile:
         """See `ConfigurationHistory.read`.
 
         Raises:
-            WrongSettings: A line is no snapshot; says which.
+            WrongSettings: A line is not a snapshot; says which.
         """
         if self._path.exists() and self._path.stat().st_size > self._end:
             with self._path.open("rb") as stream:
@@ -71,7 +71,7 @@ class ConfigurationFile:
         return [self._found[revision] for revision in sorted(self._found)]
 
     def _take(self, line: bytes) -> None:
-        """Read one line, if it is whole."""
+        """Read one line, if it is complete."""
         if line.strip():
             try:
                 configuration = configuration_from_json(json.loads(line))
@@ -86,7 +86,7 @@ class ConfigurationFile:
 
 
 class ConfigurationTable:
-    """The table of snapshots in an output; read once, then known."""
+    """The table of snapshots in an output; read once, then cached."""
 
     def __init__(self, session: SparkSession, store: TableStore) -> None:
         """Read and write the table ``configurations`` of `store`."""
@@ -108,13 +108,13 @@ class ConfigurationTable:
         return [self._found[revision] for revision in sorted(self._found)]
 
     def append(self, documents: Sequence[object]) -> None:
-        """Add snapshots with revisions that are not known yet, in one commit.
+        """Add the snapshots whose revisions are new, in one commit.
 
         Args:
             documents: At least one, the newest last.
 
         Raises:
-            MalformedSnapshot: One of them is no snapshot; none is added.
+            MalformedSnapshot: One of them is not a snapshot; none is added.
         """
         found = {c.revision: c for c in self.read()}
         now, rows = datetime.now(UTC), list[tuple[datetime, int, str]]()
@@ -126,6 +126,6 @@ class ConfigurationTable:
                 found[configuration.revision] = configuration
         if rows:
             frame = self._session.createDataFrame(rows, TABLES[_NAME])
-            # The revision as the transaction's number: said again it changes nothing.
+            # The revision is the transaction's number, so a repetition changes nothing.
             self._store.append(_NAME, frame, max(row[1] for row in rows))
         self._found = found

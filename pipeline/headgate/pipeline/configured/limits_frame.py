@@ -1,6 +1,6 @@
-"""What the operator had decided, revision by revision, as a frame to join.
+"""The limits that were configured, revision by revision, as a frame to join.
 
-Reports say which revision their sender went by, so usage is joined to the names and
+Reports say which revision their sender used, so usage is joined to the names and
 limits of that revision, whatever they are today.  Rows are ranges of revisions:
 ``from_revision`` ≤ r < ``until_revision``.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.configuration import Configuration, Group
 
 END = (1 << 63) - 1
-"""The revision until which the newest state holds."""
+"""End of the range of the newest state."""
 
 LIMITS = StructType(
     [
@@ -42,9 +42,9 @@ LIMITS = StructType(
         StructField("until_revision", LongType()),
     ]
 )
-"""One range of revisions of one group's limit.  A row without dimension stands for
-the group itself; a rate of infinity refuses nothing.  With a calendar ``period``,
-``burst`` units may pass in each, and next to nothing flows in meanwhile."""
+"""One range of revisions of one group's limit.  A row without a dimension stands for
+the group itself; an infinite rate refuses nothing.  With a calendar ``period``,
+``burst`` units may pass in each, and almost nothing is refilled meanwhile."""
 
 SHORTEST_PERIOD_S = {
     "minute": 60.0,
@@ -64,8 +64,8 @@ _Row = tuple[
 def limits_frame(session: SparkSession, history: Sequence[Configuration]) -> DataFrame:
     """Return the limits of all revisions, rows of `LIMITS`.
 
-    The oldest known state stands for those before it as well: a report may go by
-    a revision that was never seen here.
+    The oldest known state stands for those before it as well: a report may be based
+    on a revision that was never seen here.
     """
     open_rows: dict[tuple[int, str | None], tuple[_Row, int]] = {}
     rows: list[tuple[object, ...]] = []
@@ -75,7 +75,7 @@ def limits_frame(session: SparkSession, history: Sequence[Configuration]) -> Dat
         for key in [k for k, (row, _) in open_rows.items() if fresh.get(k) != row]:
             row, since = open_rows.pop(key)
             if key[1] is None and key not in fresh:
-                # A group that is gone keeps its name: late reports need it.
+                # A deleted group keeps its name, because late reports need it.
                 open_rows[key] = (row, since)
                 continue
             rows.append((*row, since, begin))
@@ -86,7 +86,7 @@ def limits_frame(session: SparkSession, history: Sequence[Configuration]) -> Dat
 
 
 def named(usage: DataFrame, limits: DataFrame) -> DataFrame:
-    """Add ``group`` and ``tenant`` as they were; ``#7`` for a group unknown."""
+    """Add ``group`` and ``tenant`` as they were; ``#7`` for an unknown group."""
     names = limits.where(f.col("dimension").isNull()).select(
         f.col("group_id").alias("_id"),
         "group",
@@ -110,8 +110,8 @@ def named(usage: DataFrame, limits: DataFrame) -> DataFrame:
 def limited(grouped: DataFrame, limits: DataFrame) -> DataFrame:
     """Add ``rate_per_s``, ``burst`` and ``period`` in force, null where there is none.
 
-    Where the limit changed between ``revision_first`` and ``revision_last`` the
-    widest counts: nobody is accused of what was allowed a moment before.
+    If the limit changed between ``revision_first`` and ``revision_last``, the widest
+    counts: nobody is accused of what was allowed a moment before.
     """
     keys = grouped.columns
     ranges = limits.where(f.col("dimension").isNotNull()).select(
@@ -143,8 +143,8 @@ def limited(grouped: DataFrame, limits: DataFrame) -> DataFrame:
 def allowed_within(seconds: Column) -> Column:
     """Return the units that limits from `limited` allow within some time.
 
-    A calendar limit allows its amount once more with each boundary, and there is no
-    telling from reports on which side of one they were used.
+    A calendar limit allows its amount again after each boundary, and reports don't
+    tell on which side of a boundary units were used.
     """
     shortest = f.create_map(
         *(f.lit(item) for pair in SHORTEST_PERIOD_S.items() for item in pair)
@@ -175,7 +175,7 @@ def _tenants(configuration: Configuration) -> dict[int, set[str]]:
     """Return the tenants whose subjects are attached to each group.
 
     A namespace ``acme/orders`` belongs to tenant ``acme``; several tenants that
-    share a group are billed together, for no report tells them apart.
+    share a group are billed together, because no report tells them apart.
     """
     found: dict[int, set[str]] = {}
     for attachment in configuration.attachments:

@@ -1,9 +1,9 @@
-"""Keeps what the API says of the configuration, revision by revision.
+"""Records the API's configuration, revision by revision.
 
-Asked before each batch; between two looks several revisions may pass, so all states
-after the newest known one are fetched, each with the revision that made it.  An API
-that is down costs nothing but newer names: the revisions known so far are used, and
-reports carry the revision that their sender went by.
+The API is asked before each batch.  Several revisions may pass between two looks, so
+all states after the newest known one are fetched, each with the revision that made
+it.  While the API is down only newer names are missing: the revisions known so far are
+used, and reports carry the revision that their sender used.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate.pipeline")
 
 TIMEOUT_S = 5.0
-"""Bound of one question; the API answers in milliseconds."""
+"""Timeout of one request; the API answers in milliseconds."""
 
 MOST_STATES = 1_000
-"""States fetched in one look, newest first; the first look goes back so far.  What is
-older is judged by the oldest of them."""
+"""Most states fetched in one look, newest first, so the first look goes back this far.
+Anything older is judged by the oldest of them."""
 
 
 class SnapshotRecorder:
@@ -37,7 +37,7 @@ class SnapshotRecorder:
     def __init__(
         self, url: str, history: ConfigurationTable, *, token: str = ""
     ) -> None:
-        """Ask the API at `url`, if it is not empty, and keep answers in `history`."""
+        """Ask the API at `url`, unless it is empty, and keep answers in `history`."""
         self._url = url.rstrip("/")
         self._history = history
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -45,7 +45,7 @@ class SnapshotRecorder:
         self._seen = -1
 
     def look(self) -> int:
-        """Fetch all states that are newer; return the newest revision known."""
+        """Fetch all newer states; return the newest revision known."""
         known = max(self._history.newest, self._seen)
         if not self._url:
             return known
@@ -76,12 +76,12 @@ class SnapshotRecorder:
     def _states(
         self, client: httpx.Client, revision: int, newest: object
     ) -> list[object]:
-        """Return the states up to `revision` that are not in the file, newest first."""
+        """Return the states up to `revision` that are not known yet, newest first."""
         known, states, at = self._history.newest, list[object](), revision
         while at > known and len(states) < MOST_STATES:
             document = _past(client, at)
             since = configuration_from_json(document).revision
-            if since > at:  # an API that knows the newest state only
+            if since > at:  # an API that knows only the newest state
                 return [newest]
             if since <= known:
                 break

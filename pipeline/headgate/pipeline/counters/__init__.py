@@ -1,4 +1,4 @@
-"""From cumulative counters to usage per window: one agent's lives, replayed.
+"""From cumulative counters to usage per window, one agent's lives at a time.
 
 Plain Python without Spark sessions.
 """

@@ -3,9 +3,9 @@
 Agents' wall clocks differ and may be wrong.  A topic whose timestamps the broker
 sets (``message.timestamp.type=LogAppendTime``) gives one clock for all: the
 smallest delay ever seen from a sender is then its clock's error plus the least
-latency, and is taken off.  Without it (CreateTime is the sender's own clock) the
+latency, and is corrected for.  Without it (CreateTime is the sender's own clock) the
 sender's time is believed and only the watermark is protected: it follows the
-slowest live agent and leaves out those whose clock stands far from the rest.
+slowest live agent and ignores those whose clocks are far from the rest.
 
 Rejected: Spark's own watermark, which is the maximum over all agents, so that one
 fast clock closes everyone's windows.
@@ -24,16 +24,16 @@ UNKNOWN_US = 1 << 62
 """The smallest delay of a sender that has not been seen yet."""
 
 TRUST_US = 2_000_000
-"""Clock error that is left alone, two seconds: NTP keeps clocks far closer, and
-what is left moves no window by more than that."""
+"""Clock error that is tolerated, two seconds: NTP keeps clocks far closer, and such
+an error moves no window by more than that."""
 
 LONGEST_DELAY_US = 60_000_000
 """Longest time that a report may have been on its way, a minute: the bus gives up
-after three seconds; an older one was sent by a clock that jumped back."""
+after three seconds; if it looks older, the sender's clock jumped back."""
 
 OUTLIER_US = 60_000_000
 """An agent whose time differs from the median's by more than this, a minute,
-neither holds the watermark back nor pushes it."""
+neither holds the watermark back nor advances it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def event_time_us(stamp: Stamp, least_delay_us: int) -> tuple[int, int]:
     least_delay_us = min(least_delay_us, stamp.broker_us - stamp.sent_us)
     error_us = least_delay_us if abs(least_delay_us) > TRUST_US else 0
     at_us = stamp.sent_us + error_us
-    # A clock may jump within an incarnation; the broker's is the bound.
+    # A clock may jump within an incarnation, so the broker's time bounds it.
     at_us = max(at_us, stamp.broker_us - LONGEST_DELAY_US)
     return min(at_us, stamp.broker_us + TRUST_US), least_delay_us
 
@@ -73,7 +73,7 @@ def reference_us(previous_us: int, heard_us: Sequence[int]) -> int:
 
     Args:
         previous_us: What this returned for the batch before, or 0.
-        heard_us: Event time of the last report of each agent of this batch.
+        heard_us: Event time of each agent's last report in this batch.
     """
     if not heard_us:
         return previous_us

@@ -1,12 +1,12 @@
-"""Cumulative counters of one incarnation → what was used in which window.
+"""Turns the cumulative counters of one incarnation into usage per window.
 
 A report carries totals since the incarnation began, so the difference of two
-reports is exact whatever was lost, doubled or reordered between them.  *When* it
-was used is known only to the interval between the two: it is spread evenly over
-that interval, in whole units, so that the parts add up to the difference.
+reports is exact, whatever was lost, duplicated or reordered between them.  *When* the
+units were used is known only to within the interval between the two: they are spread
+evenly over it, in whole units, so that the parts add up to the difference.
 
-Everything here is numpy on one agent's rows: no Spark, no clock, no I/O.  Cost: a
-few vector operations a report, whatever the number of groups.  Rejected: one state
+Everything here is numpy on one agent's rows: no Spark, no clock, no I/O.  It costs a
+few vector operations per report, whatever the number of groups.  Rejected: one state
 entry per (agent, group), 20 to 40 times slower (one call per key).
 """
 
@@ -34,9 +34,9 @@ EXACT = float(1 << 43)
 """Units up to which a double holds thousandths: 2⁴³ · 1000 < 2⁵³."""
 
 LONGEST_GAP_US = 3_600_000_000
-"""Longest interval that is spread over windows, one hour; what a longer one
-held is *displaced*: counted in the newest window and marked.  Bounds the number
-of windows that one report touches."""
+"""Longest interval that is spread over windows, one hour; units from a longer one
+are *displaced*: counted in the newest window and marked.  Bounds the number of
+windows that one report touches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,11 +69,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportInterval:
-    """When and how a report's difference came about.
+    """The circumstances of a report's difference.
 
     Attributes:
         at_us: Event time of the report.
-        revision: Of the configuration that the sender went by.
+        revision: Of the configuration that the sender used.
         weight: Of the sender.
         floor_us: Start of the oldest window that is still open.
         window_us: Length of a window.
@@ -129,17 +129,17 @@ class Counters:
         return cls(none, zero, zero, none, zero, none)
 
     def absorb(self, rows: Rows, span: ReportInterval, *, since_us: int) -> int:
-        """Take one report's rows in; the caller skips reports that are not newer.
+        """Take in one report's rows; the caller skips reports that are not newer.
 
         Args:
             rows: Of this dimension.
             span: Of the report.
-            since_us: Event time of the sender's previous report: a group that
-                is new was at zero then.  0 if it may have been used long before.
+            since_us: Event time of the sender's previous report: a new group was at
+                zero then.  0 if it may have been used long before.
 
         Returns:
-            Number of rows whose counters fell, which no honest agent's do; they
-            are passed over.
+            Number of rows whose counters fell, which an honest agent's never do; they
+            are skipped.
         """
         index = self._locate(rows.group_ids, since_us)
         refused = rows.refused - self.refused[index]
@@ -189,7 +189,7 @@ class Counters:
         return closed
 
     def _locate(self, group_ids: Ints, since_us: int) -> Ints | slice:
-        """Return where the groups stand, making room for new ones."""
+        """Return the places of the groups, making room for new ones."""
         if np.array_equal(group_ids, self.group_ids):
             return slice(None)
         place = np.searchsorted(self.group_ids, group_ids)
@@ -204,7 +204,7 @@ class Counters:
         return np.searchsorted(self.group_ids, group_ids)
 
     def _grow(self, group_ids: Ints, since_us: int) -> None:
-        """Make room: new groups stand at zero since `since_us`."""
+        """Make room: new groups have been at zero since `since_us`."""
         self.settle()
         size, place = len(group_ids), np.searchsorted(group_ids, self.group_ids)
 
@@ -272,8 +272,8 @@ class Counters:
         length = np.maximum(at_us - start_us, 1)
         gone_refused, gone_admitted = np.zeros_like(refused), np.zeros_like(admitted)
         for key, end_us in _cuts(oldest_us, at_us, span):
-            # A clock that was set back stands still here: a row may be told of twice
-            # at one moment, and what lies between is used up at it.
+            # A clock that was set back stands still here: a row may be reported twice
+            # for one moment, and the units in between all count at that moment.
             is_last = end_us >= at_us
             passed = np.clip((end_us - start_us) / length, float(is_last), 1.0)
             upto_refused = _share(refused, passed)
@@ -312,8 +312,8 @@ class Counters:
 def fixed(units: Floats) -> Floats:
     """Return amounts as the doubles nearest to whole thousandths.
 
-    Differences of counters carry the rounding of the counters; without it the last
-    bit of a sum would depend on the order of its terms.
+    Differences inherit the counters' rounding errors; unless these are removed, the
+    last bit of a sum depends on the order of its terms.
 
     >>> fixed(np.array([0.3 - 0.1, 4.35 - 4.0]))
     array([0.2 , 0.35])
@@ -347,7 +347,7 @@ def merge(parts: list[Part]) -> Part:
 
 
 def _added(place: Ints, size: int, columns: list[Floats]) -> Floats:
-    """Return the sums of what stands at the same place."""
+    """Return the sums of the values that have the same place."""
     total = np.zeros(size)
     np.add.at(total, place, np.concatenate(columns))
     return fixed(total)
@@ -356,7 +356,7 @@ def _added(place: Ints, size: int, columns: list[Floats]) -> Floats:
 def _cuts(
     oldest_us: int, at_us: int, span: ReportInterval
 ) -> Iterable[tuple[tuple[int, bool], int]]:
-    """Yield the windows of an interval and where each ends; closed ones are one."""
+    """Yield an interval's windows and their ends; closed windows count as one."""
     length = span.window_us
     if oldest_us < span.floor_us:
         yield (span.floor_us, True), span.floor_us
@@ -369,9 +369,9 @@ def _cuts(
 
 
 def _share(units: Floats, passed: Floats) -> Floats:
-    """Return the units of `passed` (0 to 1) of an interval, rounded down.
+    """Return the units in the first `passed` (0 to 1) of an interval, rounded down.
 
-    Whole units of whole numbers, thousandths of others.
+    Whole numbers are rounded to whole units, others to thousandths.
     """
     whole = units == np.floor(units)
     steps = 1.0 if whole.all() else np.where(whole, 1.0, FINEST)

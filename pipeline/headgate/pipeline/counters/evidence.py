@@ -36,11 +36,11 @@ def signing_of(keys: str) -> Signing | None:
 
     Args:
         keys: As in the agents' option ``report_keys``: a list of keys, or a mapping
-            from the id of an agent to its public key or keys, in JSON; or keys, one a
-            line.  Empty for none.
+            from the id of an agent to its public key or keys, in JSON; or keys, one
+            per line.  Empty for none.
 
     Raises:
-        WrongSettings: It is something else.
+        WrongSettings: They have another form.
     """
     if not keys:
         return None

@@ -1,7 +1,7 @@
 """One agent's lives: reports in, usage of closed windows and gaps out.
 
 Pure: the same state and messages give the same rows, so a batch that is run again
-after a crash writes the same.
+after a crash writes the same rows.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from headgate.coordinator.messages.report import Report
 
 OPENING = 10
-"""A sequence up to this begins an incarnation: its counters started within the
-last keyframe interval.  One that is first heard later has a past of unknown
-length; what it used then is counted and marked *displaced*, also of groups that are
-first heard of within as many reports more: rows come in turns."""
+"""An incarnation first heard with a sequence up to this has just begun: its counters
+started within the last keyframe interval.  One that is first heard later has a past of
+unknown length; what it used then is counted and marked *displaced*, also for groups
+first heard of within as many further reports, because rows come in turns."""
 
 SEQUENCE_GRACE = 1_000
 SEQUENCES_PER_S = 40.0
-"""A sequence may jump by the grace and so many a second since the life was last heard:
-docs/reference/reports.md.  Agents refuse the same."""
+"""A sequence may jump by the grace plus this many per second since the life was last
+heard: docs/reference/reports.md.  Agents apply the same bound."""
 
 WHOLE = -1
-"""Stands for the partition of a report that was not cut."""
+"""Stands for the partition of a report that was not split."""
 
 
 class ImpossibleReport(ValueError):
@@ -38,7 +38,7 @@ class ImpossibleReport(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """The times that one batch goes by, microseconds.
+    """The times that apply to one batch, microseconds.
 
     Attributes:
         window_us: Length of a window.
@@ -47,7 +47,7 @@ class Times:
         silence_us: An agent not heard for this long before the watermark is
             presumed dead (M of the membership schedule).
         keep_us: Counters of a life that ended are kept for this long, so that a
-            report that comes late is still differenced.
+            late report can still be differenced.
     """
 
     window_us: int
@@ -65,12 +65,12 @@ class Incarnation:
         agent: Id.
         number: The incarnation.
         sequence: Highest of the reports taken in.
-        told: Highest sequence by partition, where reports are cut by group; of
-            whole ones by `WHOLE`.
+        told: Highest sequence by partition, where reports are split by group; under
+            `WHOLE` for reports that are not.
         first: Sequence of the first report taken in; 0 before it.
         began_us: Event time of that report.
-        heard_us: Event time of the last; 0 before the first.
-        before_us: Event time of the one before, all parts of the last aside.
+        heard_us: Event time of the last report; 0 before the first.
+        before_us: Event time of the report before it, not counting its own parts.
         least_delay_us: See `clock.event_time_us`.
         revision: Of the configuration at the last report.
         weight: Of the agent at the last report.
@@ -99,7 +99,7 @@ class Incarnation:
     counters: dict[str, Counters] = field(default_factory=dict[str, Counters])
 
     def absorb(self, report: Report, stamp: Stamp, times: Times) -> int:
-        """Take a report or a part of one in; an old or doubled one changes nothing.
+        """Take in a report or part of one; an old or duplicate one changes nothing.
 
         Returns:
             Number of rows whose counters fell.
@@ -151,7 +151,7 @@ class Incarnation:
             )
 
     def _is_new(self, report: Report) -> bool:
-        """Whether it says more than what was told of its groups; notes that it did."""
+        """Whether it has newer rows for its groups than those taken in; notes that."""
         place = report.part if report.parts else WHOLE
         last = max(self.told.get(place, 0), self.told.get(WHOLE, 0))
         if place == WHOLE:
@@ -166,18 +166,18 @@ class Incarnation:
         return self.first > OPENING and sequence <= self.first + OPENING
 
     def over(self, times: Times) -> bool:
-        """Whether this life has ended, as far as one can tell from outside."""
+        """Whether this life has ended, as far as can be seen from outside."""
         return self.left or self.heard_us + times.silence_us <= times.watermark_us
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsageGap:
-    """A life that ended without goodbye; what it used at last is not known.
+    """A life that ended without goodbye; what it used in the end is not known.
 
     Attributes:
         life: Which.
         until_us: When its successor began, or 0.
-        healed: It was only silent: it has been heard again, nothing is missing.
+        healed: It was only silent: it has been heard again, and nothing is missing.
     """
 
     life: Incarnation
@@ -192,7 +192,7 @@ class LifeOutcome:
     Attributes:
         closed: Usage of closed windows, by dimension.
         gaps: Ends without goodbye, each listed once.
-        ended: Lives whose counters are given up now: their totals are final.
+        ended: Lives whose counters are dropped now: their totals are final.
     """
 
     closed: dict[str, list[Part]] = field(default_factory=dict[str, list[Part]])
@@ -201,7 +201,7 @@ class LifeOutcome:
 
 
 def conclude(lives: dict[int, Incarnation], times: Times) -> LifeOutcome:
-    """Close windows, list gaps, give up what ended long ago; changes `lives`."""
+    """Close windows, list gaps, drop what ended long ago; changes `lives`."""
     outcome = LifeOutcome()
     parts: dict[str, list[Part]] = {}
     for life in lives.values():
@@ -221,8 +221,8 @@ def conclude(lives: dict[int, Incarnation], times: Times) -> LifeOutcome:
         if life.heard_us + times.keep_us <= times.watermark_us:
             for dimension, counters in life.counters.items():
                 parts[dimension].extend(counters.parts)
-            # Whoever is given up costs nothing from here on.  That a later report of
-            # this life is refused is known from the table of final counters.
+            # A dropped life costs nothing from here on.  A later report of it is
+            # refused by means of the table of final counters.
             outcome.ended.append(lives.pop(life.number))
     for dimension, pieces in parts.items():
         outcome.closed[dimension] = list(_merged(pieces))

@@ -1,4 +1,4 @@
-"""The rows that a step leaves behind: their schema, and how they are built.
+"""The rows that a step produces: their schema, and how they are built.
 
 One frame holds rows of several kinds; the columns that a kind doesn't use are
 null, which costs a bit each.
@@ -63,7 +63,7 @@ _COLUMNS: dict[str, pa.DataType] = {
 }
 
 ARROW = pa.schema(_COLUMNS)
-"""What a step leaves behind."""
+"""Schema of the rows that a step produces."""
 
 STEP_SCHEMA: StructType = from_arrow_schema(ARROW)
 """The same for Spark."""
@@ -72,7 +72,7 @@ _PACKED = ("group_id", "refused", "admitted", "subjects")
 """Columns in the payload of a row of kind ``usage``, in this order."""
 
 _PACKED_BYTES = 8 * len(_PACKED)
-"""Of one group in it: little-endian, 8 bytes an entry."""
+"""Bytes of one group in it: little-endian, 8 bytes an entry."""
 
 ONCE = (
     "agent",
@@ -91,7 +91,7 @@ _USED = {
 }
 
 USED_SCHEMA: StructType = from_arrow_schema(pa.schema(_USED))
-"""Of `used_rows`."""
+"""Schema of `used_rows`."""
 
 
 @dataclass(slots=True)
@@ -156,12 +156,12 @@ class RowBuilder:
         self._kinds: Counter[str] = Counter()
 
     def ready(self) -> Iterator[pa.RecordBatch]:
-        """Yield what there is once it is worth a batch."""
+        """Yield the collected rows once there are enough for a batch."""
         if self._rows >= READY_ROWS:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """Yield all that was collected."""
+        """Yield all rows that are still here."""
         tables, self._tables, self._rows = self._tables, [], 0
         if tables:
             # Columns that a kind lacks are filled with nulls here, all at once.
@@ -197,10 +197,10 @@ class RowBuilder:
         *,
         until_us: int = 0,
     ) -> None:
-        """Add the last counters of a life, a row a group.
+        """Add the last counters of a life, a row per group.
 
-        ``window_us`` holds the time up to which a row's counters are known: rows
-        that were as expected are left out of reports.
+        ``window_us`` holds the time up to which a row's counters are known, because
+        reports leave out rows that are as expected.
         """
         size = len(counters.group_ids)
         table = pa.table(
@@ -279,15 +279,15 @@ class RowBuilder:
 def packed_groups(part: Part) -> bytes:
     """Return the groups of a part and their amounts: four columns, one after another.
 
-    Binary because Spark copies it whole: of 25 columns a row, most of them null, the
-    conversion from Arrow and to Parquet cost more than decoding and differencing.
+    Binary because Spark copies it as it is: with 25 columns a row, most of them null,
+    converting from Arrow and to Parquet cost more than decoding and differencing.
     """
     columns = (part.group_ids, part.refused, part.admitted, part.subjects)
     return b"".join(column.tobytes() for column in columns)
 
 
 def used_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Turn rows of kind ``usage`` into rows of `USED_SCHEMA`, one a group."""
+    """Turn rows of kind ``usage`` into rows of `USED_SCHEMA`, one per group."""
     for batch in batches:
         once = batch.select(list(ONCE))
         for n, payload in enumerate(batch.column("payload")):

@@ -1,9 +1,9 @@
 """One life's counters as bytes: what is kept between two batches.
 
 A JSON header, a zero byte, then the arrays one after the other, little-endian, 8
-bytes an entry.  Binary because Spark copies it whole: a list column costs a
-conversion per entry.  About 48 bytes per (group, agent) pair and 32 per group in
-use and open window.
+bytes an entry.  Binary because Spark copies it as it is: a list column costs a
+conversion per entry.  About 48 bytes per (group, agent) pair, and 32 per open window
+and group in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMAT = 3
-"""Of these bytes; a state of another format is refused."""
+"""Version of this format; a state in another one is refused."""
 
 
 class StateUnreadable(ValueError):

@@ -1,1 +1,1 @@
-"""Price plans, and what they make of a month's usage; Spark is in `rows` alone."""
+"""Price plans, and what a month's usage costs by them; only `rows` uses Spark."""

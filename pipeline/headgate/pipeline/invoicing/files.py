@@ -36,7 +36,7 @@ def folder_name(tenant: str) -> str:
 
 
 def to_json(invoice: Invoice) -> str:
-    """Return an invoice as JSON; amounts are texts, so that no reader rounds them."""
+    """Return an invoice as JSON; amounts are strings, so that no reader rounds them."""
     document = {
         "tenant": invoice.tenant,
         "month": invoice.month,
@@ -61,7 +61,7 @@ def to_json(invoice: Invoice) -> str:
 
 
 def to_csv(invoice: Invoice) -> str:
-    """Return an invoice as CSV, a row a line, with a heading."""
+    """Return an invoice as CSV, a row per line, with a heading."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(CSV_COLUMNS)
@@ -71,7 +71,7 @@ def to_csv(invoice: Invoice) -> str:
     )  # fmt: skip
     for line in invoice.lines:
         numbers = (line.units, line.from_units, line.price, line.per)
-        # A spreadsheet takes a text that begins so for a formula.
+        # A spreadsheet takes text that begins like this for a formula.
         row = [f"'{word}" if word.startswith(_FORMULA) else word for word in head]
         amount = f"{line.amount:.{invoice.decimals}f}"
         row += [line.item, *(f"{number:f}" for number in numbers), amount]
@@ -83,7 +83,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_invoices(invoices: Iterable[Invoice], folder: Path) -> None:
-    """Write the files of invoices; a reader sees the old one or the new one whole."""
+    """Write the files of invoices; a reader sees the old one or the new one."""
     for invoice in invoices:
         place = folder / folder_name(invoice.tenant)
         place.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ FEE = "monthly fee"
 """The item of the line that is not for units."""
 
 DIGITS = 60
-"""Of every calculation: more than units and prices have together."""
+"""Precision of every calculation: more digits than units and prices have together."""
 
 Status = Literal["open", "final"]
 
@@ -57,8 +57,8 @@ class Invoice:
         plan: Name of the plan.
         currency: Code of ISO 4217.
         decimals: Of every amount.
-        status: ``final`` once every window of the month is closed; it never changes
-            any more.
+        status: ``final`` once every window of the month is closed; then it never
+            changes again.
         lines: The fee first, then dimensions by name, tiers ascending.
     """
 
@@ -102,7 +102,7 @@ def lines_of(
 
 
 def rounded(amount: Decimal, decimals: int) -> Decimal:
-    """Return an amount with as many decimals, half up."""
+    """Return an amount rounded half up to that many decimals."""
     return amount.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
 
 

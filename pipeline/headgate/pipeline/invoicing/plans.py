@@ -1,4 +1,4 @@
-"""Price plans: what a unit costs, for whom, from when on.
+"""Price plans: what a unit costs, for whom, and from when.
 
 A plan has a currency, a monthly fee, and for each dimension a price in tiers.  The
 tiers count the units of a calendar month, in the time zone of the tenant; an included
@@ -32,7 +32,7 @@ FOREVER = date.max
 """A plan without an end is valid until then."""
 
 MOST_DECIMALS = 6
-"""Of a currency: the table keeps so many."""
+"""Most decimals of a currency: the table keeps this many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class PricePlan:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """By which plan a tenant pays, and where its months begin."""
+    """The plan by which a tenant pays, and when its months begin."""
 
     plan: str
     time_zone: str
@@ -98,12 +98,12 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceList:
-    """All plans, and who goes by which.
+    """All plans, and who is on which.
 
     Attributes:
         plans: All versions.
         tenants: Accounts by tenant.
-        default: Of tenants that are not named; None sends them no invoice.
+        default: Account of tenants that are not named; None: they get no invoice.
     """
 
     plans: tuple[PricePlan, ...]
@@ -126,7 +126,7 @@ def read_prices(path: Path) -> PriceList:
     """Return the price list in a file, YAML or JSON.
 
     Raises:
-        WrongSettings: It is none; says where and what was expected.
+        WrongSettings: It is not a price list; says where and what was expected.
         OSError: It can't be read.
     """
     try:
@@ -141,7 +141,7 @@ def read_prices(path: Path) -> PriceList:
 
 
 def prices_of(document: Json, place: str = "prices") -> PriceList:
-    """Return the price list that a document says.
+    """Return the price list in a document.
 
     Raises:
         WrongSettings: Something in it is wrong; says where.
@@ -298,7 +298,7 @@ def _text(fields: Mapping[str, Json], name: str, place: str) -> str:
 
 
 def _amount(found: Json, place: str) -> Decimal:
-    """Return a number that is no less than zero, as exactly as it is written."""
+    """Return a number that is at least zero, exactly as it is written."""
     try:
         if isinstance(found, bool):
             raise InvalidOperation
@@ -311,7 +311,7 @@ def _amount(found: Json, place: str) -> Decimal:
 
 
 def _month(fields: Mapping[str, Json], name: str, place: str) -> date | None:
-    """Return the first day of a month; None if nothing is said."""
+    """Return the first day of a month; None if the field is missing."""
     found: object = fields.get(name)
     if found is None:
         return None

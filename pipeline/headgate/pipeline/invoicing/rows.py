@@ -32,7 +32,7 @@ def invoiced(
 
     Args:
         used: Rows of `jobs.months.months`.
-        prices: Plans, and who goes by which; others get no invoice.
+        prices: Plans, and who is on which; others get no invoice.
         closed_us: Windows that end until here are closed, microseconds.
         known: What was invoiced before; the final ones stay as they are.
 
@@ -81,7 +81,7 @@ def invoiced(
 
 
 def invoices_frame(session: SparkSession, invoices: Sequence[Invoice]) -> DataFrame:
-    """Return invoices as rows of `schema.INVOICES`, a row a line.
+    """Return invoices as rows of `schema.INVOICES`, a row per line.
 
     An invoice without a line has one row, whose ``line`` is null.
     """
@@ -144,11 +144,11 @@ def _units(row: Row) -> dict[Counts, Decimal]:
 
 
 def _exact(units: float) -> Decimal:
-    """Return whole thousandths, which a double holds as the nearest it can."""
+    """Return the whole thousandths that a double stands for."""
     return _plain(Decimal(f"{units:.3f}"))
 
 
 def _plain(number: Decimal) -> Decimal:
-    """Return a number without the zeros at its end that a column adds."""
+    """Return a number without the trailing zeros that a column adds."""
     whole = number.normalize()
     return whole.quantize(Decimal(1)) if whole == whole.to_integral_value() else whole

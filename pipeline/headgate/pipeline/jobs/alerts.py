@@ -1,7 +1,7 @@
 """Violations and starved agents as alerts: to a Kafka topic, to a webhook.
 
-Delivered at least once: after a crash the alerts of the last batch may come again,
-with the same id, by which a receiver drops them.
+Delivered at least once: after a crash the alerts of the last batch may come again
+with the same ids, so that a receiver can drop them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PER_POST = 100
 """Alerts in one request to a webhook."""
 
 TIMEOUT_S = 5.0
-"""Bound of one request: a slow receiver must not hold up the tables."""
+"""Timeout of one request: a slow receiver must not hold up the tables."""
 
 
 def alerts(violations: DataFrame, starved: DataFrame) -> DataFrame:
@@ -47,7 +47,7 @@ def to_kafka(found: DataFrame, topic: str, options: Mapping[str, str]) -> None:
 
 
 def to_webhook(found: DataFrame, url: str) -> int:
-    """Post alerts as JSON lists; return how many were taken.
+    """Post alerts as JSON lists; return how many were accepted.
 
     A receiver that fails is logged, not fatal: the tables hold all.
     """

@@ -26,8 +26,8 @@ def bill(usage: DataFrame, gaps: DataFrame) -> DataFrame:
 
     Args:
         usage: Rows of `schema.USAGE`, each window once.
-        gaps: Rows of `schema.GAPS`; what did not heal bounds what is missing, null
-            where it has no bound.
+        gaps: Rows of `schema.GAPS`; those that did not heal bound what is missing,
+            null where there is no bound.
     """
     keys = ["day", "tenant", "dimension"]
     totals = (
@@ -68,7 +68,7 @@ def retired_sums(usage: DataFrame, until_us: int) -> DataFrame:
 
     Args:
         usage: Rows of `schema.USAGE`, all before `until_us`.
-        until_us: Start of the oldest day that stays, microseconds.
+        until_us: Start of the oldest day that is kept, microseconds.
     """
     return (
         usage.groupBy("group_id", "dimension", "agent")
@@ -79,7 +79,7 @@ def retired_sums(usage: DataFrame, until_us: int) -> DataFrame:
 
 
 def unhealed(gaps: DataFrame) -> DataFrame:
-    """Return the gaps of lives that were not heard of again."""
+    """Return the gaps of lives that were not heard from again."""
     life = ["agent", "incarnation", "group_id", "dimension"]
     last = gaps.groupBy(*life).agg(
         f.max(f.struct("heard", ~f.col("healed"))).alias("last")

@@ -1,14 +1,14 @@
 """How a contended group was divided, against weighted max-min.
 
-What was admitted in all is divided anew by what each agent attempted: the *fair*
-amounts.  Used capacity is another question (see `violations`, `recommend`); this
-one asks only who had it.
+The total that was admitted is divided again by what each agent attempted: the *fair*
+amounts.  How much capacity was used is another question (see `violations`,
+`recommend`); this one asks only who got it.
 
 The level θ with Σ min(λ_j, w_j·θ) = total is the largest of
 θ_k = (total − Σ_{i<k} λ_i) / Σ_{i≥k} w_i over agents in ascending order of λ/w:
 θ_k grows while it is above λ_k/w_k and falls from there on.  All groups of a task are
-one pass of numpy.  Rejected: window functions of SQL, which cost more than the rest
-of a batch (each of three windows sorts all rows anew, by names).
+done in one pass of numpy.  Rejected: window functions of SQL, which cost more than the
+rest of a batch (each of three windows sorts all rows again, by names).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STARVED_BELOW = 0.9
-"""Part of its fair amount under which an agent counts as starved: a tenth is noise
-of a division, and a window's edge blurs by less."""
+"""Fraction of its fair amount below which an agent counts as starved: a tenth is the
+noise of a division, and a window's edge blurs by less."""
 
 STARVED_LEAST = 1.0
-"""Units that must be lacking: less is rounding."""
+"""Units that must be missing: less is rounding."""
 
 _REVISIONS = [StructField(n, LongType()) for n in ("revision_first", "revision_last")]
 
@@ -61,7 +61,7 @@ class Division:
     Contended: something was refused, and two agents or more wanted it.
 
     Attributes:
-        row: ``int64[N]`` where each agent stood among the rows.
+        row: ``int64[N]`` place of each agent among the rows.
         start: ``int64[K]`` where each group begins.
         fair: ``float64[N]`` units.
         level: ``float64[K]`` θ.
@@ -99,8 +99,8 @@ def unfairness(rows: DataFrame) -> DataFrame:
     """Return Jain's index and the distance from max-min of each contended group.
 
     Jain's index is that of admitted / fair: 1 when all have their amount, 1/n when
-    one has all.  The distance is the part of all admitted units that would have to
-    change hands.
+    one has everything.  The distance is the fraction of all admitted units that would
+    have to change hands.
 
     Args:
         rows: From `judged`.
@@ -120,7 +120,7 @@ def starved(rows: DataFrame) -> DataFrame:
 def totals(rows: DataFrame) -> DataFrame:
     """Return what each group was admitted in each window, and under which revisions.
 
-    Only by id: names may change within a window.
+    Groups are named only by id, because names may change within a window.
 
     Args:
         rows: From `judged`.
@@ -131,13 +131,13 @@ def totals(rows: DataFrame) -> DataFrame:
 
 
 def division(rows: Sorted) -> Division:
-    """Divide anew what was admitted to each contended group, by weight."""
+    """Divide what was admitted to each contended group again, by weight."""
     contended = (np.add.reduceat(rows.refused, rows.start) > 0) & (rows.size > 1)
     size = rows.size[contended]
     start = np.cumsum(size) - size
     group = np.repeat(np.arange(len(size)), size)
     row = np.flatnonzero(np.repeat(contended, rows.size))
-    # Rows are in order of agents, and the sort is stable: ties go by name.
+    # Rows are sorted by agent, and the sort is stable: ties are broken by name.
     row = row[np.lexsort((rows.attempted[row] / rows.weight[row], group))]
     attempted, heavy = rows.attempted[row], rows.weight[row]
     total = _units(rows.admitted[row], start)
@@ -232,7 +232,7 @@ def _sum(column: Floats, start: Ints) -> Floats:
 def _units(column: Floats, start: Ints) -> Floats:
     """Return the units of each group, as exact as its rows: in whole thousandths.
 
-    Else 0.1 and 0.2 would be above a limit of 0.3.
+    Otherwise 0.1 and 0.2 would exceed a limit of 0.3.
     """
     return fixed(_sum(column, start))
 

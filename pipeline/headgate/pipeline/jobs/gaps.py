@@ -1,4 +1,4 @@
-"""What lives that ended without goodbye may have used unreported."""
+"""How much lives that ended without goodbye may have used unreported."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def gaps(step: DataFrame, limits: DataFrame, silence_s: float) -> DataFrame:
     """Return the gaps that a step found, and those that healed.
 
     The bound: the tokens that the agent held, a full bucket, and the whole rate
-    from when the row was last told for as long as the agent may have gone on (until
-    its next life began, else until it was presumed dead).  Null where there is no
-    limit.
+    from when the row was last reported for as long as the agent may have gone on
+    (until its next life began, else until it was presumed dead).  Null where there is
+    no limit.
 
     Args:
         step: Rows of kind ``gap`` and ``healed``.
         limits: From `configured.limits_frame`.
-        silence_s: After which an agent is presumed dead.
+        silence_s: Silence after which an agent is presumed dead.
     """
     rows = step.select(
         f.timestamp_micros("heard_us").alias("heard"),

@@ -19,8 +19,8 @@ def months(usage: DataFrame, zones: Mapping[str, str], default: str) -> DataFram
 
     Its columns: ``tenant``, ``time_zone``, ``month`` (``2026-11``), ``begin_us`` and
     ``end_us`` (microseconds since the epoch), ``dimension``, ``admitted`` and
-    ``attempted`` (units).  What is used within a report interval of midnight may count
-    for the month on its other side.
+    ``attempted`` (units).  Usage within a report interval of midnight may count
+    towards the month on the other side of it.
 
     Args:
         usage: Rows of `schema.USAGE`, each window once.

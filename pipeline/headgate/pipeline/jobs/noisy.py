@@ -1,4 +1,4 @@
-"""Who talks most in a group, and whether they talk more than they usually do."""
+"""Which agents attempt most in a group, and whether that is more than usual."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TOP = 5
-"""Agents that are listed for a group and window."""
+"""Most agents listed per group and window."""
 
 
 def noisy(
@@ -24,9 +24,9 @@ def noisy(
 
     Args:
         usage: Rows of `schema.USAGE`.
-        past: The same, from `past_windows` windows before the first on: the mean of
-            the windows before is what an agent usually attempts.  A window without
-            a row counts as 0 from the agent's first row on; an agent without any
+        past: The same, beginning `past_windows` windows before the first: the mean
+            of the windows before is what an agent usually attempts.  A window without
+            a row counts as 0 after the agent's first row; an agent without any rows
             has no usual amount.
         window_s: Length of the windows.
         past_windows: How many windows before count.
@@ -59,7 +59,7 @@ def noisy(
         & (age_s > 0)
         & (age_s <= window_s * past_windows)
     )
-    # An agent that was started a minute ago has not been silent in the four before.
+    # An agent that started a minute ago was not silent in the four minutes before.
     born = earlier.groupBy(f.col("_agent").alias("agent")).agg(
         f.min("_then").alias("_born")
     )

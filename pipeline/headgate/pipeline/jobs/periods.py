@@ -1,7 +1,7 @@
-"""What was used of calendar limits, period by period.
+"""How much of calendar limits was used, period by period.
 
-A limit of a million a month is never exceeded by a window of ten seconds; whether it
-was kept shows in the sum of its month, in its own time zone.
+A limit of a million a month is never exceeded within a window of ten seconds; whether
+it was kept shows in the sum of the month, in the limit's own time zone.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _PERIOD = (
 def periods(usage: DataFrame, limits: DataFrame) -> DataFrame:
     """Return the use of each calendar period, rows of `schema.PERIODS`.
 
-    What is used within a report interval of a boundary may count for the period on
-    its other side, as in every window.
+    Usage within a report interval of a boundary may count towards the period on the
+    other side of it, as in every window.
 
     Args:
         usage: Rows of `schema.USAGE`, each window once.
@@ -93,8 +93,8 @@ def _start() -> Column:
     """Return when the period of a window began, in UTC."""
     local = f.from_utc_timestamp("window_start", f.col("time_zone"))
     begun = f.expr("date_trunc(period, from_utc_timestamp(window_start, time_zone))")
-    # Hours and minutes last as long as any other when clocks are set back: the hour
-    # that comes twice is two periods.  Days and longer ones begin at a local midnight.
+    # Hours and minutes keep their length when clocks are set back: the hour that comes
+    # twice is two periods.  Days and longer periods begin at local midnight.
     into_us = f.unix_micros(local) - f.unix_micros(begun)
     short = f.timestamp_micros(f.unix_micros("window_start") - into_us)
     return f.when(f.col("period").isin("minute", "hour"), short).otherwise(

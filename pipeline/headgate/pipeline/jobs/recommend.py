@@ -1,8 +1,8 @@
-"""Which limit should be changed: what days of demand say about each group.
+"""Which limits should be changed: what days of demand say about each group.
 
-One pass over a group's demand, a row a window, all agents together.  A limit r
-*would have refused* the part Σ max(0, demand − r·window) / Σ demand: the burst is
-left out, so the figures are on the safe side.
+One pass over a group's demand, a row per window, all agents together.  A limit r
+*would have refused* the fraction Σ max(0, demand − r·window) / Σ demand: the burst is
+ignored, so the figures are on the safe side.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 PARTS = (0.001, 0.01, 0.05)
-"""Parts of the demand that a recommended limit would have refused."""
+"""Fractions of the demand that a recommended limit would have refused."""
 
 NEVER_NEAR = 0.5
-"""A group whose busiest window stayed below this part of its limit is never near."""
+"""A group whose busiest window is below this fraction of its limit is never near."""
 
 NEAR = 0.95
-"""A window above this part of the limit is at it; so is one above `NEVER_NEAR` in
-which something was refused."""
+"""A window above this fraction of the limit is at the limit; so is one above
+`NEVER_NEAR` in which something was refused."""
 
 ALWAYS_AT = 0.9
-"""A group at its limit in this part of its windows is always at it."""
+"""A group that is at its limit in this fraction of its windows is always at it."""
 
 HOURS = 168
 """Hours of a week, Monday 00:00 UTC first."""
@@ -45,7 +45,7 @@ def recommend(usage: DataFrame, limits: DataFrame, window_s: float) -> DataFrame
     """Return a row for each group and dimension that was used.
 
     Args:
-        usage: Rows of `schema.USAGE`, windows of `window_s` seconds, of days.
+        usage: Rows of `schema.USAGE`, windows of `window_s` seconds over some days.
         limits: From `configured.limits_frame`; the newest counts.
         window_s: Length of the windows.
     """
@@ -136,7 +136,7 @@ def limit_refusing(rate: Floats, part: float) -> float:
     target = part * above[-1] if len(above) else 0.0
     if target <= 0:
         return float(ordered[0]) if len(ordered) else 0.0
-    # With the k largest above the limit, Σ (demand − r) = target at this r.
+    # If the k largest are above the limit, Σ (demand − r) = target for this r.
     k = np.arange(1, len(ordered) + 1)
     candidate = (above - target) / k
     following = np.append(ordered[1:], 0.0)
@@ -148,8 +148,8 @@ def season(rate: Floats, second: NDArray[np.int64]) -> tuple[int, float]:
     """Return the busiest hour of the week, and how much of the variance it explains.
 
     Hour 0 is Monday 00:00 UTC.  The second figure is R² of the means by hour of
-    the week: 1 when the demand is a function of it, about 0 when it is not.  Less
-    than a day tells nothing: 0.
+    the week: 1 when the demand is a function of it, about 0 when it is not, and 0 for
+    less than a day, which says nothing.
     """
     hour = (second // 3600 + 72) % HOURS  # 1 January 1970 was a Thursday
     count = np.bincount(hour, minlength=HOURS)

@@ -1,6 +1,6 @@
 """The rows of one task as columns of numpy, sorted by window, group and agent.
 
-For what compares the agents of a group: Spark brings the rows of a group's window
+For jobs that compare the agents of a group: Spark brings the rows of a group's window
 together, numpy sorts them once, and each group is a segment of the columns.
 """
 
@@ -37,12 +37,12 @@ NEEDED = ("window_start", *KEYS, "agent", "weight", *_AMOUNTS, *_REVISIONS)
 """Columns of usage that `sorted_rows` reads."""
 
 _NO_REVISION = np.iinfo(np.int64)
-"""Its extremes stand for none: any revision is less, or more."""
+"""Its extremes stand for no revision: any revision is lower, or higher."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sorted:
-    """Rows of usage, one an agent of a group's window; R rows, K groups.
+    """Rows of usage, one per agent in a group's window; R rows, K groups.
 
     Attributes:
         agents: ``object[A]`` names of the agents that occur, ascending.
@@ -56,7 +56,7 @@ class Sorted:
         names: Window, group, tenant and dimension of each row, as of its newest
             revision.
         revision_first: ``int64[K]`` lowest revision under which units were admitted;
-            nothing sensible where none were.
+            meaningless where none were.
         revision_last: ``int64[K]`` highest.
     """
 
@@ -78,7 +78,7 @@ class Sorted:
 
 
 def sorted_rows(batches: Iterable[pa.RecordBatch]) -> Sorted | None:
-    """Return the rows of a task, those of one agent added up; None without any."""
+    """Return the rows of a task, added up for each agent; None if there are none."""
     whole = list(batches)
     table = pa.Table.from_batches(whole) if whole else None
     if table is None or not table.num_rows:

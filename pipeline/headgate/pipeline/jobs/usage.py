@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEYS = ("group_id", "group", "tenant", "dimension")
-"""What names a group in one dimension, in every table."""
+"""Columns that name a group in one dimension, in every table."""
 
 
 WINDOW = ("window_start", "group_id", "dimension")
-"""What tells a group's window from others; names may change within one."""
+"""Columns that identify a group's window; names may change within one."""
 
 
 def usage_of(step: DataFrame, limits: DataFrame) -> DataFrame:

@@ -36,7 +36,7 @@ def exceeded(totals: DataFrame, limits: DataFrame, window_s: float) -> DataFrame
 
 
 def violations(usage: DataFrame, over: DataFrame, window_s: float) -> DataFrame:
-    """Return windows that exceed their limit, with names and those who took most.
+    """Return windows that exceed their limit, with names and the largest users.
 
     Args:
         usage: Rows of `schema.USAGE`, windows of `window_s` seconds.
@@ -54,7 +54,7 @@ def violations(usage: DataFrame, over: DataFrame, window_s: float) -> DataFrame:
 def _who(usage: DataFrame, over: DataFrame) -> DataFrame:
     """Return names and takers of the groups and windows in `over`."""
     taker = f.struct(f.col("agent"), f.col("admitted"))
-    # Sorted by amount, then name, so that equal ones stand in a fixed order.
+    # Sorted by amount, then name, so that equal amounts have a fixed order.
     order = f.struct(-f.col("admitted"), f.col("agent"), taker.alias("taker"))
     return (
         usage.where(~f.col("displaced") & (f.col("admitted") > 0))

@@ -2,7 +2,7 @@
 
 One real coordinator and one real bucket per agent, as in production, on simulated
 time: requests come evenly within each recorded window, reports arrive a tick after
-they were sent.  Nothing of the admission is modelled here, only the callers are.
+they were sent.  Only the callers are modelled here; the admission is the real one.
 
 Cost: about `TICK_S`⁻¹ steps per agent and second, each hearing its peers: an hour of
 ten agents takes about a minute of one core.
@@ -50,8 +50,8 @@ REST_WINDOWS = 6
 windows, in which any burst is full again."""
 
 WARM_UP_S = 3.0
-"""Before the first request, so that the agents know each other: the recorded ones did
-not all start with the recording."""
+"""Time before the first request in which the agents get to know each other: the
+recorded ones did not all start with the recording."""
 
 RESULT = (
     "group_id long, dimension string, agent string, attempted double, "
@@ -130,7 +130,7 @@ class _Cluster:
         self._underway: list[Report] = []
 
     def run(self, rate: Floats, seconds: float) -> None:
-        """Go on for a window; `rate` is what each agent's callers attempt, units/s."""
+        """Run one window; `rate` is what each agent's callers attempt, units/s."""
         for _ in range(round(seconds / TICK_S)):
             self._now += TICK_S
             heard, self._underway = self._underway, []
@@ -152,7 +152,7 @@ class _Agent:
     """One coordinator with its bucket."""
 
     def __init__(self, group: Group, dimension: str, number: int, now: float) -> None:
-        # Its parents are not replayed: the group stands for itself.
+        # Its parents are not replayed: the group has none here.
         alone = Configuration(revision=1, groups=(group,))
         self._registry = Registry(number)
         self._registry.follow({group.id: group}, now)
@@ -189,7 +189,7 @@ class _Agent:
             self.step(now, self._columns.counted(now, self._uses))
 
     def step(self, now: float, event: Event) -> None:
-        """Step the coordinator and do what it wants."""
+        """Step the coordinator and carry out its effects."""
         for effect in self._brain.step(now, event, wall_s=now):
             if isinstance(effect, SetCeilings):
                 if effect.keys is self._columns.keys:

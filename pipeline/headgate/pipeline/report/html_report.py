@@ -79,7 +79,7 @@ def write_page(summary: UsageSummary, folder: Path) -> Path:
 
 
 def headline(summary: UsageSummary) -> str:
-    """Return the summary in a few sentences; units of each dimension apart."""
+    """Return the summary in a few sentences, with separate units per dimension."""
     if not summary.end_s:
         return "No closed window yet: is anything written to the topic?"
     units = "; ".join(
@@ -101,7 +101,7 @@ def headline(summary: UsageSummary) -> str:
 
 
 def print_summary(summary: UsageSummary, console: Console) -> None:
-    """Print the headline and the lists that hold something."""
+    """Print the headline and the lists that are not empty."""
     from rich.markup import escape as escaped
     from rich.table import Table
 
@@ -169,7 +169,7 @@ def _drawn(curve: Curve) -> bytes:
 
 
 def _html_table(rows: list[Row], columns: Sequence[str]) -> str:
-    """Return rows as a table, or a word if there are none."""
+    """Return rows as a table, or a short note if there are none."""
     if not rows:
         return '<p class="none">None.</p>'
     text = {c: ' class="text"' if is_text(rows[0][c]) else "" for c in columns}

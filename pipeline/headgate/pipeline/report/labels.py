@@ -1,4 +1,4 @@
-"""What a person reads of each list: which columns, under which heading, how written."""
+"""How each list is shown to people: which columns, their headings and formats."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "losses": ("noticed", "topic", "partition", "expected_offset", "messages"),
     "dead_letters": ("received", "topic", "partition", "offset", "reason"),
 }  # fmt: skip
-"""What fits a terminal; the page shows these and then `FURTHER`."""
+"""Columns that fit a terminal; the page shows these and then `FURTHER`."""
 
 FURTHER: dict[str, tuple[str, ...]] = {
     "violations": ("agents", "rate_per_s", "burst", "tenant"),

@@ -1,4 +1,4 @@
-"""A readable summary of the last hours: what a person looks at.
+"""A readable summary of the last hours, for people.
 
 Computed from the tables, by Spark; small by construction (`LISTED` rows of each
 kind), so that it can be drawn and printed.
@@ -59,7 +59,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class UsageSummary:
-    """What the report says.
+    """The contents of the report.
 
     Attributes:
         begin_s: First window, seconds since the epoch; 0 without data.
@@ -93,7 +93,7 @@ _ORDER = {
     "losses": (["noticed"], "noticed"),
     "dead_letters": (["received"], "received"),
 }
-"""By what a list is ordered, largest first, and its column of time."""
+"""The column that a list is sorted by, largest first, and its column of time."""
 
 
 def summarise(
@@ -106,7 +106,7 @@ def summarise(
         limits: From `configured.limits_frame`.
         since_s: How far to look back; None for everything.
     """
-    # Runs that end with the topic write what the windows that are still open hold.
+    # A run that ends with the topic has put its open windows into `usage_open`.
     usage = tables.read("usage_10s").unionByName(tables.read("usage_open"))
     newest = usage.agg(f.max(f.unix_seconds("window_start")).alias("end")).first()
     if newest is None or newest["end"] is None:

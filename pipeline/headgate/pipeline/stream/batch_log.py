@@ -4,7 +4,7 @@ One commit holds all rows of a step, among them the state of every life, and the
 *head*: what was known before the step.  A step is a function of the state before and
 of the batch's messages, which Spark's checkpoint fixes before the batch runs; the
 commit carries the batch's number as its transaction.  So after a crash the table says
-which batch it holds, and a batch whose step stands here is only published again.
+which batch it holds, and a batch whose step is already here is only published again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = 4
-"""Of the steps; those of another are not gone on with."""
+"""Format of the steps; an output in another format is not continued."""
 
 HEAD = "head"
 """The kind of the one row that says what was known before the step."""
@@ -32,13 +32,13 @@ ANOTHER = (
     "give another --out, which reads anew what the topic still holds: bills of both "
     "overlap there"
 )
-"""What to do about an output that can't be gone on with."""
+"""What to do about an output that can't be continued."""
 
 _PROPERTIES = {
-    # State is replaced by each batch: what it replaces is kept for those who are
-    # reading it, not for a week.
+    # Each batch replaces the state; the old files are kept for current readers, not
+    # for a week.
     "delta.deletedFileRetentionDuration": "interval 15 minutes",
-    # Its columns are binary or read whole: statistics would be paid for nothing.
+    # Its columns are binary or read as a whole, so statistics would be wasted.
     "delta.dataSkippingNumIndexedCols": "0",
 }
 
@@ -52,7 +52,7 @@ class Loss:
         partition: Number of its partition.
         expected: Offset that was to be read next.
         found: Offset that was there.  Less than `expected` in a topic that was
-            deleted and made anew.
+            deleted and created again.
     """
 
     topic: str
@@ -115,7 +115,7 @@ class BatchSummary:
 
         Args:
             tally: Of all its tasks.
-            ordered: Offsets come without holes; recorded files come by their age.
+            ordered: Offsets come without holes; files are read in order of age.
         """
         offsets, losses = follow(self.offsets, tally.offsets)
         return replace(
@@ -152,20 +152,20 @@ class BatchLog:
     """The table of the newest step."""
 
     def __init__(self, session: SparkSession, uri: str) -> None:
-        """Keep it at `uri`."""
+        """Keep the table at `uri`."""
         self._session = session
         self._pinned: int | None = None
         self.uri = uri
 
     def pin(self) -> None:
-        """Read the newest step of now from here on."""
+        """Read the step that is newest now, from here on."""
         newest = newest_commit(self._session, self.uri)
         self._pinned = newest if newest >= 0 else None
 
     def head(self) -> BatchSummary | None:
         """Return what was known before the newest step, with that step's number.
 
-        None before the first step.
+        Returns None before the first step.
 
         Raises:
             OutputIncomplete: The table has no head.
@@ -192,7 +192,7 @@ class BatchLog:
         """Replace the newest step, in one commit.
 
         Args:
-            head: What is known before it; its `batch` is that of the step.
+            head: What was known before it; its `batch` is that of the step.
             rows: Of the step.
         """
         first = self._session.createDataFrame(
@@ -214,7 +214,7 @@ class BatchLog:
         return rows.where(f"kind in ({named})").select(*STEP_SCHEMA.names)
 
     def vacuum(self) -> None:
-        """Remove the files of steps that were replaced 15 minutes ago or earlier."""
+        """Remove the files of steps replaced at least 15 minutes ago."""
         execute(self._session, f"VACUUM delta.`{self.uri}`")
 
     def _load(self) -> DataFrame | None:
@@ -232,7 +232,7 @@ def follow(
     """Return the next offset of each partition, and what is missing before it.
 
     Args:
-        before: Next offset by ``topic/partition`` after the batch before.
+        before: Next offset by ``topic/partition`` after the previous batch.
         ranges: First and last offset that this batch read.
     """
     after, losses = dict(before), list[Loss]()

@@ -1,9 +1,9 @@
 """The engine: a batch of messages in, one step, all tables written once.
 
-Order within a batch, each part safe to run again: step → tables → alerts.  Spark's
-checkpoint says which messages a batch holds, the newest step what state it starts
-from; a batch that was cut off anywhere is run again on the same input, and every table
-passes over what it has taken already.
+The order within a batch is step → tables → alerts, and each part is safe to repeat.
+Spark's checkpoint says which messages a batch holds, the newest step which state it
+starts from; a batch that was interrupted anywhere is run again on the same input, and
+every table skips what it has already.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FOREVER_US = 1 << 61
 
 
 class LostMessages(RuntimeError):
-    """The topic gave up messages before they were read."""
+    """The topic dropped messages before they were read."""
 
 
 class MixedClusters(RuntimeError):
@@ -48,7 +48,7 @@ class MixedClusters(RuntimeError):
 
 @dataclass(slots=True)
 class _Known:
-    """What the driver remembers from batch to batch; read anew after a start."""
+    """What the driver remembers from batch to batch; read again after a start."""
 
     head: BatchSummary | None = None
     summary: BatchSummary | None = None
@@ -74,14 +74,14 @@ class StreamEngine:
         topic_id: str = "",
         after: Callable[[BatchSummary], None] = lambda summary: None,
     ) -> None:
-        """Write to the output that `settings` name.
+        """Write to the output named in `settings`.
 
         Args:
             session: With Delta's extension; see `stream.session`.
             settings: Of the run.
             history: Names and limits, revision by revision.
             topic_id: Kafka's id of the topic, kept with the state.
-            after: Hears of each batch that is complete.
+            after: Called after each complete batch.
         """
         self.out = settings.out
         self.tables = TableStore(session, settings.tables)
@@ -99,8 +99,8 @@ class StreamEngine:
         """Handle one batch; the function for ``foreachBatch``.
 
         Raises:
-            LostMessages: Messages are gone and that is to be fatal.
-            MixedClusters: Reports of several clusters, and none was chosen.
+            LostMessages: Messages are gone, and that is fatal by the settings.
+            MixedClusters: There are reports of several clusters, and none was chosen.
             OutputIncomplete: The checkpoint and the state don't belong together.
         """
         head = self._head_of(messages, number)
@@ -115,7 +115,7 @@ class StreamEngine:
         self._maintenance.after_batch(now)
 
     def pin(self) -> BatchSummary | None:
-        """Read the state as it is now, whatever a run that goes on adds to it.
+        """Read the state as it is now, whatever a concurrent run adds to it.
 
         Returns:
             What was known before the newest step; None before the first.
@@ -138,7 +138,7 @@ class StreamEngine:
     def close_windows(self) -> BatchSummary | None:
         """Write what open windows hold so far to the table ``usage_open``.
 
-        For runs that end with the topic: the last windows would else wait for
+        For runs that end with the topic: otherwise the last windows would wait for
         newer reports.  The state is not touched; the next batch empties the table.
         """
         summary = self.newest()
@@ -148,7 +148,7 @@ class StreamEngine:
         return summary
 
     def open_usage(self, summary: BatchSummary) -> DataFrame:
-        """Return what the windows that are still open hold so far."""
+        """Return what open windows hold so far."""
         nothing = self._session.createDataFrame([], MESSAGES)
         times = replace(
             self._times(summary), watermark_us=FOREVER_US, silence_us=2 * FOREVER_US
@@ -158,7 +158,7 @@ class StreamEngine:
         return usage_of(rows.where("kind = 'usage'"), self._limits(summary))
 
     def counters(self, upto_batch: int | None = None) -> DataFrame:
-        """Return the agents' own counters, of lives that ended and that go on."""
+        """Return the agents' own counters, of ended and of current lives."""
         ended = self.tables.read("counters", upto_batch=upto_batch)
         alive = counters_of(self._steps.read("life"))
         return ended.unionByName(final_counters(alive))
@@ -169,12 +169,12 @@ class StreamEngine:
         return self._settings.partitions or 2 * cores
 
     def _head_of(self, messages: DataFrame, number: int) -> BatchSummary:
-        """Return what was known before batch `number`, whose step stands then."""
+        """Return what was known before batch `number`, whose step is then written."""
         head = self._known.head or self._steps.head()
         if head is None and number == 0:
             before = BatchSummary(window_us=WINDOW_US)
         elif head is not None and head.batch == number:
-            return head  # from before a crash, or a failure: only to be published
+            return head  # written before a crash or failure: only to be published
         elif head is not None and head.batch == number - 1:
             before = self._known.summary or self._summary(head)
         else:
@@ -187,7 +187,7 @@ class StreamEngine:
         return self._known.head
 
     def _times(self, before: BatchSummary) -> Times:
-        """Return the times that the batch after `before` goes by."""
+        """Return the times that apply to the batch after `before`."""
         lateness_us = int(self._settings.lateness_s * 1e6)
         watermark_us = max(before.watermark_us, before.reference_us - lateness_us)
         return Times(
@@ -245,7 +245,7 @@ class StreamEngine:
             self._known.closed = self._known.closed.joined(ClosedLives.of(found))
 
     def _drop_open(self, now: BatchSummary) -> None:
-        """Empty the table of provisional rows: from here on they would count twice."""
+        """Empty the table of provisional rows, which would now be counted twice."""
         if self._known.may_have_open and self.tables.version("usage_open") >= 0:
             empty = self.tables.read("usage_open").limit(0)
             self.tables.replace("usage_open", empty, now.batch)
@@ -266,7 +266,7 @@ def _only_cluster(messages: DataFrame) -> str:
     """Return the cluster whose reports these are; empty if none can be read.
 
     Raises:
-        MixedClusters: They are of several.
+        MixedClusters: They belong to several.
     """
     found = clusters_of(messages)
     if len(found) > 1:
@@ -279,7 +279,7 @@ def _only_cluster(messages: DataFrame) -> str:
 
 
 def _is_anew(losses: list[Loss]) -> bool:
-    """Whether offsets went back, which only another topic's can."""
+    """Whether offsets went back, which happens only if the topic is another one."""
     return any(loss.messages < 0 for loss in losses)
 
 

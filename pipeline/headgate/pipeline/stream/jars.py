@@ -1,8 +1,8 @@
-"""Java and the jars that Spark needs beside what pip installs.
+"""Java and the jars that Spark needs besides what pip installs.
 
 Delta's connector and Kafka's are fetched once by Maven, pinned to the Spark series, and
-kept in the user's cache (or in ``.headgate/`` of the working directory, where that
-exists already): after the first run nothing is fetched.
+kept in the user's cache (or in ``.headgate/`` of the working directory, if that
+exists): after the first run nothing is fetched.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 OLDEST_JAVA = 17
-"""What Spark 4 asks for."""
+"""What Spark 4 requires."""
 
 SERIES = "4.2"
 """The Spark series that the jars work with: connectors of 4.0 fail on 4.2."""
@@ -38,10 +38,10 @@ CONNECTORS = DELTA + KAFKA
 """What ``connectors.xml`` fetches."""
 
 FETCH_TIMEOUT_S = 300.0
-"""Bound of the one download: it takes 5 s; a slow line gets five minutes."""
+"""Timeout of the one download: it takes 5 s; a slow line gets five minutes."""
 
 JAVA_TIMEOUT_S = 30.0
-"""Bound of ``java -version``, which takes 0.1 s."""
+"""Timeout of ``java -version``, which takes 0.1 s."""
 
 
 class SetUpMissing(RuntimeError):
@@ -81,8 +81,8 @@ _HINT = (
 def jar_folder() -> Path:
     """Return where the jars are, or will be kept.
 
-    ``HEADGATE_JARS`` names it outright; else ``.headgate/`` of the working
-    directory if it is there already, else the user's cache.
+    That is ``HEADGATE_JARS`` if it is set, else ``.headgate/`` of the working
+    directory if it exists, else the user's cache.
     """
     named = os.environ.get("HEADGATE_JARS")
     if named:
@@ -95,13 +95,13 @@ def jar_folder() -> Path:
 
 
 def connector_jars(*, kafka: bool = True) -> list[Path]:
-    """Return the jars of the connectors; fetches all on the first call of all.
+    """Return the jars of the connectors, fetching them all if they are missing.
 
     Args:
-        kafka: Those of Kafka too.
+        kafka: Include those of Kafka.
 
     Raises:
-        SetUpMissing: They are not there and can't be fetched.
+        SetUpMissing: They are missing and can't be fetched.
     """
     folder = jar_folder()
     jars = [folder / name for name in (CONNECTORS if kafka else DELTA)]

@@ -1,4 +1,4 @@
-"""Kafka's own id of a topic: another one under the same name is another topic."""
+"""Kafka's own id of a topic, which tells it from a later topic of the same name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIMEOUT_S = 60
-"""For the answer, with the client's own retries: a broker may be restarting."""
+"""Time for the answer, with the client's own retries: a broker may be restarting."""
 
 REQUEST_S = 20
-"""For one request; Kafka's client refuses one that is longer than the whole."""
+"""Time for one request; Kafka's client refuses more than the whole."""
 
 _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id of a topic that has none: all zero."""
@@ -38,7 +38,7 @@ class _MakeAdmin(Protocol):
 
 
 class _Admin(Protocol):
-    """What is used of Kafka's ``AdminClient`` through Spark's connector."""
+    """The part of Kafka's ``AdminClient`` that is used, through Spark's connector."""
 
     def describeTopics(self, names: object) -> _Described: ...
 

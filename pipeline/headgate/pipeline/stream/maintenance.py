@@ -1,7 +1,7 @@
-"""What keeps the tables small: compaction, removal of old files, retired days.
+"""Keeps the tables small: compaction, removal of old files, retired days.
 
-All of it is done by the table format, between two batches, one table at a time, so
-that no batch waits for long.  Readers go on with the files that they have begun with.
+The table format does all of it, between two batches and one table at a time, so that
+no batch waits for long.  Readers go on with the files that they began with.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVERY = 24
 """Batches between two looks at a table for small files: four minutes at 10 s."""
 
 CLUSTERED = frozenset({"usage_10s", "usage_1m", "usage_1h"})
-"""Tables whose finished days are put in order of groups."""
+"""Tables whose finished days are sorted by group."""
 
 
 class Maintenance:
@@ -32,7 +32,7 @@ class Maintenance:
     def __init__(
         self, settings: PipelineSettings, store: TableStore, steps: BatchLog
     ) -> None:
-        """Keep up the tables of `store`, and the `steps`."""
+        """Maintain the tables of `store`, and the `steps`."""
         self._settings = settings
         self._store = store
         self._steps = steps
@@ -40,7 +40,7 @@ class Maintenance:
         self._due: list[str] = []
 
     def after_batch(self, now: BatchSummary) -> None:
-        """Do the upkeep that is due after a batch: of one table at most."""
+        """Do the upkeep that is due after a batch, for at most one table."""
         if not now.watermark_us:
             return  # no window has been closed yet
         today = day_of(now.watermark_us)
@@ -62,7 +62,7 @@ class Maintenance:
             self._store.compact(name, today - timedelta(days=1))
 
     def finish_day(self, name: str, today: date) -> None:
-        """Order the day that has ended, retire days, remove files that nobody needs."""
+        """Sort the day that has ended, retire days, remove unneeded files."""
         if name in CLUSTERED:
             self._store.cluster(name, today - timedelta(days=1), "group_id")
         else:
@@ -71,10 +71,10 @@ class Maintenance:
         self._store.vacuum(name)
 
     def retire(self, name: str, today: date) -> None:
-        """Remove the days of a table that are not to be kept any longer.
+        """Remove the days of a table that need not be kept any longer.
 
-        Before usage goes, its days are billed for good and its sums are kept, so
-        that bills and their proof stay what they were.
+        Before usage is removed, its days are billed for good and its sums are kept,
+        so that bills and their proof stay what they were.
         """
         days = self._settings.keep_days.get(name)
         if days is None:
@@ -95,8 +95,8 @@ class Maintenance:
                 self._store.read("usage_10s", begin_us=begin_us),
                 settled,
             )
-            # From this commit on nobody counts the days before: whether they are
-            # removed now, or after a crash, makes no difference.
+            # From this commit on nobody counts the days before, so it makes no
+            # difference whether they are removed now or after a crash.
             sums, number = retired_sums(usage, end_us), (first - date(1970, 1, 1)).days
             self._store.append("retired", sums, number)
         self._store.delete_before("usage_10s", first)
@@ -122,7 +122,7 @@ def write_bill(store: TableStore, usage: DataFrame, settled: date | None) -> Non
 
     Args:
         store: Holds the table, and the gaps.
-        usage: All usage that is known, retired days aside.
+        usage: All known usage except retired days.
         settled: From `settled_until`.
     """
     made = bill(usage, store.read("gaps"))

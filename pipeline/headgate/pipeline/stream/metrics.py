@@ -1,4 +1,4 @@
-"""The pipeline itself as Prometheus metrics: lag, batches, what could not be used."""
+"""The pipeline's own Prometheus metrics: lag, batches, unusable messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.pipeline.stream.batch_log import BatchSummary
 
 BUCKETS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
-"""Of the time of a batch: below and far above the usual trigger of 10 s."""
+"""Buckets for a batch's time: from below to far above the usual trigger of 10 s."""
 
 
 class PipelineMetrics:
@@ -101,7 +101,7 @@ class PipelineMetrics:
         """Serve ``/metrics`` until the end of the block; give the port.
 
         Raises:
-            OSError: The address is taken, or is none of this machine's.
+            OSError: The address is taken, or does not belong to this machine.
         """
         server, thread = start_http_server(port, host, self.registry)
         try:

@@ -1,8 +1,9 @@
-"""Is the output whole?  Looked at before a run, so that nothing is billed wrongly.
+"""Is the output complete?  Checked before a run, so that nothing is billed wrongly.
 
-The parts of an output name one another: the state knows its batch, the commits of all
-tables and the topic; the checkpoint knows its batch.  What is missing or older than the
-rest was removed or restored on its own, and going on would bill too much or too little.
+The parts of an output refer to one another: the state knows its batch, the commits of
+all tables and the topic; the checkpoint knows its batch.  A part that is missing or
+older than the rest was removed or restored on its own, and going on would bill too much
+or too little.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def check_tables(
     Args:
         head: Of the newest step; None before the first.
         store: The tables.
-        written: Tables that the newest step's batch has written, see `written_by`.
+        written: Tables that the newest step's batch has written; see `written_by`.
 
     Raises:
         OutputIncomplete: Says which table.
@@ -81,7 +82,7 @@ def written_by(
 def check_checkpoint(
     session: SparkSession, settings: PipelineSettings, head: BatchSummary | None
 ) -> None:
-    """Refuse a checkpoint that is missing, or that isn't that of the state.
+    """Refuse a checkpoint that is missing or doesn't belong to the state.
 
     Raises:
         OutputIncomplete: Says what is wrong.
@@ -109,7 +110,7 @@ def check_checkpoint(
 def check_topic(
     settings: PipelineSettings, head: BatchSummary | None, found: str
 ) -> None:
-    """Refuse a topic that was deleted and made anew: its offsets begin again.
+    """Refuse a topic that was deleted and created again: its offsets begin again.
 
     Args:
         settings: Of the run.

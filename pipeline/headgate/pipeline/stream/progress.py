@@ -1,4 +1,4 @@
-"""What a person sees while the stream runs: one line a batch."""
+"""The progress shown while the stream runs: one line per batch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Progress:
     """
 
     def __init__(self, stream: TextIO, metrics: PipelineMetrics | None = None) -> None:
-        """Write to `stream`, and tell `metrics` of each batch."""
+        """Write to `stream`, and pass each batch to `metrics`."""
         self._stream = stream
         self._metrics = metrics
         self._run: StreamRun | None = None
@@ -73,7 +73,7 @@ def _age(summary: BatchSummary) -> str:
 
 
 def _behind(run: StreamRun) -> int | None:
-    """Return Kafka's count of messages that were not read before this batch."""
+    """Return how many messages were waiting before this batch, by Kafka's count."""
     query = run.query
     progress = query.lastProgress if query is not None else None
     if progress is None:

@@ -1,4 +1,4 @@
-"""One step's rows → the tables of its batch, each written once."""
+"""Writes the rows of one step to the tables of its batch, each once."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from headgate.pipeline.tables.store import TableStore
 
 ROLLED = (("usage_1m", "usage_10s", 60), ("usage_1h", "usage_1m", 3600))
-"""Longer windows: table, what it is made of, length in seconds."""
+"""Longer windows: table, the table it is made from, length in seconds."""
 
 COMPARING = frozenset({"violations", "unfairness", "starved"})
 """Jobs that need the agents of a group's window side by side."""
 
 PAST_WINDOWS = 5
-"""Minutes before that an agent's attempts are compared with (`noisy`)."""
+"""Preceding minutes that an agent's attempts are compared with (`noisy`)."""
 
 
 class Publisher:
-    """Writes the tables of batches whose step stands."""
+    """Writes the tables of batches whose step is written."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Publisher:
     def publish(
         self, before: BatchSummary, now: BatchSummary, limits: DataFrame
     ) -> None:
-        """Write all tables of one batch; again after a crash changes nothing.
+        """Write all tables of one batch; repeating it after a crash changes nothing.
 
         Args:
             before: What was known before the batch.
@@ -65,7 +65,7 @@ class Publisher:
             self._roll_up(name, source, seconds, before, now)
 
     def _side_tables(self, now: BatchSummary, limits: DataFrame) -> None:
-        """Write what is rare: dead letters, losses, gaps, ended lives."""
+        """Write the rare rows: dead letters, losses, gaps, ended lives."""
         if now.kinds.get("dead"):
             dead = self._steps.read("dead")
             self._store.append("dead_letters", _dead_letters(dead), now.batch)
@@ -80,7 +80,7 @@ class Publisher:
             self._store.append("counters", ended, now.batch)
 
     def _windows(self, now: BatchSummary, limits: DataFrame) -> None:
-        """Write usage, and what comes of bringing together a group's agents."""
+        """Write usage, and the tables that compare the agents of a group."""
         usage = usage_of(self._steps.read("usage"), limits)
         jobs = COMPARING.intersection(self._settings.jobs)
         if not jobs:
@@ -116,7 +116,7 @@ class Publisher:
             usage.unpersist()
 
     def _alert(self, over: DataFrame, poor: DataFrame) -> None:
-        """Tell of this batch's violations and starved agents."""
+        """Send alerts about this batch's violations and starved agents."""
         settings = self._settings
         if not (settings.alert_topic or settings.webhook):
             return

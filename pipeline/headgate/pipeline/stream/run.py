@@ -1,4 +1,4 @@
-"""Starts the stream, keeps it going, says how far it is."""
+"""Starts the stream, keeps it going, and says how far it is."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ RETRIES = 5
 """Restarts of the stream after a failure of Kafka without a batch in between."""
 
 PAUSE_S = 2.0
-"""Before the first restart, doubled with each further one: a broker is back after
-13 s with its default session timeout, the pauses add up to a minute."""
+"""Pause before the first restart, doubled with each further one: a broker is back
+after 13 s with its default session timeout; the pauses add up to a minute."""
 
 POLL_S = 1
-"""How often the driver looks whether the stream still runs."""
+"""Seconds between two checks whether the stream still runs."""
 
 STOP_S = 60.0
-"""How long `stop` waits for the end of the running batch.  One that takes longer is
-broken off, which costs nothing but its time: the next run does it again."""
+"""How long `stop` waits for the running batch to end.  One that takes longer is
+interrupted, which costs nothing but its time: the next run does it again."""
 
 
 class StreamFailed(RuntimeError):
@@ -57,7 +57,7 @@ class StreamRun:
     """One run of the stream over the topic.
 
     Two runs on one output do no harm: both do the same batch, each table takes it
-    once, and Spark ends the one that is second to write its batch down.
+    once, and Spark ends the run that is second to commit the batch.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class StreamRun:
         """Prepare a run; `before` and `after` are called around each batch.
 
         Raises:
-            OutputIncomplete: Parts of the output are missing, or not of one time.
+            OutputIncomplete: Parts of the output are missing or don't match.
             StreamFailed: Kafka can't be reached, or has no such topic.
-            WrongSettings: Another version made it.
+            WrongSettings: Another version wrote the output.
         """
         self._session = session
         self._settings = settings
@@ -99,10 +99,10 @@ class StreamRun:
         check_topic(settings, head, topic)
 
     def until_caught_up(self) -> BatchSummary | None:
-        """Read all that is there now, close the last windows, and return.
+        """Read everything in the topic now, close the last windows, and return.
 
         Returns:
-            What is known then; None if nothing was read, or after `end`.
+            What is known afterwards; None if nothing was read, or after `end`.
 
         Raises:
             StreamFailed: It can't go on.
@@ -131,17 +131,17 @@ class StreamRun:
     def stop(self) -> None:
         """End the stream after the running batch."""
         self._ending.set()
-        # Never hold this while Spark stops: Spark waits for a batch that has begun,
-        # and that batch would wait for this.
+        # Don't hold this lock while Spark stops: Spark waits for a batch that has
+        # begun, and that batch would wait for the lock.
         if self._working.acquire(timeout=STOP_S):
             self._working.release()
-        # What ends this process may have ended Spark's as well.
+        # The signal that ends this process may have ended Spark's as well.
         with suppress(Py4JError, PySparkException, ConnectionError):
             if self.query is not None:
                 self.query.stop()
 
     def _keep_going(self, *, once: bool) -> None:
-        """Start the stream again after failures of Kafka, a bounded number of times."""
+        """Restart the stream after failures of Kafka, a bounded number of times."""
         while not self._ending.is_set():
             self.query = self._start(once=once)
             try:
@@ -151,7 +151,7 @@ class StreamRun:
                 return
             except StreamingQueryException as error:
                 if self._ending.is_set():
-                    return  # the batch was refused or broken off: left out
+                    return  # the batch was refused or interrupted: no failure
                 self._failures += 1
                 passing = self._settings.bootstrap and is_passing(error)
                 if not passing or self._failures > RETRIES:
@@ -162,7 +162,7 @@ class StreamRun:
                     return
             except (Py4JError, ConnectionError):
                 if self._ending.is_set():
-                    return  # what ends this process has ended Spark's as well
+                    return  # the same signal has ended Spark's process
                 raise
 
     def _start(self, *, once: bool) -> StreamingQuery:
@@ -179,7 +179,7 @@ class StreamRun:
 
     def _batch(self, frame: DataFrame, number: int) -> None:
         with self._working:
-            if self._ending.is_set():  # never return: Spark would take it for done
+            if self._ending.is_set():  # don't return: Spark would commit it
                 raise StreamFailed("stopped before the batch began")
             self._before()
             self.engine.batch(frame, number)
@@ -190,7 +190,7 @@ class StreamRun:
 
 
 def _id_of_topic(session: SparkSession, settings: PipelineSettings) -> str:
-    """Return the id of the run's topic: without it a topic made anew goes unnoticed."""
+    """Return the id of the run's topic; it shows when the topic was created again."""
     try:
         found = topic_id(
             session, settings.bootstrap, settings.topic, settings.kafka_options

@@ -16,38 +16,38 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SUBMIT = Path(__file__).parents[1] / "submit" / "headgate_pipeline.py"
-"""The file that spark-submit is given."""
+"""The file to pass to spark-submit."""
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""In the environment of a driver that spark-submit started."""
+"""Set in the environment of a driver that spark-submit started."""
 
 ARROW_BYTES = 32 << 20
-"""Most bytes in one Arrow batch to Python.  A report may have 100 kB: Spark's
-default of 10,000 rows, which are right for usage, would make a gigabyte of one."""
+"""Most bytes in one Arrow batch to Python.  A report may have 100 kB, so that Spark's
+default of 10,000 rows, which is right for usage, would be a gigabyte of them."""
 
 OPEN_WRITERS = 16
 """Files that a task keeps open: one per kind of row, so that rows need not be
 sorted by kind before they are written."""
 
 COMPACT_BYTES = 128 << 20
-"""Of a compacted file: a few seconds to read, and a few hundred of them in a year."""
+"""Size of a compacted file: a few seconds to read, and a few hundred in a year."""
 
 GENERATED_CLASSES = 400
-"""Kept for later batches, 0.13 MB each.  A batch needs more than a hundred, Spark's
-default: each would be compiled anew in every batch, and run interpreted until it is
-warm again.  A few new ones come with every batch."""
+"""Classes kept for later batches, 0.13 MB each.  A batch needs more than a hundred,
+Spark's default: with it, each would be compiled again in every batch, and interpreted
+until it is warm.  A few new ones come with every batch."""
 
 JARS = "spark.jars"
-"""Spark's own setting of jars on the class path."""
+"""Spark's own setting for jars on the class path."""
 
 LOG_LEVEL = "spark.log.level"
-"""Spark's own setting of what it logs on stderr."""
+"""Spark's own setting for what it logs on stderr."""
 
 QUIET = "OFF"
-"""Unless it is set: an error ends the run, whose last line says what it was."""
+"""The level unless one is set: an error ends the run, and its last line explains it."""
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-"""Of the lines before there is a session."""
+"""Log settings that apply before there is a session."""
 
 LOCAL: dict[str, str] = {
     "spark.ui.enabled": "false",
@@ -58,14 +58,14 @@ LOCAL: dict[str, str] = {
     "spark.sql.ui.retainedExecutions": "50",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
-    # Less CPU than Java's own choice takes, and nobody waits for a pause of it.
+    # Takes less CPU than Java's default, and nobody minds its pauses.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
-    # Checksums tell of tasks that another machine runs again with another result; they
-    # cost as much as a job.
+    # Checksums detect tasks that give another result when another machine repeats
+    # them; they cost as much as a job.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
 }
-"""Of a session on one machine."""
+"""Settings of a session on one machine."""
 
 NEEDED: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
@@ -73,20 +73,20 @@ NEEDED: dict[str, str] = {
     "spark.sql.maxConcurrentOutputFileWriters": str(OPEN_WRITERS),
     "spark.sql.optimizer.plannedWrite.enabled": "false",
     "spark.sql.codegen.cache.maxEntries": str(GENERATED_CLASSES),
-    # Usage is kept for the length of a batch: packing it costs more than its memory.
+    # Usage is cached only during a batch: compressing it costs more than the memory.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Microseconds with statistics: Spark's default, INT96, has none to skip files by.
+    # Microseconds have statistics to skip files by; Spark's default, INT96, has none.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": (
         "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     ),
-    # A table's log is short here; the defaults are for millions of files.
+    # The tables' logs are short; the defaults are for millions of files.
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
-    # A commit a batch: its log is folded often enough to be read at once, and kept
-    # for a day, so that listing it costs the same after a year.
+    # One commit per batch: checkpoints are frequent enough to read the log quickly, and
+    # it is kept for a day, so that listing it costs the same after a year.
     "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
     "spark.databricks.delta.properties.defaults.logRetentionDuration": (
         "interval 1 days"
@@ -96,7 +96,7 @@ NEEDED: dict[str, str] = {
     "spark.databricks.delta.optimize.maxFileSize": str(COMPACT_BYTES),
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
-"""What the jobs rely on; set on a session that was handed over as well."""
+"""Settings that the jobs rely on; also set on the session of spark-submit."""
 
 
 THREADS: dict[str, str] = {
@@ -104,10 +104,10 @@ THREADS: dict[str, str] = {
     "spark.sql.shuffleExchange.maxThreadThreshold": "16",
     "spark.sql.resultQueryStage.maxThreadThreshold": "16",
 }
-"""Of Spark's pools.  Each starts a thread for every query, up to 1,024 (128 for
-broadcasts); one that is idle ends after a minute.  Each has memory of its own and holds
-on to the session it was started in.  Only the first session of a JVM takes these
-settings."""
+"""Sizes of Spark's thread pools.  Each pool starts a thread for every query, up to
+1,024 (128 for broadcasts); an idle thread ends after a minute.  Each thread has memory
+of its own and holds on to the session it was started in.  Only the first session of a
+JVM takes these settings."""
 
 
 def local_session(
@@ -119,13 +119,13 @@ def local_session(
 ) -> SparkSession:
     """Return a session on this machine, or that of spark-submit.
 
-    Under spark-submit the cluster, its memory and its jars are those it was given.
+    Under spark-submit, the cluster, memory and jars are those given to it.
 
     Args:
         cores: Threads that Spark may use.
         memory: Heap of the JVM.
-        kafka: Put the Kafka connector on the class path, beside Delta's.
-        more: Further settings; they win.  Jars are added to those of the connectors.
+        kafka: Put the Kafka connector on the class path, besides Delta's.
+        more: Further settings, which win.  Jars are added to those of the connectors.
 
     Raises:
         SetUpMissing: Java or a connector is missing; says what to do.
@@ -137,13 +137,13 @@ def local_session(
     jars = [*map(str, connector_jars(kafka=kafka)), settings.pop(JARS, "")]
     from pyspark.sql import SparkSession
 
-    # Options of the Java process; the session's own are left to the user.
+    # These are options of the Java process; the session's own are left to the user.
     logs = log_option()
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")
     if logs not in given:
         os.environ["SPARK_SUBMIT_OPTS"] = f"{logs} {given}".strip()
-    # Workers run the interpreter of this process; the session's own setting for
-    # it is read by spark-submit only.
+    # Workers run this process's interpreter; the session's own setting for it is
+    # read only by spark-submit.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("headgate").master(f"local[{cores}]")
     settings = {
@@ -158,19 +158,19 @@ def local_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    # Delta prints a line on stdout for each VACUUM, whatever the level is.
+    # Delta prints a line on stdout for each VACUUM, whatever the log level.
     quiet_stdout(session)
     quiet_loss(session)
     return session
 
 
 def log_option() -> str:
-    """Return the option of Java's that keeps Spark's log quiet from the first line."""
+    """Return the Java option that keeps Spark's log quiet from the first line."""
     return f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}"
 
 
 def _submitted() -> SparkSession:
-    """Return the session that spark-submit prepared, with what the jobs rely on."""
+    """Return the session that spark-submit prepared, with what the jobs need."""
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 

@@ -1,7 +1,7 @@
 """Where messages come from: the usage topic, or files of recorded messages.
 
-Both have the columns of Spark's Kafka source, so that nothing after this module
-knows which it was.
+Both have the columns of Spark's Kafka source, so that nothing beyond this module
+knows which one it is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MESSAGES = StructType(
 
 
 def messages(session: SparkSession, settings: PipelineSettings) -> DataFrame:
-    """Return the stream of messages that `settings` name."""
+    """Return the stream of messages described by `settings`."""
     if settings.files:
         folder = local_path(uri_of(settings.files))
         if folder is not None:
@@ -55,7 +55,7 @@ def messages(session: SparkSession, settings: PipelineSettings) -> DataFrame:
         "subscribe": settings.topic,
         "startingOffsets": settings.starting,
         "maxOffsetsPerTrigger": str(settings.max_messages),
-        # What is missing is counted by the engine, which then decides.
+        # The engine counts missing messages, and then decides.
         "failOnDataLoss": "false",
         "minPartitions": str(session.sparkContext.defaultParallelism),
         **settings.kafka_options,

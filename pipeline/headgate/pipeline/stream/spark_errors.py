@@ -39,7 +39,7 @@ _CAUSES: tuple[tuple[str, str], ...] = (
         "backup, or give another --out",
     ),
     (
-        # In this order: the first names the file, the others may not.
+        # Before the next ones, because these are sure to name the file.
         r"FAILED_READ_FILE|is not a Parquet file|CANNOT_READ_FILE_FOOTER",
         "a file can't be read: {line}. " + _RESTORE,
     ),
@@ -74,23 +74,23 @@ _NO_JVM = (
 _PREFIX = re.compile(
     r"(?:Caused by|(?:[a-z]\w*\.)+[\w$]+|[A-Z]\w+Exception|): +|\[[A-Z_.]+\] +"
 )
-"""Before a message: the classes of Java's exceptions, Spark's names of errors."""
+"""What precedes a message: classes of Java's exceptions, Spark's names of errors."""
 
 _KAFKA = re.compile(r"org\.apache\.kafka\.|TimeoutException")
-"""Of a trace whose cause is a broker."""
+"""Matches a trace whose cause is a broker."""
 
 _MESSAGE = re.compile(r"(?:Caused by|): |(?:[\w$]+\.)*[A-Z][\w$]*(?:Exception|Error): ")
-"""Of a line that a Java or Python exception begins with, in a trace of several."""
+"""Matches a line that begins a Java or Python exception, in a trace of several."""
 
 _NO_NEWS = re.compile(r"An error occurred while calling [\w.]+")
-"""What Py4J says of every exception of Java's, on the first line."""
+"""What Py4J says about every Java exception, on the first line."""
 
 LONGEST = 300
-"""Characters of Spark's own words that are shown."""
+"""Most characters of Spark's own words that are shown."""
 
 
 def said(error: BaseException) -> str:
-    """Return what to tell of an error of Spark's; empty if it is none of them."""
+    """Return what to say about an error of Spark's; empty for any other error."""
     if is_gone(error):
         return _NO_JVM
     if not isinstance(error, (PySparkException, Py4JError)):
@@ -99,8 +99,8 @@ def said(error: BaseException) -> str:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether the error says that there is no Spark to talk to any more."""
-    # Other connections are those of clients, which have errors of their own.
+    """Whether the error says that Spark is no longer there."""
+    # Other connections belong to clients, which raise errors of their own.
     lost = (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError)
     return isinstance(error, lost) or (
         isinstance(error, Py4JError) and bool(_NO_NEWS.fullmatch(str(error).strip()))
@@ -108,7 +108,7 @@ def is_gone(error: BaseException) -> bool:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the sentence for an error that another try can't mend; else nothing."""
+    """Return the sentence for an error that a retry can't fix, else an empty one."""
     text = str(error)
     ours = _OURS.search(text)
     if ours:
@@ -121,7 +121,7 @@ def cause_of(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the first message in an error, be it Java's or of a batch in Python."""
+    """Return the first message in an error, from Java or from a batch in Python."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     found = [line for line in lines if _MESSAGE.match(line)] or lines
     news = [line for line in map(_plain, found) if not _NO_NEWS.match(line)]
@@ -131,8 +131,8 @@ def message_of(error: BaseException) -> str:
 def is_passing(error: BaseException) -> bool:
     """Whether a stream from Kafka may go on after this: its broker may be back soon.
 
-    What fails in the batch itself does so again, unless Kafka is named: a batch reads
-    its messages late.  What fails before a batch is Kafka's unless it is listed here.
+    A failure in the batch itself would happen again, unless it names Kafka: a batch
+    reads its messages late.  A failure before a batch is Kafka's, unless listed here.
     """
     text = str(error)
     if "FOREACH_BATCH" in text and not _KAFKA.search(text):
@@ -142,7 +142,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def _plain(line: str) -> str:
-    """Return a line of Java's without names of classes and codes."""
+    """Return a line from Java without names of classes and codes."""
     text = line.strip()
     while found := _PREFIX.match(text):
         text = text[found.end() :]

@@ -1,10 +1,10 @@
-"""Messages and the state before → usage of closed windows and the state after.
+"""Turns messages and the state before into usage of closed windows and the state after.
 
 `step` is one pure DataFrame → DataFrame transform: reports and state are brought
 together by agent, decoded and differenced in numpy inside ``mapInArrow``, and
 leave as rows of several kinds in one frame, so that each message is read, moved
-and decoded once.  Explosion to rows happens only here, after the difference and
-after the sum over the window.
+and decoded once.  Rows are exploded only here, after the difference and after the
+sum over the window.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from headgate.coordinator.messages.report import Report
 
 KEPT_BYTES = 1024
-"""Of a message that can't be read: enough to see what it was."""
+"""Bytes kept of a message that can't be read: enough to see what it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a step goes by.
+    """The rules of a step.
 
     Attributes:
         times: Windows and watermark of this batch.
-        cluster: Reports of another are dead letters; empty takes all.
+        cluster: Reports of another cluster are dead letters; empty accepts all.
         report_keys: See `evidence.signing_of`; empty verifies nothing.
         closed: Lives whose reports are dead letters.
         partitions: Tasks of the step; agents are spread over them.
@@ -81,8 +81,8 @@ def routed(messages: DataFrame, *, keyed: bool) -> DataFrame:
 
     Args:
         messages: Columns of Spark's Kafka source.
-        keyed: The message's key is the agent's id, so that nothing need be decoded
-            to know it.  A report whose key names another agent is a dead letter.
+        keyed: The message's key is the agent's id, so that it can be read without
+            decoding.  A report whose key names another agent is a dead letter.
     """
     named = messages.select(
         f.lit("message").alias("kind"),
@@ -100,11 +100,11 @@ def routed(messages: DataFrame, *, keyed: bool) -> DataFrame:
 
 
 def step(messages: DataFrame, state: DataFrame, rules: Rules) -> DataFrame:
-    """Return what one batch makes of the state: rows of `rows.STEP_SCHEMA`.
+    """Return what one batch turns the state into: rows of `rows.STEP_SCHEMA`.
 
     Args:
         messages: From `routed`.
-        state: Rows of kind ``life`` of the step before; may be empty.
+        state: Rows of kind ``life`` of the previous step; may be empty.
         rules: Times and options.
     """
     lives = state.select("kind", "agent", "payload")
@@ -153,7 +153,7 @@ def _name_clusters(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _name_agents(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Replace the key by the id that stands in the report."""
+    """Replace the key by the id in the report."""
     for batch in batches:
         rows: list[dict[str, bytes | None]] = batch.select(["payload"]).to_pylist()
         names = pa.array([_sender(row["payload"]) for row in rows], pa.string())
@@ -185,7 +185,7 @@ class _Step:
             _sort_out(batch, messages, states, tally)
         rows = RowBuilder()
         self._tally = tally
-        # Made here, not before: a key's verifier does not travel to a worker.
+        # Made here and not earlier, because a key's verifier can't be sent to a worker.
         self._signing = signing_of(self._rules.report_keys)
         for agent in sorted(messages.keys() | states.keys()):
             self._one(agent, messages.pop(agent, []), states.pop(agent, []), rows)
@@ -225,7 +225,7 @@ class _Step:
     def _readable(
         self, agent: str, messages: list[_Message], out: RowBuilder
     ) -> list[tuple[Report, _Message]]:
-        """Return what can be read, in the order in which it was sent."""
+        """Return the reports that can be read, in the order in which they were sent."""
         readable: list[tuple[Report, _Message]] = []
         for message in messages:
             try:
@@ -255,7 +255,7 @@ def _sort_out(
     states: dict[str, list[bytes]],
     tally: Tally,
 ) -> None:
-    """Put the rows of one Arrow batch to their agents."""
+    """Sort the rows of one Arrow batch by agent."""
     for row in batch.to_pylist():
         if row["kind"] == "life":
             states.setdefault(row["agent"], []).append(row["payload"])
@@ -275,7 +275,7 @@ def _sort_out(
 def _whole(
     readable: list[tuple[Report, _Message]],
 ) -> Iterator[tuple[Report, _Message]]:
-    """Join the parts of reports that were cut by group; others stay as they are."""
+    """Join the parts of reports that were split by group; leave others as they are."""
 
     def one(read: tuple[Report, _Message]) -> tuple[int, int, bool]:
         return read[0].incarnation, read[0].sequence, bool(read[0].parts)
@@ -291,7 +291,7 @@ def _whole(
 
 
 def _bury(out: RowBuilder, message: _Message, reason: str) -> None:
-    """Put a message to the dead letters."""
+    """Add a message to the dead letters."""
     out.dead(
         topic=message.topic,
         partition=message.partition,
@@ -305,7 +305,7 @@ def _bury(out: RowBuilder, message: _Message, reason: str) -> None:
 def _write(
     out: RowBuilder, agent: str, lives: dict[int, Incarnation], outcome: LifeOutcome
 ) -> None:
-    """Write what one agent came to."""
+    """Write the results for one agent."""
     for dimension, parts in outcome.closed.items():
         for part in parts:
             out.usage(agent, dimension, part)

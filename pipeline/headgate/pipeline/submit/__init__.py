@@ -1,1 +1,1 @@
-"""The file that spark-submit is given."""
+"""The file to pass to spark-submit."""

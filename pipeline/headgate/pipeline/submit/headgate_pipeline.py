@@ -1,7 +1,7 @@
-"""What spark-submit is given: the command ``headgate pipeline``.
+"""The file to pass to spark-submit: the command ``headgate pipeline``.
 
-In a folder of its own, because spark-submit puts the folder of its file before all
-others on the path for imports.
+It is in a folder of its own, because spark-submit puts that folder first on the import
+path.
 """
 
 from headgate.pipeline.command import app

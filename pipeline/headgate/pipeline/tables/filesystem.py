@@ -1,7 +1,7 @@
-"""Any file system that Hadoop knows (``file:``, ``s3a:``, ``hdfs:`` …), by URI.
+"""Any file system that Hadoop supports (``file:``, ``s3a:``, ``hdfs:`` …), by URI.
 
-Only what the format and Spark's checkpoint don't answer themselves: is it there, what
-does a folder hold.  The credentials are those of the session (``spark.hadoop.*``).
+Only for what the table format and Spark's checkpoint can't answer: what a folder holds,
+if it exists.  The credentials are those of the session (``spark.hadoop.*``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _HadoopFileSystem(Protocol):
 
 
 def uri_of(text: str) -> str:
-    """Return `text` as a URI without a slash at its end; a bare path is a ``file:``.
+    """Return `text` as a URI without a trailing slash; a bare path is a ``file:``.
 
     >>> uri_of("s3a://bucket/usage/")
     's3a://bucket/usage'
@@ -48,7 +48,7 @@ def uri_of(text: str) -> str:
     """
     if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:", text):
         return text.rstrip("/")
-    # Hadoop takes a path as it is written: a blank must stay one.
+    # Hadoop takes a path as it is written, so a space must stay a space.
     return f"file://{Path(text).absolute()}"
 
 
@@ -63,7 +63,7 @@ def local_path(uri: str) -> Path | None:
 
 
 def child_names(session: SparkSession, uri: str) -> list[str]:
-    """Return the names in a folder; empty if there is none."""
+    """Return the names in a folder; empty if it does not exist."""
     path_of = cast("_MakePath", java(session, "org.apache.hadoop.fs.Path"))
     path = path_of(uri)
     files = path.getFileSystem(hadoop_configuration(session))

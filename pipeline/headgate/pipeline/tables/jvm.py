@@ -1,4 +1,4 @@
-"""What is asked of Spark's JVM itself: by the driver, and in these places only."""
+"""Direct access to Spark's JVM, from the driver, and only here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hadoop_configuration(session: SparkSession) -> object:
 
 
 def execute(session: SparkSession, statement: str) -> list[Row]:
-    """Run a statement of SQL to its end; return its rows."""
+    """Run an SQL statement to its end; return its rows."""
     return session.sql(statement).collect()  # pyright: ignore[reportUnknownMemberType]  # pyspark's own hint
 
 
@@ -44,7 +44,7 @@ class _Runnable:
         self._action = action
 
     def run(self) -> None:
-        """Do it; Java calls this."""
+        """Call the function; Java calls this."""
         self._action()
 
     class Java:
@@ -69,23 +69,23 @@ _BEFORE_SPARK = 1_000
 def before_exit(
     session: SparkSession, action: Callable[[], None], timeout_s: float
 ) -> Generator[None]:
-    """Let Java call `action` when a signal ends it, and wait before Spark is stopped.
+    """Let Java call `action` when a signal ends it, and wait before it stops Spark.
 
-    Under spark-submit a signal goes to Java, and to both where a whole group of
-    processes is ended.
+    Under spark-submit a signal goes to Java, or to both processes if their whole group
+    is ended.
 
     Args:
-        session: In Java.
+        session: Of the JVM.
         action: Called on a thread of its own.
-        timeout_s: How long Java waits for it at most.
+        timeout_s: How long Java waits for it, at most.
     """
     from pyspark import java_gateway
 
-    # By name: it has no hints.
+    # By name, because it has no type hints.
     start = attrgetter("ensure_callback_server_started")(java_gateway)
     start(attrgetter("sparkContext._gateway")(session))
     thread = cast("_Call", java(session, "java.lang.Thread"))
-    hook = thread(_Runnable(action))  # a thread is a Runnable that equals itself only
+    hook = thread(_Runnable(action))  # a thread is a Runnable equal only to itself
     all_hooks = java(session, "org.apache.hadoop.util.ShutdownHookManager.get")
     hooks = cast("_Hooks", cast("_Call", all_hooks)())
     seconds = java(session, "java.util.concurrent.TimeUnit.SECONDS")
@@ -93,20 +93,20 @@ def before_exit(
     try:
         yield
     finally:
-        # Java may be gone, or be on its way.
+        # Java may have gone, or be about to.
         with suppress(Py4JError, ConnectionError):
             hooks.removeShutdownHook(hook)
 
 
 def quiet_stdout(session: SparkSession) -> None:
-    """Let the JVM write nothing on stdout, which belongs to this process."""
+    """Keep the JVM from writing to stdout, which belongs to this process."""
     nowhere = cast("_Call", java(session, "java.io.OutputStream.nullOutputStream"))
     stream = cast("_Call", java(session, "java.io.PrintStream"))
     cast("_Call", java(session, "java.lang.System.setOut"))(stream(nowhere()))
 
 
 def quiet_loss(session: SparkSession) -> None:
-    """Let Spark's own server in this process print nothing when Java is gone."""
+    """Keep Spark's own server in this process from printing when Java has gone."""
     server = attrgetter("sparkContext._accumulatorServer")(session)
     server.handle_error = _ignore
 

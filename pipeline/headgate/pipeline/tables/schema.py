@@ -1,9 +1,9 @@
 """The contract of each table: its columns, their types and their meaning.
 
 docs/reference/pipeline-tables.md explains each column; a test compares the two.
-All times are UTC in microseconds, all amounts units of the dimension, as doubles that
-hold whole numbers up to 2⁵³ exactly, and thousandths up to 2⁴³ units as the nearest
-double there is.
+All times are UTC in microseconds.  All amounts are units of the dimension, as doubles,
+which hold whole numbers up to 2⁵³ exactly, and thousandths up to 2⁴³ units as the
+nearest double.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ UNFAIRNESS = _table(
     distance=_UNITS,
     level=_UNITS,
 )
-"""How far the division of a contended group was from weighted max-min."""
+"""How far a contended group's division was from weighted max-min."""
 
 STARVED = _table(
     window_start=_TIME,
@@ -119,7 +119,7 @@ NOISY = _table(
     usual=_UNITS,
     change=_UNITS,
 )
-"""Who attempted most of a group, and against what they usually attempt."""
+"""The agents that attempted most in a group, and how that compares with their usual."""
 
 GAPS = _table(
     heard=_TIME,
@@ -164,7 +164,7 @@ LOSSES = _table(
     found_offset=_WHOLE,
     messages=_WHOLE,
 )
-"""Messages that the topic gave up before they were read."""
+"""Messages that the topic dropped before they were read."""
 
 RECOMMENDATIONS = _table(
     made=_TIME,
@@ -182,7 +182,7 @@ RECOMMENDATIONS = _table(
     near_part=_UNITS,
     verdict=_TEXT,
 )
-"""Per group: limits that would have refused a given part of the demand."""
+"""Per group: limits that would have refused a given fraction of the demand."""
 
 BILL = _table(
     day=_TIME,
@@ -240,7 +240,7 @@ RETIRED = _table(
 """Sums of the rows of ``usage_10s`` that ``--keep-days`` removed."""
 
 CONFIGURATIONS = _table(recorded=_TIME, revision=_WHOLE, document=_TEXT)
-"""What operators had decided, revision by revision, as snapshots in JSON."""
+"""The configuration, revision by revision, as snapshots in JSON."""
 
 TABLES: dict[str, StructType] = {
     "usage_10s": USAGE,

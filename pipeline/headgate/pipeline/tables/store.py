@@ -1,9 +1,9 @@
-"""Delta tables, written by Spark's own connector: the format keeps all promises.
+"""Delta tables, written by Spark's own connector; the format gives all guarantees.
 
 A write carries the number of its batch as Delta's application transaction
-(``txnAppId``, ``txnVersion``): written again after a crash it is passed over, so each
+(``txnAppId``, ``txnVersion``): if it is repeated after a crash it is skipped, so each
 table takes a batch once.  Readers get the newest commit and change nothing; files that
-compaction or retention replaces stay for a week for those who are still reading.
+compaction or retention replaces stay for a week for current readers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 APPLICATION = "headgate"
-"""Under this name the number of the newest batch stands in a table's log."""
+"""The name under which a table's log holds the number of the newest batch."""
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 
@@ -45,7 +45,7 @@ class TableStore:
         return newest_commit(self._session, self.uri(name))
 
     def append(self, name: str, frame: DataFrame, batch: int) -> None:
-        """Add the rows of one batch; again after a crash changes nothing.
+        """Add the rows of one batch; repeating it after a crash changes nothing.
 
         Args:
             name: A key of `schema.TABLES`.
@@ -56,12 +56,12 @@ class TableStore:
         writer.partitionBy(DATE).options(**transaction(batch)).save(self.uri(name))
 
     def replace(self, name: str, frame: DataFrame, batch: int = 0) -> None:
-        """Put rows in place of all that the table held: for what is recomputed."""
+        """Replace all rows of a table, for tables that are recomputed."""
         writer = dated(frame, name, batch).write.format("delta").mode("overwrite")
         writer.partitionBy(DATE).save(self.uri(name))
 
     def replace_from(self, name: str, frame: DataFrame, first: date | None) -> None:
-        """Put rows in place of those from the day `first` on; None for all."""
+        """Replace the rows from the day `first` on; all rows if it is None."""
         rows = dated(frame, name, 0)
         writer = rows.write.format("delta").mode("overwrite").partitionBy(DATE)
         if first is not None and self.version(name) >= 0:
@@ -77,7 +77,7 @@ class TableStore:
         end_us: int | None = None,
         upto_batch: int | None = None,
     ) -> DataFrame:
-        """Return the rows of a table; none if none came yet.
+        """Return the rows of a table; none if it has none yet.
 
         Args:
             name: A key of `schema.TABLES`.
@@ -105,16 +105,16 @@ class TableStore:
         self._sql(f"OPTIMIZE {self._named(name)} WHERE {DATE} >= '{since}'")
 
     def cluster(self, name: str, day: date, column: str) -> None:
-        """Merge the files of one day, with rows of like `column` side by side."""
+        """Merge the files of one day, putting rows with equal `column` together."""
         where = f"WHERE {DATE} = '{day}' ZORDER BY ({column})"
         self._sql(f"OPTIMIZE {self._named(name)} {where}")
 
     def vacuum(self, name: str) -> None:
-        """Remove files that no commit needs any more and whose time has passed."""
+        """Remove files that no commit needs any more and whose retention is over."""
         self._sql(f"VACUUM {self._named(name)}")
 
     def delete_before(self, name: str, day: date) -> None:
-        """Remove the rows of all days before `day`: whole folders, nothing is read."""
+        """Remove the rows of all days before `day`: whole folders, without reading."""
         self._sql(f"DELETE FROM {self._named(name)} WHERE {DATE} < '{day}'")
 
     def _named(self, name: str) -> str:
@@ -132,12 +132,12 @@ def newest_commit(session: SparkSession, uri: str) -> int:
 
 
 def transaction(batch: int) -> dict[str, str]:
-    """Return the options of a write that is done once for a batch."""
+    """Return the options that make a write happen once per batch."""
     return {"txnAppId": APPLICATION, "txnVersion": str(batch)}
 
 
 def dated(frame: DataFrame, name: str, batch: int) -> DataFrame:
-    """Return `frame` with the number of its batch, and the day as partition."""
+    """Return `frame` with the number of its batch, and its day as the partition."""
     time = TIME_COLUMN.get(name, "window_start")
     return frame.select(
         *TABLES[name].names,
@@ -149,8 +149,8 @@ def dated(frame: DataFrame, name: str, batch: int) -> DataFrame:
 def _as_data(number: int) -> Column:
     """Return a column of one number that isn't part of the code Spark generates.
 
-    A number as a literal is: each batch would compile the whole query anew.  An array
-    is passed to the code instead, and the id of a partition, which is never below 0,
+    A literal number is: each batch would compile the whole query again.  An array is
+    passed to the code instead, and the id of a partition, which is never below 0,
     keeps Spark from looking up the entry while it plans.
     """
     entries = f.array(f.lit(number).cast("long"))

@@ -1,4 +1,4 @@
-"""Other ways to share a quota, to compare with on the same arrivals.
+"""Other ways to share a quota, for comparison on the same arrivals.
 
 They send the same reports over the same bus and set the same real buckets, but they
 have no ledger, no urgent reports and no notion of a partition.  Once per interval
@@ -56,7 +56,7 @@ class HeardUsage:
     """The latest report of one agent about one group.
 
     Attributes:
-        heard_s: When.
+        heard_s: When it was heard.
         sequence: Sequence number of the report.
         sent_s: By the sender's clock.
         admitted: Its counter, units.

@@ -23,9 +23,9 @@ change-in-force       a changed limit is in force everywhere within an age; no
 recomputable          each share follows from the inputs that `explain` shows
 ====================  =========================================================
 
-A bound is fair when no chance, loss or fault of the scenario can push a right
-system over it, and sharp enough that doubling, halving or ignoring something does;
-`tests/simulation` breaks the coordinator in each way.
+A bound is fair if no chance, loss or fault of the scenario can push a correct system
+over it, and sharp if doubling, halving or ignoring something does; `tests/simulation`
+breaks the coordinator in each of these ways.
 """
 
 from headgate.simulation.invariants.watch import InvariantWatch as InvariantWatch

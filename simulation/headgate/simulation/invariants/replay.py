@@ -1,4 +1,4 @@
-"""Determinism: some incarnations are recorded and replayed, and must act the same."""
+"""Determinism: some incarnations are recorded, and a replay must act the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.simulation.scenario.scenario import Scenario
 
 MOST_STEPS = 20_000
-"""Steps that are recorded of one incarnation: about ten minutes."""
+"""Most steps recorded of one incarnation: about ten minutes."""
 
 
 @dataclass(slots=True)

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 ROUNDING = 1e-6
-"""Part of the rate: sums of a million floats."""
+"""Fraction of the rate: the rounding error of a sum of a million floats."""
 
 
 def check_safety(run: SimulationRun) -> Iterator[Violation]:
-    """Yield where a group admitted more than the age of information explains."""
+    """Yield where a group admitted more than the age of its information explains."""
     for group, spec in enumerate(run.scenario.groups):
         table = RateTable(run.scenario.limits(group), run.scenario.seconds)
         if spec.mode == "strict":
@@ -63,7 +63,7 @@ def check_safety(run: SimulationRun) -> Iterator[Violation]:
 
 
 def check_changes(run: SimulationRun) -> Iterator[Violation]:
-    """Yield where a changed limit was not followed by what was admitted."""
+    """Yield where admissions did not follow a changed limit."""
     scenario = run.scenario
     late = scenario.network.delay_s + scenario.network.jitter_s + TICKS_S
     for group in range(len(scenario.groups)):
@@ -72,7 +72,7 @@ def check_changes(run: SimulationRun) -> Iterator[Violation]:
         admitted = merged(run.admitted[group])
         previous = inf
         for (start, rate, burst), end in zip(limits, ends, strict=True):
-            # The start is not a change; afterwards the news need some time.
+            # The start is not a change; later, the news takes some time to arrive.
             first = start + late if start > 0 else start
             part = _between(admitted, first, end)
             if start > 0 or rate == 0:
@@ -95,14 +95,14 @@ def units_over(admitted: Admissions, table: RateTable) -> tuple[Floats, Floats]:
 
 
 def _allowed(run: SimulationRun, group: int, table: RateTable, times: Floats) -> Floats:
-    """Return the units that may be over at each time, beside those in flight."""
+    """Return the units that may be over at each time, besides those in flight."""
     scenario = run.scenario
     spec = scenario.groups[group]
     rate = np.array([r if np.isfinite(r) else 0.0 for _, r, _ in table.limits]).max()
     late = scenario.network.delay_s + scenario.network.jitter_s + TICKS_S
     allowed = np.full(len(times), ROUNDING * table.reference)
     for start, _, _ in table.limits[1:]:
-        # Until the news of a change come, the old limit is the right one.
+        # Until the news of a change arrives, the old limit is the right one.
         allowed += np.where(times > start, 2 * rate * late, 0.0)
     if spec.mode == "strict":
         return allowed
@@ -117,10 +117,10 @@ def _allowed(run: SimulationRun, group: int, table: RateTable, times: Floats) ->
 
 
 def _unknown_s(scenario: Scenario) -> float:
-    """Return how long a fault may keep an admission from the others, seconds.
+    """Return how long a fault may hide an admission from the others, seconds.
 
-    An agent that is cut off or stopped may have admitted one request of which the
-    others don't know while they believe that it is there.
+    An agent that is cut off or stopped may have admitted one request that the others
+    don't know about while they still believe that the agent is alive.
     """
     return LEASE_MOST * scenario.interval_s if scenario.faults else 0.0
 

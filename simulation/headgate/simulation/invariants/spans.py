@@ -1,4 +1,4 @@
-"""Calm spans of a scenario and the age of information, on which the bounds rest.
+"""Calm spans of a scenario and the age of information, which the bounds are based on.
 
 Everything here follows from the scenario alone, not from the behaviour of the system.
 """
@@ -32,7 +32,7 @@ TICKS_S = 0.25
 """Ten ticks: to count, compute and apply at both ends."""
 
 MISSED = 1e-4
-"""A lease is as long as misses in a row are rarer than this."""
+"""A lease is long enough that so many misses in a row are rarer than this."""
 
 LEASE_MOST = 9.0
 """Intervals of the longest lease."""
@@ -44,7 +44,7 @@ RECOVERY_S = 2.0
 """Ramp that does not depend on T: demand averages over a second, H is a second."""
 
 SHORTEST_S = 3.0
-"""A calm span shorter than this says nothing against the noise of arrivals."""
+"""In a calm span shorter than this, the noise of arrivals hides everything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class CalmSpan:
 
     Attributes:
         start_s: After the ramp.
-        end_s: When the next change comes.
+        end_s: When the next change begins.
         rate: Q, units/s.
         burst: B, units.
-        demand: True demand of all agents at its least, units/s.
-        most: The same at its most.
+        demand: Least true demand of all agents, units/s.
+        most: Largest true demand of all agents, units/s.
     """
 
     start_s: float
@@ -106,11 +106,11 @@ def disturbed(scenario: Scenario) -> list[tuple[float, float]]:
         if fault.until_s > fault.start_s:
             spans.append((fault.start_s, fault.until_s + recovery))
         if fault.kind == "corrupt":
-            # A flipped byte may make up a name, and something is kept for it.
+            # A flipped byte may make up a name, and a part is held back for it.
             gone_s = fault.until_s + presumed_dead_s(scenario) + recovery
             spans.append((fault.start_s, gone_s))
         if fault.kind in (*DOWN, "partition", "cut"):
-            # What the others keep for the silent is idle until they drop it.
+            # What the others hold back for a silent agent is idle until they drop it.
             gone_s = fault.start_s + presumed_dead_s(scenario) + recovery
             if fault.until_s >= min(gone_s, scenario.seconds):
                 spans.append((fault.start_s, gone_s))
@@ -123,10 +123,10 @@ def last_fault_s(scenario: Scenario) -> float:
 
 
 def unbilled_s(scenario: Scenario, fault: Fault) -> float:
-    """Return for how long agents may each spend what others took back, seconds of Q.
+    """Return how long agents may spend what others have taken over, seconds of Q.
 
     Until a lease is over, both sides go on as before; time apart is not billed, so
-    this stays over for good.
+    this excess is never paid back.
     """
     lasted = fault.until_s - fault.start_s
     if lasted <= 0:
@@ -143,7 +143,7 @@ def unbilled_s(scenario: Scenario, fault: Fault) -> float:
 def calm_spans(
     run: SimulationRun, group: int, *, with_start: bool = False
 ) -> list[CalmSpan]:
-    """Return the spans of one group without a change, ramps left out.
+    """Return the spans of one group without a change, excluding ramps.
 
     Args:
         run: Of any system.
@@ -196,7 +196,7 @@ def largest_cost(scenario: Scenario, group: int) -> float:
 
 
 def stands_alone(scenario: Scenario, group: int) -> bool:
-    """Return whether a group is no part of a tree: its limit is all that binds."""
+    """Return whether a group is in no tree, so that only its own limit binds."""
     spec = scenario.groups[group]
     children = any(other.parent == spec.name for other in scenario.groups)
     return spec.parent is None and not children

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.simulation.world.record import SimulationRun
 
 EXACT = 0.002
-"""Units: counters that are not whole travel in steps of 0.001."""
+"""Units: counters that are not whole are sent in steps of 0.001."""
 
 STEP_S = 0.01
 """Step at which ceilings are integrated: below an agent's tick."""
@@ -147,7 +147,7 @@ def _stands_below(run: SimulationRun, group: int, above: int) -> bool:
 
 
 def _spendable(run: SimulationRun, life: Life, group: int, sequence: int) -> float:
-    """Return what a life could admit since a report of it left."""
+    """Return what a life could admit since it sent a given report."""
     sent = [
         p.at_s
         for p in run.published
@@ -167,7 +167,7 @@ def _spendable(run: SimulationRun, life: Life, group: int, sequence: int) -> flo
     if np.isinf(rates).any() or inf in held:
         return inf
     cost = largest_cost(run.scenario, group)
-    # Where tokens are not held a request passes by chance, more often than not.
+    # Where no tokens are held, a request passes by chance, so there is noise.
     chance = 5.0 * float(np.sqrt(rates.sum() * STEP_S * cost)) + 5.0 * cost
     return float(rates.sum()) * STEP_S * 1.01 + max(held, default=0.0) + cost + chance
 

@@ -1,4 +1,4 @@
-"""Checks of what a coordinator reports about itself: sums, formula, fallback, size."""
+"""Checks what a coordinator reports about itself: sums, formula, fallback, size."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from headgate.simulation.world.node import AppliedCeilings
 
 UNIT = 1.0
-"""By how much shares may miss Q'."""
+"""How much shares may miss Q' by, units/s."""
 
 VISIBLE_S = 1.0
-"""Within what time the fallback must be visible."""
+"""Time within which the fallback must be visible."""
 
 TRICKLE = 0.02
 """Fraction of an agent's equal part that may pass under any policy, so that callers
@@ -82,7 +82,7 @@ def check_view(
 def check_members(
     controller: Inspectable, at: Looked, *, alive_lately: int
 ) -> Iterator[Violation]:
-    """Yield when an agent remembers more members than there lately were."""
+    """Yield when an agent remembers more members than existed lately."""
     members = len(controller.members(at.now))
     if members > alive_lately:
         text = f"agent {at.index} keeps {members} members, {alive_lately} were alive"
@@ -197,12 +197,12 @@ def _fallback(
             if since - 2 * scenario.interval_s - 1.0 <= at_s <= since + VISIBLE_S
         ]
         return max([part, *shares]) * (1 + TRICKLE)
-    # Members that joined later make the part of each smaller, never larger.
+    # Members that join later make each part smaller, never larger.
     return _largest_part(scenario, rate, at.index) + trickle
 
 
 def _largest_part(scenario: Scenario, rate: float, index: int) -> float:
-    """Return the part of an agent when only those stay that are never gone."""
+    """Return an agent's part when only agents that never go away remain."""
     gone = {
         agent
         for fault in scenario.faults

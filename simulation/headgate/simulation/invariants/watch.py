@@ -34,14 +34,14 @@ MOST_OF_A_KIND = 5
 """Violations kept per invariant: the first ones are the ones that matter."""
 
 MOST_REPORTS = 42
-"""Reports of one agent in a second: one each 50 ms, as many answers to hellos, two
-that say hello and goodbye."""
+"""Most reports of one agent in a second: one each 50 ms, as many answers to hellos, and
+two that say hello and goodbye."""
 
 LEAST_BYTES = 400
-"""Bytes that any report may have: names, times, one row."""
+"""Bytes that any report may have, for names, times and one row."""
 
 ROW_BYTES = 64
-"""Bytes that a further row may have; 13 are usual."""
+"""Bytes that each further row may have; 13 are usual."""
 
 RIGHTS_PER_AGENT = 4
 """Rows for each agent of a strict group: its life takes some 25 bytes, and each run of
@@ -74,8 +74,8 @@ class InvariantWatch:
     def born(self, node: Node) -> None:
         """Remember a process; record it if it is to be replayed.
 
-        Two are: the first incarnation of one agent, and the first one that starts
-        after time 0.
+        Two are recorded: the first incarnation of one agent, and the first one that
+        starts after time 0.
         """
         birth = (node.life.birth, *node.life.renamed)[-1]
         self._lives.append(node.life)
@@ -139,7 +139,7 @@ class InvariantWatch:
         self._keep(check_members(controller, looked, alive_lately=alive))
 
     def _alive_lately(self, now: float) -> int:
-        """Return how many ids were in use within the time that they are remembered."""
+        """Return how many ids were in use so recently that they are remembered."""
         since = now - remembered_s(self._scenario)
         names = {name for name, at_s in self._made_up.items() if at_s >= since}
         for life in self._lives:
@@ -160,7 +160,7 @@ class InvariantWatch:
         counts: dict[tuple[int, int], int] = {}
         agents, groups = self._scenario.agents, len(self._scenario.groups)
         strict = any(group.mode == "strict" for group in self._scenario.groups)
-        # In a strict group a report also carries who was given how much.
+        # In a strict group, a report also says who was given how much.
         rows = 1 + (RIGHTS_PER_AGENT * agents if strict else 0)
         most = LEAST_BYTES + ROW_BYTES * groups * rows
         for report in run.published:

@@ -31,47 +31,47 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 CONSERVED = 0.98
-"""Part of a central bucket's admissions that an overload must reach."""
+"""Fraction of a central bucket's admissions that an overload must reach."""
 
 CONSERVED_STRICT = 0.85
-"""The same of a strict group: what transfer of rights costs under flashes."""
+"""The same for a strict group, where flashes of demand have to move permits first."""
 
 FALSE_PART = 0.005
-"""Part of what was offered that may be refused and would not be centrally."""
+"""Fraction of what was offered that may be refused although one bucket admits it."""
 
 FALSE_STRICT = 0.05
-"""The same of a strict group."""
+"""The same for a strict group."""
 
 STEADY = 0.95
-"""Demand up to this part of Q counts as fitting: at Q itself even a central bucket
-refuses, by chance."""
+"""Demand up to this fraction of Q counts as fitting: at Q itself even a central bucket
+refuses now and then, by chance."""
 
 STARVED = 0.85
-"""Part of its max-min share below which an agent is starved."""
+"""Fraction of its max-min share below which an agent is starved."""
 
 STARVED_STRICT = 0.6
-"""The same in a strict group."""
+"""The same for an agent in a strict group."""
 
 MARGIN_PART = 0.25
-"""Part of the burst that an agent may leave for what it has not heard of yet."""
+"""Fraction of the burst that an agent may leave for what it has not heard of yet."""
 
 MARGIN_SIGMAS = 2.5
-"""Noise of Poisson arrivals within the age of information that it may leave."""
+"""Standard deviations that it may leave for Poisson noise within the age."""
 
 SIGMAS = 5.0
-"""Noise of Poisson arrivals that a bound leaves room for: one in a million."""
+"""Standard deviations of Poisson noise that a bound allows for: one in a million."""
 
 
 Check = Callable[["SimulationRun", int, CalmSpan], "Iterator[tuple[str, str]]"]
-"""Yields (name of an invariant, what is wrong) of one span of one group."""
+"""Yields (name of an invariant, what is wrong) for one span of one group."""
 
 
 def check_work(run: SimulationRun) -> Iterator[Violation]:
-    """Yield where a calm span shows too little, or the wrong, admitted.
+    """Yield where too little, or the wrong requests, were admitted in a calm span.
 
-    Totals are checked from time 0 on.  What is due to each agent is not: a full
-    bucket is spent by the first to ask.  Strict groups begin to count after the
-    start as well, because an agent must hear of its permits first.
+    Totals are checked from time 0 on, but not what is due to each agent: a full bucket
+    is spent by whoever asks first.  Strict groups also count only after the start,
+    because an agent must hear of its permits first.
     """
     for group, spec in enumerate(run.scenario.groups):
         if not stands_alone(run.scenario, group):
@@ -84,7 +84,7 @@ def check_work(run: SimulationRun) -> Iterator[Violation]:
 def _each(
     run: SimulationRun, group: int, spans: list[CalmSpan], check: Check
 ) -> Iterator[Violation]:
-    """Check spans; name what is wrong after the last fault a failed recovery."""
+    """Check spans; whatever is wrong after the last fault is a failed recovery."""
     recovered = last_fault_s(run.scenario)
     for span in spans:
         if not 0 < span.rate < np.inf:
@@ -144,11 +144,11 @@ def _starved(
 
 
 def _slack(run: SimulationRun, group: int, span: CalmSpan) -> float:
-    """Return the units by which a span may differ whatever its length.
+    """Return the units by which a span may differ, whatever its length.
 
-    One request is about to be admitted, the level is steered to a margin above zero
-    that is filled once, and what agents owe more than the yardstick at the start of
-    the span is paid back in it.
+    One request may be about to be admitted, the level is kept at a margin above zero
+    that is filled once, and any debt beyond the yardstick's at the start of the span
+    is paid back in it.
     """
     cost = largest_cost(run.scenario, group)
     unseen = age_s(run.scenario)

@@ -1,4 +1,4 @@
-"""What agents admitted: of several agents or groups together, and in each second."""
+"""What agents admitted, for several agents or groups together, and in each second."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def subtree(scenario: Scenario, group: int) -> list[int]:
 
 
 def below(run: SimulationRun, group: int) -> list[Admissions]:
-    """Return what was admitted in a group and in all that are part of it, in parts."""
+    """Return the admissions in a group and in all that are part of it, separately."""
     groups = subtree(run.scenario, group)
     return [admitted for g in groups for admitted in run.admitted[g]]
 
 
 def merged(parts: list[Admissions]) -> Admissions:
-    """Return what several admitted, in order of time."""
+    """Return the admissions of several agents together, in order of time."""
     times = np.concatenate([times for times, _ in parts])
     order = np.argsort(times, kind="stable")
     return times[order], np.concatenate([units for _, units in parts])[order]

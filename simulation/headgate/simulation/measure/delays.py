@@ -1,7 +1,7 @@
 """Whether refused callers were given a sensible delay.
 
-The yardstick is what one central bucket would tell that had admitted the same
-requests as the agents did: the time until its level lets the request through.
+The yardstick is the delay that one central bucket would give if it had admitted the
+same requests as the agents: the time until its level lets the request through.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FACTOR = 2.0
-"""A given delay may be this many times the central bucket's …"""
+"""A delay may be this many times the central bucket's …"""
 
 GRACE_S = 0.3
 """… and this much longer."""
@@ -34,7 +34,7 @@ class ToldDelays:
     """How long refused callers were asked to wait.
 
     Attributes:
-        refusals: How many there were, those that can never pass left out.
+        refusals: How many there were, excluding requests that can never pass.
         kept: How many of them were given at most `FACTOR` × central + `GRACE_S`.
     """
 
@@ -48,7 +48,7 @@ class ToldDelays:
 
 
 def told_delays(run: SimulationRun, group: int) -> ToldDelays:
-    """Compare every delay that a group's callers were given.
+    """Check every delay that a group's callers were given.
 
     Requests above the burst of a bucket that may not owe, and refusals while the
     rate is 0 or unlimited, are left out: no delay is finite there.

@@ -1,10 +1,10 @@
-"""How far below the central bucket admissions went, and what explains it.
+"""How far below the central bucket's level admissions went, and what explains it.
 
-A bucket is fed with everything that all agents admitted.  How far its level falls
-below zero is compared with the depth of the central bucket itself (one cost, where
-the bucket may owe).  The rest is the price of admitting without asking: one request
-of each agent that was active while a report was on its way, and what the rate earned
-in that time.
+A bucket is charged with everything that all agents admitted.  How far its level falls
+below zero is compared with the depth of the central bucket itself (one cost, if the
+bucket may owe).  The rest is the price of admitting without asking: one request of
+each agent that was active while a report was on its way, and what the rate earned in
+that time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ REPORT_GAP_S = 0.05
 """The shortest time between two reports of an agent."""
 
 LOOK_S = 0.025
-"""An agent looks at its counters, and at what it heard, this often."""
+"""Time between two looks of an agent at its counters and at what it has heard."""
 
 
 def information_age_s(scenario: Scenario) -> float:
     """Return how old an agent's knowledge of the others is, seconds.
 
     A report waits for its turn, travels, and waits for the receiver's next look.
-    If reports get lost, the next heartbeat reports the same.
+    If a report is lost, the next heartbeat repeats its contents.
     """
     network = scenario.network
     age_s = network.delay_s + network.jitter_s + REPORT_GAP_S + LOOK_S
@@ -46,7 +46,7 @@ def information_age_s(scenario: Scenario) -> float:
 
 
 def depths(admitted: Admissions, table: RateTable) -> Floats:
-    """Return how far below zero the level of a bucket is after each admission.
+    """Return how far below zero a bucket's level is after each admission.
 
     The bucket holds the burst at time 0, and never more.
 
@@ -62,19 +62,19 @@ def depths(admitted: Admissions, table: RateTable) -> Floats:
     counted = np.where(limited, units, 0.0)
     spent = np.cumsum(counted)
     earned = table.integral(times)
-    # The worst window that ends here begins where the bucket was last full, and then
-    # it held the burst of that time: a smaller one that came since cuts what is left.
+    # The worst window that ends here begins where the bucket was last full, when it
+    # held the burst of that time; a smaller burst set since then caps what is left.
     full = np.minimum.accumulate(spent - counted - earned + burst)
     found: Floats = np.where(limited, spent - earned - full, -inf)
     return found
 
 
 def level_at(admitted: Admissions, table: RateTable, at_s: float) -> float:
-    """Return the level of a bucket fed with some admissions, just before a time."""
+    """Return the level of a bucket charged with some admissions, just before a time."""
     times, units = admitted
     before = times < at_s
     when = np.append(times[before], at_s)
-    # An admission of nothing shows the level, which is never above the burst.
+    # An admission of zero units shows the level, which never exceeds the burst.
     spent = np.append(units[before], 0.0)
     return -float(depths((when, spent), table)[-1])
 
@@ -88,8 +88,8 @@ def in_flight(parts: list[Admissions], times: Floats, age_s: float) -> Floats:
         age_s: The age of information.
 
     Returns:
-        ``float64[N]``: the sum of the largest cost that each agent admitted within
-        the age before; a single one of each, since a second one needs a share.
+        ``float64[N]``: the sum of the largest cost that each agent admitted within the
+        preceding age; only one request each, because a second one needs a share.
     """
     total = np.zeros(len(times))
     for at_s, units in parts:
@@ -97,7 +97,7 @@ def in_flight(parts: list[Admissions], times: Floats, age_s: float) -> Floats:
             continue
         end = np.searchsorted(at_s, times, side="right")
         start = np.searchsorted(at_s, times - age_s, side="left")
-        # Pairs of (from, until); the sentinel makes the end a valid place.
+        # Pairs of (from, until); the sentinel makes the end a valid index.
         places = np.column_stack((start, end)).ravel()
         largest = np.maximum.reduceat(np.append(units, 0.0), places)[::2]
         total += np.where(end > start, largest, 0.0)
@@ -129,7 +129,7 @@ def over_explained(
 
 
 def excess_costs(run: SimulationRun, group: int) -> float:
-    """Return the excess at its worst, in the largest cost that was offered."""
+    """Return the worst excess, in units of the largest cost that was offered."""
     _, over, _ = over_explained(run, group)
     costs = [a.cost.max(initial=0.0) for a in run.arrivals[group]]
     largest = float(max(costs, default=0.0)) or 1.0

@@ -1,4 +1,4 @@
-"""How much of its due each agent got: exact weighted max-min of what was offered."""
+"""How much of its due each agent got, by exact weighted max-min of what was offered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees of groups: how much of its parent's rate a child is due.
+"""Trees of groups: how much of its parent's rate each child is due.
 
 An independent twin of the coordinator's tree: minima first, then weighted max-min up
 to demand and maximum, by bisection instead of a sweep.
@@ -31,7 +31,7 @@ class Dues:
 
     Attributes:
         part: What max-min gives them.
-        bound: That plus the slack: what they may use before others run short.
+        bound: That plus the slack: what they may use without others running short.
     """
 
     part: Floats
@@ -44,7 +44,7 @@ def dues(scenario: Scenario, wanted: Floats, times: Floats) -> Dues:
     Args:
         scenario: With the groups and their limits.
         wanted: ``[groups, K]`` units/s that each group's own callers want.
-        times: ``[K]`` when, for the limits in force.
+        times: ``[K]`` when; this decides which limits are in force.
     """
     groups = range(len(scenario.groups))
     rates = np.array(

@@ -28,25 +28,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What one group, or all of them together, came to.
+    """The figures of one group, or of all of them together.
 
-    Everything is counted from time 0, except what `STEADY` names: that is about a
-    steady state, and counts from `measure_from` on.  None where a figure is
-    undefined.
+    Everything is counted from time 0, except the fields in `STEADY`, which are about a
+    steady state and count from `measure_from` on.  None where a figure is undefined.
 
     Attributes:
         offered: Units of first attempts.
         admitted: Units.
-        central: Units that one central bucket admits of the same arrivals.
+        central: Units of the same arrivals that one central bucket admits.
         total_ratio: admitted / central.
         error_1s_mean: Per whole second, abs(admitted − central) / rate.
-        error_1s_max: The same at its worst.
+        error_1s_max: The same for the worst second.
         overshoot_seconds: See `overshoot_seconds`.
         falsely_refused: max(0, central − admitted) / offered.
         fairness: Jain's index (see `Fairness`).
-        worst_agent: The least part of its due that an agent got.
+        worst_agent: The smallest fraction of its due that an agent got.
         settle_seconds: See `settle_seconds`.
-        swing: Standard deviation of admitted per second over the rate.
+        swing: Standard deviation of admitted per second, as a fraction of the rate.
         steady_offered: `offered` without the warm-up, and so on.
         steady_admitted: See there.
         steady_central: See there.
@@ -103,13 +102,13 @@ STEADY = (
     "reports_per_agent_second",
     "bytes_per_agent_second",
 )
-"""Figures that leave the warm-up out.  From a full bucket everybody gets more than a
-share at first, and the first to ask gets more than the others."""
+"""Figures that exclude the warm-up: while the bucket is still full, everybody gets more
+than a share, and whoever asks first gets more than the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What the reports came to, per agent and second from `measure_from` on."""
+    """Reports and their bytes, per agent and second from `measure_from` on."""
 
     reports_per_agent_second: float
     bytes_per_agent_second: float
@@ -134,7 +133,7 @@ def group_figures(run: SimulationRun, group: int) -> Figures:
 
 
 def total_figures(run: SimulationRun) -> Figures:
-    """Return the figures of all groups: sums, and the worst of what isn't one."""
+    """Return the figures of all groups: sums, and the worst of what can't be summed."""
     groups = tuple(range(len(run.scenario.groups)))
     tables = [RateTable(run.scenario.limits(g), run.scenario.seconds) for g in groups]
     each = [_seconds(run, g, tables[g]) for g in groups]
@@ -154,7 +153,7 @@ def total_figures(run: SimulationRun) -> Figures:
 
 
 def traffic(run: SimulationRun) -> Traffic:
-    """Return how many reports, and how long ones, agents put on the bus."""
+    """Return how many reports agents put on the bus, and how long they were."""
     scenario = run.scenario
     start, end = scenario.measure_from, scenario.seconds
     sizes = [p.size for p in run.published if start <= p.at_s < end]
@@ -168,7 +167,7 @@ def traffic(run: SimulationRun) -> Traffic:
 def _overshoots(
     run: SimulationRun, admitted: Admissions, rates: RateTable
 ) -> tuple[float, float]:
-    """Return (from time 0, without the warm-up)."""
+    """Return the overshoot (from time 0, without the warm-up)."""
     start = run.scenario.measure_from
     whole = overshoot_seconds(admitted, rates)
     return whole, overshoot_seconds(admitted, rates, start_s=start) if start else whole
@@ -177,15 +176,15 @@ def _overshoots(
 def overshoot_seconds(
     admitted: Admissions, rates: RateTable, *, start_s: float = 0.0
 ) -> float:
-    """Return the depth below zero of a bucket fed with what was admitted, seconds.
+    """Return how far below zero a bucket charged with admissions went, seconds.
 
     The worst, over all windows, of (admitted − burst − ∫rate) / mean rate of the
     window, at least 0.  A window begins where the bucket was last full.
 
     Args:
         admitted: By all agents together, from time 0.
-        rates: What was in force.
-        start_s: Windows that end before this are left out.
+        rates: The limit in force.
+        start_s: Windows that end before this are ignored.
     """
     times, units = admitted
     if not len(times):
@@ -197,7 +196,7 @@ def overshoot_seconds(
         return 0.0
     spent = np.cumsum(np.where(finite, units, 0.0))
     # Over a window from just before admission i to just after admission k:
-    # (spent_k − earned_k) − (spent_i− − earned_i).  Its least start so far rules.
+    # (spent_k − earned_k) − (spent_i− − earned_i).  The least start so far counts.
     before = spent - np.where(finite, units, 0.0) - earned
     start = np.minimum.accumulate(before)
     first = _place_of_minimum(before)
@@ -212,7 +211,7 @@ def overshoot_seconds(
 
 
 def _place_of_minimum(values: Floats) -> NDArray[np.int64]:
-    """Return, for each place, where the least value up to it stands."""
+    """Return, for each place, the place of the least value up to it."""
     least = np.minimum.accumulate(values)
     fresh = np.r_[True, least[1:] < least[:-1]]
     places: NDArray[np.int64] = np.maximum.accumulate(
@@ -296,7 +295,7 @@ def _longest(times: Iterable[float | None]) -> float | None:
 def _seconds(run: SimulationRun, group: int, rates: RateTable) -> _Seconds:
     span = (0, int(run.scenario.seconds))
     rate = rates.per_second(span)
-    # A second without any limit, or of a closed one, has no rate to divide by.
+    # A second without a limit, or with a rate of 0, has no rate to divide by.
     rate = np.where(np.isfinite(rate) & (rate > 0), rate, rates.reference)
     return _Seconds(
         admitted=per_second(merged(run.admitted[group]), span),
@@ -315,5 +314,5 @@ def _calm_seconds(run: SimulationRun, groups: tuple[int, ...]) -> NDArray[np.boo
     for edge in edges:
         if 0 <= int(edge) < end:
             calm[int(edge)] = False
-        # A change at a full second belongs to the second that it begins.
+        # A change at a full second belongs to the second that begins there.
     return calm

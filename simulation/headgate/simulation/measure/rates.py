@@ -54,7 +54,7 @@ class RateTable:
         return bursts
 
     def integral(self, times: Floats) -> Floats:
-        """Return ∫rate from 0 to each time, unlimited spans as nothing."""
+        """Return ∫rate from 0 to each time, counting unlimited spans as 0."""
         place = self._place(times)
         earned: Floats = self._earned[place] + self._finite[place] * (
             times - self._starts[place]

@@ -56,7 +56,7 @@ class ReferenceBucket:
             at_s, rate, burst = self._limits[self._place]
             self._refill(at_s)
             self._rate, self._burst = rate, burst
-            # After no limit at all the bucket is full.
+            # After a time without any limit the bucket is full.
             self._level = min(self._level, burst) if rate < inf else inf
         if self._rate == inf:
             self._updated_s = now
@@ -78,9 +78,9 @@ class ReferenceBucket:
 def central_of(run: SimulationRun) -> list[Admissions]:
     """Return what the central bucket admits, for each group.
 
-    In a tree each group has a bucket that refills at what is due to its own callers
-    (max-min of what was offered in each second, and the slack), and a request must
-    pass those of its ancestors too.
+    In a tree, each group's bucket refills at the rate due to its own callers (max-min
+    of what was offered in each second, plus the slack), and a request must also pass
+    the buckets of its ancestors.
     """
     scenario = run.scenario
     limits = [scenario.limits(g) for g in range(len(scenario.groups))]
@@ -164,13 +164,13 @@ def central_admissions(
     may_owe: bool,
     until_s: float = inf,
 ) -> Admissions:
-    """Return times and units that one bucket admits of all agents' arrivals.
+    """Return times and units of all agents' arrivals that one bucket admits.
 
-    Requests that it refuses are retried by the same rule as those of the agents.
+    Requests that it refuses are retried by the same rule as with the agents.
 
     Args:
         limits: (from when, rate, burst) of the group.
-        arrivals: One per agent, without those lost.
+        arrivals: One per agent, without lost ones.
         gaps: Per agent, the spans in which its attempts are lost.
         may_owe: The group's owing rule.
         until_s: When the simulation ends; later retries don't count.

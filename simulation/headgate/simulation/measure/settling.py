@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 STEP_S = 0.005
-"""Times at which ceilings are looked at: a fifth of an agent's tick."""
+"""Step at which ceilings are examined: a fifth of an agent's tick."""
 
 HEALED_STEP_S = 0.1
-"""Shares are averaged over this when it is asked whether a fault has healed."""
+"""Shares are averaged over this to decide whether a fault has healed."""
 
 HEALED = 0.15
-"""Part of the rate by which averaged shares may then differ from max-min."""
+"""Fraction of the rate by which averaged shares may then differ from max-min."""
 
 TOLERANCE = 0.1
-"""Part of the rate by which shares may differ from max-min (scenario contract)."""
+"""Fraction of the rate by which shares may differ from max-min (scenario contract)."""
 
 
 def settle_seconds(run: SimulationRun, group: int) -> float | None:
     """Return the longest time that shares took to settle after a change of demand.
 
-    Where they did not settle before the next change (of demand, of the limit, or a
-    fault that begins or ends), the time until then counts.  None where the demand
-    is no step function or never steps.
+    If they did not settle before the next change (of demand, of the limit, or a fault
+    that begins or ends), the time until then counts.  None if the demand is not a step
+    function or never steps.
     """
     scenario = run.scenario
-    # In a tree, what others want changes what is due here.
+    # In a tree, other groups' demand also changes what is due here.
     groups = range(len(scenario.groups)) if scenario.tree else (group,)
     changes = {t for place in groups for t in scenario.demand_edges(place)}
     if not (scenario.piecewise_constant and changes):
@@ -63,7 +63,7 @@ def settle_seconds(run: SimulationRun, group: int) -> float | None:
 
 
 def _demand(run: SimulationRun, group: int, times: Floats) -> Floats:
-    """Return ``[agents, times]`` true demand, none of processes that are gone."""
+    """Return ``[agents, times]`` true demand, 0 for processes that are gone."""
     demand = demand_rate(run.scenario, group, times)
     for agent, gaps in enumerate(run.gaps):
         for start, until in gaps:
@@ -72,7 +72,7 @@ def _demand(run: SimulationRun, group: int, times: Floats) -> Floats:
 
 
 def ceiling_at(told: AppliedCeilings, times: Floats) -> Floats:
-    """Return the rate that a bucket refills at: the reserve past the deadline."""
+    """Return the rate that a bucket refills at; past the deadline, the reserve."""
     if not told.at_s:
         return np.zeros(len(times))
     place = np.searchsorted(np.array(told.at_s), times, side="right") - 1
@@ -92,10 +92,10 @@ def _settle(run: SimulationRun, group: int, start: float, until: float) -> float
 def healed_intervals(run: SimulationRun, group: int) -> float | None:
     """Return how long shares took to be right after a fault ended, in T.
 
-    The longest of all faults; where they are not right before the next change (of
-    demand, of the limit, or a fault that begins or ends), the time until then
-    counts.  Shares are averaged over `HEALED_STEP_S`: a single look may be off by
-    chance.  None where no fault ends before the run does, or demand is no step
+    This is the longest of all faults; if shares are not right before the next change
+    (of demand, of the limit, or a fault that begins or ends), the time until then
+    counts.  Shares are averaged over `HEALED_STEP_S`, because a single look may be off
+    by chance.  None if no fault ends before the run does, or if demand is not a step
     function.
     """
     scenario = run.scenario
@@ -126,7 +126,7 @@ def healed_intervals(run: SimulationRun, group: int) -> float | None:
 
 
 def _off(run: SimulationRun, group: int, start: float, until: float) -> Floats:
-    """Return how far shares are from max-min, over the rate, each `STEP_S`."""
+    """Return how far shares are from max-min, relative to the rate, each `STEP_S`."""
     scenario = run.scenario
     times = np.arange(start, until, STEP_S)
     middle = np.array([(start + until) / 2])

@@ -1,1 +1,1 @@
-"""The grid of regimes: which cells there are, what each is held to, and its page."""
+"""The grid of regimes: its cells, the goals that they are held to, and its page."""

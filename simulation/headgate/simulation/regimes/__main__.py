@@ -1,9 +1,9 @@
 """Runs the grid and writes its page: `python -m headgate.simulation.regimes`.
 
-Thousands of cells take hours, so they are run by several processes in a fixed random
-order and kept in a file: the command may be stopped at any time, goes on where it
-stopped, and the page says how many cells it rests on.  Runs of other code than
-today's are run again.
+Thousands of cells take hours, so several processes run them in a fixed random order and
+keep the results in a file: the command may be stopped at any time and goes on where it
+stopped, and the page says how many cells it is based on.  Cells that were run with
+other code than the present are run again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PICTURE = Path("images/regimes.png")
-"""Beside the page."""
+"""Path of the heat map, relative to the page."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def code_digest() -> str:
-    """Return a digest of the code that decides what a cell comes to."""
+    """Return a digest of the code that determines a cell's result."""
     digest = blake2b(digest_size=8)
     here = Path(__file__).parents[1]
     folders = [Path(headgate.coordinator.__file__).parent, here / "world"]
@@ -69,7 +69,7 @@ def code_digest() -> str:
 
 
 def _values(code: str, cell: Cell) -> Values:
-    """Run a cell, in whichever process."""
+    """Run a cell, in any process."""
     return {"code": code, "cell": cell.axes(), "figures": run_cell(cell).as_json()}
 
 
@@ -78,7 +78,7 @@ def _figures(values: Values) -> CellFigures:
 
 
 def _kept(keep: Path, code: str) -> dict[Cell, CellFigures]:
-    """Return the runs of the code as it stands."""
+    """Return the runs made with the present code."""
     return {
         Cell(**cast("dict[str, float]", values["cell"])): _figures(values)  # type: ignore[arg-type]  # as it was written
         for values in read_kept(keep)
@@ -87,7 +87,7 @@ def _kept(keep: Path, code: str) -> dict[Cell, CellFigures]:
 
 
 def _draw(found: dict[Cell, CellFigures], folder: Path) -> str:
-    """Draw the heat map, if there is something to draw it with; return its address."""
+    """Draw the heat map if matplotlib is installed; return its address."""
     try:
         from headgate.simulation.regimes.picture import draw
     except ImportError:

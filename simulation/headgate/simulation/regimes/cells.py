@@ -1,8 +1,8 @@
 """The grid: every sensible combination of size, rate, burst, load, skew and loss.
 
-A cell is free of units: rates are costs per one-way delay, bursts are costs.  Each
-cell becomes a scenario that starts at time 0 with a full bucket and lasts until
-about sixty admissions are expected, or until it would cost too much to simulate.
+A cell has no units: rates are costs per one-way delay, bursts are costs.  Each cell
+becomes a scenario that starts at time 0 with a full bucket and lasts until about sixty
+admissions are expected, or until it would be too expensive to simulate.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ SKEWS: tuple[Skew, ...] = ("alike", "half", "mover")
 LOSSES = (0.0, 0.2)
 
 COSTS = (1.0, 80.0)
-"""Units of one request, in turn: nothing may depend on the unit."""
+"""Units of one request, used in turn: nothing may depend on the unit."""
 
 SAME_BURST = 1.6
-"""Bursts closer than this factor are one: B/cost and B/Q name the same bucket."""
+"""Bursts within this factor count as one: B/cost and B/Q name the same bucket."""
 
 ADMISSIONS = 60.0
-"""Admissions that a cell is to last for, so that a single one is 2 % at most."""
+"""Admissions that a cell should last for, so that a single one is at most 2 %."""
 
 SHORTEST_S = 5.0
 """Seconds of the shortest cell, unless its requests would be too many."""
 
 DRAINED = 2.5
-"""A bucket should be empty after this part of an overloaded cell (1 / 2.5)."""
+"""A bucket should be empty after this fraction of an overloaded cell (1 / 2.5)."""
 
 MOST_AGENT_SECONDS = 1_600.0
-"""Simulated seconds times agents: some ten seconds of a processor."""
+"""Most simulated seconds times agents: about ten seconds of CPU."""
 
 MOST_REQUESTS = 60_000.0
-"""Requests of a cell, for the same reason."""
+"""Most requests of a cell, for the same reason."""
 
 LEAST_OFFERED = 15.0
 """A cell with fewer requests than this says nothing."""
 
 TENTH = 10
-"""The sample that the tests run takes one cell out of so many."""
+"""The sample that the tests run contains one cell in this many."""
 
 SAMPLE_WORK = 700.0
 """Work of the sample for each n and Q·δ/cost (see `Cell.work`)."""
 
 MOST_SAMPLE_WORK = 1_500.0
-"""Work of a cell that is taken because it would be the only one of its kind; the
-whole sample takes about a minute of a processor."""
+"""Most work of a cell that is included because it would be the only one of its kind;
+the whole sample takes about a minute of CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +76,13 @@ class Cell:
 
     Attributes:
         agents: n.
-        per_delay: Q·δ/cost: costs that the rate earns while a report travels.
+        per_delay: Q·δ/cost: costs that the rate earns while a report is on its way.
         burst_costs: B/cost.
-        load: Demand of all agents over Q.
-        skew: Whether all want alike, the first wants half of it, or one wants all
-            and that one changes.
+        load: Demand of all agents, as a multiple of Q.
+        skew: Whether all want the same, the first wants half of the total, or one
+            wants everything, and which one that is changes.
         may_owe: Whether a request passes at a level ≥ 0, or must fit.
-        loss: Part of the reports that is lost.
+        loss: Fraction of the reports that is lost.
     """
 
     agents: int
@@ -134,7 +134,7 @@ class Cell:
 
     @property
     def work(self) -> float:
-        """About how much there is to simulate, in seconds of one agent."""
+        """Roughly how much there is to simulate, in seconds of one agent."""
         crowd = 1 + self.agents / 16  # each hears each
         requests = self.rate / self.cost * self.load * self.seconds
         return self.agents * self.seconds * crowd + requests / 200
@@ -147,7 +147,7 @@ class Cell:
         if self.skew == "mover" and self.loss:
             return False
         drains = self.load > 1 and self.seconds * (self.load - 1) > 1.5 * self.burst_s
-        # What never drains admits everything; one cell of each such bucket will do.
+        # A bucket that never drains admits everything; one cell for each will do.
         idle = self.load == 1 and self.skew == "alike"
         if forbidden(self) and (self.load != 2 or self.loss or not self.may_owe):
             return False
@@ -197,10 +197,10 @@ class Cell:
 
 
 def forbidden(cell: Cell) -> str:
-    """Return the bound that rules the goal out, in words; empty if none does.
+    """Return the bound that makes the goal impossible, in words; empty if none does.
 
     A bucket that fills from empty before a report arrives can't be shared: agents
-    either reserve parts of it that go to waste, or admit the same tokens twice.
+    either reserve parts of it that go to waste, or spend the same tokens twice.
     """
     if cell.agents > 1 and cell.burst_costs < 2 * cell.per_delay:
         return "B < 2·Q·δ"
@@ -210,7 +210,7 @@ def forbidden(cell: Cell) -> str:
 def strained(cell: Cell) -> str:
     """Return the bound that excuses a cell that falls short; empty if there is none.
 
-    The same holds, to a lesser degree, where the bucket fills within two ages of
+    The same holds, to a lesser degree, if the bucket fills within two ages of
     information: what overflows while agents wait for news is lost.  Many such cells
     reach the goal all the same.
     """
@@ -222,7 +222,7 @@ def strained(cell: Cell) -> str:
 
 @cache
 def grid() -> tuple[Cell, ...]:
-    """Return all cells in a fixed random order, so that any beginning is a sample."""
+    """Return all cells in a fixed random order, so that any prefix is a sample."""
     cells = [
         cell
         for per_delay in PER_DELAY
@@ -239,9 +239,9 @@ def grid() -> tuple[Cell, ...]:
 def sample() -> tuple[Cell, ...]:
     """Return the fixed part of the grid that every test run goes through.
 
-    Of the cells with the same n and Q·δ/cost every tenth is taken, in the order of
-    the grid, as far as their work allows; of each kind the quickest one is always
-    in, unless it alone would take too long.
+    For each n and Q·δ/cost it contains every tenth cell, in the order of the grid, as
+    far as their work allows; the quickest cell of each kind is always included, unless
+    it alone would take too long.
     """
     kinds: dict[tuple[int, float], list[Cell]] = {}
     for cell in grid():
@@ -261,7 +261,7 @@ def sample() -> tuple[Cell, ...]:
 
 
 def bursts(per_delay: float) -> list[float]:
-    """Return the values of B/cost for one of Q·δ/cost, those of B/Q among them."""
+    """Return the values of B/cost for one Q·δ/cost, including those from B/Q."""
     found = list(BURST_COSTS)
     for seconds in BURST_S:
         costs = seconds * per_delay / DELAY_S

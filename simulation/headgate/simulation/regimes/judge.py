@@ -1,4 +1,4 @@
-"""What one cell of the grid came to, and whether that reaches the goal."""
+"""The result of one cell of the grid, and whether it reaches the goal."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
     from headgate.simulation.regimes.cells import Cell
 
 TOTAL = (0.97, 1.02)
-"""Goal: what all agents admit, over what one central bucket admits, from time 0."""
+"""Goal: what all agents admit / what one central bucket admits, from time 0."""
 
 STRAINED = (0.9, 1.02)
-"""The same where the bucket fills within two ages of information: what agents owe at
-the end may be some per cent of so little."""
+"""The same if the bucket fills within two ages of information: what agents owe at the
+end may be a few per cent of so small a total."""
 
 LEAST_ADMISSIONS = 50
-"""The goal holds where the central bucket admits so many; one less is 2 %."""
+"""The goal applies if the central bucket admits at least this many; one is 2 %."""
 
 DELAYS_KEPT = 0.9
 """Fraction of the grid's refusals that must come with a sensible delay."""
 
 ROUNDING = 1e-6
-"""Costs by which a sum of floats may be off."""
+"""Costs by which a sum of floats may be off by rounding."""
 
 SEED = 1
-"""One seed: a cell that is right by chance has neighbours that are not."""
+"""One seed is enough: a cell that is right by chance has neighbours that are not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFigures:
-    """What one cell came to.
+    """The result of one cell.
 
     Attributes:
         total: Admitted over central; 1 where central admits nothing.
         admissions: Requests that the central bucket admits.
         excess: Costs by which admissions went below the central bucket's own depth,
             at the worst moment; at least 0.
-        over: Costs of that which requests in flight and Q × age don't explain, at
-            the worst moment: nothing, where it is not above 0.
+        over: The part of that which requests in flight and Q × age don't explain, in
+            costs, at the worst moment; none if it is not above 0.
         refusals: Requests that agents refused.
         delays_kept: How many of them came with a sensible delay.
     """

@@ -1,4 +1,4 @@
-"""The page of regimes: how many cells reach the goal, the worst, and the impossible."""
+"""The page of regimes: how many cells reach the goal, the worst, the impossible."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Found = dict[Cell, CellFigures]
-"""What each cell came to that was run."""
+"""The result of each cell that was run."""
 
 WORST = 20
-"""Cells that each table of worst ones shows."""
+"""Cells in each table of the worst ones."""
 
 MOST_MISSED = 60
-"""Cells that are listed as missing the goal; the count says how many there are."""
+"""Most cells listed as missing the goal; the count gives their true number."""
 
 HEAD = """# Regimes
 
@@ -79,7 +79,7 @@ def page_of(found: Found, *, cells: int, picture: str) -> tuple[str, int]:
     """Return the page, and the number of cells that miss the goal.
 
     Args:
-        found: What each cell came to that was run.
+        found: The result of each cell that was run.
         cells: How many the grid has.
         picture: Address of the heat map, from the page; empty if there is none.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.simulation.regimes.judge import CellFigures
 
 FARTHEST = 0.1
-"""Totals so far from 1 and farther have the strongest colour."""
+"""Totals at least this far from 1 have the strongest colour."""
 
 
 def draw(found: Mapping[Cell, CellFigures], path: Path) -> None:
@@ -50,7 +50,7 @@ def draw(found: Mapping[Cell, CellFigures], path: Path) -> None:
     panels[0].set_ylabel("b = B/cost")
     assert image is not None, "there is at least one panel"
     figure.colorbar(image, ax=panels, label="admitted / central, farthest from 1")
-    # Neither a version nor a date: the same figures make the same file.
+    # Without a version or date, so that the same figures make the same file.
     figure.savefig(path, dpi=90, metadata={"Software": None})
 
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from headgate.simulation.scenario.targets import Target
 
 OTHERS = STRATEGIES[1:]
-"""Strategies that stand beside ours."""
+"""Strategies that are compared with ours."""
 
 HEALED = 3.0
-"""Intervals within which shares are to be right again after a fault."""
+"""Intervals within which shares should be right again after a fault."""
 
 FIGURES = {
     "total_ratio": "total",
@@ -75,7 +75,7 @@ class Job:
     Attributes:
         scenario: Name in the library.
         seed: Seed of the run.
-        strategy: What decides.
+        strategy: What sets the ceilings.
     """
 
     scenario: str
@@ -88,7 +88,7 @@ def page_of(targets: list[Target], results: Mapping[Job, Values]) -> tuple[str, 
 
     Args:
         targets: The scenarios; one that was not run yet is left out.
-        results: What there is of runs, whatever their number.
+        results: The runs so far, whatever their number.
     """
     lines = [HEAD, _extent(targets, results)]
     lines.append(
@@ -230,7 +230,7 @@ def _worst(runs: list[Values], name: str, target: Target) -> str:
     numbers = _numbers(runs, name)
     if not numbers:
         return "–"
-    # The side that is bounded is the side that matters.
+    # Of the two extremes, the one that has a bound matters.
     _, most = target.bounds[name]
     worst = min(numbers) if most == float("inf") else max(numbers)
     return f"{worst:.4g}"

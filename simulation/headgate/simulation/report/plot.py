@@ -1,4 +1,4 @@
-"""Plots a run: offered and admitted load, the parts of the agents, and the faults."""
+"""Plots a run: offered and admitted load, the agents' parts, and the faults."""
 
 # matplotlib's stubs leave **kwargs without a type:
 # pyright: reportUnknownMemberType=false
@@ -47,7 +47,7 @@ def draw(run: SimulationRun, path: Path) -> None:
     figure.suptitle(
         f"{scenario.name}: {scenario.agents} agents, {run.strategy}, seed {run.seed}"
     )
-    # Neither a version nor a date: the same run makes the same file.
+    # Without a version or date, so that the same run makes the same file.
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from headgate.simulation.simulate import Result
 
 MOST_VIOLATIONS = 20
-"""Violations of one run that are printed; `--json` has them all."""
+"""Most violations printed for one run; `--json` has them all."""
 
 
 def _percent(value: float | None) -> str:
@@ -44,7 +44,7 @@ FROM_START: tuple[tuple[str, Callable[[Result], str]], ...] = (
     ("healed after a fault", lambda r: _intervals(r.figures.healed_intervals)),
     ("violations", lambda r: str(len(r.violations))),
 )
-"""What each line shows that counts from time 0."""
+"""The lines with figures that count from time 0."""
 
 STEADY: tuple[tuple[str, Callable[[Result], str]], ...] = (
     ("admitted / central", lambda r: _ratio(r.figures.steady_total_ratio)),
@@ -60,10 +60,10 @@ STEADY: tuple[tuple[str, Callable[[Result], str]], ...] = (
     ),
     ("bytes / agent / s", lambda r: f"{r.traffic.bytes_per_agent_second:.0f}"),
 )
-"""What each line shows that leaves the warm-up out."""
+"""The lines with figures that exclude the warm-up."""
 
 MOST_COLUMNS = 6
-"""Seeds side by side; more go into further blocks below."""
+"""Most seeds side by side; further ones go into blocks below."""
 
 
 def table(results: list[Result]) -> str:

@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.configuration import Isolation, Mode
 
 MOST_AGENTS = 1_000
-"""Agents of a scenario: each hears each, so the work grows with the square."""
+"""Most agents of a scenario: all hear each other, so the work grows quadratically."""
 
 MOST_REQUESTS = 50_000_000
-"""Expected requests of a scenario: about 2 GB of memory."""
+"""Most requests expected in a scenario: about 2 GB of memory."""
 
 MOST_SECONDS = 1_000_000.0
-"""Length of a scenario: eleven days; per-second tables stay small."""
+"""Longest scenario: eleven days; per-second tables stay small."""
 
 MOST_DELAY_S = 60.0
-"""Longest delay of a report; totals are compared only after the last one arrived."""
+"""Longest delay of a report; totals are compared only after the last has arrived."""
 
 LEAST_INTERVAL_S = 0.05
-"""Between two heartbeats: the least time between any two reports of an agent."""
+"""Shortest heartbeat interval: the least time between any two reports of an agent."""
 
 MOST_INTERVAL_S = 60.0
-"""The same; a dozen of them are simulated after the end, until all is quiet."""
+"""Longest heartbeat interval; a dozen are simulated after the end, to become quiet."""
 
 PROBABILITY_FAULTS = ("loss", "duplicate", "reorder", "corrupt")
 SECONDS_FAULTS = ("delay", "clock-jump")
@@ -70,7 +70,7 @@ def read_scenario(path: Path) -> Scenario:
     except UnicodeDecodeError as error:
         raise InvalidScenario(f"{path}: expected UTF-8 text: {error.reason}") from error
     except (ValueError, RecursionError) as error:
-        # Not only TOMLDecodeError: integers and nesting may be beyond Python's bounds.
+        # Not only TOMLDecodeError: integers and nesting may exceed Python's bounds.
         reason = " ".join(str(error).split())
         raise InvalidScenario(f"{path}: expected TOML: {reason}") from error
     try:

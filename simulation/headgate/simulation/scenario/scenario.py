@@ -75,17 +75,17 @@ class DemandPiece:
     """One piece of the demand; pieces add up.
 
     Attributes:
-        agents: Whose callers make it.
+        agents: The agents whose callers make it.
         start_s: When it begins.
         until_s: When it ends.
-        rate: Units/s for each agent (the mean, where it is a sine).
+        rate: Units/s for each agent (the mean if it is a sine).
         cost: Units of one request.
         poisson: Exponential gaps, or even ones.
         retry: A refused request comes again (see `RETRY_S`).
         group: Index of the group.
         period_s: Period of the sine, or None for a constant rate.
-        phase_per_agent: Turns that an agent's sine is ahead of its predecessor's.
-        moves_every_s: After how long the piece walks to the next agents, or None.
+        phase_per_agent: Turns by which an agent's sine is ahead of its predecessor's.
+        moves_every_s: Time after which the piece moves on to the next agents, or None.
     """
 
     agents: tuple[int, ...]
@@ -103,11 +103,11 @@ class DemandPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something that goes wrong in a span of time.
+    """Something that goes wrong for a span of time.
 
     Attributes:
         kind: What goes wrong.
-        agents: With whom; order matters for a doubled id (the first one's is used).
+        agents: The agents it affects; with a duplicate id, the first one's id is used.
         start_s: When it begins.
         until_s: When it ends.
         amount: The probability, the seconds or the multiplier of the kind.
@@ -127,7 +127,7 @@ class LimitChange:
     Attributes:
         at_s: When.
         rate: The new rate, units/s; infinite where unlimited.
-        burst: The new burst, or None: an explicit one stays, the default follows
+        burst: The new burst; None keeps an explicit one, and a default one follows
             the rate.
         group: Index of the group.
     """
@@ -144,10 +144,10 @@ class Network:
 
     Attributes:
         delay_s: One way.
-        jitter_s: Uniform between 0 and this, added.
-        loss: Probability per (report, receiver), as are the next two.
-        duplicate: The report comes twice.
-        reorder: The report is held up long enough for later ones to pass it.
+        jitter_s: A random delay between 0 and this is added.
+        loss: Probability per (report, receiver) that it is lost.
+        duplicate: Likewise, that it arrives twice.
+        reorder: Likewise, that it is held up long enough for later ones to pass it.
     """
 
     delay_s: float = 0.02
@@ -237,7 +237,7 @@ def default_burst(rate: float, explicit: float | None) -> float:
 def spans(
     piece: DemandPiece, agents: int
 ) -> list[tuple[float, float, tuple[int, ...]]]:
-    """Return (from, until, whose) for a piece that may walk from agent to agent."""
+    """Return (from, until, whose) for a piece that may move from agent to agent."""
     if piece.moves_every_s is None:
         return [(piece.start_s, piece.until_s, piece.agents)]
     moves = [piece.start_s]

@@ -1,16 +1,16 @@
 """The targets that the system must reach in each scenario.
 
-One rule says from when a scenario is judged.  What its targets name counts from its
-`measure_from` on: 0 s for a scenario about starts, restarts or large requests, the end
-of the warm-up for one about a steady state.  From time 0 on, every scenario is held to
-two more bounds:
+One rule says when the judging of a scenario begins.  The figures in its targets count
+from its `measure_from` on: 0 s for a scenario about starts, restarts or large requests,
+the end of the warm-up for one about a steady state.  From time 0 on, every scenario is
+held to two more bounds:
 
-- **excess**: the level of the one bucket is never lower than the central bucket's own
-  depth by more than one request of each agent that was active within the age of
-  information, and what the rate earns in that age.  Both follow from the scenario's
+- **excess**: a bucket charged with all admissions goes below the central bucket's own
+  depth by at most one request of each agent that was active within the age of
+  information, plus what the rate earns in that age.  Both follow from the scenario's
   file (`headgate.simulation.measure.excess`), and the invariant `safety` checks them
   at every admission of every run.  A strict group is never over at all.
-- **total**: within `REGIME`, or within the scenario's own bounds where these are wider.
+- **total**: within `REGIME`, or within the scenario's own bounds if these are wider.
   Strict groups are exempt: they start empty, because nobody may lend what it does not
   own yet.
 """
@@ -28,8 +28,8 @@ Bounds = dict[str, tuple[float, float]]
 """Least and most of each figure, by its name in the result."""
 
 ROUNDING = 1.1e-3
-"""Overshoot counts as none up to the one request that the central bucket owes as
-well: a thousandth of a second of quota in most scenarios."""
+"""Overshoot up to the one request that the central bucket may owe as well counts as
+none: a thousandth of a second of quota in most scenarios."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Target:
     Attributes:
         scenario: Name in the library.
         bounds: Least and most of each figure.
-        mostly: The same, on nine seeds of ten.
+        mostly: The same, for bounds that nine seeds of ten must keep.
     """
 
     scenario: str
@@ -50,7 +50,7 @@ class Target:
         """Return the figures that are out of bounds, in words by name.
 
         Args:
-            values: Of one run, as `Result.as_json` has them.
+            values: Of one run, as `Result.as_json` returns them.
         """
         told: dict[str, str] = {}
         for name, (least, most) in self.bounds.items():
@@ -80,9 +80,9 @@ def _bounds(
 
     Args:
         total: Least and most of the total.
-        error: Most of the mean error.
-        over: Seconds of quota above the burst, after the warm-up; None where the
-            bound on the excess (see above) is all that can be asked.
+        error: Largest mean error.
+        over: Seconds of quota above the burst, after the warm-up; None if the bound
+            on the excess (see above) is all that can be asked.
         more: Further figures.
     """
     least, most = total
@@ -107,10 +107,10 @@ def _strict(
 
 
 def _regime(one: float = 0.0) -> Bounds:
-    """Return what a regime of large or rare requests is held to.
+    """Return the targets for a regime of large or rare requests.
 
     Args:
-        one: What part of the total the largest request is: two empty buckets may
+        one: The largest request as a fraction of the total: two empty buckets may
             differ by it when the run ends.
     """
     least, most = REGIME
@@ -121,13 +121,13 @@ def _regime(one: float = 0.0) -> Bounds:
 
 
 REGIME = (0.97, 1.02)
-"""Of a total, from time 0, wherever 50 requests or more are admitted."""
+"""Bounds on a total, from time 0, wherever at least 50 requests are admitted."""
 
 EXACT = (0.995, 1.005)
-"""Of a total: within half a per cent of one central bucket."""
+"""Bounds on a total: within half a per cent of one central bucket."""
 
 LONG = (0.97, 1.01)
-"""Of a total with heartbeats of 5 s."""
+"""Bounds on a total with heartbeats of 5 s."""
 
 TARGETS: tuple[Target, ...] = (
     Target(

@@ -6,14 +6,14 @@ from math import inf, isfinite
 from typing import cast
 
 MOST_RATE = 1e15
-"""Units/s of a limit: beyond it a double no longer holds each unit."""
+"""Most units/s of a limit: beyond it a double no longer resolves single units."""
 
 
 class InvalidKey(ValueError):
     """A key is unknown, missing, or holds something unexpected."""
 
     def __init__(self, key: str, reason: str) -> None:
-        # One line, whatever stands in a quoted key.
+        # One line, whatever a quoted key contains.
         shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in key)
         super().__init__(f"{shown}: {reason}")
 

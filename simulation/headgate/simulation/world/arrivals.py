@@ -106,7 +106,7 @@ def _times(
     angle = 2 * pi / piece.period_s
     turned = np.cos(angle * start + phase) - np.cos(angle * grid + phase)
     total = per_s * (grid - start + turned / angle)
-    total = np.maximum.accumulate(total)  # rounding where the rate touches zero
+    total = np.maximum.accumulate(total)  # rounding errors where the rate touches zero
     return np.interp(_marks(piece, float(total[-1]), rng), total, grid)
 
 
@@ -116,7 +116,7 @@ def _marks(
     """Return sorted places in [0, total): a Poisson process of rate 1, or even."""
     if piece.poisson:
         return np.sort(rng.uniform(0.0, total, rng.poisson(total)))
-    first = rng.uniform()  # agents with the same even rate must not be in step
+    first = rng.uniform()  # agents with the same even rate must not be synchronised
     return np.arange(first, total, 1.0)
 
 

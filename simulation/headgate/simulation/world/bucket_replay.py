@@ -28,7 +28,7 @@ class BucketReplay:
     Attributes:
         admitted_s: Times of admission.
         admitted_units: Their costs.
-        refused: (time, cost, given seconds until a retry) of each refusal.
+        refused: (time, cost, delay given in seconds) of each refusal.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class SimulationEngine:
             scenario: What to simulate.
             seed: Seed of all random numbers.
             strategy: Name for the record.
-            make_controller: Builds what decides, at each birth.
+            make_controller: Builds the controller, at each birth.
             observer: Called during the run, if given.
             progress: Called with the simulated time, now and then.
         """
@@ -218,7 +218,7 @@ class SimulationEngine:
             if index in self._faults.down:
                 continue
             if index in self._nodes:
-                # Stopped in order: it is the new life that is wrongly configured.
+                # Stopped cleanly: it is the new life that is configured wrongly.
                 self._end(index, now, killed=False)
             self._boot(index, now)
 
@@ -249,7 +249,7 @@ class SimulationEngine:
         self._after(now, index, node)
 
     def _make_way(self, now: float, index: int, node: Node) -> None:
-        """Let a process go by a new id, as the agent does whose id was taken."""
+        """Give a process a new id, as an agent does whose id was taken."""
         self._births += 1
         random = Random(f"{self._seed}/agent/{self._births}")
         birth = replace(
@@ -288,7 +288,7 @@ class SimulationEngine:
     # What happens to one process.
 
     def _up(self, now: float, kind: Kind, index: int, payload: object) -> Node | None:
-        """Return the process; none if it is gone, or stopped: then it comes later."""
+        """Return the process; None if it is gone, or paused, which delays the event."""
         until = self._faults.paused_until.get(index)
         if until is not None and until > now:
             self._push(until, kind, index, payload)
@@ -349,7 +349,7 @@ class SimulationEngine:
             self._after(now, index, node)
 
     def _after(self, now: float, index: int, node: Node) -> None:
-        """Send what it wants to say, and see to it that it is called again."""
+        """Send its reports, and make sure that it is called again."""
         if node.outbox:
             self._flush(now, index, node)
         if node.wakes != node.called:
@@ -372,7 +372,7 @@ class SimulationEngine:
 
 
 def _is_taken(node: Node, report: Report) -> bool:
-    """Return whether a younger process goes by the id of this one."""
+    """Return whether a younger process uses this one's id."""
     incarnation = node.life.birth.incarnation
     return report.agent == node.life.agent and report.incarnation > incarnation
 

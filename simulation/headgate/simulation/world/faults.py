@@ -40,7 +40,7 @@ class FaultState:
         corrupt: The same.
         delay_s: Added to the reports of a sender.
         clock_jump_s: Added to an agent's wall clock.
-        multiplier: On the demand that a liar reports.
+        multiplier: Factor on the demand that a lying agent reports.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -110,7 +110,7 @@ class FaultState:
         for agent in fault.agents:
             if fault.kind in chances:
                 chance = chances[fault.kind]
-                # Independent causes: it escapes only if it escapes each.
+                # Independent causes: a report must escape each of them.
                 chance[agent] = 1 - (1 - chance.get(agent, 0.0)) * (1 - fault.amount)
             elif fault.kind == "delay":
                 self.delay_s[agent] = self.delay_s.get(agent, 0.0) + fault.amount

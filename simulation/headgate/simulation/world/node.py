@@ -44,7 +44,7 @@ class AppliedCeilings:
         share: Allocated units/s.
         capacity: Units.
         deadline_s: When the ceiling ends.
-        reserve: Units/s after it.
+        reserve: Units/s after the deadline.
     """
 
     at_s: list[float] = field(default_factory=list[float])
@@ -67,14 +67,14 @@ class AppliedCeilings:
 
 @dataclass(slots=True)
 class Life:
-    """One incarnation of an agent, as it ended or as it stands.
+    """One incarnation of an agent, as it ended or as it is now.
 
     Attributes:
         birth: What it began with.
-        agent: The id that it goes by now.
-        renamed: What it went on with when its id was taken.
-        ended_s: When the process went, or infinity.
-        killed: Whether it ended without a word.
+        agent: The id that it uses now.
+        renamed: The births that it continued with when its id was taken.
+        ended_s: When the process ended, or infinity.
+        killed: Whether it ended without a goodbye.
         refused: True counters at the end, units, by group index.
         admitted: Likewise.
     """
@@ -96,11 +96,11 @@ class Node:
         controller: What decides.
         buckets: By group index.
         wake_s: When the controller wants to be stepped next.
-        wakes: How often that was changed; an older wake-up call is void.
+        wakes: How often `wake_s` has changed; older wake-up calls are void.
         called: The value of `wakes` for which a call is under way.
         outbox: Reports to be put on the bus, in order.
         noticed: Counts by kind.
-        followed: The configuration that it goes by.
+        followed: The configuration that it uses.
         told: What its buckets were set to, by group index.
     """
 
@@ -116,7 +116,7 @@ class Node:
         """Start with closed buckets.
 
         Args:
-            birth: What the process knows of itself.
+            birth: What the process knows about itself.
             controller: What decides.
             groups: Indices of the groups that have a bucket here.
             streams: Requests by group index; shared by all lives of an agent.
@@ -151,8 +151,8 @@ class Node:
         Args:
             now: Simulated time.
             wall_s: Its wall clock.
-            wanted: What is in force.
-            agents: How many agents there are, as the API says; None: it does not.
+            wanted: The configuration in force.
+            agents: The number of agents according to the API; None if it doesn't say.
         """
         self.followed = wanted
         groups = limits_in_force(wanted.groups)
@@ -171,7 +171,7 @@ class Node:
         self.life.renamed.append(birth)
 
     def serve(self, until_s: float) -> None:
-        """Let the requests before a time through the buckets."""
+        """Pass the requests before a time through the buckets."""
         for stream, acquire in self._streams:
             stream.advance(until_s, acquire)
 
@@ -181,24 +181,24 @@ class Node:
             self.step(now, wall_s, self._columns.counted(now, self._uses))
 
     def step(self, now: float, wall_s: float, event: Event) -> None:
-        """Step the controller and perform what it wants, reports apart."""
+        """Step the controller and perform its effects, except reports."""
         for effect in self.controller.step(now, event, wall_s=wall_s):
             self._perform(now, effect)
 
     def end(self, now: float, *, killed: bool) -> None:
-        """Write down the true counters of a process that goes."""
+        """Record the true counters of a process that ends."""
         self.life.ended_s = now
         self.life.killed = killed
         self.count()
 
     def count(self) -> None:
-        """Write down the true counters."""
+        """Record the true counters."""
         for group, bucket in self.buckets.items():
             self.life.refused[group] = bucket.refused
             self.life.admitted[group] = bucket.admitted
 
     def _restore(self, now: float, wall_s: float, groups: dict[int, Group]) -> None:
-        """Hear from the API that nobody has used the groups yet: they are full."""
+        """Learn from the API that nobody has used the groups yet, so they are full."""
         ids = np.array(sorted(groups), dtype=np.int64)
         limits = [groups[i].limits[0] for i in ids.tolist()]
         level = np.array([limit.burst for limit in limits])

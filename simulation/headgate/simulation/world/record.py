@@ -73,7 +73,7 @@ class SimulationRun:
 
     Attributes:
         scenario: What was simulated.
-        seed: Where the randomness came from.
+        seed: Source of the randomness.
         strategy: Its name.
         gaps: Spans in which the arrivals of an agent are lost, [agent].
         arrivals: First attempts that were offered, [group][agent].

@@ -13,7 +13,7 @@ _SERIAL = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
 
 
 def upgrade() -> None:
-    """Make the first tables."""
+    """Create the first tables."""
     state = op.create_table(
         "state",
         sa.Column("id", sa.Integer(), primary_key=True, autoincrement=False),

@@ -13,7 +13,7 @@ BATCH = 500
 
 
 def upgrade() -> None:
-    """Make the table, and fill it from the audit that is there."""
+    """Create the table, and fill it from the existing audit."""
     changed = op.create_table(
         "changed",
         sa.Column("kind", sa.Text(), primary_key=True),

@@ -12,7 +12,7 @@ _DOUBLE: sa.Double[float] = sa.Double()
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "overrides",
         sa.Column("group", sa.Text(), primary_key=True),

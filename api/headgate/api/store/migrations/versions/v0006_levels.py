@@ -12,7 +12,7 @@ _DOUBLE: sa.Double[float] = sa.Double()
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "levels",
         sa.Column("group_id", sa.BigInteger(), primary_key=True, autoincrement=False),

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; no group that is there counts by partition."""
+    """Add the column; no existing group counts by partition."""
     op.add_column(
         "groups",
         sa.Column(

@@ -1,7 +1,7 @@
 """Owners of groups, and a row for each change of the audit.
 
-What a revision changed stood in one JSON text, which a list of the audit and a
-snapshot of the past had to read whole.
+What a revision changed used to be one JSON text, which a list of the audit and a
+snapshot of the past had to read as a whole.
 """
 
 from typing import Any

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "partitioned_topics",
         sa.Column("tenant", sa.Text(), primary_key=True),

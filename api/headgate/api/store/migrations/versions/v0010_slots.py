@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; no group that is there limits slots."""
+    """Add the column; no existing group limits slots."""
     op.add_column("groups", sa.Column("slots", sa.Integer()))
 
 

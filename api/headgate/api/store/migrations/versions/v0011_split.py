@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; no group that is there divides its share."""
+    """Add the column; no existing group divides its share."""
     op.add_column("groups", sa.Column("split", sa.Text()))
 
 

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the columns; no limit that is there has a calendar period."""
+    """Add the columns; no existing limit has a calendar period."""
     op.add_column("limits", sa.Column("period", sa.Text()))
     zone = sa.Column("time_zone", sa.Text(), nullable=False, server_default="UTC")
     op.add_column("limits", zone)

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column; no group that is there is a template."""
+    """Add the column; no existing group is a template."""
     op.add_column("groups", sa.Column("per", sa.Text()))
 
 
