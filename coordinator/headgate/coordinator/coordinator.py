@@ -191,7 +191,7 @@ class Coordinator:
             self._hear_permits(report, now, effects)
         if heard.doubled or self._state.strict.superseded:
             self._rename(effects)
-        self._note_questions(heard, now)
+        self._note_questions(report, heard, now)
         if heard.behind and not self._asked_again and not self._goes_on:
             # The hello after a pause may have been answered before the bus was back.
             self._asked_again = True
@@ -219,14 +219,16 @@ class Coordinator:
                 if at is not None:
                     self._state.local.wanted[at] = True
 
-    def _note_questions(self, heard: Outcome, now: float) -> None:
+    def _note_questions(self, report: Report, heard: Outcome, now: float) -> None:
         """Note what to answer, and what to ask for unless it arrives unasked."""
         members, schedule = self._state.members, self._state.schedule
         if heard.asked:
             schedule.owe(now, members.answer_gap_s())
-        if heard.unknown:
+        if heard.believed and report.hello:
+            schedule.round_at = now
+        if heard.unknown or heard.missed:
             wait_s = 2.0 * members.answer_gap_s() + members.answer_s()
-            schedule.wonder(now, wait_s)
+            schedule.wonder(now, wait_s, patient=not heard.unknown)
 
     def _hear_permits(self, report: Report, now: float, effects: list[Effect]) -> None:
         if self._state.strict.hear(report, now):

@@ -73,7 +73,8 @@ class Outcome:
 
     Attributes:
         asked: The sender wants all rows, or should have them.
-        unknown: Some of the sender's rows may have been missed: ask for them.
+        unknown: The sender is new and did not send all its rows: ask for them.
+        missed: The same after an outage that may have hidden a change.
         fresh: ``int64[K]`` ledgers in which the sender had no row before.
         echo: Sequence number of this agent's own report that came back.
         doubled: Another process, which started later, uses this agent's id.
@@ -84,6 +85,7 @@ class Outcome:
 
     asked: bool = False
     unknown: bool = False
+    missed: bool = False
     fresh: NDArray[np.int64] = field(default_factory=lambda: NOTHING)
     echo: int | None = None
     doubled: bool = False
@@ -243,7 +245,8 @@ class ReportReceiver:
         outcome.asked |= report.hello
         member.whole |= report.keyframe
         # It may have dropped this agent, and would send only what changes.
-        outcome.unknown = hole.hidden and not report.keyframe
+        outcome.unknown = hole.new and not report.keyframe
+        outcome.missed = hole.hidden and not report.keyframe
         self.detector.heard(member, now)
         if wait and report.rows:
             self._waiting[report.agent] = Waiting(member, report, reported_at)

@@ -77,6 +77,10 @@ CONFIRM_S = 0.075
 this time, with half the noise, and then each time it has become twice as old.
 Otherwise the first guess would stand until the next heartbeat."""
 
+ROUND_INTERVALS = 5.0
+"""Heartbeats between two questions that outages lead to, over all agents: a bus that
+keeps losing reports in bursts must not cost a keyframe of everyone each second."""
+
 ROUNDING_S = 1e-9
 """Rounding error of a sum of two times, seconds."""
 
@@ -127,6 +131,7 @@ class ReportSchedule:
         answer: The next report carries all rows.
         answering: Someone asked for that report; it was not due by itself.
         urgent: A report must leave as soon as the least gap allows.
+        round_at: When somebody, this agent included, last asked for all rows.
     """
 
     def __init__(self, settings: Settings, *, phase: float, now: float) -> None:
@@ -136,6 +141,7 @@ class ReportSchedule:
         self.answer = False
         self.answering = False
         self.urgent = False
+        self.round_at = -np.inf
         self._beats = 0
         self._next_beat = now
         self._phase = phase
@@ -153,9 +159,16 @@ class ReportSchedule:
         reported_at = max(self._told_all_at, self._told_rows_at)
         self._rows_at = min(self._rows_at, max(now, reported_at + gap_s - ROUNDING_S))
 
-    def wonder(self, now: float, wait_s: float) -> None:
-        """Plan to ask for all rows, unless they have arrived within `wait_s`."""
-        self._wonder_at = min(self._wonder_at, now + wait_s)
+    def wonder(self, now: float, wait_s: float, *, patient: bool = False) -> None:
+        """Plan to ask for all rows, unless they have arrived within `wait_s`.
+
+        If `patient`, not soon after a question that everybody has answered.
+        """
+        at = now + wait_s
+        if patient:
+            apart_s = ROUND_INTERVALS * self._settings.interval_s
+            at = max(at, self.round_at + apart_s)
+        self._wonder_at = min(self._wonder_at, at)
 
     def wonders(self, now: float) -> bool:
         """Return True once: when the time to wait for missing rows has expired."""
@@ -278,6 +291,8 @@ class ReportSchedule:
             weight=like.weight,
             interval_s=like.interval_s,
         )
+        if report.hello:
+            self.round_at = now
         if report.keyframe:
             self._told_all_at = now
             self._answer_at = self._rows_at = np.inf

@@ -75,6 +75,7 @@ class Member:
         interval_s: Its heartbeat.
         revision: Revision of its configuration.
         loss: Fraction of its reports that don't arrive.
+        usual_loss: Fraction of reports that got lost when its last one came.
         silent: It has not been heard for longer than its lease.
         disbelieved_at: When it last reported an impossible counter.
         vouched: Whether its process is alive according to the API; None if the API
@@ -97,6 +98,7 @@ class Member:
     interval_s: float = 1.0
     revision: int = 0
     loss: float = 0.0
+    usual_loss: float = CHANCE_FLOOR
     silent: bool = False
     disbelieved_at: float = -inf
     vouched: bool | None = None
@@ -137,10 +139,12 @@ class Hole(NamedTuple):
 
     Attributes:
         behind: They are missing because this agent stood still.
-        hidden: More are missing than chance loses, or all earlier ones of this life.
+        new: It is the first report of this life; all before it may be missing.
+        hidden: More are missing than chance loses: an outage may have hidden a change.
     """
 
     behind: bool
+    new: bool
     hidden: bool
 
 
@@ -241,9 +245,9 @@ class Members:
         sent while either was away say nothing about the chances of the next one.
         """
         missed = sequence - member.sequence - 1
-        loss = min(max(self.loss, member.loss, CHANCE_FLOOR), LOSS_MAX)
-        hidden = member.sequence == 0 or loss**missed < CHANCE
-        member.whole &= not hidden
+        new = member.sequence == 0
+        hidden = not new and member.usual_loss**missed < CHANCE
+        member.whole &= not (new or hidden)
         excused, member.excused = member.excused, False
         away = excused or member.silent
         if member.sequence > 0 and missed >= 0 and not away:
@@ -253,7 +257,10 @@ class Members:
             member.loss -= LOSS_GAIN * member.loss
             self.loss -= LOSS_GAIN / self._crowd() * self.loss
         member.sequence = sequence
-        return Hole(behind=excused and missed > 0, hidden=hidden)
+        # Of a hole that is found later, all that was lost with it says nothing.
+        loss = max(self.loss, member.loss, CHANCE_FLOOR)
+        member.usual_loss = min(loss, LOSS_MAX)
+        return Hole(behind=excused and missed > 0, new=new, hidden=hidden)
 
     def _crowd(self) -> float:
         return max(1.0, 0.2 * len(self.by_agent))
