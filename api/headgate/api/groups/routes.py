@@ -64,7 +64,7 @@ def get_group(
     response: Response,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> GroupShown:
-    """Return a group; 304 when it is still as the given ETag says."""
+    """Return a group; 304 if it still matches the given ETag."""
     with service.store.reading() as session:
         require_visible(session, tenants, name)
         group = groups.get_group(session, name)
@@ -83,7 +83,7 @@ def put_group(
     precondition: PreconditionOf,
     response: Response,
 ) -> GroupShown:
-    """Make a group or replace it whole; a `revision` in the body is an If-Match."""
+    """Create or replace a group; a `revision` in the body acts as If-Match."""
     if body.name not in {None, name}:
         raise Invalid("name", "expected the name in the path; it can't be changed")
     if body.revision is not None and precondition.revisions is None:

@@ -41,7 +41,7 @@ def get_live(
         str | None, Query(max_length=256, description="Only this group.")
     ] = None,
 ) -> LiveShown:
-    """Return the newest picture of the cluster; it is at most a second old."""
+    """Return the latest view of the cluster, at most a second old."""
     picture = observing_of(request).newest()
     if tenants is not None:
         with service.store.reading() as session:
@@ -51,7 +51,7 @@ def get_live(
 
 @router.get("/agents", summary="Show the agents of the cluster")
 def get_agents(service: ServiceOf, request: Request) -> AgentsShown:
-    """Return all agents that are known, with their ages."""
+    """Return all known agents, with the ages of their last reports."""
     picture = observing_of(request).newest()
     return agents_shown(picture, service.watch.revision, most=MAX_AGENTS)
 

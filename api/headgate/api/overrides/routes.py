@@ -44,7 +44,7 @@ def put_override(
     precondition: PreconditionOf,
     response: Response,
 ) -> OverrideShown:
-    """Change rate and burst of a group until a time; then they are as they were."""
+    """Change a group's rate and burst until a given time, then revert."""
     with service.store.changing(author) as change:
         made = overrides.put_override(change, body, precondition)
     tell(response, change, of=made.revision)

@@ -97,7 +97,7 @@ def delete_policy(
     target: Target,
     kind: Kind,
 ) -> None:
-    """Delete a policy; what is wider applies again."""
+    """Delete a policy; the wider one applies again."""
     author.require_tenant_of(level, policies.checked_target(level, target))
     with service.store.changing(author) as change:
         if not policies.delete_policy(change, level, target, kind, precondition):
@@ -114,7 +114,7 @@ def get_settings(service: ServiceOf) -> dict[str, str]:
 
 @router.get("/settings/{key}", summary="Show a setting")
 def get_setting(key: Key, service: ServiceOf, response: Response) -> SettingShown:
-    """Return a key that is set; 404 if it has its default."""
+    """Return a key that is set; 404 if it has its default value."""
     with service.store.reading() as session:
         setting = policies.get_setting(session, key)
     response.headers["ETag"] = etag(setting.revision)

@@ -112,7 +112,7 @@ def get_partitions(topic: TopicOf, service: ServiceOf) -> dict[str, int]:
     openapi_extra=_BODY,
 )
 def create_partitions(change: ChangeOf) -> None:
-    """Declare a topic with partitions; 409 if it already is."""
+    """Declare a partitioned topic; 409 if it already is one."""
 
     def check(present: int) -> None:
         if present:
@@ -148,7 +148,7 @@ def update_partitions(change: ChangeOf) -> None:
 def delete_partitions(
     topic: TopicOf, service: ServiceOf, author: AuthorOf, response: Response
 ) -> None:
-    """Forget that a topic has partitions."""
+    """Remove the declaration of a partitioned topic."""
     with service.store.changing(author) as change:
         _check_partitioned(_partitions(change.session, topic))
         topics.delete_partitions(change, topic)

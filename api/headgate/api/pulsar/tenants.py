@@ -73,7 +73,7 @@ def create_tenant(
     author: AuthorOf,
     response: Response,
 ) -> None:
-    """Make a tenant; 409 when it is there."""
+    """Create a tenant; 409 if it already exists."""
     body = body or {}
     with service.store.changing(author) as change:
         tenants.put_tenant(
@@ -157,7 +157,7 @@ def create_namespace(
     author: AuthorOf,
     response: Response,
 ) -> None:
-    """Make a namespace; 409 when it is there, 404 when the tenant is not."""
+    """Create a namespace; 409 if it already exists, 404 if the tenant does not."""
     policies = body or {}
     group = policies.get(GROUP_MEMBER)
     kept = {name: value for name, value in policies.items() if name != GROUP_MEMBER}
@@ -195,7 +195,7 @@ def delete_namespace(
     summary="Create a topic",
 )
 def create_topic(tenant: str, namespace: str, topic: str, service: ServiceOf) -> None:
-    """Check that the topic could be; topics come and go without being declared."""
+    """Check that the topic could exist; topics need not be declared."""
     checked_subject({"topic": f"{tenant}/{namespace}/{topic}"})
     with service.store.reading() as session:
         tenants.find_namespace(session, tenant, namespace)

@@ -62,7 +62,7 @@ def put_tenant(
     response: Response,
     body: TenantPut | None = None,
 ) -> TenantShown:
-    """Make a tenant; doing it again changes nothing."""
+    """Create a tenant; no change if it already exists."""
     body = body or TenantPut()
     with service.store.changing(author) as change:
         made, is_new = tenants.put_tenant(
@@ -124,7 +124,7 @@ def put_namespace(
     precondition: PreconditionOf,
     response: Response,
 ) -> NamespaceShown:
-    """Make a namespace of a tenant that exists; again changes nothing."""
+    """Create a namespace of an existing tenant; no change if it exists."""
     with service.store.changing(author) as change:
         made, is_new = tenants.put_namespace(
             change, tenant, namespace, precondition=precondition

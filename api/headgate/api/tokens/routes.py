@@ -31,14 +31,14 @@ def whoami(request: Request) -> Whoami:
 def list_tokens(
     service: ServiceOf, after: AfterId = 0, limit: PageSize = 100
 ) -> TokenPage:
-    """Return a page of opaque tokens, without what would let anyone use them."""
+    """Return a page of opaque tokens, without their secrets."""
     with service.store.reading() as session:
         return tokens.list_tokens(session, after=after, limit=limit)
 
 
 @router.post("/tokens", status_code=HTTPStatus.CREATED, summary="Make a token")
 def make_token(body: TokenPost, service: ServiceOf, author: AuthorOf) -> TokenMade:
-    """Make a token; its text is shown in this answer and never again."""
+    """Create a token; its text appears in this response and never again."""
     with service.store.changing(author) as change:
         text, shown = tokens.make_token(
             change, body.name, body.role, tenants=body.tenants, life_s=body.life_s
@@ -54,6 +54,6 @@ def delete_token(
     service: ServiceOf,
     author: AuthorOf,
 ) -> None:
-    """Make a token no longer good, at once."""
+    """Revoke a token, effective at once."""
     with service.store.changing(author) as change:
         tokens.delete_token(change, number)
