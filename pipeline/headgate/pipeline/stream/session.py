@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -171,9 +172,11 @@ def log_option() -> str:
 
 def _submitted() -> SparkSession:
     """Return the session that spark-submit prepared, with what the jobs need."""
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    # Until Java is connected, a SparkConf has nothing of what spark-submit was given.
+    methodcaller("_ensure_initialized")(SparkContext)
     given = SparkConf()
     level = given.get(LOG_LEVEL, None) or QUIET
     threads = {name: given.get(name, most) or most for name, most in THREADS.items()}
