@@ -244,7 +244,7 @@ class ReportReceiver:
         member.revision = report.revision
         outcome.asked |= report.hello
         member.whole |= report.keyframe
-        # It may have dropped this agent, and would send only what changes.
+        # A sender that dropped this agent, or was cut off, sends only what changes.
         outcome.unknown = hole.new and not report.keyframe
         outcome.missed = hole.hidden and not report.keyframe
         self.detector.heard(member, now)

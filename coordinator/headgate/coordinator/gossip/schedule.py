@@ -162,7 +162,7 @@ class ReportSchedule:
     def wonder(self, now: float, wait_s: float, *, patient: bool = False) -> None:
         """Plan to ask for all rows, unless they have arrived within `wait_s`.
 
-        If `patient`, not soon after a question that everybody has answered.
+        If `patient`, wait until the last such question is some heartbeats old.
         """
         at = now + wait_s
         if patient:

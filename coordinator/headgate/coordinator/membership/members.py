@@ -75,7 +75,8 @@ class Member:
         interval_s: Its heartbeat.
         revision: Revision of its configuration.
         loss: Fraction of its reports that don't arrive.
-        usual_loss: Fraction of reports that got lost when its last one came.
+        usual_loss: The loss measured when its last report came, which later holes are
+            judged by.
         silent: It has not been heard for longer than its lease.
         disbelieved_at: When it last reported an impossible counter.
         vouched: Whether its process is alive according to the API; None if the API
@@ -257,7 +258,7 @@ class Members:
             member.loss -= LOSS_GAIN * member.loss
             self.loss -= LOSS_GAIN / self._crowd() * self.loss
         member.sequence = sequence
-        # Of a hole that is found later, all that was lost with it says nothing.
+        # Later holes are judged by the loss measured before them.
         loss = max(self.loss, member.loss, CHANCE_FLOOR)
         member.usual_loss = min(loss, LOSS_MAX)
         return Hole(behind=excused and missed > 0, new=new, hidden=hidden)
