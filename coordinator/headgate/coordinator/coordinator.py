@@ -172,10 +172,9 @@ class Coordinator:
     def _hear(
         self, now: float, report: Report, effects: list[Effect], *, wait: bool = False
     ) -> None:
-        self._notice_pause(
-            now, effects
-        )  # rows that are still waiting may have to be entered first
-        deaf = self._state.detector.deaf(now)
+        # Rows that are still waiting may have to be entered first.
+        self._notice_pause(now, effects)
+        hears_nobody = self._state.detector.hears_nobody(now)
         heard = self._state.receiver.hear(
             self._state.limits.of_this_period(report),
             now,
@@ -196,7 +195,7 @@ class Coordinator:
             # The hello after a pause may have been answered before the bus was back.
             self._asked_again = True
             self._ask_anew()
-        hears_again = deaf and not self._state.detector.deaf(now)
+        hears_again = hears_nobody and not self._state.detector.hears_nobody(now)
         if hears_again and not self._goes_on:
             # The others know better than this agent what they spent meanwhile.
             self._ask_anew()

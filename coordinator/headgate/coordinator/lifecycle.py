@@ -156,7 +156,7 @@ class Lifecycle:
         ruled = limits.by_key.get(known)
         if ruled is None or ruled.group.mode == "strict" or state.observing:
             return None
-        if ruled.group.isolation == "closed" or state.detector.mute(now):
+        if ruled.group.isolation == "closed" or state.detector.cut_off(now):
             return None
         if limits.ancestors[known] or known in state.tree.children:
             return None

@@ -143,15 +143,15 @@ class Recomputation:
         """Return what applies to all ledgers now."""
         members, settings = self._state.members, self._state.settings
         detector = self._state.detector
-        mute = detector.mute(now)
+        cut_off = detector.cut_off(now)
         return Conditions(
             now,
             members.lag_s,
             members.loss,
             members.lag_s + settings.urgent_gap_s + settings.tick_s,
             self.present(now),
-            mute,
-            adrift=mute and detector.adrift(now),
+            cut_off,
+            presumed_dead=cut_off and detector.presumed_dead(now),
             quorate=detector.quorate(self._state.agent)
             if self._state.limits.closed
             else True,

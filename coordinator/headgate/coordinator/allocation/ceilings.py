@@ -128,8 +128,8 @@ class Conditions:
         loss: Fraction of the reports that are lost.
         age_s: Δ, after which the others know what was admitted.
         present: Number of agents to assume while a ledger's level is not known.
-        mute: This agent does not hear its own reports.
-        adrift: It has been mute for so long that the others have dropped it.
+        cut_off: This agent does not hear its own reports.
+        presumed_dead: It has been cut off so long that the others have dropped it.
         quorate: This agent hears a majority of the cluster.
         echoed: One of its own reports came back; until then the lag is a guess.
     """
@@ -139,8 +139,8 @@ class Conditions:
     loss: float
     age_s: float
     present: float
-    mute: bool
-    adrift: bool = False
+    cut_off: bool
+    presumed_dead: bool = False
     quorate: bool = True
     echoed: bool = True
 
@@ -337,7 +337,7 @@ def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
         column = getattr(block, name)
         column[slots] = chosen(at_once, 0.0, column[slots])
     arrived = block.pending_at[slots] <= on.now - KNOWN_LAGS * on.lag_s
-    if np.count_nonzero(arrived) and on.echoed and not on.mute:
+    if np.count_nonzero(arrived) and on.echoed and not on.cut_off:
         block.known_admitted[slots] = chosen(
             arrived, block.pending_admitted[slots], block.known_admitted[slots]
         )
@@ -460,7 +460,7 @@ def _alone(block: LedgerBlock, slots: Index, on: Conditions) -> Flags:
     alone: Flags = block.used[slots] - block.holes[slots] == 1
     alone &= block.weight[0, slots] > 0.0
     alone &= ~bootstrap
-    alone &= not on.mute
+    alone &= not on.cut_off
     return alone
 
 
@@ -497,7 +497,9 @@ def own_ceilings(
     noisy = share + np.sqrt(2.0 * share * block.own_cost[slots])
     own_most = block.weight[0, slots] * np.minimum(block.theta[slots], HIGH)
     sustained = np.minimum(noisy, own_most) + block.slack[slots] / block.agents[slots]
-    reserve, most = alone_of(block, slots, quorate=on.quorate, adrift=on.adrift)
+    reserve, most = alone_of(
+        block, slots, quorate=on.quorate, presumed_dead=on.presumed_dead
+    )
     new = Ceilings(
         shared=np.ones(size, dtype=np.bool_),
         share=share,
@@ -523,7 +525,7 @@ def own_ceilings(
     )
     block.bucket_knows[slots] = True
     new = _inside(block, slots, new, settings)
-    if on.mute or not on.quorate:
+    if on.cut_off or not on.quorate:
         new = _cut_off(block, slots, new, most, on)
     if np.count_nonzero(block.strict[slots]):
         new = _strictly(block, slots, most, new)
@@ -576,7 +578,7 @@ def _cut_off(
     block: LedgerBlock, slots: Index, new: Ceilings, most: Floats, on: Conditions
 ) -> Ceilings:
     """Hold this agent to what the others reserve for it, as a bucket of its own."""
-    own = np.full(len(most), on.mute) | (most == 0.0)
+    own = np.full(len(most), on.cut_off) | (most == 0.0)
     reserve = np.minimum(new.reserve, most)
     quota = np.maximum(block.rate[slots], 1e-300)
     part = np.minimum(np.where(reserve == inf, 1.0, reserve / quota), 1.0)

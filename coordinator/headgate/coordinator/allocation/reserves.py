@@ -113,7 +113,7 @@ def keep_shares(
 
 
 def alone_of(
-    block: LedgerBlock, slots: Index, *, quorate: bool, adrift: bool
+    block: LedgerBlock, slots: Index, *, quorate: bool, presumed_dead: bool
 ) -> tuple[Floats, Floats]:
     """Return (reserve, most) in units/s, ``float64[K]`` each.
 
@@ -126,7 +126,7 @@ def alone_of(
     reserve: Floats = block.rate[slots] * part
     reserve = np.where(policy == HOLD, block.kept[0, slots], reserve)
     reserve = np.where(policy == CLOSED, 0.0, reserve)
-    if adrift:
+    if presumed_dead:
         reserve = np.where(policy == OPEN, inf, reserve)
     most = np.where((policy == CLOSED) & (not quorate), 0.0, inf)
     return reserve, most

@@ -87,7 +87,7 @@ def member_views(
                 incarnation=stand.incarnation,
                 age_s=max(0.0, now - stand.members.echo_at),
                 lag_s=stand.members.lag_s,
-                state="silent" if stand.on.mute else "present",
+                state="silent" if stand.on.cut_off else "present",
                 weight=settings.weight,
                 revision=stand.revision,
                 loss=stand.members.loss,
@@ -198,7 +198,7 @@ def explained(
         share=share,
         ceiling=float(own.ceiling[0]),
         reserve=float(own.reserve[0]),
-        cut_off=stand.on.mute,
+        cut_off=stand.on.cut_off,
         agents=view.agents,
         members=len(view.agents),
         error=float(block.error[slot]),
@@ -227,7 +227,7 @@ def _bound(block: LedgerBlock, slot: int, stand: Stand) -> float:
     policy = int(block.isolation[slot])
     if policy == CLOSED:
         return 0.0
-    if policy == OPEN and stand.on.adrift:
+    if policy == OPEN and stand.on.presumed_dead:
         return inf
     # Each of them may spend all of Q.
     return float(stand.apart)

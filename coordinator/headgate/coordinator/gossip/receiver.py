@@ -200,7 +200,7 @@ class ReportReceiver:
     ) -> None:
         if report.incarnation == incarnation and self.members.is_own(report.sequence):
             # The others may have presumed this agent dead.
-            outcome.asked = self.detector.mute(now)
+            outcome.asked = self.detector.cut_off(now)
             self.members.echo(report.sequence, now)
             self.detector.hears(now)
             outcome.echo = report.sequence
@@ -216,13 +216,13 @@ class ReportReceiver:
     ) -> None:
         member = self.members.by_agent.get(report.agent)
         if member is None:
-            ghost = self.detector.ghosts.pop(report.agent, None)
+            departed = self.detector.departed.pop(report.agent, None)
             member = self.members.join(report, now)
             if member is None:
                 self._notice(outcome, "too_many_members", report, "finds no room")
                 return
             # Nobody here knows what a member did after it was dropped unheard.
-            member.newborn = ghost is None and report.sequence <= NEWBORN_SEQUENCE
+            member.newborn = departed is None and report.sequence <= NEWBORN_SEQUENCE
             self.detector.begin(member)
         if not self._believable(member, report, now, outcome):
             return

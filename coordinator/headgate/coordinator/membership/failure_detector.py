@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from headgate.coordinator.messages.events import Vouched
     from headgate.coordinator.table.index import Table
 
-GHOSTS_MAX = 4096
+DEPARTED_MAX = 4096
 """Most dropped members that are remembered; the oldest is forgotten first."""
 
-GHOST_S = 3600.0
+DEPARTED_S = 3600.0
 """How long they are remembered, seconds: people notice a partition of an hour."""
 
 VOUCHED_PART = 0.5
@@ -43,7 +43,7 @@ alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ghost:
+class DepartedMember:
     """A member that was dropped because it was silent, and may still be alive.
 
     Attributes:
@@ -62,7 +62,7 @@ class FailureDetector:
     """Which members are silent or gone, and whether this agent hears a majority.
 
     Attributes:
-        ghosts: Dropped members that may still be alive, by id.
+        departed: Dropped members that may still be alive, by id.
     """
 
     def __init__(
@@ -78,25 +78,25 @@ class FailureDetector:
         self._table = table
         self._members = members
         self._observing = observing
-        self.ghosts: dict[str, Ghost] = {}
+        self.departed: dict[str, DepartedMember] = {}
         self._words: dict[str, bool] = {}
         self._heard_at = self._hearing_since = now
         self._next_at = np.inf
-        self._was_mute = False
+        self._was_cut_off = False
 
-    def mute(self, now: float) -> bool:
+    def cut_off(self, now: float) -> bool:
         """Return whether this agent has stopped hearing its own reports."""
         quiet = now - self._members.echo_at
         least = self._settings.lease_min_intervals * self._settings.interval_s
         return quiet > least and quiet > self._members.lease_of(None)
 
-    def adrift(self, now: float) -> bool:
-        """Return whether it has been mute so long that the others have dropped it."""
+    def presumed_dead(self, now: float) -> bool:
+        """Return whether it has been cut off so long that the others dropped it."""
         quiet = now - self._members.echo_at
         dead = self._settings.presumed_dead_s
         return quiet > dead and quiet > dead + self._members.lease_of(None)
 
-    def deaf(self, now: float) -> bool:
+    def hears_nobody(self, now: float) -> bool:
         """Return whether this agent hears nobody, not even itself.
 
         An observer publishes nothing that it could hear, and spends nothing, so for it
@@ -112,7 +112,7 @@ class FailureDetector:
     def apart(self, now: float) -> int:
         """Return how many unheard agents may be alive and have dropped this one."""
         dead = self._settings.presumed_dead_s
-        return len(self.ghosts) + sum(
+        return len(self.departed) + sum(
             now - member.heard_at > dead + self._members.lease_of(member)
             for member in self._members.by_agent.values()
             if member.silent and member.vouched is not True
@@ -132,11 +132,11 @@ class FailureDetector:
             if not member.silent:
                 heard += member.weight
                 names.append(member.agent)
-        others = [g.weight for g in self.ghosts.values() if g.votes]
+        others = [one.weight for one in self.departed.values() if one.votes]
         whole += sum(others)
         if 2.0 * heard != whole:
             return 2.0 * heard > whole
-        everyone = [*self._members.by_agent, *self.ghosts, agent]
+        everyone = [*self._members.by_agent, *self.departed, agent]
         return min(names) == min(everyone)
 
     def vouch(self, event: Vouched, now: float) -> None:
@@ -151,7 +151,7 @@ class FailureDetector:
             member.vouched, member.vouched_at = event.alive, now
             self._next_at = -np.inf
         if event.alive is False:
-            self.ghosts.pop(event.agent, None)
+            self.departed.pop(event.agent, None)
 
     def begin(self, member: Member) -> None:
         """Apply what the API said about an id to a life that was just heard of.
@@ -182,10 +182,10 @@ class FailureDetector:
     def advance(self, now: float, agent: str) -> list[Noticed]:
         """Let time pass; call it at each tick."""
         noticed: list[Noticed] = []
-        mute = self.mute(now)
-        if mute != self._was_mute:
-            self._was_mute = mute
-            if mute:
+        cut_off = self.cut_off(now)
+        if cut_off != self._was_cut_off:
+            self._was_cut_off = cut_off
+            if cut_off:
                 noticed.append(
                     Noticed("cut_off", "this agent does not hear its own reports")
                 )
@@ -225,17 +225,18 @@ class FailureDetector:
         """Return when a member will be presumed dead; infinite while it can't be."""
         if member.vouched is False:
             return member.heard_at + VOUCHED_PART * lease
-        if member.vouched or self.deaf(now):
+        if member.vouched or self.hears_nobody(now):
             return np.inf
         since = max(member.heard_at, member.lived_at, self._hearing_since)
         return since + self._settings.presumed_dead_s + lease
 
     def _remember(self, member: Member, now: float, *, votes: bool) -> None:
-        for name in [n for n, g in self.ghosts.items() if now - g.since > GHOST_S]:
-            del self.ghosts[name]
-        if len(self.ghosts) >= GHOSTS_MAX:
-            del self.ghosts[next(iter(self.ghosts))]
-        self.ghosts[member.agent] = Ghost(member.weight, now, votes)
+        old = [n for n, one in self.departed.items() if now - one.since > DEPARTED_S]
+        for name in old:
+            del self.departed[name]
+        if len(self.departed) >= DEPARTED_MAX:
+            del self.departed[next(iter(self.departed))]
+        self.departed[member.agent] = DepartedMember(member.weight, now, votes)
 
     def return_of(self, member: Member) -> None:
         """Take a silent member back.

@@ -226,10 +226,10 @@ def _mute_since(scenario: Scenario, at: Looked) -> float | None:
             continue
         inside = at.index in fault.agents
         side = len(fault.agents) if inside else scenario.agents - len(fault.agents)
-        mute = (fault.kind == "cut" and inside) or (
+        cut_off = (fault.kind == "cut" and inside) or (
             fault.kind == "partition" and side == 1
         )
-        if mute:
+        if cut_off:
             start = max(fault.start_s, at.born_s)
             since = start if since is None else min(since, start)
     return since

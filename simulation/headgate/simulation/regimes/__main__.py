@@ -3,12 +3,13 @@
 Thousands of cells take hours, so several processes run them in a fixed random order and
 keep the results in a file: the command may be stopped at any time and goes on where it
 stopped, and the page says how many cells it is based on.  Cells that were run with
-other code than the present are run again.
+other code than the present are run again; comments don't count.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import sys
 from functools import partial
@@ -25,6 +26,8 @@ from headgate.simulation.regimes.page import delays_kept, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+DOCUMENTED = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
 
 PICTURE = Path("images/regimes.png")
 """Path of the heat map, relative to the page."""
@@ -56,7 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def code_digest() -> str:
-    """Return a digest of the code that determines a cell's result."""
+    """Return a digest of the code that determines a cell's result.
+
+    Comments, docstrings and layout don't.
+    """
     digest = blake2b(digest_size=8)
     here = Path(__file__).parents[1]
     folders = [Path(headgate.coordinator.__file__).parent, here / "world"]
@@ -64,7 +70,11 @@ def code_digest() -> str:
     files = [file for folder in folders for file in folder.rglob("*.py")]
     files += [here / "regimes" / "cells.py", here / "regimes" / "judge.py"]
     for file in sorted(files):
-        digest.update(file.read_bytes())
+        tree = ast.parse(file.read_bytes())
+        for node in ast.walk(tree):
+            if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+                del node.body[0]
+        digest.update(ast.dump(tree).encode())
     return digest.hexdigest()
 
 

@@ -38,7 +38,7 @@ def block_of(demands: list[float], level: float = 500.0) -> LedgerBlock:
 
 
 CONDITIONS = Conditions(
-    now=NOW, lag_s=0.025, loss=0.0, age_s=AGE_S, present=1.0, mute=False
+    now=NOW, lag_s=0.025, loss=0.0, age_s=AGE_S, present=1.0, cut_off=False
 )
 
 

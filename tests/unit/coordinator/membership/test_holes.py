@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from tests.scenarios.world import World
 
 from headgate.coordinator.config.constants import Settings
 from headgate.coordinator.gossip.schedule import ROUND_INTERVALS, ReportSchedule
@@ -59,3 +62,27 @@ def test_a_question_after_an_outage_waits_for_the_round_before() -> None:
     assert schedule.wonders(100.0 + ROUND_INTERVALS)
     schedule.wonder(101.0, 0.25)  # a stranger is asked at once
     assert schedule.wonders(101.25)
+
+
+@pytest.mark.parametrize("another_asked", [False, True])
+def test_agents_that_miss_the_same_rows_ask_for_them_in_turn(
+    another_asked: bool,
+) -> None:
+    world = World()
+    world.group(1, rate=1000, burst=1000)
+    for name in "abc":
+        world.start(name)
+    for name in "abc":
+        world.load(name, 1, admitted=10, refused=0)
+    world.run(8)
+    a, b, c = (world.processes[name] for name in "abc")
+    if another_asked:
+        question = replace(c.sent[-1], hello=True, sequence=c.sent[-1].sequence + 1)
+        world.inject("a", question)
+    missed = replace(b.sent[-1], sequence=b.sent[-1].sequence + 40)
+    a.sent.clear()
+    world.inject("a", missed)
+    world.run(3)
+    assert any(report.hello for report in a.sent) is not another_asked
+    world.run(ROUND_INTERVALS)
+    assert any(report.hello for report in a.sent)
