@@ -14,8 +14,8 @@ LANES = 3
 SPARKS = 2
 SOURCES = coordinator agent api cli pipeline simulation proto tests tools bench examples hatch_build.py
 
-# Quick tests: no process, no socket, no clock.  Those marked `long` play minutes of a
-# cluster on a clock of their own, and run with the simulation.
+# Quick tests: no process, no socket, no clock.  Those marked `long` take a second or
+# more of a core, and run with the simulation.
 QUICK = tests/unit tests/scenarios coordinator agent cli
 SIMULATED = tests/simulation
 REAL = tests/api tests/web tests/integration tests/e2e
@@ -56,9 +56,9 @@ demo: $(DEMO_READY) ## one quota over five processes  (SECONDS=30, BUS=kafka, SH
 	@if [ "$(BUS)" = kafka ]; then sh tools/require.sh java maven; fi
 	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
-test: check docs simulated real ## everything, on real parts
+test: check types docs simulated real ## everything, on real parts
 
-check: format lint types layers unit ## format, lint, types, layers, unit tests
+check: format lint mypy layers unit ## a minute: format, lint, types, layers, unit tests
 
 format: $(READY) ## check the formatting (`ruff format .` fixes it)
 	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check .; exit 1; }
@@ -66,8 +66,7 @@ format: $(READY) ## check the formatting (`ruff format .` fixes it)
 lint: $(READY)
 	@$(BIN)/ruff check --quiet .
 
-types: $(READY)
-	@$(SIDE_BY_SIDE) -j2 mypy pyright
+types: mypy pyright ## types, by both checkers
 
 mypy: $(READY)
 	@$(BIN)/mypy --no-error-summary

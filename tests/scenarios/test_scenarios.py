@@ -7,13 +7,20 @@ are commands, up to a line of dashes; what follows is what the commands print.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.scenarios.commands import perform
 from tests.scenarios.world import World
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 FOLDER = Path(__file__).parent
 DASHES = "----"
+
+LONG = {"deaf", "halves", "silence", "vouched-alive"}
+"""Scenarios that take a second or more."""
 
 
 def replay(text: str) -> str:
@@ -31,7 +38,14 @@ def replay(text: str) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*/*.txt")), ids=lambda p: p.stem)
+def files() -> Iterator[object]:
+    """Yield each file, marked if it plays minutes."""
+    for path in sorted(FOLDER.glob("*/*.txt")):
+        marks = [pytest.mark.long] if path.stem in LONG else []
+        yield pytest.param(path, marks=marks, id=path.stem)
+
+
+@pytest.mark.parametrize("path", [*files()])
 def test_text_scenario(path: Path, rewrite: bool) -> None:
     text = path.read_text(encoding="utf-8")
     now = replay(text)

@@ -4,6 +4,7 @@ import ast
 import importlib
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def module_name(path: Path, component: str) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
 def modules(component: str) -> dict[str, ast.Module]:
     return {
         module_name(path, component): ast.parse(path.read_text(encoding="utf-8"))

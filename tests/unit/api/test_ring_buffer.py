@@ -80,6 +80,7 @@ Writes = st.lists(
 )
 
 
+@pytest.mark.long
 @given(Writes)
 @settings(deadline=None)
 def test_rings_say_what_a_plain_dictionary_of_lists_would(

@@ -70,6 +70,7 @@ def test_pip82_usage_is_told_every_n_cycles_changed_or_not(cycles: int) -> None:
     assert len(keyframes) == 30 // cycles
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("part", "at_once"), [(0.09, False), (-0.09, False), (0.11, True), (-0.11, True)]
 )
@@ -112,6 +113,7 @@ def test_pip82_what_a_cut_off_agent_may_spend_is_its_part_or_its_last_share(
     assert reserves == pytest.approx([heavy, light], rel=0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("isolation", "aside"), [("fair", 1000 / 3), ("hold", 900)])
 def test_pip82_what_is_set_aside_for_a_silent_agent_is_its_part_or_its_last_share(
     isolation: Isolation, aside: float

@@ -500,6 +500,9 @@ def own_ceilings(
     reserve, most = alone_of(
         block, slots, quorate=on.quorate, presumed_dead=on.presumed_dead
     )
+    # What was just admitted is counted at a look, reported after a gap, and known at
+    # a look after it has arrived.
+    heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + settings.tick_s
     new = Ceilings(
         shared=np.ones(size, dtype=np.bool_),
         share=share,
@@ -520,7 +523,7 @@ def own_ceilings(
         )
         & ~alone,
         quota=rate,
-        least_delay_s=np.where(alone, 0.0, on.age_s),
+        least_delay_s=np.where(alone, 0.0, heard_s),
         reserve=reserve,
     )
     block.bucket_knows[slots] = True

@@ -52,6 +52,7 @@ def run(work: Callable[[int], int]) -> int:
     return sum(sums)
 
 
+@pytest.mark.long
 def test_a_bucket_at_rest_admits_its_burst_and_one_cost_exactly() -> None:
     bucket = Bucket(0.0, rate=1.0, capacity=100_000.0)
     admitted = run(
@@ -61,6 +62,7 @@ def test_a_bucket_at_rest_admits_its_burst_and_one_cost_exactly() -> None:
     assert bucket.refused == THREADS * ATTEMPTS - 100_001
 
 
+@pytest.mark.long
 def test_a_strict_bucket_at_rest_admits_its_burst_exactly() -> None:
     bucket = Bucket(0.0, rate=1.0, capacity=20_000.0, may_owe=False)
     admitted = run(
@@ -71,6 +73,7 @@ def test_a_strict_bucket_at_rest_admits_its_burst_exactly() -> None:
     assert admitted == bucket.admitted == 20_000
 
 
+@pytest.mark.long
 def test_a_bucket_that_refills_admits_burst_and_refill_and_one_cost() -> None:
     bucket = Bucket(0.0, rate=1e6, capacity=1_000.0)
     step = 0.5e-6  # half a unit is earned for each that is attempted
@@ -88,6 +91,7 @@ def test_a_bucket_that_refills_admits_burst_and_refill_and_one_cost() -> None:
     assert earned - LULL_S * 1e6 - 2 <= admitted <= earned + 1
 
 
+@pytest.mark.long
 def test_a_chain_that_gives_back_neither_mints_nor_loses_units() -> None:
     wide = Bucket(0.0, rate=1.0, capacity=1e6)
     narrow = Bucket(0.0, rate=1.0, capacity=5_000.0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ def same(one: Report, other: Report) -> bool:
     return ordered(one) == ordered(other)
 
 
+@pytest.mark.long
 @given(groups, groups, st.integers(2, 9), st.randoms(use_true_random=False))
 def test_parts_in_any_order_are_the_report_again(
     first: list[int], second: list[int], partitions: int, random: Random

@@ -136,6 +136,7 @@ def test_an_agent_alone_decides_as_one_central_bucket(seed: int, may_owe: bool) 
     assert decided > 10
 
 
+@pytest.mark.long
 def test_kip599_seven_creations_of_80_topics_pass_at_once() -> None:
     limit = Limit(dimension="requests", rate=5.0, burst=500.0)
     alone = Alone(Group(id=1, name="g", limits=(limit,)))

@@ -208,6 +208,7 @@ BY_KIND = st.dictionaries(st.sampled_from(KINDS), POLICY)
 BY_NAME = st.dictionaries(st.text(min_size=1, max_size=5), BY_KIND, max_size=3)
 
 
+@pytest.mark.long
 @given(BY_KIND, BY_NAME, BY_NAME, st.booleans(), st.booleans())
 def test_policies_survive_json(
     broker: dict[Kind, RatePolicy],

@@ -131,6 +131,7 @@ def test_a_value_is_forgotten_when_it_is_idle_and_full() -> None:
     assert admitted(enforcer.limiter(user="alice")) == 3
 
 
+@pytest.mark.long
 def test_a_shared_value_is_forgotten_only_when_it_is_full() -> None:
     turns = Turns(Limit(dimension="requests", rate=0.1, burst=3.0), per="tenant")
     turns.run(2.0)

@@ -94,6 +94,7 @@ def configurations(draw: st.DrawFn) -> Configuration:
     )
 
 
+@pytest.mark.long
 @given(configurations(), st.floats(0.01, 60))
 def test_a_snapshot_survives_json(
     configuration: Configuration, interval_s: float

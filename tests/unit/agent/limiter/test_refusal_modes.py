@@ -124,6 +124,7 @@ def test_ably_suppression_spends_the_burst_as_well() -> None:
     assert admitted == pytest.approx(10 * 1_000 + 5_000, rel=0.05)
 
 
+@pytest.mark.long
 def test_ably_suppression_keeps_to_the_burst_at_one_instant() -> None:
     limit = Limit(dimension="requests", rate=1_000, burst=1_000, scope="node")
     enforcer, _ = make(group(limit, refusal="suppress"), acme=1)

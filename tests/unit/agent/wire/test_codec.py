@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -77,6 +78,7 @@ def report(*rows: Rows, permits: tuple[Permits, ...] = ()) -> Report:
     )
 
 
+@pytest.mark.long
 @given(st.lists(all_rows(), max_size=3, unique_by=lambda r: r.dimension), st.data())
 def test_rows_of_groups_that_are_not_used_are_left_out_and_nothing_else_changes(
     rows: list[Rows], data: st.DataObject
@@ -131,6 +133,7 @@ def test_an_agent_that_says_nothing_of_it_has_weight_one_and_a_second() -> None:
     assert (got.weight, got.interval_s) == (1.0, 1.0)
 
 
+@pytest.mark.long
 @given(all_rows())
 def test_whole_counters_are_exact(sent: Rows) -> None:
     got = decode(encode(report(sent))).rows[0]
@@ -146,6 +149,7 @@ def test_whole_counters_are_exact(sent: Rows) -> None:
         np.testing.assert_array_equal(got.subjects, sent.subjects)
 
 
+@pytest.mark.long
 @given(all_rows(counter=fractional))
 def test_fractional_counters_are_kept_to_a_thousandth(sent: Rows) -> None:
     got = decode(encode(report(sent))).rows[0]
@@ -153,6 +157,7 @@ def test_fractional_counters_are_kept_to_a_thousandth(sent: Rows) -> None:
     np.testing.assert_allclose(got.admitted, sent.admitted, rtol=1e-15, atol=0.000501)
 
 
+@pytest.mark.long
 @given(all_rows())
 def test_demand_is_kept_to_a_fifth_of_a_percent(sent: Rows) -> None:
     got = decode(encode(report(sent))).rows[0]
@@ -160,6 +165,7 @@ def test_demand_is_kept_to_a_fifth_of_a_percent(sent: Rows) -> None:
     np.testing.assert_array_equal(got.demand == 0, sent.demand == 0)
 
 
+@pytest.mark.long
 @given(all_rows())
 def test_held_is_kept_to_a_unit_or_better(sent: Rows) -> None:
     got = decode(encode(report(sent))).rows[0]

@@ -24,6 +24,7 @@ def children_of_one(draw: st.DrawFn) -> Branch:
 branches = st.lists(children_of_one(), min_size=1, max_size=8)
 
 
+@pytest.mark.long
 @given(branches, st.floats(0, 2000))
 @settings(max_examples=400, deadline=None)
 def test_parts_sum_to_what_is_there_or_can_be_used(
@@ -36,6 +37,7 @@ def test_parts_sum_to_what_is_there_or_can_be_used(
         assert -1e-9 <= part <= min(child.demand, child.maximum) + 1e-6
 
 
+@pytest.mark.long
 @given(branches, st.floats(0, 2000))
 @settings(max_examples=400, deadline=None)
 def test_a_wanted_minimum_is_kept_while_the_minima_fit(

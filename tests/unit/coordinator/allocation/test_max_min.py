@@ -37,6 +37,7 @@ def solve(
     return float(theta[0]), shares
 
 
+@pytest.mark.long
 @given(problems())
 @settings(max_examples=400, deadline=None)
 def test_shares_are_those_of_the_scalar_twin(
@@ -48,6 +49,7 @@ def test_shares_are_those_of_the_scalar_twin(
     assert shares == pytest.approx(expected, rel=1e-9, abs=1e-6)
 
 
+@pytest.mark.long
 @given(problems())
 @settings(max_examples=400, deadline=None)
 def test_shares_sum_to_what_is_there_or_to_what_is_wanted(

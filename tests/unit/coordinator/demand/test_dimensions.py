@@ -101,6 +101,7 @@ def admitted_bytes(callers: list[Caller], seconds: float) -> list[float]:
     ]
 
 
+@pytest.mark.long
 def test_bytes_that_messages_block_are_left_to_the_others() -> None:
     # Of 1,000 messages/s at most 100 pass: 800 bytes/s, whatever is attempted.
     many = Caller("many", messages=1000.0, size=8.0)
@@ -111,6 +112,7 @@ def test_bytes_that_messages_block_are_left_to_the_others() -> None:
     assert of_many + of_large == pytest.approx(10_000.0, rel=0.05)
 
 
+@pytest.mark.long
 def test_what_is_told_is_the_demand_that_the_other_dimension_lets_through() -> None:
     many = Caller("many", messages=1000.0, size=8.0)
     large = Caller("large", messages=10.0, size=2000.0)

@@ -172,6 +172,7 @@ def test_a_total_that_fell_ends_the_look_back() -> None:
     assert demand.rate[0] == pytest.approx(60.0 / TICK_S)
 
 
+@pytest.mark.long
 def test_who_looks_as_a_rare_request_comes_is_told_how_rare_it_is() -> None:
     # One in 10 s, over two hours: half of the requests of the average is the newest.
     random = np.random.default_rng(7)

@@ -62,6 +62,7 @@ def disbelieved(world: World) -> list[str]:
     return [n for p in world.processes.values() for n in p.noticed if "disb" in n]
 
 
+@pytest.mark.long
 def test_a_child_that_is_moved_takes_its_past_to_no_other_parent() -> None:
     world = family()
     place(world, CHILD, NEW)
@@ -75,6 +76,7 @@ def test_a_child_that_is_moved_takes_its_past_to_no_other_parent() -> None:
     assert level > 0
 
 
+@pytest.mark.long
 def test_a_child_that_is_moved_and_comes_back_is_believed() -> None:
     world = family()
     for parent in (NEW, OLD):
@@ -84,6 +86,7 @@ def test_a_child_that_is_moved_and_comes_back_is_believed() -> None:
     assert told(world, "a", OLD)[-1] == pytest.approx(21 * 300, abs=330)
 
 
+@pytest.mark.long
 def test_a_bucket_that_is_dropped_and_comes_back_counts_on() -> None:
     world = family()
     process = world.processes["a"]

@@ -64,6 +64,7 @@ demands = st.lists(st.floats(0.0, 1e4), min_size=4, max_size=4)
 chosen = st.lists(st.booleans(), min_size=4, max_size=4)
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(demands, chosen), min_size=1, max_size=6))
 def test_the_difference_of_what_was_told_is_exact_whatever_was_left_out(
     reports: list[tuple[list[float], list[bool]]],

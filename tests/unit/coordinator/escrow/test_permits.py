@@ -55,6 +55,7 @@ def watch(world: World, seconds: float) -> None:
         assert sum(owned(world).values()) <= 1000.0 + 1e-6, f"at {world.now} s"
 
 
+@pytest.mark.long
 def test_ceilings_of_a_strict_group_sum_to_at_most_the_rate_at_every_moment() -> None:
     world = strict_world("abc")
     for i in range(400):
@@ -73,6 +74,7 @@ def test_nothing_may_be_spent_before_a_limit_is_founded() -> None:
     assert sum(owned(world).values()) == 0.0
 
 
+@pytest.mark.long
 def test_the_permits_of_a_killed_agent_come_back_with_its_next_life() -> None:
     world = strict_world("abc", wanted=400)
     watch(world, 7.0)
@@ -103,6 +105,7 @@ def test_the_permits_of_a_process_that_the_api_saw_end_are_taken_by_one() -> Non
     assert sum(owned(world).values()) > 999.0
 
 
+@pytest.mark.long
 def test_the_word_that_an_agent_is_gone_counts_only_once_it_is_silent() -> None:
     world = strict_world("abc", wanted=400)
     watch(world, 4.0)
@@ -112,6 +115,7 @@ def test_the_word_that_an_agent_is_gone_counts_only_once_it_is_silent() -> None:
     assert owned(world)["c"] == pytest.approx(before, rel=0.05)
 
 
+@pytest.mark.long
 def test_one_that_reads_that_it_is_over_stops_and_begins_a_new_life() -> None:
     world = strict_world("abc", wanted=400)
     watch(world, 4.0)
@@ -135,6 +139,7 @@ def test_halves_that_do_not_hear_each_other_never_own_more_than_the_rate() -> No
     watch(world, 50.0)
 
 
+@pytest.mark.long
 def test_one_that_starts_where_few_hear_it_owns_nothing_until_all_agree() -> None:
     world = strict_world("abcd", wanted=400)
     watch(world, 4.0)
@@ -164,6 +169,7 @@ def use_groups(world: World, name: str, *groups: int) -> None:
     process.ceilings = {g: c for g, c in process.ceilings.items() if g in groups}
 
 
+@pytest.mark.long
 def test_who_has_no_bucket_any_more_leaves_all_to_those_who_have() -> None:
     world = strict_world("abc", wanted=400)
     world.group(2, rate=1000, burst=1000)
@@ -229,6 +235,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.long
 @given(steps, st.randoms(use_true_random=False))
 @settings(max_examples=100, deadline=None)
 def test_copies_that_heard_the_same_are_the_same_in_whatever_order(

@@ -107,6 +107,7 @@ def test_never_more_than_n_slots_are_held_against_the_adversary() -> None:
     assert min(worked, given_on, crashed) > len(SEEDS), "the adversary is too tame"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("broken", [Careless, Hasty])
 def test_the_adversary_finds_what_is_left_out(broken: type[Stock]) -> None:
     for seed in SEEDS:
@@ -156,6 +157,7 @@ def passed_on(
     return after
 
 
+@pytest.mark.long
 @given(stands())
 def test_who_gives_what_comes_to_rest_with_each_having_its_part(
     stand: tuple[NDArray[np.int64], ...],

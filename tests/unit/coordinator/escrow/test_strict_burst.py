@@ -6,6 +6,7 @@ import pytest
 from tests.scenarios.world import World
 
 
+@pytest.mark.long
 def test_agents_that_hear_nobody_keep_to_their_own_parts_of_the_burst() -> None:
     world = World()
     world.group(1, rate=100, burst=40, mode="strict")

@@ -201,6 +201,7 @@ def state(coordinator: Coordinator) -> dict[str, object]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows_together", [1, 40, 1 << 13])
 def test_reports_heard_together_do_what_they_do_one_by_one(
     rows_together: int, monkeypatch: pytest.MonkeyPatch

@@ -156,6 +156,7 @@ def test_a_lie_is_logged_once_and_counted_each_time() -> None:
     assert heard.noticed.count("foreign_cluster b") == 5
 
 
+@pytest.mark.long
 def test_one_liar_does_not_cost_the_others_a_quarter_of_the_quota() -> None:
     world = three()
     for _ in range(40):

@@ -101,6 +101,7 @@ def test_ably_a_period_begins_full_whatever_was_used_and_whose_clock_is_fast(
     assert world.levels() == pytest.approx([100, 100], abs=1e-6)
 
 
+@pytest.mark.long
 def test_ably_a_clock_far_ahead_begins_anew_alone_and_the_others_charge_its_use() -> (
     None
 ):

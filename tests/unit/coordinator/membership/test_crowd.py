@@ -10,6 +10,7 @@ from tests.scenarios.world import STEP_S, World
 CROWD = 30
 
 
+@pytest.mark.long
 def test_who_is_asked_over_and_over_answers_now_and_then() -> None:
     world = World()
     world.group(1, rate=1000, burst=1000)

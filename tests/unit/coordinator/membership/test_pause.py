@@ -6,6 +6,7 @@ import pytest
 from tests.scenarios.world import World
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("heard_first", [False, True])
 def test_an_own_pause_is_no_loss(heard_first: bool) -> None:
     world = World()
@@ -31,6 +32,7 @@ def test_an_own_pause_is_no_loss(heard_first: bool) -> None:
     assert [member.loss for member in members.by_agent.values()] == [0.0, 0.0]
 
 
+@pytest.mark.long
 def test_a_pause_that_nobody_answers_for_is_no_time_in_which_nobody_spent() -> None:
     world = World()
     world.group(1, rate=1000, burst=1000)
