@@ -207,7 +207,7 @@ class Agent:
             with suppress(KeyError):
                 return self._runtime.explain(group_id, dimension)
         raise HeadgateError(
-            f"this process uses no limit on {dimension!r} of group {group!r}: "
+            f"this process doesn't use a limit on {dimension!r} of group {group!r}; "
             "first make a limiter for a subject attached to that group"
         )
 

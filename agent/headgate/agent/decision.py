@@ -73,7 +73,7 @@ class Decision:
         if self.shadow:
             return f"admitted in shadow mode, would be refused by {self.limit}"
         if self.delay_s > 0.0:
-            return f"admitted, mute for {self.delay_s:.3f} s by {self.limit}"
+            return f"admitted, muted for {self.delay_s:.3f} s by {self.limit}"
         return f"admitted, near {self.limit}" if self.warning else "admitted"
 
 
@@ -98,7 +98,7 @@ class Refusal(Decision):
         by = f"refused by {self.limit}" if self.limit else "refused"
         by += f" ({self.reason})" if self.reason else ""
         return (
-            f"{by}, never to be admitted"
+            f"{by}, can never be admitted"
             if self.never
             else f"{by}, retry in {self.delay_s:.3f} s"
         )

@@ -87,9 +87,9 @@ class JsonPlace:
     def text(self) -> str:
         """Return a non-empty text."""
         if not isinstance(self.value, str) or not self.value:
-            raise self.wrong("a text")
+            raise self.wrong("a non-empty string")
         if not is_unicode(self.value):
-            raise self.wrong("a text in Unicode")
+            raise self.wrong("a string of valid Unicode")
         return self.value
 
     def text_or(self, name: str, default: str) -> str:

@@ -482,8 +482,8 @@ class Runtime:
             case Renamed():
                 self._log.note(
                     "renamed",
-                    f"another process uses the id {self._agent}; this one calls "
-                    f"itself {effect.agent} from now on",
+                    f"another process uses the id {self._agent}; this one is "
+                    f"called {effect.agent} from now on",
                 )
                 self._agent = effect.agent
             case Noticed(kind="cut_off") if self._options.observing:

@@ -67,7 +67,9 @@ def check_settings(given: Mapping[str, object]) -> None:
     policies = get_args(WithoutConfiguration)
     if without_configuration not in policies:
         raise _wrong(
-            "without_configuration", f"one of {policies}", without_configuration
+            "without_configuration",
+            f"one of {', '.join(policies)}",
+            without_configuration,
         )
     if not _is_number(weight) or not 0.0 < weight <= MAX_WEIGHT:
         raise _wrong("weight", f"a number > 0, at most {MAX_WEIGHT:g}", weight)

@@ -278,7 +278,7 @@ class Coordinator:
                 self._state.schedule.urgent = True
             self._state.schedule.hello |= self._state.strict.asks()
             for life in self._state.strict.waited_for(now):
-                detail = f"strict groups wait for agent {life.agent!r} to agree"
+                detail = f"strict groups are waiting for agent {life.agent!r} to agree"
                 effects.append(Noticed("strict_waits", detail, life.agent))
         if self._state.schedule.wonders(now) and not self._state.members.all_whole():
             self._state.schedule.hello = True
@@ -320,7 +320,7 @@ class Coordinator:
         pause = now - self._counted_at
         if pause <= self._state.members.lease_of(None):
             return
-        effects.append(Noticed("paused", f"this agent stood still for {pause:.1f} s"))
+        effects.append(Noticed("paused", f"this agent was paused for {pause:.1f} s"))
         self._state.members.excuse(since=self._counted_at, pause_s=pause)
         self._counted_at, self._goes_on = now, True
 

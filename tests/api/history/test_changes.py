@@ -145,7 +145,7 @@ def test_too_much_or_an_unknown_revision_is_answered_whole(
         ({"since": 9}, "since: expected at most 1"),
         ({"since": "1"}, "since: expected a whole number"),
         ({"groups": [{"id": 2, "name": "y", "parent": 7}]}, "parent"),
-        ({"groups": [{"id": 1, "name": "y"}]}, "expected ids that no other group has"),
+        ({"groups": [{"id": 1, "name": "y"}]}, "expected ids that are used only"),
         ({"attachments": [{"subject": {"user": "x"}, "group": 8}]}, "expected ids of"),
         ({"detached": [{"planet": "mars"}]}, "planet"),
         (

@@ -126,7 +126,7 @@ def test_a_snapshot_that_is_nonsense_changes_nothing(
     cluster.api.set_rate(1.0)
     until(lambda: agent.metrics().get("watch_api_failures", 0) >= 1, "the refusal")
     assert agent.status().revision == 1
-    reasons = ("cluster: expected a text", "revision: exp")
+    reasons = ("cluster: expected a non-empty string", "revision: exp")
     until(lambda: any(reason in caplog.text for reason in reasons), "the reason")
     cluster.api.broken = None
     until(lambda: agent.status().revision == 2, "a good one to be followed")

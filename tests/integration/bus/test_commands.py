@@ -151,7 +151,7 @@ def test_keys_are_made_once_and_may_be_changed(
     assert headgate(*arguments)[0] == 2
     assert headgate(*arguments, "--owner", "../web")[0] == 2
     code, _, error = headgate(*arguments, "--owner", "web-1")
-    assert (code, "could speak for" in error) == (1, True)
+    assert (code, "could sign for" in error) == (1, True)
 
 
 def test_a_proxy_with_made_keys_serves_who_has_them(

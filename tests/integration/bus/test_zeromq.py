@@ -111,9 +111,9 @@ def test_who_is_turned_away_says_so_once_and_is_let_in_by_other_keys(
         return other.counters["refused"] >= 6  # three times at either door
 
     until(often_refused, "the stranger to be refused")
-    said = [r.getMessage() for r in caplog.records if "turns this" in r.getMessage()]
+    said = [r.getMessage() for r in caplog.records if "rejects this" in r.getMessage()]
     assert len(said) == 1
-    assert f"does not know its CURVE key {stranger[0].decode()}" in said[0]
+    assert f"does not know this agent's CURVE key {stranger[0].decode()}" in said[0]
     agent.publish(b"the last")
     hear(agent, b"the last")  # nothing of before is on its way
     first.close()
@@ -199,8 +199,8 @@ def test_keys_on_one_side_only_are_told(
         bus.close()
     # Which of the two, depends on who hangs up first.
     none_there = "it has no CURVE keys|curve_serverkey does not seem to be its public"
-    none_here = "ask for a CURVE key, and this agent has none"
-    said = [r.getMessage() for r in caplog.records if "turns this" in r.getMessage()]
+    none_here = "require a CURVE key, but this agent has none"
+    said = [r.getMessage() for r in caplog.records if "rejects this" in r.getMessage()]
     assert len(said) == 1
     assert re.search(none_here if proxy_has_keys else none_there, said[0])
 
@@ -301,7 +301,7 @@ def _arrives(writer: zmq.Socket[bytes], envelope: bytes, bus: Bus) -> bool:
         ({"curve_serverkey": SERVER_KEY, "curve_secretkey": "s"}, "curve_secretkey"),
         (
             {"curve_serverkey": SERVER_KEY, **OWN_KEY, "curve_publickey": SERVER_KEY},
-            "curve_publickey: it does not belong to curve_secretkey",
+            "curve_publickey: expected the public key that belongs to curve_secretkey",
         ),
     ],
 )

@@ -133,7 +133,7 @@ def test_a_rule_for_a_task_that_is_not_there_ends_the_worker(
     worker = children.start("misnamed", command, log=log, talks=False)
     assert worker.wait(PATIENCE_S)
     assert worker.returncode == 78, log.read_text()
-    assert "headgate: expected tasks of ['mail'], got ['mial']" in log.read_text()
+    assert "headgate: expected tasks among ['mail'], got ['mial']" in log.read_text()
     assert "Traceback" not in log.read_text()
     children.forget(worker)
 
@@ -141,7 +141,7 @@ def test_a_rule_for_a_task_that_is_not_there_ends_the_worker(
 def test_rules_that_can_t_be_say_what_was_expected() -> None:
     app = Celery()
     connect = partial(make, node_limit("requests", 1.0, 1.0))
-    with pytest.raises(ImproperlyConfigured, match=r"expected tasks of \['a'\]"):
+    with pytest.raises(ImproperlyConfigured, match=r"expected tasks among \['a'\]"):
         limit_tasks(app, connect, {"a": {"tenant": "acme"}}, costs={"b": {}})
     app.conf.worker_disable_rate_limits = True
     with pytest.raises(ImproperlyConfigured, match="no task would be held"):

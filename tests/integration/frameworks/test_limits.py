@@ -158,7 +158,7 @@ def test_while_the_api_is_away_each_process_limits_alone(
     with caplog.at_level(logging.WARNING, "headgate.agent"):
         assert [limiter.hit(item, "a") for _ in range(4)] == [True] * 3 + [False]
         until(lambda: storage.keys.failed > 0, "the API to be missed")
-    assert "each process limits them alone" in caplog.text
+    assert "each process enforces them on its own" in caplog.text
     storage.keys.close()
 
 
@@ -200,7 +200,7 @@ def test_all_keys_of_a_limit_share_one_template_and_idle_ones_are_forgotten(
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("headgate://127.0.0.1:9?tokn=x", "expected options of token, ca_file"),
+        ("headgate://127.0.0.1:9?tokn=x", "expected options among token, ca_file"),
         ("headgate://127.0.0.1:9?most_keys=many", "most_keys: expected a number > 0"),
         ("headgate://127.0.0.1:9?most_keys=0", "most_keys: expected a number > 0"),
         ("headgate://", "headgate://: "),

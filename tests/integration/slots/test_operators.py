@@ -73,7 +73,7 @@ def test_no_limit_can_have_the_name_under_which_slots_are_told(
     limit = {"dimension": "slots_in_flight", "rate": 5}
     answer = server.rest.put("/groups/gold", json={"limits": [limit]})
     assert answer.status_code == 422
-    assert "see slots" in answer.text
+    assert "use slots" in answer.text
 
 
 def test_slots_that_are_held_outlive_a_smaller_number(

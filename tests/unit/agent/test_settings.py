@@ -89,7 +89,7 @@ def test_settings_that_can_be_are_taken() -> None:
 def test_a_mode_of_refusal_that_does_not_exist_is_one_clear_error() -> None:
     limiter = Enforcer(clock=lambda: 0.0).limiter(tenant="acme")
     wrong: Any = "nope"
-    with pytest.raises(InvalidSetting, match="expected a mode of"):
+    with pytest.raises(InvalidSetting, match="mode: expected one of"):
         limiter.refusing(wrong)
 
 
@@ -101,6 +101,6 @@ def test_what_is_no_name_of_a_tenant_is_one_clear_error(tenant: Any) -> None:
 
 def test_a_cluster_whose_name_is_no_unicode_is_refused_by_the_reader() -> None:
     with pytest.raises(
-        MalformedSnapshot, match=r"^cluster: expected a text in Unicode"
+        MalformedSnapshot, match=r"^cluster: expected a string of valid Unicode"
     ):
         snapshot_from_json({"revision": 1, "cluster": "\ud800"})

@@ -339,7 +339,7 @@ class Admin:
         try:
             return read(place)
         except MalformedSnapshot as error:
-            raise AdminError(self._url, f"an answer with {error}") from error
+            raise AdminError(self._url, f"malformed answer: {error}") from error
 
 
 def _group_body(

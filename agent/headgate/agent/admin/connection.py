@@ -140,12 +140,12 @@ class AdminConnection:
             try:
                 items, following = page.items("items"), page.optional("next")
             except MalformedSnapshot as error:
-                raise AdminError(operation, f"an answer with {error}") from error
+                raise AdminError(operation, f"malformed answer: {error}") from error
             yield from items
             if following is None:
                 return
             if not items:
-                raise AdminError(operation, "an empty page that is not the last one")
+                raise AdminError(operation, "a page before the last is empty")
             asked[cursor] = str(following.value)
         raise AdminError(operation, f"the list has more than {MAX_PAGES} pages")
 
@@ -167,7 +167,7 @@ def _why(error: NoAnswer, *, changes: bool) -> str:
     """Return why there is no answer."""
     said = " ".join(str(error).split())
     if not error.was_sent:
-        return f"no API answers there ({said})"
+        return f"can't reach the API ({said})"
     unknown = "; it is not known whether the change was made" if changes else ""
     return f"no complete answer ({said}){unknown}"
 
@@ -189,7 +189,7 @@ def _answer(operation: str, status: int, text: bytes) -> JsonPlace:
     said = text[:MAX_SAID].decode(errors="replace").strip() or "an empty answer"
     raise AdminError(
         operation,
-        f"{status}, which Headgate's API never answers: {said}",
+        f"expected an answer from Headgate's API, got {status}: {said}",
         status=status,
     )
 

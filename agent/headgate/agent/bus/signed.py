@@ -132,12 +132,12 @@ class SignedBus:
             if self._signing.accept_unsigned:
                 self._counters["accepted_unsigned"] += 1
                 return message
-            sentence = "reports without a signature that is known here are dropped"
+            sentence = "reports without a signature of a known scheme are dropped"
             self._drop("dropped_unsigned", sentence)
             return None
         verdict = self._signing.keyring.verify(*parts)
         if verdict is None:
-            sentence = "reports with a wrong signature, or an unknown key, are dropped"
+            sentence = "reports with a wrong signature or an unknown key are dropped"
             self._drop("dropped_forged", sentence)
             return None
         return replace(message, signer=verdict)

@@ -160,7 +160,8 @@ class Enforcer:
         """Return the limiter of a subject with a mode of its own."""
         if refusal is not None and refusal not in get_args(RefusalMode):
             raise InvalidSetting(
-                f"expected a mode of {get_args(RefusalMode)}, got {refusal!r:.40}"
+                f"mode: expected one of {', '.join(get_args(RefusalMode))}, "
+                f"got {refusal!r:.40}"
             )
         return self._find_or_make(subject, refusal)
 
@@ -485,8 +486,8 @@ class Enforcer:
         if unknown and "unknown" not in self._said:
             self._said.add("unknown")
             logger.warning(
-                "%d attachments name a group that is not in the configuration"
-                " and limit nothing",
+                "%d attachments name a group that is not in the configuration;"
+                " they limit nothing",
                 unknown,
             )
 

@@ -37,8 +37,8 @@ OF_POLICIES = {
 """Dimensions that are never taken for a typo, even without a limit."""
 
 NO_COST = (
-    "an attempt without any cost asks for nothing and meets no limit; expected a cost"
-    " by dimension, such as try_acquire(requests=1)"
+    "an attempt without any cost is not limited; expected a cost by dimension, such as"
+    " try_acquire(requests=1)"
 )
 
 

@@ -90,8 +90,8 @@ class DispatchOptions:
         if self.precise_flow_control and self.on_batch_message:
             raise InvalidConfiguration(
                 "on_batch_message",
-                "expected only without precise_flow_control: entries that count"
-                " as one message need no estimate of their messages",
+                "expected false with precise_flow_control: an entry that counts as"
+                " one message needs no estimate of its messages",
             )
 
 

@@ -163,16 +163,16 @@ def configuration_from_json(document: object) -> Configuration:
     known: dict[int, Group] = {}
     for place, group in groups:
         if group.id in known:
-            raise place["id"].wrong("an id that no other group has")
+            raise place["id"].wrong("an id that is used only once")
         known[group.id] = group
     _check_tree(groups, known)
     attachments = [(place, _attachment(place)) for place in top.items("attachments")]
     seen: set[tuple[tuple[str, str | None], ...]] = set()
     for place, attachment in attachments:
         if attachment.group not in known:
-            raise place["group"].wrong("the id of a group")
+            raise place["group"].wrong("the id of an existing group")
         if attachment.subject in seen:
-            raise place["subject"].wrong("a subject that is attached once")
+            raise place["subject"].wrong("a subject that is attached only once")
         seen.add(attachment.subject)
     return Configuration(
         revision=top["revision"].integer(least=0),
@@ -230,7 +230,7 @@ def _changed_groups(known: tuple[Group, ...], top: JsonPlace) -> tuple[Group, ..
         groups[group.name] = group
     by_id = {group.id: group for group in groups.values()}
     if len(by_id) < len(groups):
-        raise top["groups"].wrong("ids that no other group has")
+        raise top["groups"].wrong("ids that are used only once")
     _check_tree([(top, group) for group in by_id.values()], by_id)
     return tuple(groups.values())
 
@@ -259,7 +259,7 @@ def _interval_s(top: JsonPlace) -> float:
         return DEFAULT_REPORT_INTERVAL_S
     interval_s = interval.number()
     if not 0 < interval_s <= MAX_REPORT_INTERVAL_S:
-        raise interval.wrong(f"a number in (0, {MAX_REPORT_INTERVAL_S:g}]")
+        raise interval.wrong(f"a number > 0, at most {MAX_REPORT_INTERVAL_S:g}")
     return interval_s
 
 
@@ -271,7 +271,7 @@ def _keyframe_every(top: JsonPlace) -> int:
         return DEFAULT_KEYFRAME_EVERY
     number = every.integer(least=1)
     if number > MAX_KEYFRAME_EVERY:
-        raise every.wrong(f"an integer in [1, {MAX_KEYFRAME_EVERY}]")
+        raise every.wrong(f"a whole number from 1 to {MAX_KEYFRAME_EVERY}")
     return number
 
 
@@ -288,7 +288,7 @@ def _group(place: JsonPlace) -> Group:
     limits = tuple(_limit(limit) for limit in place.items("limits"))
     soft_threshold = soft and soft.number()
     if soft and not 0 < soft.number() <= 1:
-        raise soft.wrong("a number in (0, 1]")
+        raise soft.wrong("a number > 0, at most 1")
     try:
         return Group(
             id=place["id"].integer(least=1),
@@ -341,7 +341,9 @@ def _check_tree(groups: list[tuple[JsonPlace, Group]], known: dict[int, Group]) 
         while ancestor is not None:
             steps += 1
             if ancestor not in known or steps > len(known):
-                raise place["parent"].wrong("the id of a group that is no descendant")
+                raise place["parent"].wrong(
+                    "the id of an existing group that is not a descendant"
+                )
             ancestor = known[ancestor].parent
 
 
@@ -355,7 +357,7 @@ def _subject(subject: JsonPlace) -> tuple[tuple[str, str | None], ...]:
     names: dict[str, str | None] = {}
     for kind, name in subject.fields():
         if kind not in SUBJECT_KINDS:
-            raise name.wrong(f"a kind of {', '.join(SUBJECT_KINDS)}")
+            raise name.wrong(f"a kind among {', '.join(SUBJECT_KINDS)}")
         names[kind] = None if name.value is None else name.text()
     if not names:
         raise subject.wrong("at least one kind and name")

@@ -235,7 +235,7 @@ def _check_name(name: object) -> None:
             f"expected a name of 1 to {LONGEST_NAME} characters, got {name!r:.40}"
         )
     if not is_unicode(name):
-        raise InvalidSubject(f"expected a name in Unicode, got {name[:40]!r}")
+        raise InvalidSubject(f"expected a name in valid Unicode, got {name[:40]!r}")
 
 
 def _plain_topic(topic: str, namespace: str | None) -> str:

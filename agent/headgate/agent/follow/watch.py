@@ -241,7 +241,7 @@ class ConfigurationWatch:
         except MalformedSnapshot as error:
             raise NotTheApi(str(error)) from None
         if not (top["revision"].present or top["alive"].present):
-            raise NotTheApi(f"{self._address}: no snapshot, but other JSON")
+            raise NotTheApi(f"{self._address}: expected a snapshot, got other JSON")
         return document
 
     def _take(self, snapshot: Snapshot, changes: bytes | None = None) -> None:
@@ -287,8 +287,8 @@ class ConfigurationWatch:
             self._load()
         if self.source == "none" and (isinstance(error, NotTheApi) or _no_tls(error)):
             self.wrong_address = (
-                f"expected the address of Headgate's API; at {self._address}"
-                f" something else answered: {error}"
+                f"expected the address of Headgate's API, but something else answered"
+                f" at {self._address}: {error}"
             )
         if self.source != "none" or self.wrong_address:
             self.settled.set()

@@ -20,15 +20,15 @@ REST = "(other)"
 """Label of the sum of the others."""
 
 GAUGES = {
-    "rate": "Units per second that the local bucket refills at.",
-    "share": "Units per second allocated to this process.",
-    "tokens": "Units held in the local bucket; below zero, a debt.",
+    "rate": "Refill rate of the local bucket, units per second.",
+    "share": "Rate allocated to this process, units per second.",
+    "tokens": "Units in the local bucket; negative when in debt.",
 }
 
 COUNTERS = {
     "admitted": "Units admitted.",
     "refused": "Units refused.",
-    "shadow_refused": "Units admitted only because the group is in shadow.",
+    "shadow_refused": "Units admitted only because the group is in shadow mode.",
     "throttle_s": "Seconds of delay given to refused and muted callers.",
 }
 

@@ -213,8 +213,8 @@ class Reservation:
         for dimension, units in actuals.items():
             if dimension not in self.costs or not is_cost(units):
                 raise InvalidCost(
-                    f"{dimension}: {expected_cost(units)}; reserved was"
-                    f" {sorted(self.costs)}"
+                    f"{dimension}: {expected_cost(units)}; the reserved dimensions"
+                    f" are {sorted(self.costs)}"
                 )
         before = self._close("settled")
         # A charge that was returned as overdue is made after all.
@@ -253,7 +253,9 @@ class Reservation:
         with self._state_lock:
             before = self.state
             if before in ("settled", "cancelled"):
-                raise AlreadySettled(f"expected an open reservation, it was {before}")
+                raise AlreadySettled(
+                    f"expected an open reservation, but it was already {before}"
+                )
             self.state = state
             return before
 

@@ -199,7 +199,7 @@ class Slot:
             AlreadyReleased: It was released before.
         """
         if self.state == "released":
-            raise AlreadyReleased("expected a slot that is held; it was released")
+            raise AlreadyReleased("expected a held slot, but it was already released")
         self._end("released")
 
     def renew(self) -> bool:

@@ -121,7 +121,9 @@ def encode(report: Report) -> bytes:
         message.group_id_deltas.extend(_deltas(shared, least=1))
     payload = checksum.sealed(message.SerializeToString())
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise MalformedReport(f"{len(payload)} bytes, at most {MAX_PAYLOAD_BYTES}")
+        raise MalformedReport(
+            f"expected at most {MAX_PAYLOAD_BYTES} bytes, got {len(payload)}"
+        )
     return payload
 
 
@@ -139,7 +141,9 @@ def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
         MalformedReport: `payload` is not a report; says what is wrong with it.
     """
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise MalformedReport(f"{len(payload)} bytes, at most {MAX_PAYLOAD_BYTES}")
+        raise MalformedReport(
+            f"expected at most {MAX_PAYLOAD_BYTES} bytes, got {len(payload)}"
+        )
     checksum.check(payload)
     try:
         message = wire.Report.FromString(payload)
@@ -263,7 +267,7 @@ def _check_header(message: wire.Report) -> None:
     if len(message.parts) > MAX_PARTS or (
         message.parts and message.part not in message.parts
     ):
-        raise MalformedReport(f"parts: expected at most {MAX_PARTS}, `part` among them")
+        raise MalformedReport(f"parts: expected at most {MAX_PARTS}, including `part`")
     if max(len(message.rows), len(message.permits)) > MAX_DIMENSIONS:
         raise MalformedReport(f"rows: expected at most {MAX_DIMENSIONS} dimensions")
 
@@ -298,7 +302,8 @@ def _decode_rows(message: wire.Rows, shared: Places) -> Rows:
     for column, values in zip(_COLUMNS, columns, strict=True):
         if len(values) != size and (len(values) or column not in _OPTIONAL):
             raise MalformedReport(
-                f"{name}.{column}: {len(values)} entries, {size} group ids"
+                f"{name}.{column}: expected {size} entries, one per group id, "
+                f"got {len(values)}"
             )
     scale = scale_of(message.counter_scale, name)
     held_scale = scale_of(message.held_scale, name)

@@ -57,7 +57,9 @@ class Places:
 def group_ids_of(deltas: Sequence[int], name: str, *, least: int) -> NDArray[np.int64]:
     """Return the running sums of `deltas`, each of which is at least `least`."""
     if len(deltas) > MAX_ROWS:
-        raise MalformedReport(f"{name}: {len(deltas)} rows, at most {MAX_ROWS}")
+        raise MalformedReport(
+            f"{name}: expected at most {MAX_ROWS} rows, got {len(deltas)}"
+        )
     if not len(deltas):
         return NO_IDS
     steps = np.asarray(deltas, dtype=np.uint64)
@@ -80,7 +82,7 @@ def group_ids_of(deltas: Sequence[int], name: str, *, least: int) -> NDArray[np.
 def scale_of(scale: int, name: str) -> int:
     """Return the steps per unit; 0, which protobuf doesn't write, means 1."""
     if scale > MAX_SCALE:
-        raise MalformedReport(f"{name}: scale {scale}, at most {MAX_SCALE}")
+        raise MalformedReport(f"{name}: expected a scale ≤ {MAX_SCALE}, got {scale}")
     return scale or 1
 
 

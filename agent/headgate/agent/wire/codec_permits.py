@@ -122,7 +122,10 @@ def _runs_of(
     first, count, epoch, owner, giver, tokens = columns
     missed = list(message.run_missed) or [False] * len(groups)
     if len(missed) != len(groups):
-        raise MalformedReport(f"{name}: {len(groups)} group ids, {len(missed)} missed")
+        raise MalformedReport(
+            f"{name}_missed: expected {len(groups)} entries, one per group id, "
+            f"got {len(missed)}"
+        )
     if any(c < 1 or f + c > PERMITS for f, c in zip(first, count, strict=True)):
         raise MalformedReport(f"{name}_count: expected 1 to {PERMITS} permits")
     if any(not 0 < e < 1 << 62 for e in epoch):
@@ -150,7 +153,8 @@ def _known_of(
     for column in (in_use, wanted):
         if len(column) != len(known):
             raise MalformedReport(
-                f"{name}: {len(known)} group ids, {len(column)} counts of slots"
+                f"{name}: expected {len(known)} counts of slots, one per group id, "
+                f"got {len(column)}"
             )
     return tuple(
         KnownLife(
@@ -177,8 +181,8 @@ def _lives_of(message: wire.Permits, name: str) -> list[AgentLife]:
         )
     if len(message.life_agent) != len(incarnations):
         raise MalformedReport(
-            f"{name}: {len(message.life_agent)} life_agent, "
-            f"{len(incarnations)} life_incarnation"
+            f"{name}.life_agent: expected {len(incarnations)} entries, one per "
+            f"life_incarnation, got {len(message.life_agent)}"
         )
     _check_below(message.life_agent, len(agents), f"{name}.life_agent")
     if any(incarnation >= 1 << 63 for incarnation in incarnations):
@@ -197,14 +201,15 @@ def _group_ids(
     for column in columns:
         if len(column) != len(ids):
             raise MalformedReport(
-                f"{name}: {len(ids)} group ids, {len(column)} entries"
+                f"{name}: expected {len(ids)} entries, one per group id, "
+                f"got {len(column)}"
             )
     return ids
 
 
 def _check_below(column: Sequence[int], most: int, name: str) -> None:
     if any(index >= most for index in column):
-        raise MalformedReport(f"{name}: expected < {most}")
+        raise MalformedReport(f"{name}: expected indexes < {most}")
 
 
 def _deltas(group_ids: list[int]) -> list[int]:

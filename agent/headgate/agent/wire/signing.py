@@ -85,8 +85,8 @@ class Key:
         known = _SCHEMES.get(scheme)
         if known is None or len(material) != KEY_BYTES:
             raise BusUnavailable(
-                f"a key: expected {', '.join(f'{s}:…' for s in _SCHEMES)} and the "
-                f"base64 of {KEY_BYTES} bytes"
+                f"report key: expected one of {', '.join(f'{s}:' for s in _SCHEMES)} "
+                f"followed by the base64 of {KEY_BYTES} bytes"
             )
         return Key(known, material)
 
@@ -177,7 +177,7 @@ class Keyring:
             for other in agents:
                 if owner != other and Verdict(owner).covers(other):
                     raise BusUnavailable(
-                        f"report_keys: the owner of {owner!r} could speak for {other!r}"
+                        f"report_keys: the owner of {owner!r} could sign for {other!r}"
                     )
         self._keys = {
             key.name(): (_verifying(key), Verdict(owner), _SIZES[key.scheme])

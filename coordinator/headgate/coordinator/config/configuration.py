@@ -122,7 +122,7 @@ class Limit:
             )
         if self.dimension == IN_FLIGHT:
             raise InvalidConfiguration(
-                "dimension", f"expected a name other than {IN_FLIGHT}: see slots"
+                "dimension", f"expected a name other than {IN_FLIGHT}; use slots"
             )
         for name in ("rate", "burst", "minimum", "maximum"):
             value = getattr(self, name)

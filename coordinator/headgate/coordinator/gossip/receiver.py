@@ -151,7 +151,9 @@ class ReportReceiver:
         wait = wait and self._may_wait(report)
         outcome = Outcome() if wait else self.enter()
         if report.cluster != self._settings.cluster:
-            self._notice(outcome, "foreign_cluster", report, "is of another cluster")
+            self._notice(
+                outcome, "foreign_cluster", report, "belongs to another cluster"
+            )
         elif report.agent == agent:
             self._hear_own(report, now, incarnation, outcome)
         else:
@@ -209,7 +211,7 @@ class ReportReceiver:
             and report.sequence > self.members.last_sequence
         ):
             outcome.doubled = True
-            self._notice(outcome, "doubled_id", report, "runs twice")
+            self._notice(outcome, "doubled_id", report, "is running twice")
 
     def _hear_other(
         self, report: Report, now: float, outcome: Outcome, *, wait: bool
@@ -219,7 +221,12 @@ class ReportReceiver:
             departed = self.detector.departed.pop(report.agent, None)
             member = self.members.join(report, now)
             if member is None:
-                self._notice(outcome, "too_many_members", report, "finds no room")
+                self._notice(
+                    outcome,
+                    "too_many_members",
+                    report,
+                    "is ignored: there are too many members",
+                )
                 return
             # Nobody here knows what a member did after it was dropped unheard.
             member.newborn = departed is None and report.sequence <= NEWBORN_SEQUENCE
@@ -267,7 +274,10 @@ class ReportReceiver:
             begins = report.hello and quiet_s > 1.5 * member.interval_s
             if not (begins or member.silent):
                 self._notice(
-                    outcome, "older_incarnation", report, "comes from an earlier life"
+                    outcome,
+                    "older_incarnation",
+                    report,
+                    "sent a report from an earlier life",
                 )
                 return False
             self._rebirth(member, report, now)
@@ -279,7 +289,9 @@ class ReportReceiver:
             report.sequence - member.sequence
             > SEQUENCE_GRACE + SEQUENCES_PER_S * (now - member.heard_at)
         ):
-            self._notice(outcome, "sequence_jump", report, "has an impossible number")
+            self._notice(
+                outcome, "sequence_jump", report, "sent an impossible sequence number"
+            )
             return False
         return True
 
@@ -307,7 +319,12 @@ class ReportReceiver:
         report: Report,
     ) -> None:
         if not _finite(rows):
-            self._notice(outcome, "not_a_number", report, "reports what is no number")
+            self._notice(
+                outcome,
+                "not_a_number",
+                report,
+                "reports values that are not finite numbers",
+            )
             return
         places = self._places(member, rows)
         wrong = 0
@@ -342,7 +359,12 @@ class ReportReceiver:
         self, member: Member, reported_at: float, outcome: Outcome, report: Report
     ) -> None:
         member.disbelieved_at = reported_at
-        self._notice(outcome, "disbelieved", report, "counts more than it may, or less")
+        self._notice(
+            outcome,
+            "disbelieved",
+            report,
+            "reports a counter that fell or grew by too much",
+        )
 
     def _hear_levels(
         self, member: Member, place: Place, levels: Floats, reported_at: float

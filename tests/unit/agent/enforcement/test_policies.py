@@ -236,7 +236,7 @@ def test_policies_survive_json(
         ({"broker": {"dispatch": {"bytes": "many"}}}, 'a number or "unlimited"'),
         (
             {"options": {"precise_flow_control": True, "on_batch_message": True}},
-            "policies.options.on_batch_message: expected only without",
+            "policies.options.on_batch_message: expected false with",
         ),
     ],
 )

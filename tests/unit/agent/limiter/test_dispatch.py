@@ -189,7 +189,7 @@ def test_dispatch_a_batch_counts_as_one_by_option() -> None:
 
 
 def test_dispatch_precise_and_on_batch_message_are_refused_together() -> None:
-    with pytest.raises(InvalidConfiguration, match="only without"):
+    with pytest.raises(InvalidConfiguration, match="expected false with"):
         DispatchOptions(precise_flow_control=True, on_batch_message=True)
 
 

@@ -51,9 +51,9 @@ def test_settling_twice_is_an_error_and_charges_nothing_more() -> None:
     enforcer, clock = make(group(TOKENS), acme=1)
     reservation = enforcer.limiter(tenant="acme").reserve(tokens=500)
     reservation.settle(600)
-    with pytest.raises(AlreadySettled, match="it was settled"):
+    with pytest.raises(AlreadySettled, match="it was already settled"):
         reservation.settle(1)
-    with pytest.raises(AlreadySettled, match="it was settled"):
+    with pytest.raises(AlreadySettled, match="it was already settled"):
         reservation.cancel()
     assert held(enforcer, clock) == 400.0
 

@@ -86,7 +86,7 @@ def test_a_slot_that_is_released_twice_is_given_back_once(process: Process) -> N
     one, other = process.limiter.try_slot(), process.limiter.try_slot()
     assert other
     one.release()
-    with pytest.raises(AlreadyReleased, match="it was released"):
+    with pytest.raises(AlreadyReleased, match="it was already released"):
         one.release()
     assert process.counted()[2][0] == 1
     with process.limiter.slot() as slot:

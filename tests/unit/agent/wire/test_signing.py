@@ -85,7 +85,7 @@ def test_a_key_speaks_for_its_owner_and_who_descends_from_him() -> None:
 
 
 def test_an_owner_may_not_descend_from_another() -> None:
-    with pytest.raises(BusUnavailable, match="owner of 'web' could speak for 'web-1'"):
+    with pytest.raises(BusUnavailable, match="owner of 'web' could sign for 'web-1'"):
         Keyring(agents={"web": [WEB.public()], "web-1": [MAIL.public()]})
 
 

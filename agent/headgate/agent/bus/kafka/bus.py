@@ -276,8 +276,8 @@ class KafkaBus:
         """Raise if the topic has too few partitions."""
         if len(there) < self._partitions:
             raise BusUnavailable(
-                f"{self._settings.topic} has {len(there)} partitions, expected "
-                f"report_partitions, {self._partitions}"
+                f"{self._settings.topic} has {len(there)} partitions, expected at "
+                f"least {self._partitions} (report_partitions)"
             )
 
     def _follow(self, consumer: ConsumerClient, there: frozenset[int]) -> None:
@@ -300,7 +300,7 @@ class KafkaBus:
         for partition in partitions:
             # Without the right to read, poll() is silent, but position() raises.
             if consumer.position(partition, timeout_ms=PIN_MS) is None:
-                raise TimeoutError(f"no broker tells where {topic} ends")
+                raise TimeoutError(f"no broker gave the end offset of {topic}")
 
     def _take(self, records: Mapping[object, Iterable[ConsumedRecord]]) -> int:
         """Queue what was read; if the agent is behind, the oldest are dropped.

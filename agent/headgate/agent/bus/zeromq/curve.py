@@ -97,12 +97,12 @@ class CurveKeys:
             raise BusUnavailable(f"{path}: expected the keys of a proxy") from None
         if not proxy.get("curve_server") or CLIENTS not in proxy:
             raise BusUnavailable(
-                f"{path}: expected curve_server 1 and {CLIENTS}, the public keys of "
-                "who may connect; make new keys with `headgate bus keys curve`, in "
+                f"{path}: expected curve_server 1 and {CLIENTS}, the public keys that "
+                "may connect; make new keys with `headgate bus keys curve` in "
                 "another folder"
             )
         if own not in client_keys(proxy[CLIENTS]):
-            raise BusUnavailable(f"{key}: {path} does not admit this key")
+            raise BusUnavailable(f"{key}: expected a key listed in {CLIENTS} of {path}")
         proxy = dict(followed(proxy, path))
         agents: dict[str, Json] = {
             "curve_serverkey": public_key(secret, str(path)).decode(),
@@ -176,7 +176,7 @@ class KnownClients:
         except (OSError, BusUnavailable) as error:
             log.warning("%s: keeping the previous keys: %s", CLIENTS, error)
         else:
-            log.info("%s: %d keys are known now", CLIENTS, len(self._known))
+            log.info("%s: now accepting %d keys", CLIENTS, len(self._known))
 
     def _keys(self, path: Path) -> frozenset[bytes]:
         try:
@@ -205,12 +205,14 @@ def with_own_key(options: Mapping[str, Json]) -> Mapping[str, Json]:
         return options
     if "curve_secretkey" not in options:
         raise BusUnavailable(
-            "zeromq: the proxy asks for a CURVE key, and this agent has none: "
+            "zeromq: the proxy requires a CURVE key, but this agent has none: "
             "expected the option curve_secretkey"
         )
     public = public_key(options["curve_secretkey"], "curve_secretkey").decode()
     if options.get("curve_publickey", public) != public:
-        raise BusUnavailable("curve_publickey: it does not belong to curve_secretkey")
+        raise BusUnavailable(
+            "curve_publickey: expected the public key that belongs to curve_secretkey"
+        )
     return {**options, "curve_publickey": public}
 
 
@@ -330,16 +332,14 @@ class Handshakes:
         self._counters["refused"] += 1
         if not self._said:
             self._said = True
-            log.warning(
-                "refused: %s turns this agent away: %s", address, self._why(event)
-            )
+            log.warning("refused: %s rejects this agent: %s", address, self._why(event))
 
     def _why(self, event: int) -> str:
         """Return what is probably wrong."""
         if not self._own:
-            return "it seems to ask for a CURVE key, and this agent has none"
+            return "it seems to require a CURVE key, but this agent has none"
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-            return f"it does not know its CURVE key {self._own}"
+            return f"it does not know this agent's CURVE key {self._own}"
         if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
-            return "it has no CURVE keys, and this agent asks for some"
+            return "it has no CURVE keys, but this agent requires them"
         return "curve_serverkey does not seem to be its public key"

@@ -118,7 +118,9 @@ def _doors(
     if CLIENTS not in options:
         return rest, None
     if "curve_secretkey" not in options or not options.get("curve_server"):
-        raise BusUnavailable(f"{CLIENTS}: expected curve_server and curve_secretkey")
+        raise BusUnavailable(
+            f"{CLIENTS}: expected curve_server and curve_secretkey as well"
+        )
     return rest, KnownClients(options[CLIENTS])
 
 

@@ -319,7 +319,7 @@ def _text(table: Mapping[str, object], name: str, where: str) -> str:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidDescriptors(
-            f"{where}.{name}", f"expected a text, got {value!r:.40}"
+            f"{where}.{name}", f"expected a string, got {value!r:.40}"
         )
     return str(value)
 
@@ -360,7 +360,7 @@ def _load(node: _Node, value: object, where: str, depth: int) -> None:
             raise InvalidDescriptors(f"{place}.key", "expected a name")
         joined = f"{key}_{text}" if text else key
         if joined in node.children:
-            raise InvalidDescriptors(place, f"{joined!r} stands here twice")
+            raise InvalidDescriptors(place, f"expected {joined!r} only once")
         child = node.children[joined] = _Node()
         shared = _flag(table, "share_threshold", place)
         if shared and "*" not in joined:
@@ -387,7 +387,7 @@ def _rule(table: Mapping[str, object], place: str) -> DescriptorRule:
             f"expected one of {', '.join(UNITS_S)}, got {limit.get('unit')!r:.40}",
         )
     if unlimited and unit in UNITS_S:
-        raise InvalidDescriptors(f"{where}.unit", "expected none beside unlimited")
+        raise InvalidDescriptors(f"{where}.unit", "expected no unit with unlimited")
     hits = limit.get("requests_per_unit", 0)
     if (
         isinstance(hits, bool)
@@ -396,7 +396,7 @@ def _rule(table: Mapping[str, object], place: str) -> DescriptorRule:
     ):
         raise InvalidDescriptors(
             f"{where}.requests_per_unit",
-            f"expected a whole number of 0 to {MOST_HITS}, got {hits!r:.40}",
+            f"expected a whole number from 0 to {MOST_HITS}, got {hits!r:.40}",
         )
     name = _text(limit, "name", where)
     replaces = list[str]()
@@ -404,7 +404,9 @@ def _rule(table: Mapping[str, object], place: str) -> DescriptorRule:
         spot = f"{where}.replaces[{number}]"
         other = _text(_mapping(item, spot), "name", spot)
         if not other or other == name:
-            raise InvalidDescriptors(f"{spot}.name", "expected another rule's name")
+            raise InvalidDescriptors(
+                f"{spot}.name", "expected the name of another rule"
+            )
         replaces.append(other)
     return DescriptorRule(
         requests_per_unit=hits,

@@ -87,7 +87,7 @@ def _authorised(
 ) -> Response:
     domain = request.path_params["domain"]
     if domain not in limits.domains:
-        return PlainTextResponse(f"no domain is called {domain!r:.80}\n", 404)
+        return PlainTextResponse(f"there is no domain {domain!r:.80}\n", 404)
     entries = [
         (key, value)
         for key, header in request.query_params.multi_items()

@@ -226,7 +226,7 @@ class QuotaService:
                     self._log.note(
                         "unknown_domain",
                         f"RLQS: no file describes domain {first.domain!r:.80}; its data"
-                        " planes are left to their no_assignment_behavior",
+                        " planes follow their no_assignment_behavior",
                     )
                     async for _ in reports:
                         pass
@@ -357,8 +357,8 @@ class QuotaService:
         if self._held >= MOST_BUCKETS:
             self._log.note(
                 "beyond_bound",
-                f"RLQS: more than {MOST_BUCKETS} buckets; no_assignment_behavior rules"
-                " the others",
+                f"RLQS: more than {MOST_BUCKETS} buckets; the others follow"
+                " no_assignment_behavior",
             )
             return None
         length = sum(len(name) + len(value) for name, value in key)

@@ -174,7 +174,7 @@ def _fresh(path: Path) -> Path:
     if not path.exists():
         return path
     if not path.is_socket():
-        raise InvalidSetting(f"socket: {path} exists and is no socket")
+        raise InvalidSetting(f"socket: {path} exists and is not a socket")
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))

@@ -370,8 +370,8 @@ class KeyGroups:
         self.failed += 1
         if self.failed == 1:
             logger.warning(
-                "limits by key: new limits could not be sent to the API; until they"
-                " are, each process limits them alone: %s",
+                "limits by key: can't send new limits to the API; until that works,"
+                " each process enforces them on its own: %s",
                 what,
             )
 

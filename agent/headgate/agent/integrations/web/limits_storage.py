@@ -207,8 +207,8 @@ class AsyncHeadgateStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingS
 
 
 _NO_RESET = (
-    "a quota of Headgate can't be reset: what was used is in the memory of all"
-    " processes; change the limit, or wait until it has refilled"
+    "a Headgate quota can't be reset, because all processes keep its use in memory;"
+    " change the limit, or wait until it has refilled"
 )
 
 
@@ -261,7 +261,7 @@ def _key_groups(uri: str, given: dict[str, float | str | bool]) -> KeyGroups:
     for name in options:
         if name not in OPTIONS:
             raise ConfigurationError(
-                f"{parts.scheme}://: expected options of {', '.join(OPTIONS)}, got"
+                f"{parts.scheme}://: expected options among {', '.join(OPTIONS)}, got"
                 f" {name!r:.40}"
             )
     scheme = "https" if parts.scheme == "headgates" else "http"

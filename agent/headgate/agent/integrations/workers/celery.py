@@ -92,11 +92,11 @@ def limit_tasks(
     unlimited = set(costs or ()) - set(subjects)
     if unlimited:
         raise ImproperlyConfigured(
-            f"costs: expected tasks of {sorted(subjects)}, got {sorted(unlimited)}"
+            f"costs: expected tasks among {sorted(subjects)}, got {sorted(unlimited)}"
         )
     if app.conf.worker_disable_rate_limits:
         raise ImproperlyConfigured(
-            "worker_disable_rate_limits is set: no task would be held"
+            "worker_disable_rate_limits is set: no task would be held back"
         )
     _rules[app] = _Rules(connect, dict(subjects), dict(costs or {}))
     app.conf.worker_consumer = f"{__name__}:{QuotaConsumer.__name__}"
@@ -124,7 +124,7 @@ class QuotaConsumer(Consumer):
         unknown = sorted(set(rules.subjects) - set(self.app.tasks))
         if unknown:
             known = sorted(name for name in self.app.tasks if "celery." not in name)
-            logger.critical("headgate: expected tasks of %s, got %s", known, unknown)
+            logger.critical("headgate: expected tasks among %s, got %s", known, unknown)
             sys.exit(EX_CONFIG)
         try:
             limiters = limiter_cache(rules.connect())
