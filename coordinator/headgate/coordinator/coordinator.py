@@ -16,6 +16,7 @@ from headgate.coordinator.explain.explain import (
     ledger_view,
     member_views,
 )
+from headgate.coordinator.gossip.receiver import NEWBORN_SEQUENCE
 from headgate.coordinator.gossip.schedule import CONFIRM_S
 from headgate.coordinator.ledger.replay import charge_own
 from headgate.coordinator.lifecycle import Lifecycle
@@ -242,6 +243,9 @@ class Coordinator:
         self._state.agent = f"{base}{RENAMED_MARK}{int(self._draw() * (1 << 32)):08x}"
         self._state.members.forget_published()
         self._state.schedule.hello = True
+        # The others have charged its counters, under the id that it leaves.
+        sequence = self._state.schedule.sequence
+        self._state.schedule.sequence = max(sequence, NEWBORN_SEQUENCE)
         self._state.strict.begin(self._state.agent, self._state.incarnation, self._now)
         if self._state.strict.stocks:
             self._may_hold = {}

@@ -181,7 +181,8 @@ class Recomputation:
             chosen = block.dirty | (block.due <= now)
             slots = chosen.nonzero()[0]
             if len(slots):
-                self.calculate_block(block, slots, now)
+                arrives_at = self.calculate_block(block, slots, now)
+                self.arrives_at = min(self.arrives_at, arrives_at)
                 computed.append((block, chosen))
         if self._state.tree:
             self._pass_down(computed)
@@ -196,8 +197,12 @@ class Recomputation:
 
     def calculate_block(
         self, block: LedgerBlock, slots: NDArray[np.int64], now: float
-    ) -> None:
-        """Bring some ledgers to `now` and compute shares."""
+    ) -> float:
+        """Bring some ledgers to `now` and compute shares.
+
+        Returns:
+            When the others will know the last report of one of them, monotonic seconds.
+        """
         at = compact(slots)
         on = self.conditions(now)
         local = self._state.weight
@@ -225,8 +230,8 @@ class Recomputation:
         # An agent that hears nobody can't count on that (`_know`), so it doesn't wait.
         arrives = np.where(arrives > now, arrives, np.inf)
         soon = np.minimum(now + self.refresh_s(), arrives)
-        self.arrives_at = min(self.arrives_at, float(np.minimum.reduce(arrives)))
         block.due[at] = np.where(busy, soon, np.inf)
+        return float(np.minimum.reduce(arrives))
 
     def set_ceilings(
         self,

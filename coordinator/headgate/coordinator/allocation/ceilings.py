@@ -227,7 +227,7 @@ def _tell_apart(
     demand, wanted, strict = asked.demand, asked.wanted, block.strict[slots]
     mean_cost = total(demand * cost) / greater(wanted, 1e-300)
     mean_cost = chosen(wanted > 0.0, mean_cost, cost[0])
-    quiet = (burst / QUIET_BURST) ** 2 / greater(rate * mean_cost, 1e-300)
+    quiet = (burst / QUIET_BURST) ** 2 / greater(rate * mean_cost, 1e-200)
     quiet = lesser(greater(quiet, on.age_s), settings.interval_s)
     # Permits alone keep the bound of a strict group, so nobody needs to know what
     # was admitted; reporting demand with each request would only make them noisy.

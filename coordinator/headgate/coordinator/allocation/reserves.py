@@ -13,7 +13,7 @@ and agents that hear each other divide Q' − Σ_silent reserve.  An agent that 
 nobody then has exactly its own part, half a cluster has its half, and no vote is
 needed.
 
-**hold** reserves the share that a member had, averaged over a second, as of 1.2
+**hold** reserves the share of Q that a member had, averaged over a second, as of 1.2
 heartbeats after its last report.  Later shares already react to its silence, and
 freezing one of those exceeded the quota by 0.28 s of it.
 
@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.allocation.max_min import shares_at, water_level
 from headgate.coordinator.config.configuration import CLOSED, HOLD, OPEN
 
 if TYPE_CHECKING:
@@ -101,15 +102,24 @@ def keep_shares(
 ) -> None:
     """Average the shares that `hold` would reserve for members that are heard.
 
+    Shares of Q, not of Q': a bucket that rested offers many times Q for a moment, and
+    an agent that is cut off then would go on at that rate.  Agents that report each
+    admission have a share, too, although nobody extrapolates them.
+
     Call it before the ledgers are settled: the time since the last calculation is the
-    weight of the shares that were in force since then.
+    weight of the demand that was reported before.
     """
     elapsed = now - block.at[slots]
     heard_at = roster.heard_at[block.member[:, slots]]
     fresh = now - heard_at < FREEZE_INTERVALS * interval_s
+    weight, demand = block.weight[:, slots], block.demand[:, slots].copy()
+    demand[0] = block.known_demand[slots]
+    demand = np.minimum(demand, block.demand_cap[slots])
+    available = np.minimum(block.rate[slots], block.parent_cap[slots])
+    share = shares_at(water_level(demand, weight, available), demand, weight)
     kept = block.kept[:, slots]
     gain = np.where(fresh, -np.expm1(-elapsed / KEPT_S), 0.0)
-    block.kept[:, slots] = kept + gain * (block.extrapolated_rate[:, slots] - kept)
+    block.kept[:, slots] = kept + gain * (share - kept)
 
 
 def alone_of(

@@ -185,6 +185,9 @@ class FailureDetector:
         cut_off = self.cut_off(now)
         if cut_off != self._was_cut_off:
             self._was_cut_off = cut_off
+            # Full buckets rest until someone asks, but their terms are others now.
+            for block in self._table.blocks:
+                block.dirty |= block.number >= 0
             if cut_off:
                 noticed.append(
                     Noticed("cut_off", "this agent does not hear its own reports")

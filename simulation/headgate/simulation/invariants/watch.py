@@ -77,7 +77,7 @@ class InvariantWatch:
         Two are recorded: the first incarnation of one agent, and the first one that
         starts after time 0.
         """
-        birth = (node.life.birth, *node.life.renamed)[-1]
+        birth = node.life.birth
         self._lives.append(node.life)
         self._controllers[birth.incarnation] = node.controller
         recorded = [recorder.birth.now > 0 for recorder in self._recorders]
@@ -144,8 +144,7 @@ class InvariantWatch:
         names = {name for name, at_s in self._made_up.items() if at_s >= since}
         for life in self._lives:
             if life.ended_s >= since:
-                births = (life.birth, *life.renamed)
-                names.update(birth.agent for birth in births)
+                names |= life.names
         return len(names)
 
     def _stopped(self, index: int, now: float) -> bool:

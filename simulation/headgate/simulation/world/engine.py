@@ -248,22 +248,6 @@ class SimulationEngine:
         node.configure(now, birth.wall_s, wanted, agents)
         self._after(now, index, node)
 
-    def _make_way(self, now: float, index: int, node: Node) -> None:
-        """Give a process a new id, as an agent does whose id was taken."""
-        self._births += 1
-        random = Random(f"{self._seed}/agent/{self._births}")
-        birth = replace(
-            node.life.birth,
-            agent=f"{agent_name(index)}-{random.getrandbits(32):08x}",
-            seed=random.getrandbits(31),
-            now=now,
-            wall_s=self._wall(now, index),
-        )
-        node.change_id(birth, self._make_controller(self._scenario, birth))
-        if self._observer is not None:
-            self._observer.born(node)
-        node.configure(now, birth.wall_s, node.followed)
-
     def _end(self, index: int, now: float, *, killed: bool) -> None:
         node = self._nodes[index]
         node.serve(now)
@@ -273,8 +257,8 @@ class SimulationEngine:
             node.step(now, wall_s, Stopping())
             self._flush(now, index, node)
         else:
-            birth = (node.life.renamed or [node.life.birth])[-1]
-            self._push(now + GONE_S, "gone", index, (birth.agent, birth.incarnation))
+            life = node.life.agent, node.life.birth.incarnation
+            self._push(now + GONE_S, "gone", index, life)
         node.end(now, killed=killed)
         for kind, count in node.noticed.items():
             noticed = self.record.noticed
@@ -318,8 +302,6 @@ class SimulationEngine:
                 self._observer.delivered(now, index, report)
             else:
                 self._observer.garbled(now, report)
-        if _is_taken(node, report):
-            self._make_way(now, index, node)
         node.step(now, wall_s, Heard(report, wall_s))
         self._after(now, index, node)
 
@@ -369,12 +351,6 @@ class SimulationEngine:
                 content = decoded if flipped is None else flipped
                 self._push(delivery.at_s, "deliver", delivery.receiver, content)
         node.outbox.clear()
-
-
-def _is_taken(node: Node, report: Report) -> bool:
-    """Return whether a younger process uses this one's id."""
-    incarnation = node.life.birth.incarnation
-    return report.agent == node.life.agent and report.incarnation > incarnation
 
 
 def _exaggerated(report: Report, multiplier: float) -> Report:

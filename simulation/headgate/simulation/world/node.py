@@ -72,7 +72,7 @@ class Life:
     Attributes:
         birth: What it began with.
         agent: The id that it uses now.
-        renamed: The births that it continued with when its id was taken.
+        names: All ids that it used.
         ended_s: When the process ended, or infinity.
         killed: Whether it ended without a goodbye.
         refused: True counters at the end, units, by group index.
@@ -81,7 +81,7 @@ class Life:
 
     birth: Birth
     agent: str
-    renamed: list[Birth] = field(default_factory=list["Birth"])
+    names: set[str] = field(default_factory=set[str])
     ended_s: float = inf
     killed: bool = False
     refused: dict[int, float] = field(default_factory=dict[int, float])
@@ -122,7 +122,7 @@ class Node:
             streams: Requests by group index; shared by all lives of an agent.
             ceilings: Where to write what buckets are set to, by group index.
         """
-        self.life = Life(birth, birth.agent)
+        self.life = Life(birth, birth.agent, {birth.agent})
         self.controller = controller
         self.wake_s = inf
         self.wakes = 0
@@ -163,12 +163,6 @@ class Node:
             self._restore(now, wall_s, groups)
         self.step(now, wall_s, Configured(wanted, agents))
         self.tick(now, wall_s)
-
-    def change_id(self, birth: Birth, controller: Controller) -> None:
-        """Go on under a new id with a new controller and the same buckets."""
-        self.life.agent = birth.agent
-        self.controller = controller
-        self.life.renamed.append(birth)
 
     def serve(self, until_s: float) -> None:
         """Pass the requests before a time through the buckets."""
@@ -215,6 +209,7 @@ class Node:
             self.outbox.append(effect.report)
         elif isinstance(effect, Renamed):
             self.life.agent = effect.agent
+            self.life.names.add(effect.agent)
         elif isinstance(effect, Noticed):
             self.noticed[effect.kind] = self.noticed.get(effect.kind, 0) + 1
 

@@ -1,0 +1,48 @@
+"""Which counters of a life that was just heard of have been charged already."""
+
+from __future__ import annotations
+
+from tests.scenarios.world import STEP_S, World
+
+from headgate.coordinator.gossip.receiver import NEWBORN_SEQUENCE
+
+SPENT = 400.0
+
+
+def world_of(*others: str) -> World:
+    """Return a world where a younger agent than the others has spent 400 units."""
+    world = World()
+    world.group(1, rate=1.0, burst=1000.0)
+    for name in others:
+        world.start(name)
+    world.run(30)
+    world.start("a")
+    world.run(1)
+    world.use("a", 1, admitted=SPENT, refused=0)
+    world.run(1)
+    assert world.processes["a"].sent[-1].sequence < NEWBORN_SEQUENCE
+    return world
+
+
+def level(world: World, name: str) -> float:
+    process = world.processes[name]
+    return process.coordinator.explain(1, "requests", world.now).level
+
+
+def test_an_agent_that_leaves_its_id_to_another_is_not_charged_again() -> None:
+    world = world_of("b")
+    before = level(world, "b")
+    world.start("c", agent="a", incarnation=2)
+    world.run(3)
+    assert world.processes["a"].coordinator.agent != "a"
+    for name in "abc":
+        assert abs(level(world, name) - before) < 50.0
+
+
+def test_what_others_spent_before_an_agent_began_is_not_charged_to_it() -> None:
+    world = world_of()
+    world.start("b")
+    world.run(STEP_S)
+    world.stop("a")  # its goodbye is all that b hears, and answers nothing
+    world.run(2 * STEP_S)
+    assert level(world, "b") > 0.0
