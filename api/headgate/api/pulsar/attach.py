@@ -5,6 +5,8 @@ of topics follow the same form.  A topic's group takes precedence over its
 namespace's, and that over its tenant's.
 """
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated
 
@@ -32,6 +34,12 @@ def _add_routes(kind: str, path: str, name_of: NameOf) -> None:
     def subject_of(name: Annotated[str, Depends(name_of)]) -> Subject:
         return checked_subject({kind: name})
 
+    _add_attach(kind, f"{path}/resourcegroup/{{group}}", subject_of)
+    _add_show(kind, f"{path}/resourcegroup", subject_of)
+    _add_detach(kind, f"{path}/resourcegroup", subject_of)
+
+
+def _add_attach(kind: str, path: str, subject_of: Callable[..., Subject]) -> None:
     def attach(
         subject: Annotated[Subject, Depends(subject_of)],
         group: str,
@@ -40,14 +48,23 @@ def _add_routes(kind: str, path: str, name_of: NameOf) -> None:
         response: Response,
     ) -> None:
         """Attach to a group, in place of the present one."""
-        with service.store.changing(author) as change:
-            try:
-                require_subject(change.session, _owner(subject))
-                put_attachment(change, subject, group)
-            except NotFound as error:
-                raise _refusal_of_a_change(error) from error
+        with service.store.changing(author) as change, _refused_as_by_pulsar():
+            require_subject(change.session, _owner(subject))
+            put_attachment(change, subject, group)
         tell(response, change)
 
+    for method in ("PUT", "POST"):
+        router.add_api_route(
+            path,
+            attach,
+            methods=[method],
+            status_code=HTTPStatus.NO_CONTENT,
+            summary=f"Attach a {kind}",
+            operation_id=f"{method.lower()}_{kind}_resourcegroup",
+        )
+
+
+def _add_show(kind: str, path: str, subject_of: Callable[..., Subject]) -> None:
     def show(
         subject: Annotated[Subject, Depends(subject_of)], service: ServiceOf
     ) -> Response:
@@ -57,6 +74,17 @@ def _add_routes(kind: str, path: str, name_of: NameOf) -> None:
             name = attached_group(session, subject)
         return Response(name or "", media_type="application/json")
 
+    router.add_api_route(
+        path,
+        show,
+        methods=["GET"],
+        response_class=Response,
+        summary=f"Show a {kind}'s group",
+        operation_id=f"get_{kind}_resourcegroup",
+    )
+
+
+def _add_detach(kind: str, path: str, subject_of: Callable[..., Subject]) -> None:
     def detach(
         subject: Annotated[Subject, Depends(subject_of)],
         service: ServiceOf,
@@ -64,33 +92,13 @@ def _add_routes(kind: str, path: str, name_of: NameOf) -> None:
         response: Response,
     ) -> None:
         """Detach from the group; does nothing if there is none."""
-        with service.store.changing(author) as change:
-            try:
-                require_subject(change.session, _owner(subject))
-            except NotFound as error:
-                raise _refusal_of_a_change(error) from error
+        with service.store.changing(author) as change, _refused_as_by_pulsar():
+            require_subject(change.session, _owner(subject))
             delete_attachment(change, subject)
         tell(response, change)
 
-    for method in ("PUT", "POST"):
-        router.add_api_route(
-            f"{path}/resourcegroup/{{group}}",
-            attach,
-            methods=[method],
-            status_code=HTTPStatus.NO_CONTENT,
-            summary=f"Attach a {kind}",
-            operation_id=f"{method.lower()}_{kind}_resourcegroup",
-        )
     router.add_api_route(
-        f"{path}/resourcegroup",
-        show,
-        methods=["GET"],
-        response_class=Response,
-        summary=f"Show a {kind}'s group",
-        operation_id=f"get_{kind}_resourcegroup",
-    )
-    router.add_api_route(
-        f"{path}/resourcegroup",
+        path,
         detach,
         methods=["DELETE"],
         status_code=HTTPStatus.NO_CONTENT,
@@ -107,13 +115,19 @@ def _owner(subject: Subject) -> Subject:
     return (("namespace", "/".join(name.split("/", 2)[:2])),)
 
 
-def _refusal_of_a_change(error: NotFound) -> Exception:
-    """Return how Pulsar refuses to change policies: a missing group is a 412."""
-    if error.thing == "group":
-        return HTTPException(HTTPStatus.PRECONDITION_FAILED, GROUP_MISSING)
-    if error.thing == "namespace":
-        return HTTPException(HTTPStatus.NOT_FOUND, POLICIES_MISSING)
-    return error
+@contextmanager
+def _refused_as_by_pulsar() -> Generator[None]:
+    """Refuse a change as Pulsar does: for a missing group it answers 412."""
+    try:
+        yield
+    except NotFound as error:
+        if error.thing == "group":
+            raise HTTPException(
+                HTTPStatus.PRECONDITION_FAILED, GROUP_MISSING
+            ) from error
+        if error.thing == "namespace":
+            raise HTTPException(HTTPStatus.NOT_FOUND, POLICIES_MISSING) from error
+        raise
 
 
 _add_routes("tenant", "/tenants/{tenant}", tenant_name)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Response
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
-from headgate.api.http.dependencies import AuthorOf, Service, ServiceOf, tell
+from headgate.api.http.dependencies import AuthorOf, ServiceOf, tell
 from headgate.api.policies import service as policies
 from headgate.api.policies.schemas import Kind, Level, Policy, PolicyPut
 from headgate.api.pulsar.bodies import (
@@ -123,22 +123,6 @@ def _shown(rate: float, largest: int) -> int:
     return UNLIMITED if isinf(rate) else min(largest, round(rate))
 
 
-def _get(
-    service: Service, *, level: Level, target: str, shape: Shape, applied: bool
-) -> Response:
-    with service.store.reading() as session:
-        _require(session, level, target)
-        policy = policies.get_policy(session, level, target, shape.kind)
-        if policy is None and applied:
-            found = policies.effective_policy(session, target, shape.kind)
-            policy = None if found.level is None else found.policy
-    if policy is None:
-        return Response("", media_type="application/json")
-    shown = pulsar_rate(shape, policy)
-    text = ",".join(f'"{name}":{str(value).lower()}' for name, value in shown.items())
-    return Response(f"{{{text}}}", media_type="application/json")
-
-
 def _require(session: Session, level: Level, target: str) -> None:
     try:
         policies.require_namespace(session, policies.checked_target(level, target))
@@ -146,9 +130,7 @@ def _require(session: Session, level: Level, target: str) -> None:
         raise HTTPException(HTTPStatus.NOT_FOUND, POLICIES_MISSING) from error
 
 
-def _add_routes(path: str, shape: Shape, level: Level, name_of: NameOf) -> None:
-    """Add the routes of one kind of policy for namespaces or for topics."""
-
+def _add_put(path: str, shape: Shape, level: Level, name_of: NameOf) -> None:
     def put(
         target: Annotated[str, Depends(name_of)],
         body: ObjectOf,
@@ -163,16 +145,53 @@ def _add_routes(path: str, shape: Shape, level: Level, name_of: NameOf) -> None:
             policies.put_policy(change, wanted)
         tell(response, change)
 
-    def get(target: Annotated[str, Depends(name_of)], service: ServiceOf) -> Response:
-        return _get(service, level=level, target=target, shape=shape, applied=False)
+    name = path.rpartition("/")[2]
+    router.add_api_route(
+        path,
+        put,
+        methods=["POST"],
+        status_code=HTTPStatus.NO_CONTENT,
+        summary=f"Set a {level}'s {name}",
+        openapi_extra=_openapi_body(shape),
+        operation_id=f"set_{level}_{name}",
+    )
 
+
+def _add_get(path: str, shape: Shape, level: Level, name_of: NameOf) -> None:
     def get_applied(
         target: Annotated[str, Depends(name_of)],
         service: ServiceOf,
         applied: bool = False,
     ) -> Response:
-        return _get(service, level=level, target=target, shape=shape, applied=applied)
+        with service.store.reading() as session:
+            _require(session, level, target)
+            policy = policies.get_policy(session, level, target, shape.kind)
+            if policy is None and applied:
+                found = policies.effective_policy(session, target, shape.kind)
+                policy = None if found.level is None else found.policy
+        if policy is None:
+            return Response("", media_type="application/json")
+        shown = pulsar_rate(shape, policy)
+        text = ",".join(
+            f'"{rate}":{str(value).lower()}' for rate, value in shown.items()
+        )
+        return Response(f"{{{text}}}", media_type="application/json")
 
+    def get(target: Annotated[str, Depends(name_of)], service: ServiceOf) -> Response:
+        return get_applied(target, service)
+
+    name = path.rpartition("/")[2]
+    router.add_api_route(
+        path,
+        get_applied if level == "topic" else get,
+        methods=["GET"],
+        response_class=Response,
+        summary=f"Show a {level}'s {name}; nothing when it has none",
+        operation_id=f"get_{level}_{name}",
+    )
+
+
+def _add_delete(path: str, shape: Shape, level: Level, name_of: NameOf) -> None:
     def delete(
         target: Annotated[str, Depends(name_of)],
         service: ServiceOf,
@@ -185,23 +204,6 @@ def _add_routes(path: str, shape: Shape, level: Level, name_of: NameOf) -> None:
         tell(response, change)
 
     name = path.rpartition("/")[2]
-    router.add_api_route(
-        path,
-        put,
-        methods=["POST"],
-        status_code=HTTPStatus.NO_CONTENT,
-        summary=f"Set a {level}'s {name}",
-        openapi_extra=_openapi_body(shape),
-        operation_id=f"set_{level}_{name}",
-    )
-    router.add_api_route(
-        path,
-        get_applied if level == "topic" else get,
-        methods=["GET"],
-        response_class=Response,
-        summary=f"Show a {level}'s {name}; nothing when it has none",
-        operation_id=f"get_{level}_{name}",
-    )
     router.add_api_route(
         path,
         delete,
@@ -223,16 +225,17 @@ def _openapi_body(shape: Shape) -> dict[str, object]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-for _path, _shape in SHAPES.items():
-    _add_routes(
-        f"/namespaces/{{tenant}}/{{namespace}}/{_path}",
-        _shape,
-        "namespace",
-        namespace_name,
-    )
-    _add_routes(
-        f"/persistent/{{tenant}}/{{namespace}}/{{topic}}/{_path}",
-        _shape,
-        "topic",
-        topic_name,
-    )
+for _name, _shape in SHAPES.items():
+    for _add in (_add_put, _add_get, _add_delete):
+        _add(
+            f"/namespaces/{{tenant}}/{{namespace}}/{_name}",
+            _shape,
+            "namespace",
+            namespace_name,
+        )
+        _add(
+            f"/persistent/{{tenant}}/{{namespace}}/{{topic}}/{_name}",
+            _shape,
+            "topic",
+            topic_name,
+        )
