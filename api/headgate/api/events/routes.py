@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Literal
 
@@ -93,19 +94,15 @@ async def get_events(
         revision = service.watch.revision
         return agents_shown(observing.newest(), revision, most=MAX_AGENTS)
 
-    def limits_of_tenant() -> BaseModel:
-        assert tenant is not None
-        window = TenantLook(
-            tenant=tenant, search=look.search, offset=look.offset, limit=look.limit
-        )
-        return tenant_limits(service, observing.overview, window)
-
     if tenant is not None:
         if tenants is not None and tenant not in tenants:
             raise Forbidden("not one of the caller's tenants")
-        # an unknown tenant is refused at once
-        await run_in_threadpool(limits_of_tenant)
-        stream = _stream(service, "tenant", limits_of_tenant)
+        window = TenantLook(
+            tenant=tenant, search=look.search, offset=look.offset, limit=look.limit
+        )
+        limits = partial(tenant_limits, service, observing.overview, window)
+        await run_in_threadpool(limits)  # an unknown tenant is refused at once
+        stream = _stream(service, "tenant", limits)
     elif group is not None:
         await run_in_threadpool(_require_visible, service, tenants, group)
         stream = _stream(service, "group", use)

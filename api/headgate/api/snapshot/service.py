@@ -194,37 +194,12 @@ def group_documents(
     session: Session, wanted: Collection[str] | None = None
 ) -> list[dict[str, object]]:
     """Return groups as a snapshot shows them: all, or those of the `wanted` names."""
-    overridden = Overridden.now(session)
-    columns = LimitRow.__table__.c
-    limited = select(*columns).order_by(columns.dimension, columns.scope)
-    grouped = select(*GroupRow.__table__.c).order_by(GroupRow.id)
+    query = select(*GroupRow.__table__.c).order_by(GroupRow.id)
     if wanted is not None:
-        grouped = grouped.where(GroupRow.name.in_(wanted))
-        ids = select(GroupRow.id).where(GroupRow.name.in_(wanted))
-        limited = limited.where(columns.group_id.in_(ids))
-    rows = session.execute(grouped).all()
+        query = query.where(GroupRow.name.in_(wanted))
+    rows = session.execute(query).all()
     names = {row.id: row.name for row in rows}
-    limits: dict[int, list[dict[str, object]]] = {}
-    for row in session.execute(limited):
-        rate, burst = overridden.rate_and_burst(
-            names[row.group_id],
-            row.dimension,
-            restored(row.rate),
-            restored(row.burst),
-        )
-        limits.setdefault(row.group_id, []).append(
-            {
-                "dimension": row.dimension,
-                "rate": shown(rate),
-                "burst": shown(burst),
-                "period_s": row.period_s,
-                "period": row.period,
-                "time_zone": row.time_zone,
-                "scope": row.scope,
-                "minimum": row.minimum,
-                "maximum": shown(restored(row.maximum)),
-            }
-        )
+    limits = _limit_documents(session, names, only_these=wanted is not None)
     return [
         {
             "id": row.id,
@@ -244,3 +219,36 @@ def group_documents(
         }
         for row in rows
     ]
+
+
+def _limit_documents(
+    session: Session, names: Mapping[int, str], *, only_these: bool
+) -> dict[int, list[dict[str, object]]]:
+    """Return the limits of groups by the group's id, as overrides make them now."""
+    overridden = Overridden.now(session)
+    columns = LimitRow.__table__.c
+    query = select(*columns).order_by(columns.dimension, columns.scope)
+    if only_these:
+        query = query.where(columns.group_id.in_(names))
+    limits: dict[int, list[dict[str, object]]] = {}
+    for row in session.execute(query):
+        rate, burst = overridden.rate_and_burst(
+            names[row.group_id],
+            row.dimension,
+            restored(row.rate),
+            restored(row.burst),
+        )
+        limits.setdefault(row.group_id, []).append(
+            {
+                "dimension": row.dimension,
+                "rate": shown(rate),
+                "burst": shown(burst),
+                "period_s": row.period_s,
+                "period": row.period,
+                "time_zone": row.time_zone,
+                "scope": row.scope,
+                "minimum": row.minimum,
+                "maximum": shown(restored(row.maximum)),
+            }
+        )
+    return limits
