@@ -31,9 +31,22 @@ def noisy(
         window_s: Length of the windows.
         past_windows: How many windows before count.
     """
+    talkers = _top_talkers(usage)
+    usual = _with_usual(talkers, past, window_s=window_s, past_windows=past_windows)
+    return (
+        usual.withColumn(
+            "change", f.when(f.col("usual") > 0, f.col("attempted") / f.col("usual"))
+        )
+        .withColumn("window_s", f.lit(float(window_s)))
+        .select(*NOISY.names)
+    )
+
+
+def _top_talkers(usage: DataFrame) -> DataFrame:
+    """Return the `TOP` agents of each group and window, with rank and part."""
     group = Window.partitionBy("window_start", *KEYS)
     ranked = group.orderBy((f.col("attempted") / f.col("weight")).desc(), "agent")
-    talkers = (
+    return (
         usage.groupBy("window_start", *KEYS, "agent")
         .agg(
             f.max_by("weight", "revision_last").alias("weight"),
@@ -44,6 +57,12 @@ def noisy(
         .withColumn("rank", f.row_number().over(ranked).cast("long"))
         .where(f.col("rank") <= TOP)
     )
+
+
+def _with_usual(
+    talkers: DataFrame, past: DataFrame, *, window_s: float, past_windows: int
+) -> DataFrame:
+    """Return `talkers` with the mean of what each attempted in the windows before."""
     earlier = past.select(
         f.unix_seconds("window_start").alias("_then"),
         f.col("group_id").alias("_id"),
@@ -75,9 +94,4 @@ def noisy(
                 "usual"
             )
         )
-        .withColumn(
-            "change", f.when(f.col("usual") > 0, f.col("attempted") / f.col("usual"))
-        )
-        .withColumn("window_s", f.lit(float(window_s)))
-        .select(*NOISY.names)
     )
