@@ -170,14 +170,12 @@ def summarise(attempts: Mapping[str, Attempts], plan: Script) -> DemoSummary:
     each = list(attempts.values())
     merged = merge(each)
     got_s, got = merged.at_s[merged.admitted], merged.cost[merged.admitted]
-    central = admitted_by_one_bucket(
-        merged.at_s, merged.cost, rate_per_s=rate, burst_units=burst
-    )
+    bucket = {"rate_per_s": rate, "burst_units": burst}
+    central = admitted_by_one_bucket(merged.at_s, merged.cost, **bucket)
     central_s, due = merged.at_s[central], merged.cost[central]
     largest = shape.costs[1]
     spent = merged.spent_s if len(merged.spent_s) else np.zeros(1)
     p50_s, p99_s = (float(p) for p in np.percentile(spent, (50, 99)))
-    flip = plan.flip
     summary = DemoSummary(
         shape=shape.name,
         dimension=shape.dimension,
@@ -197,20 +195,11 @@ def summarise(attempts: Mapping[str, Attempts], plan: Script) -> DemoSummary:
         divided=divided_evenly(each, quota_per_s=rate, burst_units=burst),
         worst_1_s=worst_window(got_s, got, window_s=1.0),
         worst_10_s=worst_window(got_s, got, window_s=LONG_WINDOW_S),
-        debt_units=deepest_debt(got_s, got, rate_per_s=rate, burst_units=burst),
-        central_debt_units=deepest_debt(
-            central_s, due, rate_per_s=rate, burst_units=burst
-        ),
+        debt_units=deepest_debt(got_s, got, **bucket),
+        central_debt_units=deepest_debt(central_s, due, **bucket),
         largest_cost=largest,
         agents=parts_of_max_min(attempts, seconds=plan.seconds, quota_per_s=rate),
-        settle_s=None
-        if flip is None
-        else settle_time(
-            each,
-            flip_s=flip.begins_s,
-            within_s=flip.ends_s - flip.begins_s,
-            quota_per_s=rate,
-        ),
+        settle_s=_settled_after_flip(each, plan),
         p50_s=p50_s,
         p99_s=p99_s,
         faults=(),
@@ -272,6 +261,19 @@ def parts_of_max_min(
             part=float(one.got / fair) if fair > 0 else 1.0,
         )
         for (agent, one), fair in zip(attempts.items(), due, strict=True)
+    )
+
+
+def _settled_after_flip(attempts: Sequence[Attempts], plan: Script) -> float | None:
+    """Return `settle_time` after the script's flip; None if it has none."""
+    flip = plan.flip
+    if flip is None:
+        return None
+    return settle_time(
+        attempts,
+        flip_s=flip.begins_s,
+        within_s=flip.ends_s - flip.begins_s,
+        quota_per_s=plan.shape.quota_per_s,
     )
 
 
