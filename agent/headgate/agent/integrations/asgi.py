@@ -180,9 +180,8 @@ class LimitMiddleware:
             and now < only.bucket.look_s
             and only.bucket.spent <= only.bucket.headroom
         ):
-            only.bucket.spent += (
-                1.0  # as in `DimensionHandle.try_acquire`, without the call
-            )
+            # as in `DimensionHandle.try_acquire`, without the call
+            only.bucket.spent += 1.0
             decision = chain.admitted
         else:
             decision = handle.try_acquire()

@@ -20,7 +20,7 @@ from headgate.agent.bucket.chain import NO_LIMITS, give_back_before
 from headgate.agent.decision import Decision, Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from headgate.agent.bucket.bucket import Bucket
     from headgate.agent.bucket.chain import Chain, Link
@@ -94,16 +94,7 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
     if worst is None:
         return _admit(chains, now, costs, lenient)
     if admitting:
-        passed = {id(link) for link, _ in admitting}
-        groups = {
-            link.group_id
-            for dimension in costs
-            for link in chains.get(dimension, NO_LIMITS).links
-            if id(link) not in passed
-        }
-        for link, cost in admitting:
-            if link.group_id in groups:
-                link.bucket.count_refused(cost)
+        _count_in_refusing_groups(chains, costs, admitting)
     bucket = worst.bucket
     if bucket.since_s <= now < bucket.ready_s and worst_s < inf:
         return worst.refuse(now, worst_s)
@@ -111,6 +102,24 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
     if worst_s < inf:
         worst.local.throttle_s += worst_s
     return Refusal(worst_s, worst_s == inf, worst.limit)
+
+
+def _count_in_refusing_groups(
+    chains: Mapping[str, Chain],
+    costs: Mapping[str, float],
+    admitting: Sequence[tuple[Link, float]],
+) -> None:
+    """Count the attempt in the limits that admit, if another of their group refuses."""
+    passed = {id(link) for link, _ in admitting}
+    groups = {
+        link.group_id
+        for dimension in costs
+        for link in chains.get(dimension, NO_LIMITS).links
+        if id(link) not in passed
+    }
+    for link, cost in admitting:
+        if link.group_id in groups:
+            link.bucket.count_refused(cost)
 
 
 def _delay_s(bucket: Bucket, now: float, cost: float, stopped: Bucket) -> float:
