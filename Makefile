@@ -52,13 +52,13 @@ $(VENV)/.installed-$(DEMO_EXTRAS): $(INSTALLED_FROM)
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" sh tools/make_venv.sh $(DEMO_EXTRAS) "under a minute, 200 MB"
 	@touch $@
 
-demo: $(DEMO_READY) ## one quota over five processes  (SECONDS=30, BUS=kafka, SHAPE=tokens)
+demo: $(DEMO_READY) ## run one quota over five processes  (SECONDS=30, BUS=kafka, SHAPE=tokens)
 	@if [ "$(BUS)" = kafka ]; then sh tools/require.sh java maven; fi
 	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
-test: check types docs simulated real ## everything, on real parts
+test: check types docs simulated real ## run everything, with real services
 
-check: format lint mypy layers unit ## a minute: format, lint, types, layers, unit tests
+check: format lint mypy layers unit ## check format, lint, types and layers; run the unit tests
 
 format: $(READY) ## check the formatting (`ruff format .` fixes it)
 	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check .; exit 1; }
@@ -66,7 +66,7 @@ format: $(READY) ## check the formatting (`ruff format .` fixes it)
 lint: $(READY)
 	@$(BIN)/ruff check --quiet .
 
-types: mypy pyright ## types, by both checkers
+types: mypy pyright ## check types with both checkers
 
 mypy: $(READY)
 	@$(BIN)/mypy --no-error-summary
@@ -77,17 +77,17 @@ pyright: $(READY)
 layers: $(READY)
 	@$(BIN)/python tools/check_layers.py > $(VENV)/layers.txt || { cat $(VENV)/layers.txt; exit 1; }
 
-docs: $(READY) ## the documentation as a site, in .headgate/site; links are checked
+docs: $(READY) ## build the documentation site in .headgate/site and check its links
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-unit: $(READY) ## unit tests and doctests
+unit: $(READY) ## run the unit tests and doctests
 	@$(BIN)/pytest -q -n $(WORKERS) -m "not long" $(QUICK)
 
-simulated: $(READY) ## the scenario library over a few seeds, and long unit tests
+simulated: $(READY) ## run the scenario library over a few seeds, and long unit tests
 	@$(BIN)/pytest -q -n $(WORKERS) -m long $(SIMULATED) $(QUICK)
 
-real: parts ## Kafka, ZeroMQ, HTTP, Spark, processes
-	@echo "headgate: services beside Spark; each shows its tests when it ends"
+real: parts ## run the tests with Kafka, ZeroMQ, HTTP, Spark and processes
+	@echo "headgate: running services and Spark side by side; each prints its tests when it ends"
 	@$(SIDE_BY_SIDE) -j2 AGAIN=yes services pipeline
 	@$(MAKE) --no-print-directory AGAIN=yes alone
 	@$(MAKE) --no-print-directory again
@@ -109,28 +109,28 @@ again: $(READY)
 	@failed=; for lane in services pipeline alone; do \
 	  cache=.pytest_cache/$$lane; \
 	  grep -qs : $$cache/v/cache/lastfailed || continue; \
-	  echo "headgate: what failed in the lane of $$lane, once more, by itself"; \
+	  echo "headgate: running the failed tests of $$lane once more, on their own"; \
 	  $(BIN)/pytest -q --timeout 1200 --last-failed --last-failed-no-failures none \
 	    -o cache_dir=$$cache $(REAL) tests/pipeline || failed=yes; \
 	done; [ -z "$$failed" ]
 
-compiled: $(READY) ## the limiter's tests on a wheel compiled by mypyc
+compiled: $(READY) ## run the limiter's tests on a wheel compiled by mypyc
 	@$(BIN)/python tools/check_compiled.py
 
-accuracy: $(READY) ## docs/accuracy.md from ten seeds of each scenario
+accuracy: $(READY) ## write docs/accuracy.md from ten seeds of each scenario
 	@$(BIN)/python -m headgate.simulation.accuracy
 
-regimes: $(READY) ## docs/regimes.md from the grid of regimes; goes on where it stopped
+regimes: $(READY) ## write docs/regimes.md from the grid of regimes; continues where it stopped
 	@$(BIN)/python -m headgate.simulation.regimes --workers $(WORKERS)
 
-soak: $(READY) ## random scenarios for MINUTES=10
+soak: $(READY) ## simulate random scenarios for MINUTES=10
 	@$(BIN)/python -m headgate.simulation.soak --minutes $(MINUTES)
 
-bench: $(READY) ## the tables of docs/benchmarks.md; hours, on an idle machine
+bench: $(READY) ## measure the tables of docs/benchmarks.md; takes hours, needs an idle machine
 	@for script in $$(grep -rl "^if __name__" bench --include="*.py" | sort); do \
 	  echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script || exit 1; done
 
-peers: $(READY) ## Envoys under one limit, a league table, envoyproxy/ratelimit, LiteLLM
+peers: $(READY) ## measure Envoys under one limit; compare with envoyproxy/ratelimit and LiteLLM
 	@sh tools/require.sh go redis
 	@PYTHONPATH=. $(BIN)/python bench/processes/envoy_quota.py
 	@PYTHONPATH=. $(BIN)/python bench/processes/envoy_quota.py --killed

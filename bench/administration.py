@@ -68,7 +68,9 @@ def timed(what: str, do: Callable[[], httpx.Response]) -> httpx.Response:
 def main() -> None:
     """Fill a store and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("database", nargs="?", help="postgresql://…, else SQLite")
+    parser.add_argument(
+        "database", nargs="?", help="postgresql://…; by default, SQLite"
+    )
     database = parser.parse_args().database
     if database is not None and not database.startswith("postgresql"):
         parser.error(f"database: expected postgresql://…, got {database!r}")

@@ -240,9 +240,14 @@ def draw(found: Grown, path: Path) -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="only the three budgets")
     parser.add_argument(
-        "--grow", metavar="FILE.svg", type=Path, help="agents × groups, drawn"
+        "--quick", action="store_true", help="measure only the three budgets"
+    )
+    parser.add_argument(
+        "--grow",
+        metavar="FILE.svg",
+        type=Path,
+        help="draw agents × groups to this file",
     )
     arguments = parser.parse_args()
     quick = arguments.quick

@@ -450,7 +450,9 @@ ROWS = {
 def main() -> None:
     """Run all and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=int, default=1_000, help="of the limit, 1/s")
+    parser.add_argument(
+        "--rate", type=int, default=1_000, help="rate of the limit, per second"
+    )
     parser.add_argument("--only", nargs="*", choices=list(ROWS), default=list(ROWS))
     chosen = parser.parse_args()
     python = peers.environment(ROOT / ".headgate" / "peers")

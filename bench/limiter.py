@@ -57,7 +57,9 @@ Call = Callable[[], object]
 def main() -> None:
     """Measure, print, and write on request."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
+    parser.add_argument(
+        "--write", action="store_true", help=f"write the figures to {PAGE.name}"
+    )
     options = parser.parse_args()
     built = "compiled by mypyc" if _compiled() else "pure Python"
     peers = ", ".join(f"{p.name} {p.version}" for p in PEERS if p.version)

@@ -369,9 +369,15 @@ GROWTH = {
 def main() -> None:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--grow", action="store_true", help="by agents and groups")
-    parser.add_argument("--only", help="rows whose name holds this, and the idle one")
-    parser.add_argument("--threads", action="store_true", help="CPU of each thread")
+    parser.add_argument(
+        "--grow", action="store_true", help="measure growth by agents and groups"
+    )
+    parser.add_argument(
+        "--only", help="only rows with this in their name, and the idle one"
+    )
+    parser.add_argument(
+        "--threads", action="store_true", help="show the CPU of each thread"
+    )
     parser.add_argument("--play", nargs=5, help=argparse.SUPPRESS)
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -386,7 +392,9 @@ def main() -> None:
         sizes = GROWTH if arguments.grow else PIP_82
         if arguments.only:
             if not any(arguments.only in name for name in sizes):
-                parser.exit(2, f"scale: --only: no row holds {arguments.only!r}\n")
+                parser.exit(
+                    2, f"scale: --only: no row has {arguments.only!r} in its name\n"
+                )
             sizes = {n: s for n, s in sizes.items() if s == IDLE or arguments.only in n}
         table(sizes, threads=arguments.threads)
 

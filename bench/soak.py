@@ -393,11 +393,17 @@ def main() -> None:
     parser.add_argument("--agents", type=int, default=12)
     parser.add_argument("--kept", type=int, default=3)
     parser.add_argument(
-        "--kill-every", type=float, default=4.0, help="seconds, mean; 0 for never"
+        "--kill-every",
+        type=float,
+        default=4.0,
+        help="mean seconds between kills; 0 for never",
     )
     parser.add_argument("--bus", choices=BUSES, default="zeromq")
     parser.add_argument(
-        "--kill-bus-every", type=float, default=0.0, help="seconds, mean; 0 for never"
+        "--kill-bus-every",
+        type=float,
+        default=0.0,
+        help="mean seconds between kills; 0 for never",
     )
     parser.add_argument("--costs", choices=COSTS, default="one")
     parser.add_argument("--seed", type=int, default=1)

@@ -11,7 +11,7 @@ fetch() {
     is_there=$2
     shift 2
     if ! sh -c "$is_there" >/dev/null 2>&1; then
-        printf 'headgate: fetching %s, once; this may take minutes\n' "$what" >&2
+        printf 'headgate: fetching %s once; this may take minutes\n' "$what" >&2
     fi
     for pause_s in 5 30 0; do
         if said=$("$@" 2>&1); then return 0; fi

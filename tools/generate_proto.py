@@ -64,7 +64,9 @@ def stale() -> list[Path]:
 def main() -> int:
     """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument(
+        "--check", action="store_true", help="only compare, write nothing"
+    )
     if parser.parse_args().check:
         differing = stale()
         for path in differing:

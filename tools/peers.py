@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--venv", type=Path, default=ROOT / ".headgate" / "peers")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--overload", type=float, default=2.0)
-    parser.add_argument("--tokens", type=int, default=300, help="mean of a call")
+    parser.add_argument("--tokens", type=int, default=300, help="mean tokens per call")
     parser.add_argument("--burst-s", type=float, default=6.0, help="burst, in seconds")
     parser.add_argument("--only", choices=["headgate", "litellm"])
     chosen = parser.parse_args()

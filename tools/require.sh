@@ -41,7 +41,7 @@ packages_of() {
     go) echo golang-go ca-certificates ;;
     maven | postgresql) echo "$1" ;;
     *)
-        say "no program is called $1 here"
+        say "unknown program $1"
         exit 2
         ;;
     esac
@@ -76,5 +76,5 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     packages=$(missing "$@" | tr '\n' ' ')
     [ -n "$packages" ] || exit 0
 fi
-say "more programs are needed here; run: sudo apt-get install $(echo $packages)"
+say "some programs are missing; run: sudo apt-get install $(echo $packages)"
 exit 1

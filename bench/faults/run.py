@@ -308,11 +308,13 @@ def main() -> None:
     parser.add_argument(
         "--only",
         default="",
-        help="of the plays on Kafka those faults whose name holds this",
+        help="on Kafka, only faults with this in their name",
     )
-    parser.add_argument("--play", default="", help="plays whose name holds this")
-    parser.add_argument("--agents", type=int, default=CROWD, help="that start at once")
-    parser.add_argument("--traces", type=Path, help="folder for what callers wrote")
+    parser.add_argument("--play", default="", help="only plays with this in their name")
+    parser.add_argument(
+        "--agents", type=int, default=CROWD, help="number of agents that start at once"
+    )
+    parser.add_argument("--traces", type=Path, help="folder for the callers' traces")
     parser.add_argument("--crowd", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.crowd:

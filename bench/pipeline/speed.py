@@ -270,7 +270,7 @@ def main() -> None:
     if options.batch < 1 or options.seconds % options.batch:
         parser.error("--seconds must be a multiple of --batch")
     if options.seconds < 2 * options.batch:
-        parser.error("--seconds must make at least two batches")
+        parser.error("--seconds must cover at least two batches")
     scratch = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     spark = local_session(cores=2, memory="2g", kafka=not options.no_kafka)
     memory = Memory()

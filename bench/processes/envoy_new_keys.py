@@ -121,10 +121,14 @@ def main() -> None:
     """Run once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--known", type=int, default=10_000)
-    parser.add_argument("--new", type=float, default=300.0, help="keys a second")
-    parser.add_argument("--rate", type=float, default=300.0, help="of known keys, 1/s")
+    parser.add_argument("--new", type=float, default=300.0, help="new keys per second")
+    parser.add_argument(
+        "--rate", type=float, default=300.0, help="requests for known keys per second"
+    )
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--rest", type=float, default=5.0, help="before, seconds")
+    parser.add_argument(
+        "--rest", type=float, default=5.0, help="seconds of rest beforehand"
+    )
     chosen = parser.parse_args()
     print(
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {chosen.known} known keys,"

@@ -244,7 +244,9 @@ def main() -> None:
     """Measure once and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--killed", action="store_true")
-    parser.add_argument("--burst", type=float, default=1.0, help="seconds of the limit")
+    parser.add_argument(
+        "--burst", type=float, default=1.0, help="burst, in seconds of the limit"
+    )
     chosen = parser.parse_args()
     with (
         termination_as_interrupt(),

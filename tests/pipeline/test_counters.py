@@ -266,13 +266,13 @@ def test_evidence_is_whole_and_signed_by_whom_it_names() -> None:
     assert checked(signed(whole, Signer(key)), signing).agent == "a"
     for wrong, said in (
         (whole, "not signed"),
-        (signed(whole, Signer(other)), "forged, or of an unknown key"),
+        (signed(whole, Signer(other)), "forged, or made with an unknown key"),
     ):
         with pytest.raises(MalformedReport, match=said):
             checked(wrong, signing)
     secret = Key.make("ed25519-secret")
     of_b = signing_of(json.dumps({"b": secret.public().text()}))
-    with pytest.raises(MalformedReport, match="does not speak for 'a'"):
+    with pytest.raises(MalformedReport, match="may not sign for 'a'"):
         checked(signed(whole, Signer(secret)), of_b)
     with pytest.raises(WrongSettings, match="report-keys: "):
         signing_of("no key")

@@ -112,7 +112,9 @@ def test_an_output_where_nobody_may_write_is_one_line(
     # Root may write everywhere else.
     (tmp_path / "file").touch()
     refused = streamed(source, tmp_path / "file" / "out")
-    assert is_one_line(refused, "no right to write", str(tmp_path / "file"))
+    assert is_one_line(
+        refused, "no permission to read or write", str(tmp_path / "file")
+    )
 
 
 def _truncate(path: Path) -> None:
@@ -162,7 +164,7 @@ def test_sigterm_finishes_the_batch_or_leaves_it_out(
         stopped = pipeline("run", "--files", str(source), "--out", str(out))
     last = "before the first batch" if left_out else "after batch 0"
     assert stopped.stderr.splitlines()[-1] == (
-        f"stopped {last}; the next run goes on from there"
+        f"stopped {last}; the next run continues from there"
     )
     assert stopped.exit_code == 128 + signal.SIGTERM
     assert streamed(source, out).exit_code == 0

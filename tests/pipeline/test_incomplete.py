@@ -76,8 +76,11 @@ def forget_last_batch(out: Path) -> None:
 
 CUTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "state": (remove("steps"), "the state .* is missing"),
-    "checkpoint": (remove("checkpoint"), "checkpoint is gone"),
-    "older checkpoint": (forget_last_batch, "checkpoint is at batch 0, the state at"),
+    "checkpoint": (remove("checkpoint"), "checkpoint is missing"),
+    "older checkpoint": (
+        forget_last_batch,
+        "checkpoint is at batch 0, but the state at",
+    ),
     "a table": (remove("tables/usage_10s"), "usage_10s is missing"),
     "state and checkpoint": (remove("steps", "checkpoint"), r"the state .* is missing"),
 }
@@ -140,7 +143,7 @@ def test_a_state_of_another_version_is_refused_and_what_a_new_one_costs_is_said(
     spark: SparkSession, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headgate.pipeline.stream.batch_log.FORMAT", 5)
-    with pytest.raises(WrongSettings, match=r"format = 4, not 5; give .* overlap"):
+    with pytest.raises(WrongSettings, match=r"format 4, expected 5; give .* overlap"):
         run_of(spark, settings_for(whole))
 
 

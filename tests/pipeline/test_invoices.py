@@ -116,24 +116,33 @@ def test_the_lines_hold_every_unit_once(thousandths: int, ends: list[int]) -> No
 
 
 WRONG: list[tuple[dict[str, Json], str]] = [
-    ({"currency": "francs"}, r"plans\[0\]: currency: expected CHF"),
+    (
+        {"currency": "francs"},
+        r"plans\[0\]: currency: expected a code such as CHF, got 'francs'",
+    ),
     ({"prices": [{"dimension": "t"}]}, "expected either a price or tiers"),
     ({"prices": [{"dimension": "t", "price": -1}]}, "expected a number ≥ 0"),
     ({"prices": [{"dimension": "t", "price": "nan"}]}, "expected a number ≥ 0"),
-    ({"prices": [{"dimension": "t", "price": 1, "per": 0}]}, "per: expected > 0"),
-    ({"prices": [{"dimension": "t", "tiers": []}]}, "a last one without up_to"),
+    (
+        {"prices": [{"dimension": "t", "price": 1, "per": 0}]},
+        "per: expected a number > 0",
+    ),
+    (
+        {"prices": [{"dimension": "t", "tiers": []}]},
+        "expected the last one to have no up_to",
+    ),
     (
         {"prices": [{**TOKENS, "tiers": [{"up_to": 9, "price": 1}]}]},
         r"tiers\[0\]: up_to: expected more than 1000",
     ),
-    ({"prices": [TOKENS, TOKENS]}, "'tokens' is there twice"),
+    ({"prices": [TOKENS, TOKENS]}, "expected each dimension once, got 'tokens' twice"),
     ({"valid_from": "2026-02-03"}, "expected the first day of a month"),
     (
         {"valid_from": "2026-02-01", "valid_until": "2026-02-01"},
-        "expected later than 2026-02-01",
+        "expected a month after 2026-02-01",
     ),
-    ({"discount": 5}, "'discount' is none of currency"),
-    ({"name": ""}, "name: expected a text"),
+    ({"discount": 5}, "unknown 'discount', expected one of currency"),
+    ({"name": ""}, "name: expected text"),
 ]
 """A change of a plan, and what is said about it."""
 
@@ -147,12 +156,14 @@ def test_a_wrong_plan_is_refused_with_its_place(
 
 
 def test_wrong_accounts_and_versions_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(WrongSettings, match="there is no 'gold'"):
+    with pytest.raises(WrongSettings, match="plan: 'gold' does not exist"):
         prices(default={"plan": "gold"})
     with pytest.raises(WrongSettings, match=r"default: time_zone: .*Mars"):
         prices(default={"plan": "standard", "time_zone": "Mars/Base"})
     newer: dict[str, Json] = {**STANDARD, "valid_from": "2026-05-01"}
-    with pytest.raises(WrongSettings, match=r"two versions of 'standard' .* 2026-05"):
+    with pytest.raises(
+        WrongSettings, match=r"two versions of plan 'standard' .* 2026-05"
+    ):
         prices(STANDARD, newer)
     older: dict[str, Json] = {**STANDARD, "valid_until": "2026-05-01"}
     found = prices(older, {**newer, "currency": "EUR"})
@@ -167,7 +178,7 @@ def test_wrong_accounts_and_versions_are_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongSettings, match=r"prices\.yaml: while parsing"):
         read_prices(broken)
     broken.write_text("[" * 20_000, encoding="utf-8")
-    with pytest.raises(WrongSettings, match=r"prices\.yaml: .* deep nesting"):
+    with pytest.raises(WrongSettings, match=r"prices\.yaml: .* nested too deeply"):
         read_prices(broken)
 
 

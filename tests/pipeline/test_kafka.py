@@ -278,7 +278,7 @@ def test_lost_messages_are_fatal_unless_told_otherwise_and_counted(
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     admin.delete_records({TopicPartition(topic, 0): 140})
     admin.close()
-    with pytest.raises(StreamFailed, match="40 messages were gone"):
+    with pytest.raises(StreamFailed, match="40 messages were deleted"):
         run_of(spark, settings).until_caught_up()
     going_on = settings_for(
         broker, topic, tmp_path, max_messages=1000, lost_is_fatal=False
@@ -367,7 +367,7 @@ def test_a_topic_that_was_made_anew_is_refused(
     admin.close()
     ensure_topic(bus(broker, topic), Stamped())
     produce(broker, topic, messages[:60])
-    with pytest.raises(OutputIncomplete, match="anew was deleted and made anew"):
+    with pytest.raises(OutputIncomplete, match="anew was deleted and re-created"):
         run_of(spark, settings)
 
 

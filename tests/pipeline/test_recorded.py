@@ -335,7 +335,7 @@ def invoiced_as_billed(
     settings = settings_for(folder_of(engine.out), source)
     for _ in range(2):
         said = run_invoices(spark, settings, listed, folder / "invoices")
-        assert "1 made, 0 as they were" in said
+        assert "1 created, 0 unchanged" in said
     (file,) = (folder / "invoices").rglob("*.json")
     invoice = json.loads(file.read_text())
     assert (invoice["tenant"], invoice["status"]) == ("(group) #1", "open")
@@ -358,7 +358,7 @@ def test_the_report_of_a_recorded_cluster_is_a_page(
     assert summary.curves
     page = write_page(summary, tmp_path)
     assert page.stat().st_size > 10_000
-    assert "Lines of invoices (1)" in page.read_text()
+    assert "Invoice lines (1)" in page.read_text()
     print_summary(summary, Console(file=io.StringIO()))
     effect = what_if_of(
         spark,
@@ -443,8 +443,8 @@ def test_spark_submit_ends_in_order_and_goes_on_in_the_session_that_it_was_given
     *_, stopped = sigterm_in_the_first_batch(files, out)
     # The batch is finished, or left out by a machine that needs too long for it.
     assert stopped in {
-        "stopped after batch 0; the next run goes on from there",
-        "stopped before the first batch; the next run goes on from there",
+        "stopped after batch 0; the next run continues from there",
+        "stopped before the first batch; the next run continues from there",
     }
     for path in late:
         shutil.copy2(path, files)

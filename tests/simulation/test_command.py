@@ -117,7 +117,7 @@ def test_people_get_a_table(file: str) -> None:
         (("{file}", "--strategy", "best"), "--strategy: expected one of headgate"),
         (("{file}", "--seeds", "5-1"), "--seeds: expected 1 to"),
         (("{file}", "--seeds", "one"), "--seeds: expected A-B"),
-        (("{file}", "--seeds", "1-2", "--seed", "1"), "--seeds: expected without"),
+        (("{file}", "--seeds", "1-2", "--seed", "1"), "--seeds: not together with"),
         (("{file}", "--seed", "-1"), "--seed: expected at least 0"),
         (("{file}", "--seeds", "1-2", "--plot", "x.png"), "--plot: expected a single"),
         (("{file}", "--plot", "absent/x.png"), "--plot: expected a folder"),

@@ -92,7 +92,7 @@ def test_a_piece_that_moves_steps_at_each_move(tmp_path: Path) -> None:
         (with_piece("demand"), "demand[0].rate: expected a number of at least 0, but"),
         (
             with_piece("demand", "rate = 1", "from = 5", "until = 4"),
-            "demand[0].until: expected a number not before from = 5, got 4",
+            "demand[0].until: expected a number not below from = 5, got 4",
         ),
         (
             with_piece("demand", "rate = 1", "agents = [1, 4]"),

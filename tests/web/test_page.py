@@ -58,12 +58,12 @@ def test_of_a_limit_per_node_the_page_says_that_nothing_is_reported(
     rest.put("/groups/gold", json={"limits": [limit]}).raise_for_status()
     opened(page, server)
     row = page.get_by_role("row").filter(has_text="requests per node")
-    expect(row).to_contain_text("not seen")
+    expect(row).to_contain_text("not reported")
     opened(page, server, "#/group/gold")
-    expect(page.get_by_text("Each process counts it alone")).to_be_visible()
+    expect(page.get_by_text("Each process enforces it on its own")).to_be_visible()
     answer = rest.get("/groups/gold/explain", params={"dimension": "requests"})
     assert answer.status_code == 404
-    assert "agents report nothing of it" in answer.json()["detail"]
+    assert "agents report no usage" in answer.json()["detail"]
 
 
 def test_a_group_is_made_with_the_keyboard_alone(
@@ -155,7 +155,7 @@ def test_pip82_the_form_sets_and_ends_the_split_among_topics(
         expect(page.get_by_role("button", name="requests")).to_be_visible()
         page.keyboard.press("e")
         page.get_by_text("Tree, refusal, isolation").click()
-        field = page.get_by_label("Divided among the topics of a process")
+        field = page.get_by_label("Divide a process's share among its topics")
         choice = field.locator("option", has_text=word)
         field.select_option(choice.get_attribute("value"))
         page.get_by_role("button", name="Save").click()
@@ -188,7 +188,7 @@ def test_a_subject_is_attached_and_detached(
     name.fill("acme")
     page.keyboard.press("Enter")
     expect(name).to_have_attribute("aria-invalid", "true")  # there is no such tenant
-    page.get_by_label("make the tenant").check()
+    page.get_by_label("create the tenant").check()
     page.get_by_role("button", name="Attach").last.click()
     attached = page.get_by_label("About the group")
     expect(attached).to_contain_text("tenant acme")
@@ -325,4 +325,4 @@ def test_agents_are_found_sorted_and_summed(
         expect(total).to_contain_text("2 present")
         expect(total).to_contain_text("all current")
         expect(total.locator("td").nth(5)).to_have_text("4")
-    expect(page.locator("main")).to_contain_text("No agent reports on the bus")
+    expect(page.locator("main")).to_contain_text("No agent is reporting on the bus")

@@ -177,7 +177,7 @@ def _add_routes(app: FastAPI) -> None:
 _health = APIRouter(tags=["health"])
 
 
-@_health.get("/healthz", summary="Is the service able to answer?")
+@_health.get("/healthz", summary="Check whether the service can answer")
 def healthz(service: ServiceOf) -> dict[str, int | str]:
     """Return the revision in force, read from the database."""
     return {"status": "ok", "revision": service.store.revision()}

@@ -40,7 +40,7 @@ def complete(app: FastAPI, *, required: bool) -> None:
             SCHEME: {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "`headgate token create NAME --role ROLE` makes one.",
+                "description": "`headgate token create NAME --role ROLE` creates one.",
             }
         }
         found["security"] = [{SCHEME: []}] if required else [{SCHEME: []}, {}]

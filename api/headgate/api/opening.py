@@ -23,11 +23,11 @@ def opened_store(settings: ServerSettings) -> Store:
         CannotStart: It can't be opened.
     """
     if not settings.database:
-        raise CannotStart("database: expected a file of SQLite or a URL")
+        raise CannotStart("database: expected an SQLite file or a URL")
     if _is_in_memory(settings):
         raise CannotStart(
-            f"database {settings.database}: expected a file; what is in memory could "
-            "not be shared by the connections of one server"
+            f"database {settings.database}: expected a file; the server's "
+            "connections can't share a database in memory"
         )
     try:
         if settings.cluster is not None:  # it is sent in each report
@@ -119,9 +119,9 @@ def _locked_database(settings: ServerSettings) -> Generator[None]:
 def _second_bus(settings: ServerSettings) -> CannotStart:
     name = _without_password(settings.database)
     return CannotStart(
-        f"database {name}: another server is running on it, and the agents of the two "
-        "would not hear each other: stop it, or give both one bus, --bus zeromq://… "
-        "or --bus kafka://…"
+        f"database {name}: another server is using it, and the agents of the two would "
+        "not hear each other: stop that server, or give both the same bus with "
+        "--bus zeromq://… or --bus kafka://…"
     )
 
 

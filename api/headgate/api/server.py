@@ -217,17 +217,18 @@ def _check_rights(settings: ServerSettings) -> None:
         return
     if rights.key_set or rights.issuer or rights.audience:
         raise CannotStart(
-            "a key set, an issuer and an audience say which tokens are good, but "
-            "rights are off, so none is asked for: turn rights on"
+            "a key set, issuer or audience decides which tokens are valid, but rights "
+            "are off, so no token is required: turn rights on"
         )
     if not _is_loopback(settings.host):
         if not rights.trust_network:
             raise CannotStart(
-                f"rights are off, so {settings.host} would let everybody change "
-                "everything: turn them on, listen on 127.0.0.1, or trust the network"
+                f"rights are off, so anyone who can reach {settings.host} could change "
+                "everything: turn rights on, listen on 127.0.0.1, or pass "
+                "--trust-network"
             )
         _log.warning(
-            "rights are off: anyone who reaches %s may change everything",
+            "rights are off: anyone who can reach %s can change everything",
             settings.host,
         )
 
@@ -250,7 +251,7 @@ def _check_tls(settings: ServerSettings) -> None:
     if certificate is None and key is None:
         return
     if certificate is None or key is None:
-        raise CannotStart("TLS: expected a certificate and its key together")
+        raise CannotStart("TLS: expected both a certificate and its key")
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(
@@ -299,8 +300,8 @@ def _check_tokens(settings: ServerSettings, store: Store) -> None:
     with store.reading() as session:
         if not list_tokens(session, limit=1).items:
             raise CannotStart(
-                "rights are on, but there is neither a token nor a key set: make a "
-                "token with `headgate token create NAME --role admin`"
+                "rights are on, but there is neither a token nor a key set: create "
+                "a token with `headgate token create NAME --role admin`"
             )
 
 

@@ -94,7 +94,7 @@ class RevisionWatch:
         if is_news() or wait_s <= 0 or self._closed:
             return is_news()
         if self.waiting >= MAX_WATCHERS:
-            raise Busy(f"{MAX_WATCHERS} watchers wait here already")
+            raise Busy(f"{MAX_WATCHERS} watchers are already waiting on this server")
         self.waiting += 1
         try:
             async with asyncio.timeout(wait_s):

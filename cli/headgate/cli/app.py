@@ -114,7 +114,7 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "detach": Entry(
         _LIMITS,
-        "Detach a subject from its group, whose limits it then no longer has.",
+        "Detach a subject from its group, whose limits then no longer apply.",
         "commands.attachments",
         "detach",
         "DETACH_EPILOG",
@@ -186,7 +186,7 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "explain": Entry(
         _WATCHING,
-        "Say who gets how much and why, then show the formulas with all inputs.",
+        "Explain who gets how much and why, with the formulas and all their inputs.",
         "commands.explain",
         "explain",
         "EXPLAIN_EPILOG",
@@ -200,7 +200,7 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "context": Entry(
         _OFFLINE,
-        "Name servers, and choose the one that commands ask.",
+        "Name servers, and choose the one that commands use.",
         "commands.contexts",
         "context",
     ),

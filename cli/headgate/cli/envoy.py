@@ -76,7 +76,7 @@ def envoy(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="YAML, one domain each.", show_default=False
+            metavar="FILE...", help="YAML files, one domain each.", show_default=False
         ),
     ],
     listen: ProxyListening,
@@ -84,17 +84,17 @@ def envoy(
     agent: Annotated[
         str | None,
         typer.Option(
-            help="Id of this process among all agents. By default the host's name and "
-            "the process's number; one that stays the same over restarts lets the "
-            "others recognise it.",
+            help="Id of this process among all agents; by default, host name and "
+            "process id. With an id that stays the same across restarts, the others "
+            "recognise it.",
             show_default=False,
         ),
     ] = None,
     weight: Annotated[
         float,
         typer.Option(
-            help="How many processes the data planes of RLQS count as, next to other "
-            "agents.",
+            help="Weight of the RLQS data planes among the agents, as a number of "
+            "processes.",
             min=0.001,
             max=1e6,
         ),
@@ -104,8 +104,8 @@ def envoy(
     """Answer Envoy's rate limit filter, nginx and Traefik from memory.
 
     The server is an agent: it shares every limit with all other agents. It needs a
-    token of the role operator where tokens are required, because it makes a group for
-    each key of a descriptor.
+    token of the role operator where tokens are required, because it creates a group
+    for each key of a descriptor.
     """
     from headgate.agent.errors import HeadgateError
     from headgate.cli.process.children import hold_to_parent
@@ -155,7 +155,7 @@ def read_domains(files: list[Path]) -> "dict[str, LimitDomain]":
             refused = RefusedByApi(str(error), problems)
             raise Failure(with_place(str(file), raw, refused, is_json=False)) from error
         if domain.name in domains:
-            raise Failure(f"{file}: another file describes domain {domain.name!r} too")
+            raise Failure(f"{file}: domain {domain.name!r} is already in another file")
         domains[domain.name] = domain
     return domains
 

@@ -148,7 +148,7 @@ class AccessOptions:
         bool,
         typer.Option(
             "--trust-network",
-            help="Listen on other addresses although no token is required.",
+            help="Listen on addresses other than loopback without requiring a token.",
         ),
     ] = False
     allowed_host: Annotated[
@@ -198,7 +198,7 @@ class ProxyOptions:
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="YAML of the limits for --envoy, one domain each. May be repeated.",
+            help="YAML file of limits for --envoy, with one domain. May be repeated.",
             show_default=False,
         ),
     ] = None
@@ -249,7 +249,7 @@ def _beside(proxies: ProxyOptions) -> "ProxyThread | None":
     if proxies.envoy is None and not proxies.envoy_config:
         return None
     if proxies.envoy is None or not proxies.envoy_config:
-        raise Misused("--envoy PORT and --envoy-config FILE: expected both, or neither")
+        raise Misused("--envoy PORT and --envoy-config FILE: expected both or neither")
     from headgate.cli.envoy import ProxyThread
 
     return ProxyThread(proxies.envoy, proxies.envoy_config)
@@ -285,7 +285,9 @@ def _settings(
             "file that --bus names"
         )
     if isnan(listen.interval):  # NaN passes every comparison with a bound
-        raise typer.BadParameter("nan: expected seconds", param_hint="--interval")
+        raise typer.BadParameter(
+            "expected a number of seconds, got nan", param_hint="--interval"
+        )
     from headgate.api import RightsSettings, ServerSettings
 
     return ServerSettings(

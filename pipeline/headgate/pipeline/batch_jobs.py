@@ -136,7 +136,7 @@ def run_invoices(
     )
     without = f"; no plan for {len(unbilled):,}: {unbilled[0]} …" if unbilled else ""
     return (
-        f"invoices: {len(fresh):,} made, {len(stay):,} as they were{without} "
+        f"invoices: {len(fresh):,} created, {len(stay):,} unchanged{without} "
         f"(reports: {_signed(newest)})"
     )
 
@@ -197,7 +197,7 @@ def what_if_of(
         f.max("group_id").alias("group_id"),
     ).collect()[0]
     if newest["end"] is None:
-        raise WrongSettings(f"group: no usage of {group!r} in {settings.out}")
+        raise WrongSettings(f"group: {group!r} has no usage in {settings.out}")
     begin = newest["end"] + WINDOW_S - since_s
     recent = usage.where(f.unix_seconds("window_start") >= begin)
     known = [
@@ -266,14 +266,14 @@ def _prove(engine: StreamEngine, usage: DataFrame, batch: int) -> None:
         return
     if not engine.is_published():
         raise OutputIncomplete(
-            f"batch {batch} is being written, or was cut off: wait for it, or run "
-            "`headgate pipeline run` again; no bill was made"
+            f"no bill was made: batch {batch} is being written or was interrupted; "
+            "wait for it, or run `headgate pipeline run` again"
         )
     raise OutputIncomplete(
         f"no bill was made: agent {first['agent']!r} counted "
         f"{first['counted_admitted']:.10g} admitted and "
         f"{first['counted_refused']:.10g} refused units of group {first['group_id']} "
-        f"({first['dimension']}), the tables hold {first['admitted']:.10g} and "
+        f"({first['dimension']}), but the tables hold {first['admitted']:.10g} and "
         f"{first['refused']:.10g}; {wrong.count():,} "
         "counters differ in all. Rows were removed or added from outside: restore the "
         "whole output from one backup"

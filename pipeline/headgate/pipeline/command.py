@@ -48,7 +48,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    help="Spark on the usage topic: who used what, was the quota kept, who suffers.",
+    help="Analyse the usage topic with Spark: usage, violations, unfairness.",
 )
 
 
@@ -132,7 +132,7 @@ def report(
     cores: opt.Cores = 2,
     memory: opt.Memory = "1g",
 ) -> None:
-    """Print a summary, and write it as a page with plots."""
+    """Print a summary; with --page, also write it as a page with plots."""
     with _failures():
         settings, since_s = _reading(out, history), seconds(since)
         more = _pairs("spark-option", spark_option or [])
@@ -183,7 +183,7 @@ def what_if(
 
 @app.command("setup")
 def setup() -> None:
-    """Look for Java and fetch Spark's connectors once; later runs are offline."""
+    """Check for Java and fetch Spark's connectors once, so that runs work offline."""
     with _failures():
         from headgate.pipeline.stream.jars import connector_jars, require_java
         from headgate.pipeline.stream.session import SUBMIT, log_option
@@ -308,7 +308,7 @@ def _stream(
             last = "before the first batch"
             if progress.batch is not None:
                 last = f"after batch {progress.batch}"
-            sys.stderr.write(f"stopped {last}; the next run goes on from there\n")
+            sys.stderr.write(f"stopped {last}; the next run continues from there\n")
             sys.stderr.flush()
     if caught:
         raise typer.Exit(SIGNALLED + caught[0])
@@ -450,7 +450,9 @@ def _known(jobs: Sequence[str]) -> tuple[str, ...]:
     every = (*JOBS, *opt.BATCH_JOBS)
     unknown = [job for job in jobs if job not in every]
     if unknown:
-        raise WrongSettings(f"{unknown[0]!r} is no job; expected {', '.join(every)}")
+        raise WrongSettings(
+            f"jobs: expected one of {', '.join(every)}, got {unknown[0]!r}"
+        )
     return tuple(jobs)
 
 

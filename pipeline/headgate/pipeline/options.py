@@ -17,7 +17,9 @@ OUT = "usage-tables"
 
 Jobs: TypeAlias = Annotated[
     list[str] | None,
-    typer.Argument(help=f"{' '.join((*JOBS, *BATCH_JOBS))}; the stream's by default."),
+    typer.Argument(
+        help=f"{' '.join((*JOBS, *BATCH_JOBS))}; by default, those on the stream."
+    ),
 ]
 Out: TypeAlias = Annotated[
     str,
@@ -27,79 +29,102 @@ Out: TypeAlias = Annotated[
 ]
 KeepDays: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(help="TABLE=DAYS: retire older rows of a table; repeat."),
+    typer.Option(help="TABLE=DAYS: remove older rows of a table. May be repeated."),
 ]
 ReportKeys: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        help="File of keys, from `headgate bus keys`: take signed reports only."
+        help="File of keys from `headgate bus keys`; accepts only signed reports."
     ),
 ]
 SparkOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(help="NAME=VALUE for Spark, such as spark.hadoop.fs.s3a.…; repeat."),
+    typer.Option(
+        help="NAME=VALUE for Spark, such as spark.hadoop.fs.s3a.…; may be repeated."
+    ),
 ]
 Cores: TypeAlias = Annotated[
-    int, typer.Option(min=1, help="Threads of a Spark of our own.")
+    int, typer.Option(min=1, help="Threads of the local Spark.")
 ]
-Memory: TypeAlias = Annotated[str, typer.Option(help="Heap of that Spark.")]
-Bootstrap: TypeAlias = Annotated[str, typer.Option(help="Kafka's servers.")]
+Memory: TypeAlias = Annotated[str, typer.Option(help="Heap of the local Spark.")]
+Bootstrap: TypeAlias = Annotated[
+    str, typer.Option(help="Kafka's bootstrap servers, HOST:PORT,…")
+]
 Topic: TypeAlias = Annotated[str, typer.Option(help="The usage topic.")]
-Files: TypeAlias = Annotated[str, typer.Option(help="Recorded messages, not Kafka.")]
+Files: TypeAlias = Annotated[
+    str, typer.Option(help="Folder of recorded messages, instead of Kafka.")
+]
 Once: TypeAlias = Annotated[
-    bool, typer.Option("--once", help="Read what is there, then end.")
+    bool, typer.Option("--once", help="Read what is there, then exit.")
 ]
 Starting: TypeAlias = Annotated[
     str, typer.Option(help="Where the first run begins: earliest or latest.")
 ]
-Api: TypeAlias = Annotated[str, typer.Option(help="Headgate's API, for names, limits.")]
+Api: TypeAlias = Annotated[
+    str, typer.Option(help="URL of Headgate's API, for names and limits.")
+]
 Token: TypeAlias = Annotated[
-    str, typer.Option(envvar="HEADGATE_TOKEN", help="Bearer token for it.")
+    str, typer.Option(envvar="HEADGATE_TOKEN", help="Bearer token for the API.")
 ]
 Recorded: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Recorded snapshots, one a line, instead.")
+    Path | None,
+    typer.Option(help="File of recorded snapshots, one per line, instead of the API."),
 ]
 Cluster: TypeAlias = Annotated[
     str,
-    typer.Option(help="Take reports of this one only; needed if there are several."),
+    typer.Option(
+        help="Read the reports of this cluster only; needed if there are several."
+    ),
 ]
 Trigger: TypeAlias = Annotated[float, typer.Option(help="Seconds between batches.")]
-MaxMessages: TypeAlias = Annotated[int, typer.Option(help="Messages of a batch.")]
-Lateness: TypeAlias = Annotated[float, typer.Option(help="Wait for what is late.")]
+MaxMessages: TypeAlias = Annotated[int, typer.Option(help="Most messages in a batch.")]
+Lateness: TypeAlias = Annotated[
+    float, typer.Option(help="Seconds to wait for late reports.")
+]
 LostIs: TypeAlias = Annotated[
     str,
-    typer.Option(help="Messages gone before they were read: fatal or continue."),
+    typer.Option(
+        help="If messages were deleted before they were read: fatal or continue."
+    ),
 ]
 AlertTopic: TypeAlias = Annotated[str, typer.Option(help="Kafka topic for alerts.")]
-Webhook: TypeAlias = Annotated[str, typer.Option(help="URL that alerts are posted to.")]
+Webhook: TypeAlias = Annotated[str, typer.Option(help="URL to post alerts to.")]
 KafkaOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(help="NAME=VALUE for Spark's Kafka source and sink; repeat."),
+    typer.Option(help="NAME=VALUE for Spark's Kafka source and sink; may be repeated."),
 ]
 Prices: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="File of price plans (YAML, JSON), for invoices."),
+    typer.Option(help="File of price plans for invoices, YAML or JSON."),
 ]
 InvoiceFolder: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        "--invoices", help="Folder for a JSON and a CSV of each; OUT/invoices."
+        "--invoices",
+        help="Folder for each invoice as JSON and CSV; by default, OUT/invoices.",
     ),
 ]
 MetricsPort: TypeAlias = Annotated[
     int,
-    typer.Option(min=0, max=65535, help="Serve Prometheus metrics there; 0: don't."),
+    typer.Option(min=0, max=65535, help="Port for Prometheus metrics; 0 for none."),
 ]
 MetricsHost: TypeAlias = Annotated[
-    str, typer.Option(help="Address that they are served on.")
+    str, typer.Option(help="Address to serve metrics on.")
 ]
 Since: TypeAlias = Annotated[str, typer.Option(help="How far back: 90s, 5m, 1h, 7d.")]
 Page: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Folder for index.html and the PNGs.")
+    Path | None, typer.Option(help="Write index.html and its plots to this folder.")
 ]
-Rate: TypeAlias = Annotated[float, typer.Option(min=0, help="Units a second to try.")]
+Rate: TypeAlias = Annotated[
+    float, typer.Option(min=0, help="Limit to try, units per second.")
+]
 Burst: TypeAlias = Annotated[
-    float | None, typer.Option(min=0, help="Units; a second's worth by default.")
+    float | None,
+    typer.Option(
+        min=0, help="Burst to try, units; by default, one second of the rate."
+    ),
 ]
 GroupName: TypeAlias = Annotated[str, typer.Argument(help="Name of the group.")]
-Dimension: TypeAlias = Annotated[str, typer.Argument(help="Such as requests.")]
+Dimension: TypeAlias = Annotated[
+    str, typer.Argument(help="Dimension, such as requests.")
+]

@@ -101,7 +101,9 @@ class PipelineSettings:
             raise WrongSettings("source: expected Kafka's servers or a folder of files")
         unknown = sorted(set(self.jobs) - set(JOBS))
         if unknown:
-            raise WrongSettings(f"jobs: {unknown[0]!r} is none of {', '.join(JOBS)}")
+            raise WrongSettings(
+                f"jobs: expected one of {', '.join(JOBS)}, got {unknown[0]!r}"
+            )
         if self.alert_topic and not self.bootstrap:
             raise WrongSettings("alert_topic: expected Kafka's servers as well")
         for name in ("max_messages", "max_files", "lateness_s", "silence_s", "keep_s"):

@@ -163,7 +163,7 @@ def _strategy(name: str) -> Strategy:
 def _seeds(seed: int | None, seeds: str | None, scenario: Scenario) -> range:
     if seeds is not None:
         if seed is not None:
-            raise InvalidOption("--seeds: expected without --seed")
+            raise InvalidOption("--seeds: not together with --seed")
         return parse_seeds(seeds)
     if seed is not None and seed < 0:
         raise InvalidOption(f"--seed: expected at least 0, got {seed}")
@@ -184,7 +184,7 @@ def _plotter(path: Path | None, seeds: int) -> Callable[[SimulationRun], None] |
     try:
         from headgate.simulation.report.plot import draw
     except ImportError:
-        reason = "expected matplotlib: pip install 'headgate[plot]'"
+        reason = "plots need matplotlib: pip install 'headgate[plot]'"
         raise InvalidOption(f"--plot: {reason}") from None
 
     def drawer(run: SimulationRun) -> None:
@@ -192,7 +192,9 @@ def _plotter(path: Path | None, seeds: int) -> Callable[[SimulationRun], None] |
             draw(run, path)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise InvalidOption(f"--plot: expected a file to write: {reason}") from None
+            raise InvalidOption(
+                f"--plot: expected a file that can be written: {reason}"
+            ) from None
 
     return drawer
 

@@ -148,11 +148,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run random scenarios; return 1 if any broke an invariant."""
     parser = argparse.ArgumentParser(prog="python -m headgate.simulation.soak")
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument("--seed", type=int, help="run this seed only")
     parser.add_argument(
-        "--narrow", action="store_true", help="many small requests of one cost only"
+        "--narrow", action="store_true", help="only many small requests of equal cost"
     )
-    parser.add_argument("--first", type=int, help="first seed; by the clock if absent")
+    parser.add_argument(
+        "--first", type=int, help="first seed; by default, from the clock"
+    )
     options = parser.parse_args(arguments)
     if options.seed is not None:
         return 1 if _one(options.seed, narrow=options.narrow) else 0

@@ -77,7 +77,7 @@ NUMBER = 'expected a number ≥ 0 or "unlimited"'
         (
             {"limits": limit()["limits"] * 2},
             "limits[1]",
-            "expected at most one per dimension and scope",
+            "expected at most one limit per dimension and scope",
         ),
         ({"limits": {}}, "limits", "expected a valid list"),
         (
@@ -192,8 +192,8 @@ def test_an_unknown_parent_is_not_found(rest: httpx.Client, unchanged: Any) -> N
     ("name", "reason"),
     [
         ("x" * 10_240, "expected at most 256 characters, got 10240"),
-        ("", "expected a name without space around it"),
-        (" gold", "expected a name without space around it"),
+        ("", "expected a name without surrounding spaces"),
+        (" gold", "expected a name without surrounding spaces"),
         ("a/b", "expected no slash"),
         ("..", "expected a name other than . and .."),
         ("a\nb", "expected printable characters, got '\\n'"),

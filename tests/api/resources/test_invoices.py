@@ -87,7 +87,7 @@ def test_a_damaged_file_is_a_problem_and_the_others_are_served(
 ) -> None:
     (folder / "acme" / "2026-11.json").write_text('{"tenant": "ac')
     answer = api.get("/tenants/acme/invoices/2026-11")
-    assert (answer.status_code, "make it again" in answer.text) == (409, True)
+    assert (answer.status_code, "create it again" in answer.text) == (409, True)
     assert api.get("/tenants/acme/invoices/2026-10").is_success
 
 

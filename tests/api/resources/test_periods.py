@@ -75,7 +75,7 @@ def test_ably_an_override_of_a_calendar_period_is_one_for_its_burst_too(
         ({**MONTHLY, "burst": 5}, {}, "limits[0].burst", "expected the rate, 1000"),
         ({**MONTHLY, "period_s": 60}, {}, "limits[0]", "but not both"),
         ({**MONTHLY, "samples": 5}, {}, "limits[0]", "expected no samples"),
-        (MONTHLY, {"mode": "strict"}, "mode", "strict groups have no calendar"),
+        (MONTHLY, {"mode": "strict"}, "mode", "strict groups can't have calendar"),
     ],
 )
 def test_what_makes_no_sense_of_a_calendar_period_is_refused_where_it_stands(

@@ -146,7 +146,7 @@ def test_dispatch_flags_that_exclude_each_other_are_refused_together(
         answer = configure(pulsar, batch, "true")
     assert (answer.status_code, answer.json()) == (
         412,
-        {"reason": f"{batch}: expected not together with {precise}"},
+        {"reason": f"{batch}: not together with {precise}"},
     )
     assert configure(pulsar, precise, "false").status_code == 200
     assert configure(pulsar, batch, "true").status_code == 200

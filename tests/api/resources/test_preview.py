@@ -87,7 +87,7 @@ def test_a_preview_of_a_new_group_changes_nothing(
         shown = rest.post("/preview", json=wanted).json()
     (limit,) = shown["limits"]
     assert (limit["rate_before_per_s"], limit["rate_after_per_s"]) == (None, 5)
-    assert limit["sentence"] == "Nobody uses it now."
+    assert limit["sentence"] == "No agent uses it now."
     assert rest.get("/groups/new").status_code == 404
 
 

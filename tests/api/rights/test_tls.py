@@ -179,7 +179,7 @@ def test_what_is_no_certificate_is_refused_at_the_start(
     with pytest.raises(CannotStart, match=r"^TLS: "):
         run(settings(tmp_path, mixed))
     alone = ServerSettings(database=str(tmp_path / "x.db"), tls_key=key)
-    with pytest.raises(CannotStart, match="a certificate and its key together"):
+    with pytest.raises(CannotStart, match="both a certificate and its key"):
         run(alone)
 
 

@@ -245,9 +245,9 @@ def test_a_second_server_with_a_bus_of_its_own_is_refused(url: str) -> None:
     common = ServerSettings(database=url, port=0, bus=COMMON_BUS)
     with running(own):
         for second in (own, common):
-            with pytest.raises(CannotStart, match=r"give both one bus"):
+            with pytest.raises(CannotStart, match=r"give both the same bus"):
                 run(second)
-    another = pytest.raises(CannotStart, match=r"another server is running on it")
+    another = pytest.raises(CannotStart, match=r"another server is using it")
     with running(common), running(common), another:
         run(own)
     secret = url.replace("headgate@", "headgate:secret@")
@@ -273,7 +273,7 @@ def test_the_lock_of_the_bus_is_taken_again_when_the_database_restarts(
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert len(held) == 1
-        with pytest.raises(CannotStart, match=r"another server is running on it"):
+        with pytest.raises(CannotStart, match=r"another server is using it"):
             run(own)
 
 

@@ -119,7 +119,7 @@ def test_a_usual_port_that_is_bound_but_not_yet_listened_on_is_left_alone() -> N
     ("settings", "message"),
     [
         ({"host": ""}, "host: expected an address"),
-        ({"database": ""}, "database: expected a file"),
+        ({"database": ""}, "database: expected an SQLite file"),
         ({"cluster": ""}, "cluster: expected a name"),
         ({"cluster": "x" * 257}, "cluster: expected at most 256 characters, got 257"),
     ],
@@ -175,12 +175,12 @@ def test_a_second_server_of_one_file_with_a_bus_of_its_own_is_refused(
     common = ServerSettings(database=database, port=0, bus=bus)
     with running(own):
         for second in (own, common):
-            with pytest.raises(CannotStart, match=r"give both one bus") as caught:
+            with pytest.raises(CannotStart, match=r"give both the same bus") as caught:
                 run(second)
             assert "\n" not in str(caught.value)
     with running(common), running(common) as addresses:
         assert httpx.get(f"{addresses.api}/healthz", timeout=TIMEOUT_S).is_success
-        with pytest.raises(CannotStart, match=r"another server is running on it"):
+        with pytest.raises(CannotStart, match=r"another server is using it"):
             run(own)
     with running(own) as addresses:
         assert httpx.get(f"{addresses.api}/healthz", timeout=TIMEOUT_S).is_success

@@ -1,4 +1,4 @@
-"""What takes a limit off somebody is asked for, or said with --yes."""
+"""What removes a limit is confirmed at a terminal, or with --yes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,18 @@ def limited(headgate: Headgate) -> None:
 LIFTING = [
     (
         "attach lim.free --tenant lim",
-        "tenant lim moves from group lim.gold to lim.free",
+        "tenant lim will move from group lim.gold to lim.free",
     ),
-    ("detach --tenant lim", "tenant lim leaves its group"),
-    ("tenant delete lim", "tenant lim leaves group lim.gold"),
-    ("group update lim.gold --remove-limit tokens", "lim.gold no longer limits tokens"),
-    ("group update lim.gold --limit tokens=unlimited", "lim.gold no longer limits tok"),
+    ("detach --tenant lim", "tenant lim will be detached from its group"),
+    ("tenant delete lim", "tenant lim will be detached from group lim.gold"),
+    (
+        "group update lim.gold --remove-limit tokens",
+        "lim.gold will no longer limit tokens",
+    ),
+    (
+        "group update lim.gold --limit tokens=unlimited",
+        "lim.gold will no longer limit tok",
+    ),
 ]
 
 
@@ -52,7 +58,7 @@ def test_a_script_has_to_say_that_it_means_to_lift_a_limit(
     code, said, error = headgate(*command.split())
     assert (code, said, error.count("\n")) == (1, "", 1)
     assert told in error
-    assert error.endswith("; pass --yes if that is meant\n")
+    assert error.endswith("; pass --yes to confirm\n")
     assert headgate("export")[1] == before
     assert headgate(*command.split(), "--yes")[0] == 0
     assert headgate("export")[1] != before
@@ -78,7 +84,7 @@ def test_a_person_is_asked(
     os.close(master)
     os.close(slave)
     assert done.returncode == code
-    assert "tenant lim leaves its group" in asked
+    assert "tenant lim will be detached from its group" in asked
     assert "Continue? [y/N]" in asked
     if code == 0:
         assert json.loads(done.stdout) == {"detached": {"tenant": "lim"}}

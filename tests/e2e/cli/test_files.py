@@ -99,7 +99,7 @@ def test_what_a_file_names_is_deleted_with_it_and_nothing_else(
     headgate("attach", "child", "--tenant", "acme", "--yes", *url)
     code, said, error = headgate("delete", "-f", str(file), *url)
     assert (code, said, error.count("\n")) == (1, "", 1)
-    assert error.endswith("; pass --yes if that is meant\n")
+    assert error.endswith("; pass --yes to confirm\n")
     assert headgate("delete", "-f", str(file), "--yes", *url)[0] == 0
     assert _exported(headgate, *url) == {"tenants": {"stays": {}}}
     nothing = headgate("delete", "-f", str(file), "--yes", *url)

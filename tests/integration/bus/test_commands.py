@@ -78,7 +78,7 @@ def test_what_is_no_section_is_refused(headgate: Headgate, tmp_path: Path) -> No
     file = tmp_path / "bus.json"
     for text, says in (
         ("{", "bus.json: "),
-        ("[]", "bus.json: expected an object"),
+        ("[]", "bus.json: expected a JSON object"),
         ('{"kind": "pigeons"}', "bus.kind: expected one of"),
         ('{"kind": "kafka"}', "bus: kafka: expected `bootstrap` and `topic`"),
     ):

@@ -30,7 +30,7 @@ def test_another_service_is_told_in_one_line(
     with serving((200, body)) as url:
         assert main([*command.split(), "--url", url]) == 1
     said = capsys.readouterr().err
-    told = f"headgate: {url} does not answer as Headgate's API does: {why}"
+    told = f"headgate: {url} does not answer like a Headgate API: {why}"
     assert (said[: len(told)], said.count("\n")) == (told, 1)
 
 

@@ -91,7 +91,7 @@ class _Builder:
                 self._open[-1].append(self._scalar(event))
             elif isinstance(event, _OPENING):
                 if event.tag not in _TAGS:
-                    raise ValueError(f"expected no tag {event.tag}")
+                    raise ValueError(f"expected no tags, got {event.tag}")
                 if len(self._open) > MAX_DEPTH:
                     raise _too_deep()
                 self._open.append([])
@@ -118,7 +118,7 @@ class _Builder:
             return self._scalars[known]
         tag = event.tag
         if tag not in _TAGS:
-            raise ValueError(f"expected no tag {tag}")
+            raise ValueError(f"expected no tags, got {tag}")
         if tag is None or tag == "!":
             tag = self._resolve(yaml.ScalarNode, event.value, event.implicit)
         mark = cast("yaml.error.Mark | None", event.start_mark)

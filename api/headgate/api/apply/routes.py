@@ -34,10 +34,11 @@ def apply_file(
     response: Response,
     dry_run: Annotated[bool, Query(description="Only show the plan.")] = False,
 ) -> ApplyPlan:
-    """Bring everything that the file names into its state, all of it or nothing.
+    """Bring everything that the file names into the described state, or change nothing.
 
-    Doing it again changes nothing.  An operator of some tenants may name what they
-    may change one by one: attachments, policies and namespaces of these tenants.
+    Applying the same file again changes nothing.  A tenant's operator may name only
+    what they could also change one by one: the tenant's attachments, policies and
+    namespaces.
     """
     with service.store.changing(author, dry_run=dry_run) as change:
         changes = apply_quotas(change, quotas, author)
@@ -47,7 +48,7 @@ def apply_file(
 
 
 @router.post(
-    "/delete", summary="Delete what a file of quotas names", openapi_extra=_BODY
+    "/delete", summary="Delete everything in a file of quotas", openapi_extra=_BODY
 )
 def delete_file(
     quotas: Annotated[Quotas, Depends(quotas_of)],
@@ -56,7 +57,7 @@ def delete_file(
     response: Response,
     dry_run: Annotated[bool, Query(description="Only show the plan.")] = False,
 ) -> ApplyPlan:
-    """Delete everything that the file names and that exists, all of it or nothing.
+    """Delete everything in the file that exists, or change nothing.
 
     Only names count: what the file says about a thing does not matter, except that an
     attachment stays if its subject belongs to another group.
@@ -70,9 +71,9 @@ def delete_file(
 
 @router.get("/export", summary="The configuration as a file of quotas")
 def export_file(service: ServiceOf) -> dict[str, object]:
-    """Return a file which, applied to an empty server, gives the same configuration.
+    """Return a file that gives an empty server the same configuration when applied.
 
-    It holds everything but tokens, as of one revision.
+    It holds everything but tokens, all from the same revision.
     """
     with service.store.reading() as session:
         return exported(session)

@@ -24,8 +24,8 @@ class AttachmentItem(AttachmentPut):
 
     own: bool = Field(
         default=False,
-        description="The tenant's own operator attached it and may do otherwise; "
-        "only an administrator's file decides that.",
+        description="Attached by the tenant's own operator, who may change it; only "
+        "an administrator's file can set this.",
     )
 
 
@@ -52,8 +52,8 @@ class Quotas(Body):
     namespace_policies: dict[str, dict[str, object]] = Field(
         default={},
         max_length=MAX_THINGS,
-        description="Namespace to the policies that Pulsar's clients keep with it. "
-        "A namespace that is not here keeps what it has.",
+        description="For each namespace, the policies that Pulsar's clients store "
+        "with it. A namespace that is not named here keeps its own.",
     )
     groups: dict[str, GroupBody | None] = Field(default={}, max_length=MAX_THINGS)
     attachments: list[AttachmentItem] = Field(default=[], max_length=MAX_THINGS)
@@ -64,7 +64,7 @@ class Quotas(Body):
     overrides: list[OverridePut] = Field(
         default=[],
         max_length=MAX_THINGS,
-        description="One that has already ended is left out.",
+        description="Overrides that have already ended are skipped.",
     )
     prune: bool = Field(
         default=False,
@@ -97,5 +97,5 @@ class ApplyPlan(BaseModel):
     revision: int = Field(description="In force now.")
     dry_run: bool
     changes: list[ChangeShown] = Field(
-        description="Empty if the state is already as wanted."
+        description="Empty if there is nothing to change."
     )

@@ -5,9 +5,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from headgate.api.values.schemas import Body
 
 _SUBJECT = (
-    "kind → name: one of cluster, tenant, namespace, topic, subscription, user, "
-    "client; or user and client, or topic and subscription, together; a name of "
-    "null is the default of that kind."
+    "kind → name. The kind is one of cluster, tenant, namespace, topic, "
+    "subscription, user, client; user and client, or topic and subscription, can be "
+    "combined. A name of null is the default of that kind."
 )
 
 
@@ -45,7 +45,7 @@ class AttachmentShown(BaseModel):
     subject: dict[str, str | None] = Field(description=_SUBJECT)
     group: str
     own: bool = Field(
-        description="The tenant's own operator attached it and may do otherwise."
+        description="Attached by the tenant's own operator, who may change it."
     )
     revision: int = Field(description="Revision that last changed it; its ETag.")
 

@@ -255,7 +255,9 @@ def _check_may_leave(change: Change, own: bool) -> None:
         Forbidden: It may not.
     """
     if change.author.tenants is not None and not own:
-        raise Forbidden("an administrator attached it, and only one may change that")
+        raise Forbidden(
+            "an administrator attached it, so only an administrator may change it"
+        )
 
 
 def _check_may_attach(
@@ -278,7 +280,8 @@ def _check_may_attach(
     tenant = tenant_of_subject(*subject[0])
     if tenant != target.owner and tenant not in (target.offered_to or ()):
         raise Forbidden(
-            f"group {target.name!r} is neither {tenant}'s nor offered to it"
+            f"group {target.name!r} neither belongs to tenant {tenant!r} nor is "
+            "offered to it"
         )
     parts = {target.id}
     above = target
@@ -290,8 +293,8 @@ def _check_may_attach(
         if holding is not None and not holding.own and holding.group_id not in parts:
             raise Forbidden(
                 f"an administrator attached {wider[0][0]} {wider[0][1]} to group "
-                f"{_group_name(change.session, holding)!r}, which {target.name!r} is "
-                "no part of"
+                f"{_group_name(change.session, holding)!r}, and {target.name!r} is not "
+                "part of that group"
             )
 
 

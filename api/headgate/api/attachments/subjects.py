@@ -61,7 +61,7 @@ def subject_of_query(pairs: Sequence[tuple[str, str]]) -> dict[str, str | None]:
     named: dict[str, str | None] = {}
     for kind, name in pairs:
         if kind in named:
-            raise Invalid(kind, "expected once")
+            raise Invalid(kind, "expected at most once")
         named[kind] = name or None
     return named
 

@@ -22,10 +22,12 @@ TimeQuery = Annotated[
     float | None,
     Query(
         allow_inf_nan=False,
-        description="Seconds since the epoch; changes at that time count.",
+        description="Seconds since the epoch; changes at that time are included.",
     ),
 ]
-Number = Annotated[int, Path(ge=0, le=MAX_ROW_ID, description="A revision.")]
+Number = Annotated[
+    int, Path(ge=0, le=MAX_ROW_ID, description="Number of the revision.")
+]
 
 
 @router.get("/audit", summary="List changes, newest first")
@@ -67,7 +69,7 @@ def get_entry(
     ] = 0,
     limit: PageSize = MAX_PAGE,
 ) -> AuditEntry:
-    """Return what a revision changed; `omitted` says how many changes are left."""
+    """Return what a revision changed; `omitted` counts the changes that follow."""
     with service.store.reading() as session:
         return audit.get_entry(
             session, revision, after=after, limit=limit, tenants=tenants
@@ -82,7 +84,7 @@ def roll_back(
     response: Response,
     dry_run: Annotated[bool, Query(description="Only show what would change.")] = False,
 ) -> RolledBack:
-    """Bring everything into the state that a revision left, as a new revision."""
+    """Restore the state that a revision left, as a new revision."""
     with service.store.changing(author, dry_run=dry_run) as change:
         changes = audit.roll_back(change, revision)
     reached = change.revision - 1 if dry_run else change.reached

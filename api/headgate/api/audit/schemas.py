@@ -34,12 +34,12 @@ class AuditEntry(BaseModel):
     revision: int
     at_s: float = Field(description="Seconds since the epoch.")
     author: str = Field(description="Subject of the bearer token, or anonymous.")
-    address: str = Field(description="Where the request came from.")
+    address: str = Field(description="Address that the request came from.")
     action: str = Field(description="The request, such as PUT /api/v1/groups/gold.")
     changes: list[ChangeShown]
     omitted: int = Field(
         default=0,
-        description="Number of changes not listed here: a bulk apply may make a "
+        description="Number of changes not listed here: one apply may make a "
         "hundred thousand. `/revisions/{revision}` lists them page by page.",
     )
 

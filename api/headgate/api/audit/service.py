@@ -103,7 +103,7 @@ def roll_back(change: Change, revision: int) -> list[ChangeShown]:
         Refused: The state can't be reached.
     """
     if revision >= change.revision:
-        raise Invalid("revision", f"expected one before {change.revision}")
+        raise Invalid("revision", f"expected a revision before {change.revision}")
     target: dict[tuple[str, str], Document] = {}
     query = (
         select(ChangedRow.kind, ChangedRow.key, ChangedRow.before)

@@ -71,15 +71,15 @@ async def get_events(
         str | None,
         Query(
             max_length=256,
-            description="Follow what limits this tenant and the namespaces of it "
-            "that `search`, `offset` and `limit` name.",
+            description="Follow what limits this tenant and those of its namespaces "
+            "that `search`, `offset` and `limit` select.",
         ),
     ] = None,
 ) -> StreamingResponse:
-    """Send `hello`, each new `revision` at once, and every second what is followed.
+    """Send `hello`, then each new `revision` at once, and the view every second.
 
-    That is an event `overview`, `agents`, `group` or `tenant`.  If what is followed is
-    deleted, the last event is `gone`.
+    The view is an event `overview`, `agents`, `group` or `tenant`.  When the followed
+    group or tenant is deleted, the last event is `gone`.
     """
     observing = observing_of(request)
 
@@ -96,7 +96,7 @@ async def get_events(
 
     if tenant is not None:
         if tenants is not None and tenant not in tenants:
-            raise Forbidden("not one of the caller's tenants")
+            raise Forbidden(f"{tenant!r} is not one of the caller's tenants")
         window = TenantLook(
             tenant=tenant, search=look.search, offset=look.offset, limit=look.limit
         )
@@ -122,7 +122,7 @@ class _CountedStream(StreamingResponse):
 
     def __init__(self, observing: Observing, stream: AsyncGenerator[str]) -> None:
         if observing.streams >= MAX_STREAMS:
-            raise Busy(f"{MAX_STREAMS} streams are open here already")
+            raise Busy(f"{MAX_STREAMS} event streams are already open on this server")
         super().__init__(stream, media_type="text/event-stream", headers=_HEADERS)
         self._observing = observing
         observing.streams += 1
@@ -155,7 +155,7 @@ async def _stream(
             shown = await run_in_threadpool(show)
             yield f"event: {kind}\ndata: {shown.model_dump_json()}\n\n"
         except OperationalError as error:
-            _log.error("a stream has a gap, database error: %s", error)
+            _log.error("an event stream has a gap: database error: %s", error)
             yield _event("gap", {"detail": "the database does not answer"})
         except NotFound as error:
             yield _event("gone", {"detail": error.reason})

@@ -23,7 +23,7 @@ def limits_of(body: GroupBody) -> list[Limit]:
     limits = checked_limits(body.limits)
     if body.mode == "strict" and any(limit.period for limit in limits):
         raise Invalid(
-            "mode", "expected balanced: strict groups have no calendar periods"
+            "mode", "expected balanced: strict groups can't have calendar periods"
         )
     if body.per is not None and (body.mode == "strict" or body.slots is not None):
         raise Invalid("per", "expected null with mode strict, and with slots")
@@ -43,14 +43,14 @@ def checked_limits(bodies: Sequence[LimitBody]) -> list[Limit]:
         Invalid: One can't be accepted, or is given twice.
     """
     if len(bodies) > MAX_LIMITS:
-        raise Invalid("limits", f"expected at most {MAX_LIMITS}")
+        raise Invalid("limits", f"expected at most {MAX_LIMITS} limits")
     limits: list[Limit] = []
     seen: set[tuple[str, str]] = set()
     for index, body in enumerate(bodies):
         at = f"limits[{index}]"
         checked_dimension(body.dimension, f"{at}.dimension")
         if (body.dimension, body.scope) in seen:
-            raise Invalid(at, "expected at most one per dimension and scope")
+            raise Invalid(at, "expected at most one limit per dimension and scope")
         seen.add((body.dimension, body.scope))
         if body.minimum == UNLIMITED:
             raise Invalid(f"{at}.minimum", "expected a finite number")

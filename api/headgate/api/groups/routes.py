@@ -122,7 +122,7 @@ def delete_group(
     precondition: PreconditionOf,
     response: Response,
 ) -> None:
-    """Delete a group; 409 while something is attached to it or part of it."""
+    """Delete a group; 409 while it has attachments or child groups."""
     with service.store.changing(author) as change:
         groups.delete_group(change, name, precondition)
     tell(response, change)

@@ -59,25 +59,28 @@ class LimitBody(Body):
     dimension: str = Field(description="What is counted; an identifier.")
     rate: Quantity = Field(description="Units per period; 0 lets nothing through.")
     burst: Quantity | None = Field(
-        default=None, description="Units that may pass at once after rest."
+        default=None, description="Units that may pass at once after an idle time."
     )
-    period_s: PeriodS = Field(default=1.0, description="Seconds that rate counts for.")
+    period_s: PeriodS = Field(
+        default=1.0, description="Length of the period in seconds."
+    )
     period: Period | None = Field(
         default=None,
         description="Instead of period_s: a calendar period.  All of the rate may pass "
         "between one boundary and the next; a bucket admits up to twice as much.",
     )
     time_zone: str = Field(
-        default="UTC", description="IANA name; calendar periods begin there."
+        default="UTC", description="IANA time zone in which calendar periods begin."
     )
     scope: Scope = Field(
-        default="cluster", description="Shared by all agents, or each has it whole."
+        default="cluster",
+        description="cluster: all agents share the limit; node: each has all of it.",
     )
     minimum: Quantity = Field(
-        default=0.0, description="Units per period set aside inside the parent."
+        default=0.0, description="Units per period set aside within the parent."
     )
     maximum: Quantity = Field(
-        default=UNLIMITED, description="Units per period to take from the parent."
+        default=UNLIMITED, description="Most units per period taken from the parent."
     )
     samples: Samples | None = Field(
         default=None,
@@ -85,7 +88,9 @@ class LimitBody(Body):
         description="Instead of burst, as in Kafka: rate·samples·window_s.",
     )
     window_s: PeriodS | None = Field(
-        default=None, exclude=True, description="Seconds of one of Kafka's samples."
+        default=None,
+        exclude=True,
+        description="Length of a sample in seconds, as in Kafka.",
     )
 
     @model_validator(mode="after")
@@ -142,7 +147,7 @@ class GroupBody(Body):
     parent: str | None = Field(
         default=None, description="Name of the group that this one is part of."
     )
-    weight: Weight = Field(default=1.0, description="Among the parent's children.")
+    weight: Weight = Field(default=1.0, description="Weight among its siblings.")
     mode: Mode = Field(
         default="balanced", description="strict never exceeds rate·window + burst."
     )
@@ -150,33 +155,34 @@ class GroupBody(Body):
         default=True, description="Admit while the level is ≥ 0, then charge."
     )
     isolation: Isolation = Field(
-        default="fair", description="What an agent that is cut off may spend."
+        default="fair", description="What an agent may spend during a partition."
     )
     refusal: Refusal = Field(
-        default="reject", description="What a caller meets when it is exhausted."
+        default="reject",
+        description="What happens to a request when the group is exhausted.",
     )
     soft_threshold: Threshold | None = Field(
-        default=None, description="Part of the rate above which callers are warned."
+        default=None, description="Fraction of the rate above which callers are warned."
     )
     per_partition: bool = Field(
         default=False,
-        description="Each partition of a topic that falls under the group has its "
-        "limits of scope node whole; those of scope cluster stay shared by all.",
+        description="Apply limits of scope node to each partition of a topic "
+        "separately; limits of scope cluster always cover the whole topic.",
     )
     split: Split | None = Field(
         default=None,
-        description="How each process divides what it may spend among its topics: "
-        "evenly, in proportion to their use, or, with null, not at all.",
+        description="How each process divides its share among its topics: in equal "
+        "parts, in proportion to their use, or (null) not at all.",
     )
     slots: Slots | None = Field(
         default=None,
-        description="Requests in flight at once, over the whole cluster; null: any.",
+        description="Most requests in flight at once in the cluster; null: no limit.",
     )
     per: Per | None = Field(
         default=None,
-        description="Makes the group a template: each value of that part of the "
-        "subject, such as each user, has the limits for itself, shared over the "
-        "cluster; null: all share them.",
+        description="Makes the group a template: its limits apply separately to each "
+        "value of this part of the subject, such as each user, across the cluster; "
+        "null: all share them.",
     )
     owner: str | None = Field(
         default=None, description="The tenant that owns the group, or null."
@@ -184,7 +190,7 @@ class GroupBody(Body):
     offered_to: list[str] = Field(
         default=[],
         max_length=MAX_OFFERS,
-        description="Further tenants whose own operators may attach to it.",
+        description="Other tenants whose own operators may attach to it.",
     )
 
 
@@ -203,7 +209,7 @@ class GroupPost(GroupBody):
         json_schema_extra={"examples": [{"name": "gold", **_EXAMPLE}]}
     )
 
-    name: str = Field(description="Unique, at most 256 characters, no slash.")
+    name: str = Field(description="Unique; at most 256 characters, without a slash.")
 
 
 class GroupPatch(Body):

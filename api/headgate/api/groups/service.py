@@ -169,7 +169,7 @@ def patch_group(
     given = patch.model_dump(exclude_unset=True, exclude={"limits"})
     for field, value in given.items():
         if value is None and field not in _MAY_BE_NULL:
-            raise Invalid(field, "expected a value; leave it out to keep the present")
+            raise Invalid(field, "expected a value; omit it to keep the present one")
     limits = merged_limits(present.limits, patch.limits or [])
     return _write(
         change, row, name, present.model_copy(update={**given, "limits": limits})
@@ -285,7 +285,7 @@ def _check_tree(session: Session, names: Collection[str]) -> None:
         while above is not None:
             levels += 1
             if above == row.id:
-                raise Conflict(f"parent: group {row.name!r} is itself part of itself")
+                raise Conflict(f"parent: group {row.name!r} would be part of itself")
             if levels > MAX_DEPTH:
                 raise Invalid(
                     "parent", f"expected a tree of at most {MAX_DEPTH} levels"
@@ -406,7 +406,7 @@ def _checked_parent(
     if parent is None:
         return None
     if parent == name:
-        raise Invalid("parent", "expected a group other than itself")
+        raise Invalid("parent", "expected another group")
     found = _row_or_none(session, parent)
     if found is None:
         raise NotFound("group", parent)
@@ -414,7 +414,7 @@ def _checked_parent(
     ancestor: GroupRow | None = found
     while ancestor is not None:
         if row is not None and ancestor.id == row.id:
-            raise Conflict(f"parent: group {parent!r} is itself part of {name!r}")
+            raise Conflict(f"parent: group {parent!r} is already part of {name!r}")
         levels += 1
         if levels > MAX_DEPTH:
             raise Invalid("parent", f"expected a tree of at most {MAX_DEPTH} levels")

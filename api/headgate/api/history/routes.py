@@ -32,11 +32,13 @@ class CourseShown(BaseModel):
     """One limit's use over time: columns of equal length, null where not seen."""
 
     dimension: str
-    at_s: list[float] = Field(description="Middle of each step, since the epoch.")
+    at_s: list[float] = Field(
+        description="Middle of each step, seconds since the epoch."
+    )
     admitted: Series = Field(description="Units/s.")
-    demand: Series = Field(description="Attempted units/s, refused ones included.")
+    demand: Series = Field(description="Attempted units/s, including refused ones.")
     refused: Series = Field(description="Units/s.")
-    level: Series = Field(description="Units; below zero it is a debt.")
+    level: Series = Field(description="Units; negative if in debt.")
     rate: Series = Field(description="The limit, units/s; null: unlimited.")
     agents: list[AgentLineShown]
 

@@ -70,7 +70,8 @@ def tenants_of(request: Request) -> frozenset[str] | None:
 
 def precondition_of(
     if_match: Annotated[
-        str | None, Header(description="ETag of what you read; 412 if it changed.")
+        str | None,
+        Header(description="ETag that you read; 412 if it has changed since."),
     ] = None,
     if_none_match: Annotated[
         str | None, Header(description="* to create it only if it does not exist.")
@@ -113,4 +114,4 @@ AfterName = Annotated[
 AfterId = Annotated[
     int, Query(ge=0, le=MAX_ROW_ID, description="`next` of the previous page.")
 ]
-PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Items of a page.")]
+PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Items per page.")]

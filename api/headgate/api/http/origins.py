@@ -47,14 +47,14 @@ class OwnPagesOnly:
         host = headers.get("host", "")
         if self._checks_host and not is_of_this_machine(host, self._allowed):
             return (
-                "while rights are off, expected a Host of this machine such as "
-                "localhost; turn rights on, or name it with --allowed-host"
+                "while rights are off, expected a Host that names this machine, such "
+                "as localhost; turn rights on, or allow it with --allowed-host"
             )
         is_harmless = scope["method"] in _LOOKS and (
             is_open(scope["path"]) or headers.get("sec-fetch-mode") == "navigate"
         )
         if not is_harmless and is_foreign(headers, host):
-            return "expected a request from the page of this server, not from another"
+            return "expected a request from this server's own page, not another site's"
         return None
 
 

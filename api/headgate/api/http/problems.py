@@ -212,7 +212,7 @@ def _on_failure(request: Request, error: Exception) -> Response:
     return problem(
         request.url.path,
         HTTPStatus.INTERNAL_SERVER_ERROR,
-        "a fault of the server, which its log tells; nothing was changed",
+        "internal error; nothing was changed; the server's log has the details",
     )
 
 
@@ -237,7 +237,7 @@ def _reason(item: Mapping[str, object]) -> str:
     if kind == "extra_forbidden":
         return "unknown field"
     if kind == "missing":
-        return "expected a value, it is missing"
+        return "expected a value, but it is missing"
     reason = str(item.get("msg", "not acceptable"))
     reason = reason.removeprefix("Value error, ")
     return reason.replace("Input should be", "expected")

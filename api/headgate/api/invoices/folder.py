@@ -86,8 +86,8 @@ class InvoiceFolder:
 
 
 def _damaged(tenant: str, month: str, error: Exception) -> Conflict:
-    _log.warning("the invoice of %s, %s, can't be read: %s", tenant, month, error)
+    _log.warning("the invoice of %s for %s can't be read: %s", tenant, month, error)
     return Conflict(
-        f"the invoice of {tenant!r}, {month}, can't be read: make it again with "
+        f"the invoice of {tenant!r} for {month} can't be read: create it again with "
         "`headgate pipeline run invoices`"
     )

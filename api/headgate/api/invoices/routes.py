@@ -17,17 +17,26 @@ def folder_of(request: Request) -> InvoiceFolder:
 
 FolderOf = Annotated[InvoiceFolder, Depends(folder_of)]
 Tenant = Annotated[
-    str, Path(max_length=1024, description="As invoiced.", examples=["acme"])
+    str,
+    Path(
+        max_length=1024,
+        description="The tenant's name, as invoiced.",
+        examples=["acme"],
+    ),
 ]
 Month = Annotated[
     str,
-    Path(pattern="^[0-9]{4}-[0-9]{2}$", description="A month.", examples=["2026-11"]),
+    Path(
+        pattern="^[0-9]{4}-[0-9]{2}$",
+        description="Calendar month.",
+        examples=["2026-11"],
+    ),
 ]
 
 
 @router.get("", summary="List a tenant's invoices")
 def list_invoices(tenant: Tenant, invoices: FolderOf) -> InvoicesShown:
-    """Return what the pipeline invoiced, the newest month first."""
+    """Return the invoices that the pipeline wrote, newest month first."""
     return InvoicesShown(items=invoices.months(tenant))
 
 
@@ -39,7 +48,7 @@ def list_invoices(tenant: Tenant, invoices: FolderOf) -> InvoicesShown:
     responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
 )
 def get_invoice_as_csv(tenant: Tenant, month: Month, invoices: FolderOf) -> Response:
-    """Return the lines of an invoice, with a heading."""
+    """Return the lines of an invoice, with a header row."""
     text = invoices.text(tenant, month, "csv")
     named = f'attachment; filename="invoice-{month}.csv"'
     return Response(text, media_type="text/csv", headers={"Content-Disposition": named})
@@ -47,5 +56,5 @@ def get_invoice_as_csv(tenant: Tenant, month: Month, invoices: FolderOf) -> Resp
 
 @router.get("/{month}", summary="Show an invoice")
 def get_invoice(tenant: Tenant, month: Month, invoices: FolderOf) -> InvoiceShown:
-    """Return what a tenant owes for a calendar month, in its time zone."""
+    """Return what a tenant owes for a calendar month in its time zone."""
     return invoices.invoice(tenant, month)

@@ -12,8 +12,10 @@ class InvoiceLineShown(BaseModel):
 
     item: str = Field(description="The dimension, or `monthly fee`.")
     units: Amount = Field(description="Units in this tier.")
-    from_units: Amount = Field(description="Where the tier begins in the month.")
-    price: Amount = Field(description="Of `per` units.")
+    from_units: Amount = Field(
+        description="Units of the month at which the tier begins."
+    )
+    price: Amount = Field(description="Price of `per` units.")
     per: Amount
     amount: Amount
 
@@ -23,11 +25,11 @@ class InvoiceShown(BaseModel):
 
     tenant: str
     month: str = Field(examples=["2026-11"])
-    time_zone: str = Field(description="In which the month begins and ends.")
+    time_zone: str = Field(description="Where the month begins and ends.")
     plan: str
     currency: str
     status: Literal["open", "final"] = Field(
-        description="A final one never changes any more."
+        description="A final invoice never changes."
     )
     total: Amount
     lines: list[InvoiceLineShown]

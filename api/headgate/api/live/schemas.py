@@ -18,14 +18,14 @@ class AgentLiveShown(BaseModel):
     """One agent's part of a limit."""
 
     agent: str
-    demand: float = Field(description="Attempted units/s, refused ones included.")
+    demand: float = Field(description="Attempted units/s, including refused ones.")
     share: float | None = Field(description="Allocated units/s; null: unlimited.")
     admitted_per_s: float
     refused_per_s: float
     level: float | None = Field(description="What the group's bucket holds, units.")
     held: float = Field(description="Tokens in the agent's own bucket.")
-    age_s: float = Field(description="Seconds since the numbers of its row held.")
-    silent: bool = Field(description="Not heard for a lease.")
+    age_s: float = Field(description="Age of the figures in this row, in seconds.")
+    silent: bool = Field(description="Not heard for a whole lease.")
 
 
 class LimitLiveShown(BaseModel):
@@ -36,7 +36,7 @@ class LimitLiveShown(BaseModel):
     rate: Rate = Field(description="Units per period.")
     burst: Rate
     period_s: float
-    level: float | None = Field(description="Units left; below zero a debt.")
+    level: float | None = Field(description="Units left; negative if in debt.")
     agents: list[AgentLiveShown]
 
 
@@ -63,8 +63,8 @@ class SlotsShown(BaseModel):
     """The slots of a group, with a row for each agent that has or wants some."""
 
     group: str
-    slots: int | None = Field(description="In flight at once; null: not limited.")
-    in_use: int = Field(description="Slots that are held, as last reported.")
+    slots: int | None = Field(description="Most in flight at once; null: no limit.")
+    in_use: int = Field(description="Slots in use, as last reported.")
     agents: list[SlotHolderShown]
 
 
@@ -82,14 +82,14 @@ class AgentShown(BaseModel):
     agent: str
     incarnation: int
     state: MemberState
-    age_s: float = Field(description="Since it was last heard.")
+    age_s: float = Field(description="Seconds since it was last heard.")
     lag_s: float = Field(description="How long its reports take to arrive.")
     loss: float = Field(description="Fraction of its reports that do not arrive.")
     revision: int = Field(description="Revision of its configuration.")
     limits: int = Field(description="Limits that it uses now.")
     reads: list[int] = Field(
-        description="Partitions of the bus that it reads by the rows that it sends: "
-        "those of the groups that it uses, and 0."
+        description="Partitions of the bus that it reads, judging by the rows that it "
+        "sends: those of the groups that it uses, and 0."
     )
 
 
@@ -135,11 +135,15 @@ class ExplanationShown(BaseModel):
     burst: float | None
     mode: str
     isolation: str
-    level_reported: float | None = Field(description="L, from what was reported.")
+    level_reported: float | None = Field(
+        description="L, from what agents have reported."
+    )
     predicted: float = Field(description="P, admitted but not yet reported.")
     level: float | None = Field(description="E = min(L − P, B).")
-    unseen: float = Field(description="V, spent beyond what others know or expect.")
-    window: float | None = Field(description="a, how far V may grow; null: alone.")
+    unseen: float = Field(description="V, admitted beyond what others know or expect.")
+    window: float | None = Field(
+        description="a, how far V may grow; null: no other agent."
+    )
     margin: float | None
     horizon_s: float
     lag_s: float
@@ -151,7 +155,8 @@ class ExplanationShown(BaseModel):
     slack: float | None
     error: float
     bound: float | None = Field(
-        description="Most that may be overspent while apart, in Q; null: no bound."
+        description="How far the cluster may exceed the quota during the current "
+        "partition, as a multiple of Q; null: no bound."
     )
     members: int
     agents: list[InputShown]

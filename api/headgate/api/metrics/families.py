@@ -35,9 +35,13 @@ _PER_LIMIT: tuple[tuple[str, str, Callable[[Use], float]], ...] = (
     ("admitted_per_second", "Admitted units/s.", lambda use: use.admitted_per_s),
     ("demand_per_second", "Attempted units/s.", lambda use: use.demand_per_s),
     ("refused_per_second", "Refused units/s.", lambda use: use.refused_per_s),
-    ("level_units", "Units left; below 0 a debt.", lambda use: use.level),
-    ("available_per_second", "Shared out now.", lambda use: use.available_per_s),
-    ("error_units", "Over (+) or under (-) one bucket.", lambda use: use.error_units),
+    ("level_units", "Units left; negative if in debt.", lambda use: use.level),
+    ("available_per_second", "Units/s to share out.", lambda use: use.available_per_s),
+    (
+        "error_units",
+        "Units over (+) or under (-) a single bucket.",
+        lambda use: use.error_units,
+    ),
     ("agents", "Agents that use the limit.", lambda use: len(use.agents)),
 )
 """Name after ``headgate_group_``, help, value."""
@@ -69,29 +73,39 @@ class LiveCollector(Collector):
 
     def _process(self, picture: ClusterSnapshot | None) -> Generator[Metric]:
         yield InfoMetricFamily(
-            "headgate_build", "What runs here.", {"version": self._version}
+            "headgate_build", "Version of this server.", {"version": self._version}
         )
         age_s = float("inf") if picture is None else time.time() - picture.at_s
         for name, help_text, value in (
             ("revision", "Revision of the configuration.", self._watch.revision),
-            ("watchers", "Requests that wait for a revision.", self._watch.waiting),
-            ("event_streams", "Event streams open.", self._observing.streams),
-            ("history_bytes", "Memory of history.", self._observing.history.nbytes),
+            ("watchers", "Requests waiting for a revision.", self._watch.waiting),
+            ("event_streams", "Open event streams.", self._observing.streams),
+            (
+                "history_bytes",
+                "Memory used by history.",
+                self._observing.history.nbytes,
+            ),
             (
                 "history_omitted",
-                "Series without room.",
+                "Series left out for lack of room.",
                 self._observing.history.omitted,
             ),
-            ("picture_age_seconds", "Since the cluster was last seen.", age_s),
+            (
+                "picture_age_seconds",
+                "Seconds since the cluster was last observed.",
+                age_s,
+            ),
         ):
             yield GaugeMetricFamily(f"headgate_{name}", help_text, value)
         number = 0 if picture is None else picture.number
-        yield CounterMetricFamily("headgate_pictures", "Times it was seen.", number)
+        yield CounterMetricFamily(
+            "headgate_pictures", "Observations of the cluster.", number
+        )
 
 
 def _bus(picture: ClusterSnapshot) -> Generator[Metric]:
     yield GaugeMetricFamily(
-        "headgate_bus_open", "1 while the bus could be opened.", picture.bus_open
+        "headgate_bus_open", "1 if the bus could be opened.", picture.bus_open
     )
     yield GaugeMetricFamily(
         "headgate_bus_lag_seconds", "How long a report takes to arrive.", picture.lag_s
@@ -118,7 +132,9 @@ def _agents(picture: ClusterSnapshot, revision: int) -> Generator[Metric]:
         "headgate_agents_behind", "Agents with an older revision.", behind
     )
     age = GaugeMetricFamily(
-        "headgate_agent_age_seconds", "Since it was heard.", labels=["agent"]
+        "headgate_agent_age_seconds",
+        "Seconds since it was last heard.",
+        labels=["agent"],
     )
     lag = GaugeMetricFamily(
         "headgate_agent_lag_seconds",
@@ -137,7 +153,7 @@ def _limits(picture: ClusterSnapshot) -> Generator[Metric]:
     uses = sorted(picture.uses, key=lambda use: (RANK[use.pressure], -use.demand_per_s))
     yield GaugeMetricFamily(
         "headgate_groups_omitted",
-        f"Limits in use beyond the {MAX_LIMITS} told one by one.",
+        f"Limits in use beyond the {MAX_LIMITS} listed one by one.",
         max(0, len(uses) - MAX_LIMITS),
     )
     told = uses[:MAX_LIMITS]

@@ -25,8 +25,8 @@ MAX_AGENTS = 1000
 """Most agents in one answer; metrics are for larger clusters."""
 
 _UNREPORTED = (
-    "a limit of scope node: each process counts it alone, and agents report nothing "
-    "of it"
+    "its limit has scope node: each process enforces it on its own, so agents report "
+    "no usage"
 )
 
 router = APIRouter(tags=["live"])
@@ -56,7 +56,7 @@ def get_agents(service: ServiceOf, request: Request) -> AgentsShown:
     return agents_shown(picture, service.watch.revision, most=MAX_AGENTS)
 
 
-@router.get("/groups/{name}/slots", summary="Show who holds slots in flight")
+@router.get("/groups/{name}/slots", summary="Show which agents hold slots")
 def get_slots(
     name: Annotated[str, Path(description="The group's name.", examples=["gold"])],
     service: ServiceOf,
@@ -84,7 +84,7 @@ def get_explanation(
 ) -> ExplanationShown:
     """Return every input of the shares, as this process computes them.
 
-    Only of limits of scope cluster: of those of scope node nothing is reported.
+    Only for limits of scope cluster: agents report no usage of those of scope node.
     """
     with service.store.reading() as session:
         require_visible(session, tenants, name)

@@ -29,14 +29,14 @@ def list_overrides(
     after: AfterName = "",
     limit: PageSize = 100,
 ) -> OverridePage:
-    """Return a page of the overrides that are in force, all or those of a group."""
+    """Return a page of the overrides in force, of all groups or of one."""
     with service.store.reading() as session:
         return overrides.list_overrides(
             session, after=after, limit=limit, group=group, tenants=tenants
         )
 
 
-@router.put("", summary="Override a group's limits for a while")
+@router.put("", summary="Override a group's limits temporarily")
 def put_override(
     body: OverridePut,
     service: ServiceOf,
@@ -59,10 +59,11 @@ def delete_override(
     response: Response,
     group: Annotated[str, Query(max_length=256, examples=["gold"])],
     dimension: Annotated[
-        str | None, Query(max_length=64, description="All dimensions if left out.")
+        str | None,
+        Query(max_length=64, description="By default, the override of all dimensions."),
     ] = None,
 ) -> None:
-    """End an override before its time."""
+    """End an override early."""
     with service.store.changing(author) as change:
         key = overrides.override_key(group, dimension)
         if not overrides.delete_override(change, key, precondition):

@@ -34,10 +34,10 @@ class OverridePut(Body):
         )
     )
     rate: Quantity | None = Field(
-        default=None, description="Units per period, in place of a factor."
+        default=None, description="Units per period, instead of a factor."
     )
     until: Annotated[AwareDatetime | None, Field(strict=False)] = Field(
-        default=None, description="When it ends; or give `for_s`."
+        default=None, description="When it ends, unless `for_s` is given."
     )
     for_s: Annotated[float | None, Field(gt=0, le=MAX_LIFE_S, allow_inf_nan=False)] = (
         None

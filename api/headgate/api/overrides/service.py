@@ -85,7 +85,7 @@ def override_document(wanted: OverridePut) -> dict[str, object]:
     if wanted.dimension is not None:
         checked_dimension(wanted.dimension, "dimension")
     elif wanted.rate is not None:
-        raise Invalid("rate", "expected only together with a dimension")
+        raise Invalid("rate", "expected only with a dimension")
     return {
         "factor": wanted.factor,
         "rate": None if wanted.rate is None else shown(wanted.rate),

@@ -34,7 +34,7 @@ def look_of(
         Standing | None, Query(description="Only limits in this state.")
     ] = None,
     sort: Annotated[
-        Sort, Query(description="standing: limits that are over or near come first.")
+        Sort, Query(description="standing: limits in state over or near come first.")
     ] = "standing",
     offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_WINDOW, description="Rows.")] = 60,
@@ -48,7 +48,7 @@ LookOf = Annotated[Look, Depends(look_of)]
 
 @router.get("/overview", summary="Show all limits at a glance")
 def get_overview(look: LookOf, tenants: TenantsOf, request: Request) -> OverviewShown:
-    """Return a window of the limits that match, with their use now."""
+    """Return a window of the matching limits, with their present use."""
     window = _overview(request).window(look, tenants)
     return overview_shown(window, look.offset)
 

@@ -14,12 +14,12 @@ from headgate.coordinator.explain.views import MemberState
 
 
 class RowShown(BaseModel):
-    """A limit at a glance; what is only known of limits in use is null else."""
+    """A limit at a glance; what is known only of limits in use is null otherwise."""
 
     group: str
     parent: str | None
     attachments: int = Field(description="Subjects attached to the group.")
-    dimension: str = Field(description="Empty: the group has no limit.")
+    dimension: str = Field(description="Empty if the group has no limit.")
     scope: str = Field(
         description="Agents report nothing about limits of scope node: their "
         "figures are null and they count as idle."
@@ -29,16 +29,18 @@ class RowShown(BaseModel):
     burst: Rate
     standing: Literal["over", "near", "calm", "idle"]
     admitted: float | None = Field(description="Units/s.")
-    demand: float | None = Field(description="Estimate from which shares follow.")
+    demand: float | None = Field(
+        description="Estimated units/s, which the shares are computed from."
+    )
     attempted: float | None = Field(description="Units/s: admitted plus refused.")
     refused: float | None = Field(description="Units/s.")
-    level: float | None = Field(description="Units left; below zero a debt.")
+    level: float | None = Field(description="Units left; negative if in debt.")
     agents: int = Field(description="Agents that use it.")
     slots: int | None = Field(
-        description="Requests of the group in flight at once; null: not limited."
+        description="Most requests of the group in flight at once; null: no limit."
     )
     in_flight: int | None = Field(
-        description="Slots of the group that are held; null: not limited."
+        description="Slots of the group in use; null: no limit."
     )
 
 
@@ -52,7 +54,7 @@ class StandingsShown(BaseModel):
 
 
 class OverviewShown(BaseModel):
-    """A window of the limits that match."""
+    """A window of the matching limits."""
 
     revision: int
     at_s: float | None = Field(
@@ -71,7 +73,9 @@ class AgentUseShown(BaseModel):
     """One agent's part of a limit."""
 
     agent: str
-    demand: float = Field(description="Estimate from which shares follow, units/s.")
+    demand: float = Field(
+        description="Estimated units/s, which the shares are computed from."
+    )
     attempted: float = Field(description="Units/s: admitted plus refused.")
     share: float | None = Field(description="Allocated units/s; null: unlimited.")
     ceiling: float | None = Field(description="Refill rate of its bucket.")
@@ -96,7 +100,7 @@ class UseShown(BaseModel):
     attempted: float = Field(description="Units/s: admitted plus refused.")
     refused: float
     level: float | None
-    available: float | None = Field(description="Units/s that are allocated now.")
+    available: float | None = Field(description="Units/s to share out now.")
     error: float = Field(description="Units over (+) or under (−) a single bucket.")
     agents: list[AgentUseShown]
 
@@ -109,7 +113,7 @@ class GroupUseShown(BaseModel):
     at_s: float | None
     uses: list[UseShown]
     slots: SlotsShown | None = Field(
-        description="Requests in flight; null where the group does not limit them."
+        description="Requests in flight; null if the group does not limit them."
     )
 
 
@@ -118,8 +122,8 @@ class ThroughShown(BaseModel):
 
     group: str
     subject: dict[str, str | None] = Field(
-        description="The attachment that leads there: the subject's own, that of a "
-        "wider one, or a default (null)."
+        description="The attachment that applies: the subject's own, that of a wider "
+        "subject, or a default (null)."
     )
 
 
@@ -134,7 +138,7 @@ class GroupLimitsShown(BaseModel):
     """A group with its limits and their use now."""
 
     group: str
-    parent: str | None = Field(description="The group above, which limits it too.")
+    parent: str | None = Field(description="The parent group, which limits it too.")
     rows: list[RowShown]
 
 
@@ -146,12 +150,12 @@ class TenantLimitsShown(BaseModel):
         description="Time of the observation; null before the first one."
     )
     tenant: LimitedShown
-    namespaces: list[LimitedShown] = Field(description="By name.")
+    namespaces: list[LimitedShown] = Field(description="In order of their names.")
     total: int = Field(description="Namespaces of the tenant.")
-    matching: int = Field(description="Namespaces that the search matches.")
+    matching: int = Field(description="Namespaces that match the search.")
     offset: int
     groups: list[GroupLimitsShown] = Field(
-        description="Each group that applies here, and those above them, once."
+        description="Each group that applies here, and each of its ancestors, once."
     )
 
 

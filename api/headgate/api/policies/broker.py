@@ -125,7 +125,7 @@ def check_setting(key: str, text: str, others: Mapping[str, str]) -> None:
         raise NotFound("setting", key[:MAX_NAME])
     together = {**others, key: text}
     if all(together.get(name) == "true" for name in EXCLUSIVE):
-        raise Invalid(key, f"expected not together with {_other(key)}")
+        raise Invalid(key, f"not together with {_other(key)}")
 
 
 def broker_policies(settings: Mapping[str, str]) -> dict[str, dict[str, object]]:
@@ -177,7 +177,7 @@ def refused_settings(bus: object) -> dict[str, str]:
         return {}
     return {
         PUBLISH_TOPIC: "expected a bus with topics: the ZeroMQ bus has none, so agents"
-        " could not move to another; use Kafka (headgate up --bus kafka://HOST:PORT)"
+        " can't switch to another; use Kafka (headgate up --bus kafka://HOST:PORT)"
     }
 
 

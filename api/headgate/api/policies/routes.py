@@ -30,7 +30,9 @@ from headgate.api.values.errors import NotFound
 
 router = APIRouter(tags=["policies"])
 
-Target = Annotated[str, Query(max_length=1024, description="As in the policy.")]
+Target = Annotated[
+    str, Query(max_length=1024, description="Namespace or topic, as in the policy.")
+]
 Key = Annotated[str, Path(examples=["dispatchThrottlingRateInMsg"])]
 
 
@@ -43,7 +45,7 @@ def list_policies(
     after: AfterName = "",
     limit: PageSize = 100,
 ) -> PolicyPage:
-    """Return a page of the policies of all namespaces and topics, or of some."""
+    """Return a page of the policies of namespaces and topics, all or only some."""
     with service.store.reading() as session:
         return policies.list_policies(
             session,

@@ -20,15 +20,15 @@ Period = Annotated[float, Field(gt=0, le=MAX_PERIOD_S, allow_inf_nan=False)]
 
 
 class Policy(Body):
-    """A rate of messages and one of bytes, which each topic has to itself."""
+    """A rate of messages and one of bytes, which apply to each topic separately."""
 
     messages: Quantity = Field(
-        default=UNLIMITED, description="Per period; for `subscribe`, subscribes."
+        default=UNLIMITED, description="Messages per period; for `subscribe`, attempts."
     )
-    bytes: Quantity = Field(default=UNLIMITED, description="Per period.")
+    bytes: Quantity = Field(default=UNLIMITED, description="Bytes per period.")
     period_s: Period = 1.0
     relative_to_publish_rate: bool = Field(
-        default=False, description="The rates are on top of what is published."
+        default=False, description="Add the current publish rate to the rates."
     )
 
 

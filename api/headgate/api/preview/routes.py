@@ -19,7 +19,7 @@ def show_preview(
     tenants: TenantsOf,
     request: Request,
 ) -> Preview:
-    """Compare a group as it might be with its use now; nothing is changed."""
+    """Compare a changed group with its present use; nothing is changed."""
     picture = observing_of(request).newest()
     with service.store.changing(author, dry_run=True) as change:
         require_visible(change.session, tenants, body.group)

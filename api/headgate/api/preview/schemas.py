@@ -8,7 +8,7 @@ from headgate.api.values.schemas import Body, ChangeShown
 
 
 class PreviewPost(Body):
-    """A group as it might be."""
+    """A group as it would be after the change."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -31,7 +31,7 @@ class AgentPreview(BaseModel):
     agent: str
     demand_per_s: float
     share_before_per_s: float
-    share_after_per_s: float = Field(description="Max-min of the demand as it is now.")
+    share_after_per_s: float = Field(description="Max-min share of the present demand.")
 
 
 class LimitPreview(BaseModel):
@@ -42,7 +42,9 @@ class LimitPreview(BaseModel):
     rate_after_per_s: ShownQuantity | None = Field(description="null: no limit.")
     demand_per_s: float = Field(description="Attempted now.")
     refused_before_per_s: float = Field(description="Refused now.")
-    refused_after_per_s: float = Field(description="If demand stays as it is.")
+    refused_after_per_s: float = Field(
+        description="Refused after the change, if demand stays the same."
+    )
     agents: list[AgentPreview]
     sentence: str
 
@@ -50,8 +52,10 @@ class LimitPreview(BaseModel):
 class Preview(BaseModel):
     """The effect of a change."""
 
-    revision: int = Field(description="Revision that it was compared with.")
-    seen_at_s: float | None = Field(description="When use was seen; null: not yet.")
+    revision: int = Field(description="Revision that the change was compared with.")
+    seen_at_s: float | None = Field(
+        description="Time of the observation; null before the first one."
+    )
     attachments: int = Field(description="Subjects that belong to the group.")
     changes: list[ChangeShown]
     limits: list[LimitPreview]

@@ -109,7 +109,7 @@ def _agents(use: Use, rate: float) -> list[AgentPreview]:
 
 def _sentence(demand: float, refused: float, after: float) -> str:
     if demand == 0:
-        return "Nobody uses it now."
+        return "No agent uses it now."
     part = f"{after:.3g} of the {demand:.3g} units/s attempted now would be refused"
     return f"{part}; {refused:.3g} are refused now."
 

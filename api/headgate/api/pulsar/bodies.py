@@ -47,7 +47,7 @@ async def json_object_or_none(request: Request) -> JsonObject | None:
         value: object = json.loads(raw, parse_constant=_no_number, parse_float=_finite)
         check_storable(json.dumps(value, ensure_ascii=False))
     except (ValueError, RecursionError):
-        raise _bad_request("expected a JSON object, the body is no JSON") from None
+        raise _bad_request("expected a JSON object, but the body is not JSON") from None
     if value is None:
         return None
     if not isinstance(value, dict):

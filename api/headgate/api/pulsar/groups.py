@@ -98,7 +98,7 @@ def put_resource_group(
     author: AuthorOf,
     response: Response,
 ) -> None:
-    """Set the given rates; what is left out stays, or is -1 in a new group."""
+    """Set the given rates; others keep their values, or are -1 in a new group."""
     wanted = _wanted(body)
     with service.store.changing(author) as change:
         present = groups.find_or_none(change.session, group)

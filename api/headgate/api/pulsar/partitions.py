@@ -98,7 +98,7 @@ def list_partitioned_topics(namespace: NamespaceOf, service: ServiceOf) -> list[
     return [f"persistent://{name}" for name in found]
 
 
-@router.get(_BASE, summary="Show a topic's partitions; 0 if it was not partitioned")
+@router.get(_BASE, summary="Show a topic's partitions; 0 if it is not partitioned")
 def get_partitions(topic: TopicOf, service: ServiceOf) -> dict[str, int]:
     """Return the number of partitions."""
     with service.store.reading() as session:

@@ -14,7 +14,7 @@ Tenants = Annotated[
 
 
 class TokenPost(Body):
-    """A token to be made."""
+    """A token to be created."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -29,7 +29,7 @@ class TokenPost(Body):
 
 
 class TokenShown(BaseModel):
-    """A token, without what would let anyone use it."""
+    """A token, without its secret."""
 
     id: int
     name: str
@@ -40,13 +40,13 @@ class TokenShown(BaseModel):
 
 
 class TokenMade(TokenShown):
-    """A token that has just been made."""
+    """A token that has just been created."""
 
     token: str = Field(description="Shown only once; the server keeps only a hash.")
 
 
 class TokenPage(BaseModel):
-    """Tokens in the order in which they were made."""
+    """Tokens in the order in which they were created."""
 
     items: list[TokenShown]
     next: int | None = Field(description="Give it as `after` for the next page.")

@@ -51,7 +51,9 @@ def make_token(
     if tenants is not None and role != "operator":
         raise Invalid("tenants", "expected only for an operator")
     if life_s is not None and not 0 < life_s <= MAX_LIFE_S:
-        raise Invalid("life_s", f"expected > 0 and at most {MAX_LIFE_S:.0f}")
+        raise Invalid(
+            "life_s", f"expected more than 0 and at most {MAX_LIFE_S:.0f} seconds"
+        )
     secret = secrets.token_urlsafe(SECRET_BYTES)
     now = time.time()
     row = TokenRow(

@@ -92,8 +92,8 @@ _At = Annotated[
     Query(
         ge=0,
         le=MAX_ROW_ID,
-        description="Groups and attachments as this revision left them; its own "
-        "`revision` is the first since which they were so.",
+        description="Return groups and attachments as this revision left them; "
+        "`revision` in the answer is the first revision with that state.",
     ),
 ]
 _Wait = Annotated[
@@ -107,7 +107,7 @@ _Wait = Annotated[
 ]
 _Agent = Annotated[
     str | None,
-    Query(min_length=1, max_length=MAX_NAME, description="Id of the agent that asks."),
+    Query(min_length=1, max_length=MAX_NAME, description="Id of the requesting agent."),
 ]
 _Incarnation = Annotated[
     int, Query(ge=0, le=MAX_ROW_ID, description="Incarnation of that agent.")
@@ -117,8 +117,8 @@ _Alive = Annotated[
     Query(
         ge=0,
         le=MAX_ROW_ID,
-        description="`alive.version` that the caller knows, 0 at first: it also "
-        "wants to know which agents' processes are alive and which are gone.",
+        description="`alive.version` that the caller last received, 0 at first; asks "
+        "also which agents' processes are alive and which are gone.",
     ),
 ]
 _Changes = Annotated[
@@ -136,7 +136,7 @@ _Changes = Annotated[
             "description": "The newest configuration.",
             "content": {"application/json": {"example": _EXAMPLE}},
         },
-        304: {"description": "There is none newer than the given revision."},
+        304: {"description": "No newer revision than the given one."},
     },
 )
 async def get_snapshot(
@@ -156,14 +156,14 @@ async def get_snapshot(
 
     With `at`, a page of up to `limit` groups and attachments, and `next`.
 
-    With `changes`, the answer has a member `since` and then only what is other than
-    at that revision; it is whole, and has none, when too much has changed or that
-    revision is not known.
+    With `changes`, an answer with the member `since` holds only what has changed since
+    that revision.  The answer is whole, without `since`, when too much has changed or
+    that revision is not known.
 
-    With `alive`, the answer has a member `alive`; it stands alone when the
-    configuration is still the one that the caller knows.  A member `levels` has what
-    limits hold that nobody uses, and those of a minute or more, for agents that find
-    nobody to ask.
+    With `alive`, the answer has the member `alive`, and only that one if the caller
+    already knows the newest configuration.  The member `levels` holds the levels of
+    limits that no agent uses, and of limits with a period of a minute or more, for
+    agents that find no other agent to ask.
     """
     if at is not None:
         past = await run_in_threadpool(

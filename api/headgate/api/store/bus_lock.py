@@ -72,9 +72,9 @@ class DatabaseLock:
                         self._wait(another)
                     else:
                         _log.error(
-                            "another server has taken the database, and the agents of "
-                            "the two don't hear each other: stop one, or give both one "
-                            "bus"
+                            "another server has taken over the database, and the "
+                            "agents of the two don't hear each other: stop one of "
+                            "them, or give both the same bus"
                         )
             except psycopg.Error as error:
                 _log.warning("this server does not hold the bus lock: %s", error)

@@ -64,7 +64,7 @@ def _listen(
         except Exception as error:  # the database's, the network's: go on
             if not ending.is_set():
                 _log.warning(
-                    "notifications of other processes' changes are lost: %s", error
+                    "changes by other processes are not being notified: %s", error
                 )
             ending.wait(pause_s)
             pause_s = min(MAX_PAUSE_S, 2 * pause_s)

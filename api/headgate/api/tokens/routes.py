@@ -36,7 +36,7 @@ def list_tokens(
         return tokens.list_tokens(session, after=after, limit=limit)
 
 
-@router.post("/tokens", status_code=HTTPStatus.CREATED, summary="Make a token")
+@router.post("/tokens", status_code=HTTPStatus.CREATED, summary="Create a token")
 def make_token(body: TokenPost, service: ServiceOf, author: AuthorOf) -> TokenMade:
     """Create a token; its text appears in this response and never again."""
     with service.store.changing(author) as change:

@@ -24,5 +24,5 @@ def place_of(text: str, *, parts: int) -> tuple[str, ...]:
     listed = cast("list[object]", place) if isinstance(place, list) else []
     found = tuple(part for part in listed if isinstance(part, str))
     if not len(found) == len(listed) == parts:
-        raise Invalid("after", "expected `next` of the page before")
+        raise Invalid("after", "expected `next` of the previous page")
     return found

@@ -41,7 +41,7 @@ def checked_path_name(name: str, field: str, *, longest: int = MAX_PATH_NAME) ->
         Invalid: It is empty, too long, or holds an unprintable character.
     """
     if not name or name != name.strip():
-        raise Invalid(field, "expected a name without space around it")
+        raise Invalid(field, "expected a name without surrounding spaces")
     if len(name) > longest:
         raise Invalid(field, f"expected at most {longest} characters, got {len(name)}")
     if name in {".", ".."}:

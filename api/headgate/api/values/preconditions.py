@@ -24,9 +24,9 @@ class Precondition:
             Outdated: The caller's belief is wrong.
         """
         if self.exists is False and revision is not None:
-            raise Outdated("expected that it does not exist yet")
+            raise Outdated("expected it not to exist yet")
         if self.exists is True and revision is None:
-            raise Outdated("expected that it exists")
+            raise Outdated("expected it to exist")
         if self.revisions is not None and revision not in self.revisions:
             now = "gone" if revision is None else f"at revision {revision}"
             raise Outdated(f"it was changed by someone else and is now {now}")

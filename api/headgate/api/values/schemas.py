@@ -20,8 +20,8 @@ class Body(BaseModel):
 class ChangeShown(BaseModel):
     """One thing that a revision changed."""
 
-    kind: str = Field(description="Such as group or attachment.")
-    key: str = Field(description="The group's name, the subject as JSON.")
+    kind: str = Field(description="Kind of object, such as group or attachment.")
+    key: str = Field(description="The group's name, or the subject as JSON.")
     before: dict[str, object] | None = Field(description="null: it was created.")
     after: dict[str, object] | None = Field(description="null: it was deleted.")
     id: int | None = Field(

@@ -72,7 +72,7 @@ headgate {verb} --tenant acme
 
 headgate {verb} --namespace acme/orders
 
-headgate {verb} --user alice --client '*'    (alice's clients without a quota)"""
+headgate {verb} --user alice --client '*'    (the default for alice's clients)"""
 
 ATTACH_EPILOG = _EPILOG.format(verb="attach gold")
 DETACH_EPILOG = _EPILOG.format(verb="detach")
@@ -115,13 +115,16 @@ def attach(
 def detach(
     subject: SubjectOptions, api: Api, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Detach a subject from its group, whose limits it then no longer has.
+    """Detach a subject from its group, whose limits then no longer apply.
 
     Asks first; without a terminal, needs --yes.
     """
     names = subject.names()
     query = {kind: name or "" for kind, name in names.items()}
-    confirm([f"{shown_subject(names)} leaves its group, whose limits it had"], yes=yes)
+    confirm(
+        [f"{shown_subject(names)} will be detached from its group, which limits it"],
+        yes=yes,
+    )
     with api.connect() as rest:
         rest.call("DELETE", ATTACHMENTS, query=query)
     print_result(
@@ -134,7 +137,8 @@ def list_attachments(
     api: Api,
     output: Output,
     group: Annotated[
-        str | None, typer.Option(help="Only this group's.", show_default=False)
+        str | None,
+        typer.Option(help="Only this group's attachments.", show_default=False),
     ] = None,
 ) -> None:
     """List the subjects that are attached to groups."""

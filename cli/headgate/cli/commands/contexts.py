@@ -89,7 +89,7 @@ def set_context(
 
 @context.command("use")
 def use_context(name: Name) -> None:
-    """Ask this server from now on, unless --url or --context names another."""
+    """Use this server from now on, unless --url or --context names another."""
     contexts = read_contexts()
     contexts.get(name)
     contexts.current = name

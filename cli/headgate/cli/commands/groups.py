@@ -168,7 +168,7 @@ def delete_group(name: GroupName, api: Api, as_json: AsJson = False) -> None:
 def _ended(name: str, limits: list[LimitJson]) -> list[str]:
     """Return a sentence for each limit that a change ends."""
     return [
-        f"group {name} no longer limits {limit.get('dimension')}"
+        f"group {name} will no longer limit {limit.get('dimension')}"
         for limit in limits
         if "rate" in limit and limit["rate"] in {None, UNLIMITED}
     ]

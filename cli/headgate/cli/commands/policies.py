@@ -277,7 +277,7 @@ def _remove_at_broker(rest: "Rest", kind: str, *, yes: bool) -> None:
     there = [key for key in broker_settings.keys_of(kind) if key in present]
     if not there:
         raise Failure(f"policy {kind} of the broker does not exist")
-    confirm([f"the broker's {kind.replace('_', '-')} rate ends"], yes=yes)
+    confirm([f"the broker's {kind.replace('_', '-')} rate will be removed"], yes=yes)
     rest.call("POST", APPLY, body={"settings": dict.fromkeys(there)})
 
 

@@ -60,7 +60,7 @@ def unset_setting(
 ) -> None:
     """Restore the default of a key.
 
-    Asks first if that ends a rate; without a terminal, needs --yes.
+    Asks first if that removes a rate; without a terminal, needs --yes.
     """
     with api.connect() as rest:
         confirm_change(rest, DELETE, {"settings": {key: ""}}, yes=yes)

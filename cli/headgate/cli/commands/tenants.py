@@ -72,7 +72,7 @@ def delete_namespace(
 ) -> None:
     """Delete a namespace, with its policies and attachments and those of its topics.
 
-    Asks first if that takes a limit off somebody; without a terminal, needs --yes.
+    Asks first if that removes a limit; without a terminal, needs --yes.
     """
     path = _namespace_path(name)
     with api.connect() as rest:

@@ -138,7 +138,7 @@ class Callers:
         for agent, child in self._running.items():
             if not child.wait(max(0.0, deadline - time.monotonic())):
                 raise ChildFailed(
-                    f"{agent} still runs {END_TIMEOUT_S:g} s after the end"
+                    f"{agent} is still running {END_TIMEOUT_S:g} s after the end"
                 )
             if child.returncode:
                 raise ChildFailed(child.epitaph())

@@ -36,9 +36,9 @@ headgate demo --bus curve                  (ZeroMQ, encrypted with temporary key
 headgate demo --shape tokens               (few large requests, as to language models)
 
 [bold]Exit code[/bold] 1 when the quota was not held: the total is not within 0.97 to
-1.02 of one central bucket, a window of 10 s has more than quota + 3 % + burst, or an
-agent has less than 0.9 of its max-min. With --shape tokens, in place of the last two:
-more than one request of each process was admitted beyond what one bucket owes."""
+1.02 of one central bucket, a window of 10 s admits more than quota + 3 % + burst, or
+an agent gets less than 0.9 of its max-min share. With --shape tokens, the last two are
+replaced: the excess over one bucket's own is more than one request of each process."""
 
 
 def demo(

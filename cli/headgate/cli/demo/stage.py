@@ -147,7 +147,7 @@ def _follow(
         *((phase.begins_s, _nothing, _told(phase)) for phase in plan.phases),
     ]
     if (victim := plan.shape.victim) is not None:
-        killed = f"kill -9 of {victim}: the others take its part"
+        killed = f"kill -9 of {victim}: the others take over its share"
         cues.append((plan.killed_s, callers.kill, killed))
         back_s = plan.returns_s - CONNECT_S
         cues.append((back_s, callers.bring_back, f"{victim} returns"))

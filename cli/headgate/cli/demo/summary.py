@@ -348,7 +348,7 @@ def _faults(summary: DemoSummary, *, small: bool) -> tuple[str, ...]:
     worst = min(summary.agents, key=lambda one: one.part)
     if worst.part < WORST_PART:
         faults.append(
-            f"{worst.agent} got {worst.part:.3f} of its max-min; "
+            f"{worst.agent} got {worst.part:.3f} of its max-min share; "
             f"expected at least {WORST_PART}"
         )
     return tuple(faults)

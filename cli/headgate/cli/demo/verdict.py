@@ -42,7 +42,7 @@ def lines(summary: DemoSummary) -> list[str]:
         (
             "quota divided evenly",
             f"{divided:.4f} of that, {summary.divided:,}, is what a fixed part "
-            "for each would have admitted",
+            "for each process would have admitted",
         ),
         ("worst window of 1 s", _window(summary, summary.worst_1_s, 1.0)),
         ("worst window of 10 s", _window(summary, summary.worst_10_s, LONG_WINDOW_S)),

@@ -19,8 +19,8 @@ EMBEDDED = "zeromq"
 """The bus inside `headgate up`."""
 
 EXPECTED = (
-    "zeromq, zeromq://HOST:REPORTS_PORT/SUBSCRIBE_PORT or "
-    "kafka://HOST:PORT[,HOST:PORT…][/TOPIC] or a file with the section as JSON"
+    "zeromq, zeromq://HOST:REPORTS_PORT/SUBSCRIBE_PORT, "
+    "kafka://HOST:PORT[,HOST:PORT…][/TOPIC] or a file BUS.json with the bus section"
 )
 
 _ZEROMQ = re.compile(r"zeromq://([^/:]+|\[[0-9a-f:]+\]):(\d+)/(\d+)")
@@ -70,7 +70,7 @@ def read_json(path: Path) -> dict[str, Json]:
     except (OSError, ValueError) as error:
         raise Failure(f"{path}: {error}") from None
     if not isinstance(read, dict):
-        raise Failure(f"{path}: expected an object")
+        raise Failure(f"{path}: expected a JSON object")
     return read
 
 

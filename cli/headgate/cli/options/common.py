@@ -127,7 +127,7 @@ class Api:
         except (AttributeError, LookupError, TypeError) as error:
             why = f"expected {error}" if isinstance(error, KeyError) else str(error)
             raise Failure(
-                f"{self.resolved().url} does not answer as Headgate's API does: {why}"
+                f"{self.resolved().url} does not answer like a Headgate API: {why}"
             ) from error
 
 

@@ -88,7 +88,8 @@ class GroupSettings:
         list[str] | None,
         typer.Option(
             metavar="TENANT",
-            help="Another tenant whose operators may; may be repeated, '' for none.",
+            help="Another tenant whose operators may attach to it; may be repeated, "
+            "'' for none.",
             show_default=False,
         ),
     ] = None
@@ -115,7 +116,7 @@ class GroupSettings:
         int | None,
         typer.Option(
             metavar="N",
-            help="Requests in flight at once, over the whole cluster; -1 for any.",
+            help="Most requests in flight at once in the cluster; -1 for no limit.",
             min=-1,
             show_default=False,
         ),
@@ -127,8 +128,8 @@ class GroupSettings:
         ]
         | None,
         typer.Option(
-            help="Give each value of that part of the subject, such as each user, the "
-            "limits for itself; none lets all share them.",
+            help="Apply the limits separately to each value of this part of the "
+            "subject, such as each user; with none, all share them.",
             show_default=False,
         ),
     ] = None

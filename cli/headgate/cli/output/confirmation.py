@@ -34,7 +34,7 @@ def lifted(changes: Iterable[ChangeJson]) -> list[str]:
 
     >>> lifted([{"kind": "attachment", "key": '[["tenant","acme"]]',
     ...          "before": {"group": "gold"}, "after": {"group": "silver"}}])
-    ['tenant acme moves from group gold to silver']
+    ['tenant acme will move from group gold to silver']
     """
     told: list[str] = []
     for change in changes:
@@ -45,13 +45,15 @@ def lifted(changes: Iterable[ChangeJson]) -> list[str]:
         if change["kind"] == "attachment":
             old, new = before.get("group"), (after or {}).get("group")
             if after is None:
-                told.append(f"{name} leaves group {old}, whose limits it had")
+                told.append(
+                    f"{name} will be detached from group {old}, which limits it"
+                )
             elif old != new:
-                told.append(f"{name} moves from group {old} to {new}")
+                told.append(f"{name} will move from group {old} to {new}")
         elif change["kind"] == "policy" and after is None:
-            told.append(f"the rate of {name} ends")
+            told.append(f"the rate of {name} will be removed")
         elif change["kind"] == "setting" and after is None and name in _RATE_KEYS:
-            told.append(f"the broker's rate {name} ends")
+            told.append(f"the broker's rate {name} will be removed")
     return told
 
 
@@ -66,7 +68,7 @@ def confirm(consequences: Sequence[str], *, yes: bool) -> None:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         more = len(consequences) - 1
         and_more = f" (and {more} more)" if more else ""
-        raise Failure(f"{consequences[0]}{and_more}; pass --yes if that is meant")
+        raise Failure(f"{consequences[0]}{and_more}; pass --yes to confirm")
     for line in consequences[:MOST_LINES]:
         typer.echo(line, err=True)
     if len(consequences) > MOST_LINES:

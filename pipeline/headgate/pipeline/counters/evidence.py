@@ -65,13 +65,13 @@ def checked(payload: bytes, signing: Signing | None) -> Report:
     if signing is not None:
         parts = split(payload, signing.keyring.sizes)
         if parts is None:
-            raise MalformedReport("signature: it is not signed")
+            raise MalformedReport("signature: the report is not signed")
         verdict = signing.keyring.verify(*parts)
         if verdict is None:
-            raise MalformedReport("signature: forged, or of an unknown key")
+            raise MalformedReport("signature: forged, or made with an unknown key")
     report = decode(payload)
     if not speaks_for(verdict, report.agent):
-        raise MalformedReport(f"signature: its key does not speak for {report.agent!r}")
+        raise MalformedReport(f"signature: its key may not sign for {report.agent!r}")
     return report
 
 

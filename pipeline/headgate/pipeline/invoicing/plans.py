@@ -135,7 +135,7 @@ def read_prices(path: Path) -> PriceList:
         raise WrongSettings(f"{path}: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise WrongSettings(
-            f"{path}: expected a price list, got deep nesting"
+            f"{path}: expected a price list, but it is nested too deeply"
         ) from None
     return prices_of(found, str(path))
 
@@ -159,7 +159,9 @@ def prices_of(document: Json, place: str = "prices") -> PriceList:
         fields = _mapping(each, where, {"name", "plan", "time_zone"})
         name = _text(fields, "name", where)
         if name in tenants:
-            raise WrongSettings(f"{where}: {name!r} is there twice")
+            raise WrongSettings(
+                f"{where}: expected each tenant once, got {name!r} twice"
+            )
         tenants[name] = _account(fields, where, names)
     default = None
     if "default" in top:
@@ -178,16 +180,20 @@ def _plan(document: Json, place: str) -> PricePlan:
     )  # fmt: skip
     currency = _text(fields, "currency", place)
     if not re.fullmatch("[A-Z]{3}", currency):
-        raise WrongSettings(f"{place}: currency: expected CHF or the like, {currency}")
+        raise WrongSettings(
+            f"{place}: currency: expected a code such as CHF, got {currency!r}"
+        )
     decimals = fields.get("decimals", 2)
     if type(decimals) is not int or not 0 <= decimals <= MOST_DECIMALS:
-        raise WrongSettings(f"{place}: decimals: expected 0 to {MOST_DECIMALS}")
+        raise WrongSettings(
+            f"{place}: decimals: expected 0 to {MOST_DECIMALS}, got {decimals!r}"
+        )
     begin, end = (
         _month(fields, "valid_from", place),
         _month(fields, "valid_until", place),
     )
     if end is not None and begin is not None and end <= begin:
-        raise WrongSettings(f"{place}: valid_until: expected later than {begin}")
+        raise WrongSettings(f"{place}: valid_until: expected a month after {begin}")
     prices = tuple(
         _price(each, f"{place}: prices[{n}]")
         for n, each in enumerate(_list(fields.get("prices", []), f"{place}: prices"))
@@ -195,7 +201,10 @@ def _plan(document: Json, place: str) -> PricePlan:
     dimensions = [price.dimension for price in prices]
     for dimension in dimensions:
         if dimensions.count(dimension) > 1:
-            raise WrongSettings(f"{place}: prices: {dimension!r} is there twice")
+            raise WrongSettings(
+                f"{place}: prices: expected each dimension once, got {dimension!r} "
+                "twice"
+            )
     return PricePlan(
         name=_text(fields, "name", place),
         currency=currency,
@@ -213,10 +222,12 @@ def _price(document: Json, place: str) -> Price:
     )
     counts = fields.get("counts", "admitted")
     if counts not in ("admitted", "attempted"):
-        raise WrongSettings(f"{place}: counts: expected admitted or attempted")
+        raise WrongSettings(
+            f"{place}: counts: expected admitted or attempted, got {counts!r}"
+        )
     per = _amount(fields.get("per", 1), f"{place}: per")
     if not per:
-        raise WrongSettings(f"{place}: per: expected > 0")
+        raise WrongSettings(f"{place}: per: expected a number > 0")
     if ("price" in fields) == ("tiers" in fields):
         raise WrongSettings(f"{place}: expected either a price or tiers")
     tiers: list[Tier] = []
@@ -227,7 +238,7 @@ def _price(document: Json, place: str) -> Price:
     for n, each in enumerate(_list(fields.get("tiers", only), f"{place}: tiers")):
         tiers.append(_tier(each, f"{place}: tiers[{n}]", tiers))
     if not tiers or tiers[-1].up_to is not None:
-        raise WrongSettings(f"{place}: tiers: expected a last one without up_to")
+        raise WrongSettings(f"{place}: tiers: expected the last one to have no up_to")
     return Price(
         dimension=_text(fields, "dimension", place),
         tiers=tuple(tiers),
@@ -241,19 +252,21 @@ def _tier(document: Json, place: str, before: Sequence[Tier]) -> Tier:
     price = _amount(fields.get("price"), f"{place}: price")
     begin = before[-1].up_to if before else Decimal(0)
     if begin is None:
-        raise WrongSettings(f"{place}: expected none after a tier without up_to")
+        raise WrongSettings(f"{place}: expected no tier after one without up_to")
     if "up_to" not in fields:
         return Tier(None, price)
     up_to = _amount(fields["up_to"], f"{place}: up_to")
     if up_to <= begin:
-        raise WrongSettings(f"{place}: up_to: expected more than {begin:f}")
+        raise WrongSettings(
+            f"{place}: up_to: expected more than {begin:f}, got {up_to:f}"
+        )
     return Tier(up_to, price)
 
 
 def _account(fields: Mapping[str, Json], place: str, plans: set[str]) -> Account:
     plan = _text(fields, "plan", place)
     if plan not in plans:
-        raise WrongSettings(f"{place}: plan: there is no {plan!r}")
+        raise WrongSettings(f"{place}: plan: {plan!r} does not exist")
     zone = fields.get("time_zone", "UTC")
     try:
         zone_of(str(zone))
@@ -268,18 +281,19 @@ def _apart(plans: Sequence[PricePlan], place: str) -> None:
     for one, following in pairwise(ordered):
         if one.name == following.name and following.valid_from < one.valid_until:
             raise WrongSettings(
-                f"{place}: two versions of {one.name!r} are valid in "
+                f"{place}: two versions of plan {one.name!r} are valid in "
                 f"{following.valid_from:%Y-%m}"
             )
 
 
 def _mapping(document: Json, place: str, allowed: set[str]) -> dict[str, Json]:
     if not isinstance(document, dict):
-        raise WrongSettings(f"{place}: expected names and values")
+        raise WrongSettings(f"{place}: expected a mapping")
     for name in document:
         if name not in allowed:
             raise WrongSettings(
-                f"{place}: {name!r} is none of {', '.join(sorted(allowed))}"
+                f"{place}: unknown {name!r}, expected one of "
+                f"{', '.join(sorted(allowed))}"
             )
     return document
 
@@ -293,7 +307,7 @@ def _list(document: Json, place: str) -> list[Json]:
 def _text(fields: Mapping[str, Json], name: str, place: str) -> str:
     found = fields.get(name)
     if not isinstance(found, str) or not found:
-        raise WrongSettings(f"{place}: {name}: expected a text, got {found!r}")
+        raise WrongSettings(f"{place}: {name}: expected text, got {found!r}")
     return found
 
 

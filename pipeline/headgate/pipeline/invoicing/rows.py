@@ -54,13 +54,14 @@ def invoiced(
         if zone != account.time_zone:
             raise WrongSettings(
                 f"prices: tenant {tenant!r} has final invoices in the time zone "
-                f"{zone}; with {account.time_zone} hours would be billed twice or never"
+                f"{zone}; with {account.time_zone}, some hours would be billed twice "
+                "or never"
             )
         plan = prices.plan_in(account.plan, date.fromisoformat(f"{month}-01"))
         if plan is None:
             raise WrongSettings(
                 f"prices: plan {account.plan!r} of tenant {tenant!r} is not valid in "
-                f"{month}, which it used; no invoice was made"
+                f"{month}, when the tenant had usage; no invoice was created"
             )
         months = list(rows)
         units = {row["dimension"]: _units(row) for row in months}

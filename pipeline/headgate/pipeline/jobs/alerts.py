@@ -59,7 +59,7 @@ def to_webhook(found: DataFrame, url: str) -> int:
             answer = httpx.post(url, json={"alerts": part}, timeout=TIMEOUT_S)
             answer.raise_for_status()
         except httpx.HTTPError as error:
-            log.warning("webhook took no alerts: %s", error)
+            log.warning("the webhook did not accept the alerts: %s", error)
             break
         taken += len(part)
     return taken

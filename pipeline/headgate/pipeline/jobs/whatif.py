@@ -158,7 +158,7 @@ class _Agent:
         self._registry.follow({group.id: group}, now)
         local = self._registry.get(group, dimension, "cluster", now)
         if local is None:
-            raise ValueError(f"{group.name}: no limit of {dimension} for the cluster")
+            raise ValueError(f"{group.name}: no {dimension} limit of scope cluster")
         self.bucket = local.bucket
         self._columns = Columns([local], None)
         self._uses = {group.id: 1}

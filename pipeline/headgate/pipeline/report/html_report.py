@@ -81,7 +81,7 @@ def write_page(summary: UsageSummary, folder: Path) -> Path:
 def headline(summary: UsageSummary) -> str:
     """Return the summary in a few sentences, with separate units per dimension."""
     if not summary.end_s:
-        return "No closed window yet: is anything written to the topic?"
+        return "No closed window yet: is anything being written to the topic?"
     units = "; ".join(
         f"{dimension}: {attempted:,.10g} units attempted, "
         f"{admitted / attempted if attempted else 1.0:.1%} admitted"

@@ -13,11 +13,11 @@ TITLES = {
     "unfairness": "Least fair divisions of contended groups",
     "starved": "Agents with demand that got less than their share",
     "noisy": "Top talkers",
-    "bill": "Totals of tenants and days",
-    "invoices": "Lines of invoices",
-    "recommendations": "Limits and what the demand says of them",
-    "gaps": "Lives that ended without goodbye",
-    "losses": "Messages gone before they were read",
+    "bill": "Totals per tenant and day",
+    "invoices": "Invoice lines",
+    "recommendations": "Limits compared with their demand",
+    "gaps": "Lives that ended without a goodbye",
+    "losses": "Messages deleted before they were read",
     "dead_letters": "Messages that could not be used",
 }
 """Lists in the order of the page."""

@@ -29,8 +29,8 @@ HEAD = "head"
 """The kind of the one row that says what was known before the step."""
 
 ANOTHER = (
-    "give another --out, which reads anew what the topic still holds: bills of both "
-    "overlap there"
+    "give another --out, which starts again with what the topic still holds, so that "
+    "the bills of both overlap"
 )
 """What to do about an output that can't be continued."""
 
@@ -142,7 +142,7 @@ class BatchSummary:
         found = json.loads(text)
         if found.get("format") != FORMAT:
             raise WrongSettings(
-                f"made with format = {found.get('format')}, not {FORMAT}; {ANOTHER}"
+                f"written in format {found.get('format')}, expected {FORMAT}; {ANOTHER}"
             )
         losses = [Loss(**loss) for loss in found.pop("losses")]
         return cls(**found, losses=losses)

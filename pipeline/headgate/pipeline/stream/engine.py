@@ -273,7 +273,7 @@ def _only_cluster(messages: DataFrame) -> str:
         names = ", ".join(map(repr, found))
         raise MixedClusters(
             f"the topic carries reports of the clusters {names}: choose one with "
-            "--cluster, and give each an --out of its own"
+            "--cluster, and give each its own --out"
         )
     return found[0] if found else ""
 
@@ -289,13 +289,13 @@ def _lost(losses: list[Loss]) -> str:
     place = f"{first.topic}/{first.partition}"
     if first.messages < 0:
         return (
-            f"the topic {first.topic} was deleted and made anew: offset {first.found} "
+            f"the topic {first.topic} was deleted and re-created: offset {first.found} "
             f"of {place} came after {first.expected}; {ANOTHER}"
         )
     total = sum(loss.messages for loss in losses)
     return (
-        f"{total} messages were gone before they were read, the first at offset "
+        f"{total} messages were deleted before they were read, the first at offset "
         f"{first.expected} of {place}: the topic's retention is shorter than the "
-        "pipeline's lag. Totals stay right as far as later reports carry them. Go on "
-        "with --lost-is continue."
+        "pipeline's lag. Totals stay correct as far as later reports include them. "
+        "To go on, use --lost-is continue."
     )

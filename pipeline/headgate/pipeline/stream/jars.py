@@ -57,8 +57,10 @@ def require_java() -> int:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if not java or not Path(java).exists():
-        where = f"JAVA_HOME={home} holds no bin/java" if home else "no java on the path"
-        raise SetUpMissing(f"Spark needs Java {OLDEST_JAVA} or newer, {where}. {_HINT}")
+        where = (
+            f"JAVA_HOME={home} has no bin/java" if home else "java is not on the path"
+        )
+        raise SetUpMissing(f"Spark needs Java {OLDEST_JAVA} or newer; {where}. {_HINT}")
     shown = subprocess.run(
         [java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S
     ).stderr
@@ -66,8 +68,8 @@ def require_java() -> int:
     major = int(found[1]) if found else 0
     if major < OLDEST_JAVA:
         raise SetUpMissing(
-            f"Spark needs Java {OLDEST_JAVA} or newer, {java} is {major or 'unknown'}. "
-            f"{_HINT}"
+            f"Spark needs Java {OLDEST_JAVA} or newer; {java} is version "
+            f"{major or 'unknown'}. {_HINT}"
         )
     return major
 
@@ -117,7 +119,7 @@ def _fetch(folder: Path) -> None:
         raise SetUpMissing(
             f"Spark's connectors are not in {folder} and Maven, which fetches them "
             "once, is not on the path. Install it (Debian, Ubuntu: sudo "
-            "apt-get install maven), or copy there from another machine: "
+            "apt-get install maven), or copy these files there from another machine: "
             + ", ".join(CONNECTORS)
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +136,7 @@ def _fetch(folder: Path) -> None:
             last = (done.stdout + done.stderr).strip().splitlines()[:1]
             raise SetUpMissing(
                 f"Maven could not fetch Spark's connectors: {''.join(last)}. Is "
-                f"this machine online? Later runs find it in {folder}."
+                f"this machine online? Later runs find them in {folder}."
             )
         folder.mkdir(exist_ok=True)
         for name in CONNECTORS:

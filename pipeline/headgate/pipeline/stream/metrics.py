@@ -33,7 +33,7 @@ class PipelineMetrics:
         """Begin at zero, as every process does."""
         self.registry = CollectorRegistry()
         self._batches = Counter(
-            "headgate_pipeline_batches", "Batches that are complete.",
+            "headgate_pipeline_batches", "Completed batches.",
             registry=self.registry,
         )  # fmt: skip
         self._messages = Counter(
@@ -49,31 +49,32 @@ class PipelineMetrics:
             registry=self.registry,
         )  # fmt: skip
         self._lost = Counter(
-            "headgate_pipeline_lost_messages", "Messages gone before they were read.",
+            "headgate_pipeline_lost_messages",
+            "Messages deleted before they were read.",
             registry=self.registry,
         )  # fmt: skip
         self._gaps = Counter(
-            "headgate_pipeline_gaps", "Lives that ended without goodbye.",
+            "headgate_pipeline_gaps", "Lives that ended without a goodbye.",
             registry=self.registry,
         )  # fmt: skip
         self._batch_s = Histogram(
             "headgate_pipeline_batch_seconds",
-            "From the end of one batch to that of the next.",
+            "Seconds from the end of one batch to the end of the next.",
             buckets=BUCKETS_S, registry=self.registry,
         )  # fmt: skip
         self._lag = Gauge(
             "headgate_pipeline_lag_messages",
-            "Messages of the topic that wait; NaN if the source doesn't say.",
+            "Messages in the topic still to be read; NaN if the source doesn't say.",
             registry=self.registry,
         )
         self._heard = Gauge(
             "headgate_pipeline_heard_until_seconds",
-            "Event time up to which all live agents were heard, since the epoch.",
+            "Event time up to which all live agents were heard, s since the epoch.",
             registry=self.registry,
         )
         self._closed = Gauge(
             "headgate_pipeline_closed_until_seconds",
-            "Windows that end until here are closed, since the epoch.",
+            "End of the newest closed window, s since the epoch.",
             registry=self.registry,
         )
 

@@ -48,13 +48,13 @@ def check_tables(
         there = store.version(name)
         if head is None and there >= 0:
             raise OutputIncomplete(
-                f"{store.uri(name)} is there, but the state (steps/) is missing; "
+                f"{store.uri(name)} exists, but the state (steps/) is missing; "
                 f"{_RESTORE}"
             )
         if there < known:
             found = "is missing" if there < 0 else f"is at commit {there}"
             raise OutputIncomplete(
-                f"{store.uri(name)} {found}, the state knows its commit {known}; "
+                f"{store.uri(name)} {found}, but the state records commit {known}; "
                 f"{_RESTORE}"
             )
 
@@ -92,18 +92,18 @@ def check_checkpoint(
     if head is None:
         if done >= 0:
             raise OutputIncomplete(
-                f"{settings.out}: the checkpoint has done batch {done}, but the state "
+                f"{settings.out}: the checkpoint is at batch {done}, but the state "
                 f"(steps/) is missing; {_RESTORE}"
             )
     elif planned < 0:
         raise OutputIncomplete(
-            f"{settings.out}: its checkpoint is gone, so what was read is not known; "
+            f"{settings.out}: the checkpoint is missing, so what was read is unknown; "
             f"{_RESTORE}"
         )
     elif planned not in (head.batch, head.batch + 1) or done < head.batch - 1:
         raise OutputIncomplete(
-            f"{settings.out}: the checkpoint is at batch {planned}, the state at batch "
-            f"{head.batch}; {_RESTORE}"
+            f"{settings.out}: the checkpoint is at batch {planned}, but the state at "
+            f"batch {head.batch}; {_RESTORE}"
         )
 
 
@@ -122,8 +122,8 @@ def check_topic(
     """
     if head is not None and head.topic_id and found and head.topic_id != found:
         raise OutputIncomplete(
-            f"the topic {settings.topic} was deleted and made anew since batch "
-            f"{head.batch}: what it held is gone, its offsets begin again; {ANOTHER}"
+            f"the topic {settings.topic} was deleted and re-created since batch "
+            f"{head.batch}: its messages are gone, its offsets start again; {ANOTHER}"
         )
 
 

@@ -60,7 +60,7 @@ class Progress:
         for loss in summary.losses:
             self._stream.write(
                 f"  {loss.messages:,} messages of {loss.topic}/{loss.partition} were "
-                f"gone before they were read (from offset {loss.expected})\n"
+                f"deleted before they were read (from offset {loss.expected})\n"
             )
         if summary.kinds.get("dead"):
             self._stream.write(f"  {summary.kinds['dead']:,} dead letters\n")

@@ -157,7 +157,7 @@ class StreamRun:
                 if not passing or self._failures > RETRIES:
                     raise StreamFailed(said(error)) from error
                 pause_s = PAUSE_S * 2 ** (self._failures - 1)
-                log.warning("%s; again in %g s", said(error), pause_s)
+                log.warning("%s; retrying in %g s", said(error), pause_s)
                 if self._ending.wait(pause_s):
                     return
             except (Py4JError, ConnectionError):
@@ -196,11 +196,11 @@ def _id_of_topic(session: SparkSession, settings: PipelineSettings) -> str:
             session, settings.bootstrap, settings.topic, settings.kafka_options
         )
     except (Py4JError, PySparkException) as error:
-        raise StreamFailed(f"the topic {settings.topic}: {said(error)}") from error
+        raise StreamFailed(f"topic {settings.topic}: {said(error)}") from error
     if not found:
         log.warning(
-            "Kafka gives the topic %s no id: if it is deleted and made anew, "
-            "that is not noticed",
+            "Kafka gives the topic %s no id: if it is deleted and re-created, "
+            "the pipeline can't detect it",
             settings.topic,
         )
     return found

@@ -26,12 +26,12 @@ _CAUSES: tuple[tuple[str, str], ...] = (
     (
         r"No space left on device|Disk quota exceeded|File too large",
         "no space for the output or for Spark's temporary files: {line}. The tables "
-        "are right as far as they go; make room and run again",
+        "are correct as far as they go; free some space and run again",
     ),
     (
         r"Permission denied|AccessControlException|AccessDenied|Operation not permitted"
         r"|Read-only file system|mkdir of .* failed|Mkdirs failed|[Nn]ot a directory",
-        "no right to write or read there: {line}",
+        "no permission to read or write: {line}",
     ),
     (
         r"FileNotFoundException|FILE_NOT_EXIST|does not exist.*\.parquet",
@@ -58,7 +58,7 @@ _CAUSES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"CONCURRENT_STREAM_LOG_UPDATE|DELTA_CONCURRENT|Concurrent\w+Exception",
-        "another run works on this output; the tables are right, one run is enough",
+        "another run is writing this output; the tables are correct, one run is enough",
     ),
     (
         r"TimeoutException|create new KafkaAdminClient|No resolvable bootstrap",
@@ -68,7 +68,7 @@ _CAUSES: tuple[tuple[str, str], ...] = (
 
 _NO_JVM = (
     "Spark's Java process has ended: it was killed, stopped, or ran out of memory; "
-    "the next run goes on from the last whole batch"
+    "the next run continues after the last complete batch"
 )
 
 _PREFIX = re.compile(

@@ -202,7 +202,7 @@ class _Step:
             life = lives.get(report.incarnation)
             if life is None:
                 if (agent, report.incarnation) in self._rules.closed:
-                    _bury(out, message, "its incarnation has been closed long ago")
+                    _bury(out, message, "its incarnation was closed long ago")
                     continue
                 life = Incarnation(agent, report.incarnation)
             stamp = Stamp(
@@ -215,7 +215,9 @@ class _Step:
                 continue
             lives[report.incarnation] = life
             if fallen:
-                _bury(out, message, f"counters fell in {fallen} rows, passed over")
+                _bury(
+                    out, message, f"counters fell in {fallen} rows, which were skipped"
+                )
         heard = [life.heard_us for life in lives.values() if life.heard_now]
         if heard:
             self._tally.heard_us[agent] = max(heard)
@@ -237,9 +239,7 @@ class _Step:
             if wanted and report.cluster != wanted:
                 _bury(out, message, f"cluster {report.cluster!r}, expected {wanted!r}")
             elif report.agent != agent:
-                _bury(
-                    out, message, f"the report of {report.agent!r} under key {agent!r}"
-                )
+                _bury(out, message, f"expected key {report.agent!r}, got {agent!r}")
             elif report.sequence < 1:
                 _bury(out, message, "sequence: expected ≥ 1, got 0")
             else:

@@ -144,7 +144,7 @@ class _Context:
         start = table.number("from", 0.0, least=0.0)
         until = table.number("until", max(self.seconds, start), least=0.0)
         if until < start:
-            raise table.invalid("until", f"a number not before from = {start:g}")
+            raise table.invalid("until", f"a number not below from = {start:g}")
         return start, until
 
 

@@ -172,7 +172,9 @@ def test_the_command_line_names_file_and_line(tmp_path: Path) -> None:
 def test_two_files_of_one_domain_are_refused(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text("domain: apis\n")
-    with pytest.raises(Failure, match=r"b\.yaml: another file describes domain 'apis'"):
+    with pytest.raises(
+        Failure, match=r"b\.yaml: domain 'apis' is already in another file"
+    ):
         read_domains([tmp_path / "a.yaml", tmp_path / "b.yaml"])
 
 

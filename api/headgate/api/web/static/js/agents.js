@@ -55,7 +55,7 @@ export function agentsPage(root, query) {
       .sort((one, other) => compare(one[look.sort], other[look.sort]) * (look.down ? -1 : 1));
     note.hidden = rows.length > 0;
     setText(note, shown.at_s === null ? "Waiting for the first reports."
-      : shown.agents.length ? "No agent matches." : "No agent reports on the bus. Start one with headgate.connect(…).");
+      : shown.agents.length ? "No agent matches." : "No agent is reporting on the bus. Start one with headgate.connect(…).");
     setText(count, shown.agents.length ? `${full(rows.length)} of ${full(shown.total)} agents, configuration ${shown.revision}` : "");
     body.replaceChildren(...rows.map((agent) => agentRow(agent, shown.revision)));
     foot.replaceChildren(...(rows.length ? [totals(rows, shown.revision)] : []));

@@ -26,13 +26,13 @@ export async function attachTo(group) {
     make.element.hidden = !["tenant", "namespace"].includes(kinds[0]);
     names = kinds.map((each) => {
       const name = text("", { placeholder: example });
-      const all = check(`default: every ${each} without one of its own`, false);
+      const all = check(`default: every ${each} without its own attachment`, false);
       all.input.addEventListener("change", () => { name.disabled = all.input.checked; });
       return { kind: each, name, all: all.input, element: h("div", {}, field(each, name, { path: `subject.${each}` }), all.element) };
     });
     fields.replaceChildren(...names.map((each) => each.element));
   }
-  const make = check("make the tenant or namespace if there is none of that name", false);
+  const make = check("create the tenant or namespace if it does not exist", false);
   showFields();
 
   const read = () => Object.fromEntries(names.map((each) => [each.kind, each.all.checked ? null : each.name.value.trim()]));
@@ -40,7 +40,7 @@ export async function attachTo(group) {
     title: `Attach to ${group}`, word: "Attach", narrow: true,
     body: [
       field("What", kind, { path: "subject" }), fields, make.element,
-      h("p", { class: "soft" }, "A subject belongs to one group: it leaves the one that it is attached to now."),
+      h("p", { class: "soft" }, "A subject belongs to one group: attaching it here detaches it from its present group."),
     ],
     submit: async () => {
       const subject = read();
@@ -60,7 +60,7 @@ export async function attachTo(group) {
 function atField(error) {
   const [, kind] = (error instanceof Problem && error.status === 404 && error.message.match(/^(tenant|namespace)/)) || [];
   if (!kind) throw error;
-  const reason = `${error.message}; check the name, or let it be made`;
+  const reason = `${error.message}; check the name, or let it be created`;
   throw new Problem(404, { detail: reason, errors: [{ field: `subject.${kind}`, reason }] });
 }
 

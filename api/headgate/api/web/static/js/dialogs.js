@@ -75,7 +75,7 @@ export function askToken() {
   asking ??= openDialog({
     title: "A token is needed", word: "Continue", narrow: true,
     body: [
-      h("p", { class: "soft" }, "This server needs to know who you are. `headgate token create` creates a token. It is kept until you close this tab."),
+      h("p", { class: "soft" }, "This server needs to know who you are. Create a token with `headgate token create`. It is kept until you close this tab."),
       field("Bearer token", text("", { type: "password", autofocus: true, name: "token" })),
     ],
     submit: (form) => form.elements.token.value.trim(),
@@ -85,7 +85,7 @@ export function askToken() {
 
 const SHORTCUTS = [
   ["/", "filter the groups"], ["n", "new group"], ["↑ ↓ PgUp PgDn Home End", "move in the list"],
-  ["Enter", "open the group"], ["e", "edit the group that is shown"], ["a", "attach something to it"],
+  ["Enter", "open the group"], ["e", "edit the group shown"], ["a", "attach something to it"],
   ["g g", "groups"], ["g t", "tenants"], ["g n", "agents"], ["g a", "audit"], ["t", "theme"], ["?", "this list"],
 ];
 

@@ -275,7 +275,7 @@ function makeParts(root, name, range) {
     standing: h("span", { class: "live" }), parent: h("span", { class: "soft" }),
     edit: h("button", { type: "button", title: "e" }, "Edit"),
     attach: h("button", { type: "button", title: "a" }, "Attach"),
-    override: h("button", { type: "button", disabled: true, title: "Other limits for a while" }, "Override"),
+    override: h("button", { type: "button", disabled: true, title: "Change the limits temporarily" }, "Override"),
     remove: h("button", { type: "button", class: "danger", disabled: true }, "Delete"),
     limits: h("tbody", { class: "live" }), facts: h("dl", { class: "facts" }),
     useTitle: h("h2", {}, "Use"), useChart: h("div", { class: "chart", role: "img", "aria-label": "No use yet" }),
@@ -284,7 +284,7 @@ function makeParts(root, name, range) {
     attachments: h("ul", { class: "lines" }), overrides: h("ul", { class: "lines" }), changes: h("ul", { class: "lines changes-list" }),
     explanation: h("div", { "aria-live": "polite" }), live: h("div", { class: "stack" }), head: h("header", { class: "group-head" }),
     refusal: h("p", { class: "notice bad", hidden: true }),
-    past: h("p", { class: "soft", hidden: true }, "Between these moments; the tables show the present."),
+    past: h("p", { class: "soft", hidden: true }, "The charts show this time range; the tables show the present."),
   };
   parts.overriding = h("section", { class: "sheet pad", hidden: true }, h("h2", {}, "Overrides in force"), parts.overrides);
   parts.slotsTitle = h("h2", {}, "In flight");
@@ -321,7 +321,7 @@ function limitRow(limit, choose) {
     }, limit.dimension), limit.scope === "node" ? h("span", { class: "soft" }, " per node") : null),
     h("td", { class: "number" }, rateOf(limit)),
     h("td", { class: "number" }, short(limit.burst)),
-    limit.scope === "node" ? h("td", { colspan: "4", class: "soft" }, "Each process counts it alone; agents report nothing of it.")
+    limit.scope === "node" ? h("td", { colspan: "4", class: "soft" }, "Each process enforces it on its own, so agents report no usage.")
       : ["attempted", "admitted", "refused", "level"].map((part) => h("td", { class: "number", dataset: { part } }, "–")));
 }
 
@@ -349,11 +349,11 @@ function showAgents(body, use, charted) {
 function facts(group) {
   const soft = group.soft_threshold === null ? "at 80 % in this view" : `from ${percent(group.soft_threshold)}`;
   return [
-    ["Mode", group.mode], ["When exhausted", group.refusal], ["Cut off", group.isolation],
+    ["Mode", group.mode], ["When exhausted", group.refusal], ["In a partition", group.isolation],
     ["May owe", group.may_owe ? "yes" : "no"], ["Weight", full(group.weight)], ["Warns", soft],
-    ["In flight", group.slots === null ? "any" : `at most ${full(group.slots)}`],
+    ["In flight", group.slots === null ? "no limit" : `at most ${full(group.slots)}`],
     ["Limits", group.per ? `for each ${group.per}` : "shared by all"],
-    ["Partitions", group.per_partition ? "each has the limits of a node" : "share them"],
+    ["Partitions", group.per_partition ? "each has the limits of scope node" : "share them"],
     ["Revision", String(group.revision)], ["Id", String(group.id)],
   ].map(([term, value]) => h("div", {}, h("dt", {}, term), h("dd", {}, value)));
 }

@@ -54,7 +54,7 @@ export async function editGroup(name) {
 
 function explainOutdated(error) {
   if (error instanceof Problem && error.status === 412) {
-    throw new Problem(412, { detail: "Somebody else changed this group since you opened it. Cancel, look at what is there now, and edit again." });
+    throw new Problem(412, { detail: "Somebody else changed this group since you opened it. Cancel, look at its new state, and edit again." });
   }
   throw error;
 }
@@ -67,8 +67,8 @@ function groupForm(group, exists) {
   const soft = text(group.soft_threshold ?? "", { inputmode: "decimal", placeholder: "none" });
   const mode = choice([["balanced", "balanced: the whole quota is used"], ["strict", "strict: never above rate · window + burst"]], group.mode);
   const refusal = choice([
-    ["reject", "reject, and say when to come back"], ["delay", "delay: admit, then mute the caller"], ["wait", "wait in a fair queue"],
-    ["suppress", "suppress with a probability"], ["shadow", "shadow: only count"],
+    ["reject", "reject: refuse, and say when to retry"], ["delay", "delay: admit, then mute the caller"], ["wait", "wait: queue fairly"],
+    ["suppress", "suppress: refuse by chance"], ["shadow", "shadow: only count"],
   ], group.refusal);
   const isolation = choice([
     ["fair", "fair: its part of the quota"], ["hold", "hold: its last share"], ["closed", "closed: nothing"], ["open", "open: no limit"],
@@ -81,8 +81,8 @@ function groupForm(group, exists) {
     ["subscription", "each subscription"], ["user", "each user"], ["client", "each client"],
   ], group.per ?? "");
   const mayOwe = check("may owe: admit while the level is ≥ 0, then charge", group.may_owe ?? true, "may_owe");
-  const perPartition = check("each partition of a topic has the limits of a node whole", group.per_partition ?? false, "per_partition");
-  const slots = text(group.slots ?? "", { inputmode: "numeric", placeholder: "any" });
+  const perPartition = check("apply limits of scope node to each partition of a topic", group.per_partition ?? false, "per_partition");
+  const slots = text(group.slots ?? "", { inputmode: "numeric", placeholder: "no limit" });
   const dimensions = uniqueId("dimensions");
   const rows = h("div", { class: "limit-rows" });
   const addRow = (limit, focus) => {
@@ -99,19 +99,19 @@ function groupForm(group, exists) {
     field("Name", name, { path: "name", hint: exists ? null : "Unique; it can't be changed later." }),
     h("fieldset", {}, h("legend", {}, "Limits"), rows,
       h("div", {}, h("button", { type: "button", class: "small", onclick: () => addRow({ dimension: "", rate: "", period_s: 1, scope: "cluster" }, true) }, "Add a limit"))),
-    field("Requests in flight at once", slots, { path: "slots", hint: "Over the whole cluster; never one more." }),
+    field("Requests in flight at once", slots, { path: "slots", hint: "In the whole cluster; never exceeded." }),
     h("details", { open: exists && (group.parent !== null || group.mode === "strict") },
       h("summary", {}, "Tree, refusal, isolation"),
       h("div", { class: "grid-3" },
-        field("Part of the group", parent, { path: "parent" }),
+        field("Parent group", parent, { path: "parent" }),
         field("Weight among its siblings", weight, { path: "weight" }),
-        field("Warn from this part of the rate", soft, { path: "soft_threshold", hint: "0.8 warns at 80 %" })),
+        field("Warn above this fraction of the rate", soft, { path: "soft_threshold", hint: "0.8 warns at 80 %" })),
       h("div", { class: "grid-3" },
         field("Mode", mode, { path: "mode" }),
         field("When it is exhausted", refusal, { path: "refusal" }),
-        field("An agent that is cut off may spend", isolation, { path: "isolation" })),
-      field("The limits are for", per, { path: "per", hint: "Each value has them for itself, over the whole cluster." }),
-      field("Divided among the topics of a process", split, { path: "split" }),
+        field("In a partition, an agent may spend", isolation, { path: "isolation" })),
+      field("The limits are for", per, { path: "per", hint: "Each value gets the limits to itself, across the cluster." }),
+      field("Divide a process's share among its topics", split, { path: "split" }),
       mayOwe.element, perPartition.element),
     h("datalist", { id: dimensions }, DIMENSIONS.map((value) => h("option", { value }))),
     preview,

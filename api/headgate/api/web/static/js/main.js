@@ -46,7 +46,7 @@ onState((state) => {
   clearTimeout(hideTimer);
   if (state === "lost") {
     away = state;
-    say("lost", `The server does not answer. The figures are from ${moment(Date.now() / 1000)}. Trying again …`);
+    say("lost", `The server does not answer. These figures are from ${moment(Date.now() / 1000)}. Retrying …`);
   } else if (state === "refused" || state === "denied") {
     away = state;
     say("lost", state === "denied" ? "Your token does not allow this view." : "This server needs a token.");
@@ -71,7 +71,7 @@ function say(kind, text) {
 
 // --- theme ----------------------------------------------------------------
 
-const THEMES = [["", "◐", "as the system"], ["light", "☀", "light"], ["dark", "☾", "dark"]];
+const THEMES = [["", "◐", "system"], ["light", "☀", "light"], ["dark", "☾", "dark"]];
 const themeButton = document.getElementById("theme");
 
 function showTheme() {

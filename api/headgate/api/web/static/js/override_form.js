@@ -28,11 +28,11 @@ export async function overrideGroup(group, dimensions) {
   const length = choice(LENGTHS, 3600);
   const reason = text("", { placeholder: "shown to others, kept in the audit" });
   const made = await openDialog({
-    title: `Override ${group} for a while`, word: "Override", narrow: true,
+    title: `Override ${group} temporarily`, word: "Override", narrow: true,
     body: [
       field("Which", dimension, { path: "dimension" }),
       h("div", { class: "grid-2" },
-        field("Per cent of rate and burst", factor, { path: "factor", hint: "150 is half as much again" }),
+        field("Per cent of rate and burst", factor, { path: "factor", hint: "150 means 50 % more" }),
         field("For", length, { path: "for_s" })),
       field("Why", reason, { path: "reason" }),
     ],

@@ -8,7 +8,7 @@ import { follow } from "./stream.js";
 import { WindowedList } from "./windowed.js";
 
 const ROW_HEIGHT = 34;
-const SORTS = [["standing", "who is nearest its limit"], ["name", "name"], ["use", "use"], ["refused", "refused"]];
+const SORTS = [["standing", "nearness to the limit"], ["name", "name"], ["use", "use"], ["refused", "refused"]];
 const COLUMNS = [
   ["", "Standing"], ["", "Group"], ["", "Counts"], ["number", "Limit"], ["", "Use of the limit"],
   ["number", "Admitted/s"], ["number", "Attempted/s"], ["number", "Refused/s"], ["number", "Level"], ["number", "Agents"],
@@ -26,7 +26,7 @@ export function overviewPage(root, address) {
   if (!(look.standing in STANDING)) look.standing = "";
   const standings = new Map(Object.keys(STANDING).map((name) => [name, standingButton(name, choose)]));
   const search = h("input", {
-    type: "search", placeholder: "Filter by group or what is counted", "aria-label": "Filter groups  ( / )",
+    type: "search", placeholder: "Filter by group or dimension", "aria-label": "Filter groups  ( / )",
     value: look.search, oninput: debounced(150, (event) => { look.search = event.target.value; restart(); }),
     onkeydown: (event) => {
       if (event.key === "Escape" && event.target.value) {
@@ -142,7 +142,7 @@ export function standingChip(name) {
 }
 
 function emptyText(total) {
-  return total ? "No group matches. Press Esc in the filter to see all." : "There is no group yet. Press n to create one.";
+  return total ? "No group matches. Press Esc in the filter to see all." : "There are no groups yet. Press n to create one.";
 }
 
 function standingButton(name, choose) {
@@ -160,8 +160,8 @@ function drawRow(element, row) {
   const { mark, word } = STANDING[row.standing];
   element.dataset.standing = row.standing;
   setText(standing.firstChild, mark);
-  setText(standing.lastChild, row.scope === "node" ? "not seen" : word);
-  standing.title = row.scope === "node" ? "Each process counts it alone; agents report nothing of it." : "";
+  setText(standing.lastChild, row.scope === "node" ? "not reported" : word);
+  standing.title = row.scope === "node" ? "Each process enforces it on its own, so agents report no usage." : "";
   if (link.textContent !== row.group) link.replaceChildren(cut(row.group));
   link.setAttribute("href", groupHash(row.group, row.dimension));
   setText(parent, row.parent ? `in ${row.parent}` : "");

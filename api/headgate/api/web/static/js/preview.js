@@ -14,7 +14,7 @@ export async function previewed(body) {
   const { changes, limits, attachments } = shown.value;
   if (!changes.length) return h("p", { class: "notice" }, "Nothing would change.");
   return h("div", { class: "notice preview" },
-    h("h3", {}, `What would change, for ${full(attachments)} attached and those who use it now`),
+    h("h3", {}, `What would change for ${full(attachments)} attached ${attachments === 1 ? "subject" : "subjects"} and the agents that use it now`),
     changeList(changes, (change) => change.key),
     h("table", {},
       h("thead", {}, h("tr", {}, ["Counts", "Limit/s now", "Limit/s then", "Attempted/s", "Refused/s now", "Refused/s then", ""].map((word, index) => (
@@ -33,7 +33,7 @@ function atFields(error) {
 function limitRow(limit) {
   const more = limit.refused_after_per_s > 1.02 * limit.refused_before_per_s + 0.02 * limit.demand_per_s;
   const tight = limit.rate_after_per_s !== null && limit.demand_per_s > 0.8 * perS(limit.rate_after_per_s);
-  const [standing, word] = limit.demand_per_s === 0 ? ["idle", "nobody uses it now"]
+  const [standing, word] = limit.demand_per_s === 0 ? ["idle", "not in use now"]
     : more ? ["over", "refuses more"] : limit.refused_after_per_s > 0.02 * limit.demand_per_s ? ["over", "still refuses"]
       : tight ? ["near", "fits, with little room"] : ["calm", "fits"];
   const numbers = [limit.rate_before_per_s, limit.rate_after_per_s].map((rate) => (rate === null ? "no limit" : short(rate)));

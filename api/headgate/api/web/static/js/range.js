@@ -53,7 +53,7 @@ export function rangeControl({ label, spans, usualS, query, shown, change }) {
   function typed() {
     const next = { fromS: from.read(), toS: to.read() };
     const ordered = next.fromS === null || next.toS === null || next.fromS < next.toS;
-    refuse(ordered ? "" : "The first moment must be before the second.");
+    refuse(ordered ? "" : "The start must be before the end.");
     if (!ordered) return;
     range = next;
     change(range);

@@ -104,7 +104,7 @@ export function tenantPage(root, query, name = "") {
     on.disabled = last >= shown.matching;
     spaces.hidden = !shown.namespaces.length;
     none.hidden = shown.namespaces.length > 0;
-    setText(none, shown.matching ? "There are fewer namespaces: go back." : shown.total ? "No namespace matches." : "It has no namespace.");
+    setText(none, shown.matching ? "There are no more namespaces: go back." : shown.total ? "No namespace matches." : "This tenant has no namespaces.");
     as.hidden = shown.at_s === null;
     if (shown.at_s !== null) {
       as.setAttribute("datetime", String(shown.at_s));
@@ -137,8 +137,8 @@ function tenantSections({ name, through }, groups, figures) {
 function spaceRows({ name, through }, tenant, groups, figures) {
   const head = (rows) => h("th", { scope: "rowgroup", rowspan: rows }, cut(name.slice(tenant.length + 1)));
   const applying = through.find(({ subject: by }) => !("cluster" in by));
-  if (!applying) return h("tbody", {}, h("tr", {}, head(1), h("td", { colspan: COLUMNS.length, class: "soft" }, "no group of its own or of its tenant")));
-  if ("tenant" in applying.subject) return h("tbody", {}, h("tr", {}, head(1), h("td", { colspan: COLUMNS.length, class: "soft" }, "as its tenant: group ", h("a", { href: groupHash(applying.group) }, applying.group))));
+  if (!applying) return h("tbody", {}, h("tr", {}, head(1), h("td", { colspan: COLUMNS.length, class: "soft" }, "neither it nor its tenant belongs to a group")));
+  if ("tenant" in applying.subject) return h("tbody", {}, h("tr", {}, head(1), h("td", { colspan: COLUMNS.length, class: "soft" }, "same as its tenant: group ", h("a", { href: groupHash(applying.group) }, applying.group))));
   const rows = chainRows(chainOf(applying.group, groups), groups);
   return h("tbody", {}, rows.map((row, index) => h("tr", {}, index ? null : head(rows.length), limitCells(row, figures))));
 }
@@ -162,12 +162,12 @@ function why(by, group) {
 }
 
 function inFlight({ group, slots, in_flight: held }) {
-  return slots === null ? [] : [`${full(held)} of the ${full(slots)} requests that may be in flight in group ${group} are.`];
+  return slots === null ? [] : [`Group ${group} has ${full(held)} of at most ${full(slots)} requests in flight.`];
 }
 
 function pressure(rows) {
   const over = rows.filter((row) => row.standing === "over");
-  if (!over.length) return "No limit on a rate refuses anything at present.";
+  if (!over.length) return "No rate limit refuses anything at present.";
   // A group counts what the groups below it refuse: the limit that refuses is the one that is used up.
   const worst = over.reduce((one, other) => ((used(other) || 0) > (used(one) || 0) ? other : one));
   return `The limit on ${worst.dimension} of group ${worst.group} refuses ${short(worst.refused)} per second: ${short(worst.attempted)} per second are attempted, and the limit is ${rate(worst.rate, worst.period_s)}.`;
