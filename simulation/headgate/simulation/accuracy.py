@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         seeds = parse_seeds(options.seeds)
-        others = parse_seeds(options.others or options.seeds)
+        others = parse_seeds(options.others or options.seeds, "--others")
     except InvalidOption as error:
         _parser().error(str(error))
     targets = [t for t in TARGETS if not options.only or t.scenario in options.only]

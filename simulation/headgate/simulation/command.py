@@ -99,7 +99,7 @@ def simulate(
         raise typer.Exit(BROKEN)
 
 
-def parse_seeds(text: str) -> range:
+def parse_seeds(text: str, option: str = "--seeds") -> range:
     """Return the seeds of "A-B", both included.
 
     Raises:
@@ -108,11 +108,11 @@ def parse_seeds(text: str) -> range:
     first, dash, last = text.partition("-")
     short = max(len(first), len(last)) <= MOST_DIGITS
     if not (dash and short and first.isdecimal() and last.isdecimal()):
-        raise InvalidOption(f"--seeds: expected A-B, such as 1-10, got {text!r}")
+        raise InvalidOption(f"{option}: expected A-B, such as 1-10, got {text!r}")
     seeds = range(int(first), int(last) + 1)
     if not 0 < len(seeds) <= MOST_SEEDS:
         raise InvalidOption(
-            f"--seeds: expected 1 to {MOST_SEEDS:,} seeds, got {text!r}"
+            f"{option}: expected 1 to {MOST_SEEDS:,} seeds, got {text!r}"
         )
     return seeds
 
