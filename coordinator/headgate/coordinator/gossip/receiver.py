@@ -42,8 +42,8 @@ SEQUENCE_GRACE = 1000
 
 NEWBORN_SEQUENCE = 20
 """If the first report heard of a life has a number up to this, the life has just begun
-and its counters are charged from 0 (`ReportReceiver._count_from_0`), unless this agent
-is younger (`ReportReceiver._began`).  Otherwise they are only a baseline."""
+and its counters are charged from 0 (`ReportReceiver._count_from_0`).  Otherwise they
+are only a baseline."""
 
 OBSERVER_PULL = 0.3
 """Fraction of the difference to another agent's level that an observer adopts."""
@@ -116,7 +116,6 @@ class ReportReceiver:
         self._bootstrap = bootstrap
         self._observing = observing
         self.members = Members(settings, now)
-        self._born_at = now
         self._told: set[tuple[str, str]] = set()
         self._waiting: dict[str, Waiting] = {}
         self._rows_waiting = 0
@@ -230,7 +229,7 @@ class ReportReceiver:
                 )
                 return
             # Nobody here knows what a member did after it was dropped unheard.
-            member.newborn = departed is None and self._began(report, now)
+            member.newborn = departed is None and report.sequence <= NEWBORN_SEQUENCE
             self.detector.begin(member)
         if not self._believable(member, report, now, outcome):
             return
@@ -264,14 +263,6 @@ class ReportReceiver:
             self._hear_rows(member, rows, reported_at, outcome, report)
         if report.leave:
             self.detector.drop(member, charge=False)
-
-    def _began(self, report: Report, now: float) -> bool:
-        """Return whether a life that was just heard of began while this one ran.
-
-        The level that a new agent starts from contains what older ones spent before.
-        """
-        oldest_s = (report.sequence - 1) * report.interval_s
-        return report.sequence <= NEWBORN_SEQUENCE and oldest_s <= now - self._born_at
 
     def _believable(
         self, member: Member, report: Report, now: float, outcome: Outcome
@@ -308,7 +299,7 @@ class ReportReceiver:
         """Begin a new life of a member: its counters restart, the old ones end."""
         for place in self._table.all_places(member.number):
             close_account(place, charge=True)
-        member.newborn = self._began(report, now)
+        member.newborn = report.sequence <= NEWBORN_SEQUENCE
         # Its rows count as fresh again, or nobody would answer them: a process may
         # say hello before it has a bucket, and then the answers are of no use to it.
         self._table.drop_member(member.number)
@@ -342,7 +333,9 @@ class ReportReceiver:
             if place.fresh is not None and place.fresh.any():
                 fresh = place.block.number[place.slots][place.fresh]
                 if member.newborn:
-                    self._count_from_0(place, place.fresh, told=rows.level is not None)
+                    # A goodbye tells no level, but is not from one that asks for it.
+                    told = rows.level is not None or report.leave
+                    self._count_from_0(place, place.fresh, told=told)
                 outcome.fresh = np.concatenate([outcome.fresh, fresh])
             wrong += int(np.count_nonzero(hear(place, rows, reported_at)))
             if levels and rows.level is not None:
