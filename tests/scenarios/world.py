@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.configuration import Isolation, Mode
 
 DELAY_S = 0.02
-"""One way, of every report."""
+"""One way, of every report, unless a test says otherwise."""
 
 STEP_S = 0.025
 """Ticks of the world; agents are stepped when they asked to be."""
@@ -74,6 +74,7 @@ class World:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.now = 0.0
+        self.delay_s = DELAY_S
         self.groups: dict[int, Group] = {}
         self.revision = 0
         self.processes: dict[str, Process] = {}
@@ -233,7 +234,7 @@ class World:
         for name in self.processes:
             if self._joined(process.name, name):
                 for _ in range(copies):
-                    self.flying.append((self.now + DELAY_S, name, report))
+                    self.flying.append((self.now + self.delay_s, name, report))
 
     def _joined(self, one: str, other: str) -> bool:
         if any(len(part) == 1 and one in part for part in self.apart):

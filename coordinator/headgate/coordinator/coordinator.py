@@ -243,9 +243,10 @@ class Coordinator:
         self._state.agent = f"{base}{RENAMED_MARK}{int(self._draw() * (1 << 32)):08x}"
         self._state.members.forget_published()
         self._state.schedule.hello = True
-        # The others have charged its counters, under the id that it leaves.
-        sequence = self._state.schedule.sequence
-        self._state.schedule.sequence = max(sequence, NEWBORN_SEQUENCE)
+        if self._state.members.echoed:
+            # The others have charged what was reported under the id that it leaves.
+            sequence = self._state.schedule.sequence
+            self._state.schedule.sequence = max(sequence, NEWBORN_SEQUENCE)
         self._state.strict.begin(self._state.agent, self._state.incarnation, self._now)
         if self._state.strict.stocks:
             self._may_hold = {}

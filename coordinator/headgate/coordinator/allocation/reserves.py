@@ -102,12 +102,12 @@ def keep_shares(
 ) -> None:
     """Average the shares that `hold` would reserve for members that are heard.
 
-    Shares of Q, not of Q': a bucket that rested offers many times Q for a moment, and
-    an agent that is cut off then would go on at that rate.  Agents that report each
-    admission have a share, too, although nobody extrapolates them.
+    Shares of Q less what is reserved, not of Q': a bucket that rested offers many times
+    Q for a moment, and an agent that is cut off then would go on at that rate.  Agents
+    that report each admission have a share, too, although nobody extrapolates them.
 
     Call it before the ledgers are settled: the time since the last calculation is the
-    weight of the demand that was reported before.
+    weight of the present demand.
     """
     elapsed = now - block.at[slots]
     heard_at = roster.heard_at[block.member[:, slots]]
@@ -116,7 +116,10 @@ def keep_shares(
     demand[0] = block.known_demand[slots]
     demand = np.minimum(demand, block.demand_cap[slots])
     available = np.minimum(block.rate[slots], block.parent_cap[slots])
+    available = np.maximum(available - block.reserved[slots], 0.0)
     share = shares_at(water_level(demand, weight, available), demand, weight)
+    # Nobody used a bucket at rest since then; what was just reported begins now.
+    share = np.where(block.due[slots] == inf, 0.0, share)
     kept = block.kept[:, slots]
     gain = np.where(fresh, -np.expm1(-elapsed / KEPT_S), 0.0)
     block.kept[:, slots] = kept + gain * (share - kept)

@@ -82,7 +82,7 @@ class FailureDetector:
         self._words: dict[str, bool] = {}
         self._heard_at = self._hearing_since = now
         self._next_at = np.inf
-        self._was_cut_off = False
+        self._was_alone = False, False
 
     def cut_off(self, now: float) -> bool:
         """Return whether this agent has stopped hearing its own reports."""
@@ -183,12 +183,14 @@ class FailureDetector:
         """Let time pass; call it at each tick."""
         noticed: list[Noticed] = []
         cut_off = self.cut_off(now)
-        if cut_off != self._was_cut_off:
-            self._was_cut_off = cut_off
+        alone = cut_off, cut_off and self.presumed_dead(now)
+        if alone != self._was_alone:
+            begins = cut_off and not self._was_alone[0]
+            self._was_alone = alone
             # Full buckets rest until someone asks, but their terms are others now.
             for block in self._table.blocks:
                 block.dirty |= block.number >= 0
-            if cut_off:
+            if begins:
                 noticed.append(
                     Noticed("cut_off", "this agent does not hear its own reports")
                 )

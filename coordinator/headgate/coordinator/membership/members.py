@@ -157,7 +157,7 @@ class Members:
         by_number: The members, by their number in the table.
         lag_s: One-way lag of the bus, measured on this agent's own reports.
         least_lag_s: The smallest recent lag.
-        echo_at: When this agent sent the newest report that came back.
+        echo_at: When this agent's newest report came back, or should have.
         echoed: Whether any report of its own ever came back.
         knows_at: When all agents have had time to answer this one's first report;
             infinite until that came back.
@@ -218,8 +218,8 @@ class Members:
             self.lag_s = self.least_lag_s = lag
             self.knows_at = now + self.answer_s()
         self.echoed = True
-        # A report that was held up on the bus says nothing about the time since.
-        self.echo_at = max(self.echo_at, sent_at)
+        # One that was held up on the bus says nothing about the time since.
+        self.echo_at = max(self.echo_at, sent_at + self.least_lag_s)
 
     def join(self, report: Report, now: float) -> Member | None:
         """Make the sender a member; None if the table is full."""
