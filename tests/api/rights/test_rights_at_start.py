@@ -11,7 +11,9 @@ def test_without_rights_only_this_machine_is_served(tmp_path: Path) -> None:
     settings = ServerSettings(
         host="0.0.0.0", port=0, bus_ports=(0, 0), database=str(tmp_path / "x.db")
     )
-    with pytest.raises(CannotStart, match=r"rights are off, so 0\.0\.0\.0 would"):
+    with pytest.raises(
+        CannotStart, match=r"rights are off, so anyone who can reach 0\.0\.0\.0"
+    ):
         run(settings)
 
 
@@ -22,7 +24,7 @@ def test_rights_without_any_token_can_not_be_turned_on(tmp_path: Path) -> None:
         database=str(tmp_path / "x.db"),
         rights=RightsSettings(required=True),
     )
-    with pytest.raises(CannotStart, match="make a token with `headgate token create"):
+    with pytest.raises(CannotStart, match="create a token with `headgate token create"):
         run(settings)
 
 

@@ -59,7 +59,7 @@ def explain(
         ),
     ] = None,
 ) -> None:
-    """Say who gets how much and why, then show the formulas with all inputs."""
+    """Explain who gets how much and why, with the formulas and all their inputs."""
     chosen = output.format()
     told: list[JsonObject] = []
     with api.connect() as rest:
