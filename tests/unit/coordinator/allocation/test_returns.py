@@ -67,7 +67,7 @@ def test_kip599_who_returns_after_the_delay_within_a_full_bucket_is_admitted(
             scenario, seed=1, strategy="headgate", make_controller=real_coordinator
         )
         caller = Patient(8.0 + 0.011 * phase)
-        engine._prepared.streams[0][0] = caller
+        engine._prepared.streams[0][0] = caller  # pyright: ignore[reportPrivateUsage]
         engine.run()
         assert not caller.costs
         assert max(caller.refusals) <= 1
