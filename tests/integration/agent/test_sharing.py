@@ -90,7 +90,7 @@ def test_an_agent_tells_how_it_does(join: Join) -> None:
 
 def test_what_is_not_used_here_can_not_be_explained(join: Join) -> None:
     agent = join("a")
-    with pytest.raises(HeadgateError, match="no limit on 'tokens' of group 'gold'"):
+    with pytest.raises(HeadgateError, match="limit on 'tokens' of group 'gold'"):
         agent.explain("gold", "tokens")
 
 
