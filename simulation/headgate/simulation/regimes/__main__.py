@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def code_digest() -> str:
     """Return a digest of the code that determines a cell's result.
 
-    Comments, docstrings and layout don't.
+    Comments, docstrings and layout don't count.
     """
     digest = blake2b(digest_size=8)
     here = Path(__file__).parents[1]
