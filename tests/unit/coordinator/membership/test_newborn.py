@@ -46,3 +46,18 @@ def test_what_others_spent_before_an_agent_began_is_not_charged_to_it() -> None:
     world.stop("a")  # its goodbye is all that b hears, and answers nothing
     world.run(2 * STEP_S)
     assert level(world, "b") > 0.0
+
+
+def test_what_nobody_heard_before_an_id_was_left_is_charged() -> None:
+    world = world_of("b")
+    world.apart.append({"d"})
+    world.start("d", agent="e")
+    world.run(1)
+    world.use("d", 1, admitted=SPENT, refused=0)
+    world.run(0.2)
+    before = level(world, "b")
+    world.start("f", agent="e", incarnation=2)
+    world.apart.clear()
+    world.run(3)
+    assert world.processes["d"].coordinator.agent != "e"
+    assert level(world, "b") < before - 0.8 * SPENT
