@@ -137,7 +137,8 @@ class Recomputation:
 
     def settle(self, block: LedgerBlock, slots: NDArray[np.int64], now: float) -> None:
         """Bring some ledgers to `now` without computing shares."""
-        settle(block, slots, now, self.conditions(now).age_s)
+        on = self.conditions(now)
+        settle(block, slots, now, on.age_s, on.lag_s)
 
     def conditions(self, now: float) -> Conditions:
         """Return what applies to all ledgers now."""
@@ -215,7 +216,7 @@ class Recomputation:
                 now=now,
                 interval_s=self._state.settings.interval_s,
             )
-        settle(block, at, now, on.age_s)
+        settle(block, at, now, on.age_s, on.lag_s)
         stale = block.stale[at]
         if np.count_nonzero(stale):
             roster = self._state.detector.roster(local, now)

@@ -78,7 +78,13 @@ ERROR_S = 1.0
 """How long the deepest debt is remembered, seconds."""
 
 
-def settle(block: LedgerBlock, slots: Index, now: float, age_s: float = 0.1) -> None:
+def settle(
+    block: LedgerBlock,
+    slots: Index,
+    now: float,
+    age_s: float = 0.1,
+    lag_s: float = 0.025,
+) -> None:
     """Bring ledgers to `now`.
 
     Args:
@@ -87,6 +93,7 @@ def settle(block: LedgerBlock, slots: Index, now: float, age_s: float = 0.1) -> 
         slots: K of its columns.
         now: Monotonic seconds.
         age_s: Δ, after which all charges of a moment are known.
+        lag_s: Lag of the bus.
     """
     slots = single(slots)
     elapsed = now - block.at[slots]
@@ -104,6 +111,7 @@ def settle(block: LedgerBlock, slots: Index, now: float, age_s: float = 0.1) -> 
     # have.
     block.known_predicted[slots] += extrapolated_rate[0] * elapsed
     block.pending_predicted[slots] += extrapolated_rate[0] * elapsed
+    block.paid[slots] += block.paying[slots] * elapsed
     predicted_in_all = total(predicted[1:])
     # Give back what was cut at B although it had been spent, but was reported late.
     back = lesser(block.late[slots], block.cut[slots])
@@ -116,6 +124,7 @@ def settle(block: LedgerBlock, slots: Index, now: float, age_s: float = 0.1) -> 
     overflowing = greater(believed - block.burst[slots], 0.0)
     block.cut[slots] = block.cut[slots] * lately + overflowing
     block.news[slots] *= lately
+    block.unheard[slots] *= faded(elapsed, lag_s)
     block.level[slots] = belief + predicted_in_all
     block.belief[slots] = belief
     block.at[slots] = now
@@ -124,6 +133,15 @@ def settle(block: LedgerBlock, slots: Index, now: float, age_s: float = 0.1) -> 
     likely = lesser(2.0 * block.theta[slots], 0.5 * block.demand_cap[slots])
     plausible = block.plausible[slots] * faded(elapsed, PLAUSIBLE_S)
     block.plausible[slots] = greater(plausible, likely)
+
+
+def seen_by_all(block: LedgerBlock, slots: Index) -> Floats:
+    """Return ``float64[K]``: the own counter up to which nothing is unseen.
+
+    Either all know or expect it, or it is paid for.
+    """
+    known = block.known_admitted[slots] + block.known_predicted[slots]
+    return greater(known, lesser(block.paid[slots], block.admitted[0, slots]))
 
 
 def common_level(block: LedgerBlock, slots: Index, at_s: Floats | float) -> Floats:
@@ -138,8 +156,8 @@ def common_level(block: LedgerBlock, slots: Index, at_s: Floats | float) -> Floa
         at_s: Monotonic seconds.
     """
     grown = (block.rate[slots] - block.outflow[slots]) * (at_s - block.at[slots])
-    unseen = block.admitted[0, slots] - block.known_admitted[slots]
-    level = block.belief[slots] + unseen - block.known_predicted[slots] + grown
+    unseen = block.admitted[0, slots] - seen_by_all(block, slots)
+    level = block.belief[slots] + unseen + grown
     result: Floats = np.minimum(level, block.burst[slots])
     return result
 
@@ -218,7 +236,8 @@ def hear(
     now_ahead = extrapolated_rate * (then - reported_at)
     if not reported_together:
         charged = charged + np.where(charged > 0.0, overflow(place, reported_at), 0.0)
-    _charge(place, charged, charged + now_ahead - expected, together=reported_together)
+    more = charged + now_ahead - expected
+    _charge(place, charged, more, together=reported_together)
     counters[cells] = reported
     predicted[cells] = now_ahead
     block.refused.reshape(-1)[cells] = rows.refused[at]
@@ -230,6 +249,9 @@ def hear(
     block.held.reshape(-1)[cells] = held
     if rows.level is not None:
         _compare(place, rows.level[at], reported_at)
+    # The sender itself knew, so this counts for the others' levels only.
+    _add(block.news, place, np.abs(more), together=reported_together)
+    _add(block.unheard, place, more, together=reported_together)
     if rows.subjects is not None:
         block.subjects.reshape(-1)[cells] = rows.subjects[at]
     block.dirty[slots] = True
@@ -246,12 +268,21 @@ def _compare(place: Place, said: Floats, reported_at: Floats | float) -> None:
     told = said == said
     off = said - common_level(block, slots, reported_at)
     # The sender may not have heard yet what arrived here within Δ.  `news` fades to 1/e
-    # in that time, so at most e times as much arrived.
-    unheard = e * block.news[slots]
-    known = np.copysign(np.maximum(np.abs(off) - unheard, 0.0), off)
+    # in that time, so at most e times as much arrived.  A difference that this could
+    # explain counts on average only, less what usually arrives during the lag.
     apart = block.apart.reshape(-1)
+    before = np.nan_to_num(apart[cells])
+    cost = block.cost[0, slots]
+    step = AVERAGED * (off - block.unheard[slots] - before)
+    averaged = before + np.minimum(np.maximum(step, -cost), cost)
+    known = np.where(np.abs(off) > e * block.news[slots], off, averaged)
     apart[cells] = np.where(told, known, apart[cells])
     block.voiced[block.slots[slots][told]] = True
+
+
+AVERAGED = 0.125
+"""Weight of the newest of several levels that the same agent reported; it moves the
+average by one request at most."""
 
 
 def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> None:
@@ -259,19 +290,18 @@ def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> N
 
     Rows that come `together` may belong to the same ledger.
     """
-    block, slots = place.block, place.slots
-    late = np.maximum(more, 0.0)
+    block = place.block
+    _add(block.level, place, -charged, together=together)
+    _add(block.belief, place, -more, together=together)
+    _add(block.late, place, np.maximum(more, 0.0), together=together)
+
+
+def _add(column: Floats, place: Place, more: Floats, *, together: bool) -> None:
+    """Add to a column of the ledgers; rows that come `together` may share one."""
     if together:
-        columns = block.slots[slots]
-        np.subtract.at(block.level, columns, charged)
-        np.subtract.at(block.belief, columns, more)
-        np.add.at(block.news, columns, np.abs(more))
-        np.add.at(block.late, columns, late)
-        return
-    block.level[slots] -= charged
-    block.belief[slots] -= more
-    block.news[slots] += np.abs(more)
-    block.late[slots] += late
+        np.add.at(column, place.block.slots[place.slots], more)
+    else:
+        column[place.slots] += more
 
 
 LEAST_COST = 1e-9

@@ -113,7 +113,7 @@ class LedgerBlock:
     reported_at: Annotated[Floats, _cell("s", "when the row held")]
     apart: Annotated[
         Floats,
-        _cell("units", "its level less ours; NaN: none since the last", fill=nan),
+        _cell("units", "its level less ours; NaN: none since we moved", fill=nan),
     ]
     # What members are expected to use until they report again.
     predicted: Annotated[
@@ -140,7 +140,8 @@ class LedgerBlock:
     overflowed: Annotated[Floats, _ledger("units", "own bucket's counter, as entered")]
     cut: Annotated[Floats, _ledger("units", "cut off at B lately, for late charges")]
     late: Annotated[Floats, _ledger("units", "charged since the look, unexpectedly")]
-    news: Annotated[Floats, _ledger("units", "unexpected, and reported lately")]
+    news: Annotated[Floats, _ledger("units", "unexpected, and reported within Δ")]
+    unheard: Annotated[Floats, _ledger("units", "the same within the bus's lag")]
     outflow: Annotated[Floats, _ledger("units/s", "Σ ρ of all, own included")]
     tokens: Annotated[Floats, _ledger("units", "in the own bucket, if strict")]
     # What this agent spent beyond what the others know or expect.
@@ -148,6 +149,8 @@ class LedgerBlock:
     known_admitted: Annotated[Floats, _ledger("units", "own counter that all know")]
     known_predicted: Annotated[Floats, _ledger("units", "expected since that counter")]
     known_demand: Annotated[Floats, _ledger("units/s", "own λ that all know")]
+    paid: Annotated[Floats, _ledger("units", "own counter that is known or paid for")]
+    paying: Annotated[Floats, _ledger("units/s", "growth of paid; 0 if C is below B")]
     pending_demand: Annotated[Floats, _ledger("units/s", "own λ on its way")]
     pending_admitted: Annotated[Floats, _ledger("units", "own counter on its way")]
     pending_predicted: Annotated[Floats, _ledger("units", "expected since that one")]
@@ -174,6 +177,7 @@ class LedgerBlock:
     aside_in_all: Annotated[Floats, _ledger("units", "Σ aside")]
     slack: Annotated[Floats, _ledger("units/s", "part of Q' in no share")]
     share: Annotated[Floats, _ledger("units/s", "of this agent")]
+    usual: Annotated[Floats, _ledger("units/s", "its max-min part of Q")]
     window: Annotated[
         Floats, _ledger("units", "a, what this agent may spend unseen", fill=inf)
     ]

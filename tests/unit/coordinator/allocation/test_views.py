@@ -127,6 +127,38 @@ def test_a_level_told_before_what_was_heard_here_is_no_other_view(
     assert (block.level[0] > -500.0) == moves
 
 
+def averaged(offs: list[float]) -> float:
+    """Return how far the level goes if four others are off, amid reports in flight."""
+    block = block_of([1.0] * 5)
+    for off in offs:
+        block.news[0], block.unheard[0] = 20.0, 5.0
+        level = float(block.level[0])
+        # What arrived here during the lag is not in their levels yet.
+        tell(block, [level + 5.0 + off] * 4)
+        look(block)
+    return float(block.level[0]) - 500.0
+
+
+def test_views_that_stay_apart_come_together_although_reports_are_in_flight() -> None:
+    assert averaged([6.0]) == 0.0
+    assert averaged([6.0] * 60) > 2.0
+    assert averaged([-6.0] * 60) < -2.0
+
+
+def test_chance_that_reports_in_flight_explain_moves_nobody() -> None:
+    assert averaged([0.0] * 60) == 0.0
+    assert averaged([6.0, -6.0] * 30) == 0.0
+    assert averaged([40.0] * 2 + [0.0] * 30) == 0.0, "a herd"
+
+
+def test_a_level_that_is_cut_at_the_burst_agrees_with_any() -> None:
+    block = block_of([1.0] * 5, level=BURST)
+    look(block)
+    tell(block, [BURST - 100.0] * 4)
+    look(block)
+    assert block.level[0] == BURST
+
+
 def test_a_strict_ledger_goes_by_permits() -> None:
     block = block_of([100.0] * 5)
     block.strict[0] = True
@@ -215,5 +247,45 @@ def test_nothing_counts_as_known_before_a_report_came_back() -> None:
     block.pending_at[0] = NOW
     look(block, NOW + 1.0, echoed=False)
     assert block.unseen[0] == 30.0
+    look(block, NOW + 1.0)
+    assert block.unseen[0] == 0.0
+
+
+def pays(demands: list[float], *, level: float = BURST, reserved: float = 0.0) -> float:
+    """Return the rate at which overflow pays for what the first agent spent unseen."""
+    block = block_of(demands, level=level)
+    block.reserved[0] = reserved
+    look(block)
+    return float(block.paying[0])
+
+
+@pytest.mark.parametrize("demands", [[50.0, 100.0, 1.0], [800.0, 400.0, 1.0]])
+@pytest.mark.parametrize("reserved", [0.0, 90.0])
+def test_all_agents_together_are_paid_the_overflow_of_a_full_bucket(
+    demands: list[float], reserved: float
+) -> None:
+    turns = [demands[n:] + demands[:n] for n in range(3)]
+    most = RATE if sum(demands) > RATE else RATE - reserved
+    assert sum(pays(turn, reserved=reserved) for turn in turns) <= most + 1e-9
+    assert all(pays(turn) >= min(turn[0], 300.0) for turn in turns)
+
+
+def test_nothing_is_paid_below_the_burst() -> None:
+    assert pays([50.0, 50.0], level=BURST - 1.0) == 0.0
+
+
+def test_what_was_spent_unseen_is_paid_once() -> None:
+    block = block_of([1.0, 1.0], level=BURST)  # too few to be expected
+    look(block)
+    block.admitted[0, 0] = block.reported_admitted[0] = 40.0
+    block.belief[0] = block.level[0] = BURST - 40.0
+    settle(block, ONE, NOW + 0.02, AGE_S)
+    look(block, NOW + 0.02)
+    assert block.unseen[0] == pytest.approx(40.0 - 0.02 * 500.0)
+    settle(block, ONE, NOW + 1.0, AGE_S)
+    look(block, NOW + 1.0)
+    assert block.unseen[0] == 0.0
+    # The report arrives everywhere: it counts what is paid already.
+    block.pending_admitted[0], block.pending_at[0] = 40.0, NOW
     look(block, NOW + 1.0)
     assert block.unseen[0] == 0.0
