@@ -57,7 +57,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.max_min import level_of, shares_at
 from headgate.coordinator.allocation.reserves import alone_of
-from headgate.coordinator.ledger.replay import seen_by_all
+from headgate.coordinator.ledger.replay import by_chance, most_averaged, seen_by_all
 from headgate.coordinator.messages.events import Ceilings
 from headgate.coordinator.table.one_or_many import (
     chosen,
@@ -237,9 +237,10 @@ def _pay(block: LedgerBlock, slots: Index, asked: _Asked, full: Flags) -> None:
     rest.
     """
     even = asked.weight[0] / greater(block.present_weight[slots], 1e-300)
-    rest = greater(block.rate[slots] - asked.wanted, 0.0) - block.reserved[slots]
-    part = greater(block.usual[slots] + rest * even, 0.0)
-    block.paying[slots] = chosen(full, part, 0.0)
+    rate = block.rate[slots]
+    part = block.usual[slots] + greater(rate - asked.wanted, 0.0) * even
+    free = greater(1.0 - block.reserved[slots] / greater(rate, 1e-300), 0.0)
+    block.paying[slots] = chosen(full, part * free, 0.0)
 
 
 def _tell_apart(
@@ -415,8 +416,6 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
     heard = np.count_nonzero(voices == voices, axis=0)
     enough = (heard > 0) & (2 * heard >= block.used[at] - block.holes[at] - 1)
     enough &= ~(block.strict[at] | block.unlimited[at])
-    # Levels that are cut at B agree there.
-    enough &= block.paying[at] <= 0.0
     # A new agent adopts the answers of all the others at once.
     enough &= block.joining_until[at] < inf
     if not np.count_nonzero(enough):
@@ -424,11 +423,13 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
     agreed, voices = at[enough], voices[:, enough]
     voices[0] = 0.0
     middle = _median(voices)
-    explained = block.margin[agreed] + AGREED_COSTS * block.cost[0, agreed]
-    shift = np.where(np.abs(middle) > explained, middle, 0.0)
+    shift = np.where(np.abs(middle) > by_chance(block, agreed), middle, 0.0)
     block.level[agreed] += shift
     block.belief[agreed] += shift
-    block.apart[:, agreed[shift != 0.0]] = np.nan
+    # A large difference counts once, an average until this agent moves.
+    settled = (shift != 0.0) | (np.abs(voices) > most_averaged(block, agreed))
+    heard_of = np.ix_(np.arange(lines.stop), agreed)
+    block.apart[heard_of] = np.where(settled, nan, block.apart[heard_of])
 
 
 def _median(voices: Floats) -> Floats:
@@ -442,10 +443,6 @@ def _median(voices: Floats) -> Floats:
     middle: Floats = ordered[(known - 1) // 2, column] + ordered[known // 2, column]
     return 0.5 * middle
 
-
-AGREED_COSTS = 2.0
-"""Requests by which levels may differ, because some agents haven't heard of them
-yet."""
 
 KNOWN_LAGS = 1.4
 """Lags after which a report has arrived everywhere, allowing for the bus's jitter."""
@@ -532,8 +529,9 @@ def own_ceilings(
     # What was just admitted is counted at a look, reported after a gap, and known at
     # a look after it has arrived.
     heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + settings.tick_s
-    room = window - block.unseen[slots]
-    paying = block.paying[slots]
+    unseen = block.unseen[slots]
+    room = window - unseen
+    paying = np.where(unseen > 0.0, block.paying[slots], 0.0)
     new = Ceilings(
         shared=np.ones(size, dtype=np.bool_),
         share=share,

@@ -74,6 +74,9 @@ PLAUSIBLE_S = 3.0
 """How long what was allowed stays plausible, seconds: a report covers the time before
 the newest calculation, and a limit may just have been lowered."""
 
+LEAST_LAG_S = 1e-3
+"""The lag counts for at least this much, seconds."""
+
 ERROR_S = 1.0
 """How long the deepest debt is remembered, seconds."""
 
@@ -111,7 +114,11 @@ def settle(
     # have.
     block.known_predicted[slots] += extrapolated_rate[0] * elapsed
     block.pending_predicted[slots] += extrapolated_rate[0] * elapsed
-    block.paid[slots] += block.paying[slots] * elapsed
+    # What was spent since the last look may be newer than what flowed in.
+    paid = block.paid[slots] + block.paying[slots] * elapsed
+    paid = lesser(paid, block.payable[slots])
+    block.paid[slots] = greater(block.paid[slots], paid)
+    block.payable[slots] = block.admitted[0, slots]
     predicted_in_all = total(predicted[1:])
     # Give back what was cut at B although it had been spent, but was reported late.
     back = lesser(block.late[slots], block.cut[slots])
@@ -124,7 +131,7 @@ def settle(
     overflowing = greater(believed - block.burst[slots], 0.0)
     block.cut[slots] = block.cut[slots] * lately + overflowing
     block.news[slots] *= lately
-    block.unheard[slots] *= faded(elapsed, lag_s)
+    block.unheard[slots] *= faded(elapsed, max(lag_s, LEAST_LAG_S))
     block.level[slots] = belief + predicted_in_all
     block.belief[slots] = belief
     block.at[slots] = now
@@ -248,17 +255,16 @@ def hear(
     held = np.minimum(np.maximum(rows.held[at], -most_held), most_held)
     block.held.reshape(-1)[cells] = held
     if rows.level is not None:
-        _compare(place, rows.level[at], reported_at)
-    # The sender itself knew, so this counts for the others' levels only.
-    _add(block.news, place, np.abs(more), together=reported_together)
-    _add(block.unheard, place, more, together=reported_together)
+        _compare(place, rows.level[at], reported_at, more)
     if rows.subjects is not None:
         block.subjects.reshape(-1)[cells] = rows.subjects[at]
     block.dirty[slots] = True
     return wrong
 
 
-def _compare(place: Place, said: Floats, reported_at: Floats | float) -> None:
+def _compare(
+    place: Place, said: Floats, reported_at: Floats | float, more: Floats
+) -> None:
     """Note how far reported levels are from this agent's own.
 
     The sender knows its own counters, which were just entered here, and expects of this
@@ -267,18 +273,40 @@ def _compare(place: Place, said: Floats, reported_at: Floats | float) -> None:
     block, slots, cells = place.block, place.slots, place.cells
     told = said == said
     off = said - common_level(block, slots, reported_at)
-    # The sender may not have heard yet what arrived here within Δ.  `news` fades to 1/e
-    # in that time, so at most e times as much arrived.  A difference that this could
-    # explain counts on average only, less what usually arrives during the lag.
+    # The sender may not have heard yet what arrived here within Δ, except for its own
+    # part, `more`.  `news` fades to 1/e in that time, so at most e times as much
+    # arrived.  A difference that this could explain counts on average only, less what
+    # usually arrives during the lag.  Levels that are cut at B have no such average.
+    sure = np.abs(off) > e * (block.news[slots] - np.abs(more))
+    unheard = block.unheard[slots] - more
     apart = block.apart.reshape(-1)
     before = np.nan_to_num(apart[cells])
+    before = np.where(np.abs(before) > most_averaged(block, slots), 0.0, before)
     cost = block.cost[0, slots]
-    step = AVERAGED * (off - block.unheard[slots] - before)
-    averaged = before + np.minimum(np.maximum(step, -cost), cost)
-    known = np.where(np.abs(off) > e * block.news[slots], off, averaged)
+    step = np.minimum(np.maximum(AVERAGED * (off - unheard - before), -cost), cost)
+    averaged = np.where(block.paying[slots] > 0.0, np.nan, before + step)
+    known = np.where(sure, off, averaged)
     apart[cells] = np.where(told, known, apart[cells])
     block.voiced[block.slots[slots][told]] = True
 
+
+def by_chance(block: LedgerBlock, slots: Index) -> Floats:
+    """Return ``float64[K]`` units by which views may differ with nothing wrong."""
+    chance: Floats = block.margin[slots] + AGREED_COSTS * block.cost[0, slots]
+    return chance
+
+
+def most_averaged(block: LedgerBlock, slots: Index) -> Floats:
+    """Return ``float64[K]`` units; a larger difference is no average and counts once.
+
+    When an average is that large, this agent or the other has moved.
+    """
+    return 2.0 * by_chance(block, slots)
+
+
+AGREED_COSTS = 2.0
+"""Requests by which levels may differ, because some agents haven't heard of them
+yet."""
 
 AVERAGED = 0.125
 """Weight of the newest of several levels that the same agent reported; it moves the
@@ -294,6 +322,8 @@ def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> N
     _add(block.level, place, -charged, together=together)
     _add(block.belief, place, -more, together=together)
     _add(block.late, place, np.maximum(more, 0.0), together=together)
+    _add(block.news, place, np.abs(more), together=together)
+    _add(block.unheard, place, more, together=together)
 
 
 def _add(column: Floats, place: Place, more: Floats, *, together: bool) -> None:

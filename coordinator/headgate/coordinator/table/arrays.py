@@ -150,6 +150,7 @@ class LedgerBlock:
     known_predicted: Annotated[Floats, _ledger("units", "expected since that counter")]
     known_demand: Annotated[Floats, _ledger("units/s", "own λ that all know")]
     paid: Annotated[Floats, _ledger("units", "own counter that is known or paid for")]
+    payable: Annotated[Floats, _ledger("units", "own counter at the last look")]
     paying: Annotated[Floats, _ledger("units/s", "growth of paid; 0 if C is below B")]
     pending_demand: Annotated[Floats, _ledger("units/s", "own λ on its way")]
     pending_admitted: Annotated[Floats, _ledger("units", "own counter on its way")]

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from headgate.coordinator import Settings
-from headgate.coordinator.allocation.ceilings import NEAR, Conditions, share_out
+from headgate.coordinator.allocation.ceilings import (
+    NEAR,
+    Conditions,
+    own_ceilings,
+    share_out,
+)
 from headgate.coordinator.ledger.replay import hear, settle
 from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.arrays import LedgerBlock
@@ -151,12 +156,30 @@ def test_chance_that_reports_in_flight_explain_moves_nobody() -> None:
     assert averaged([40.0] * 2 + [0.0] * 30) == 0.0, "a herd"
 
 
-def test_a_level_that_is_cut_at_the_burst_agrees_with_any() -> None:
+def test_small_differences_of_levels_that_are_cut_at_the_burst_are_none() -> None:
     block = block_of([1.0] * 5, level=BURST)
-    look(block)
-    tell(block, [BURST - 100.0] * 4)
+    for _ in range(60):
+        look(block)
+        block.news[0] = 20.0
+        tell(block, [BURST - 6.0] * 4)
     look(block)
     assert block.level[0] == BURST
+    block.news[0] = 20.0
+    tell(block, [BURST - 100.0] * 4)
+    look(block)
+    assert block.level[0] == BURST - 100.0
+
+
+def test_large_differences_of_different_times_do_not_add_up() -> None:
+    block = block_of([1.0] * 5)
+    for line in range(1, 5):
+        for off in (150.0, 0.0, 0.0, 0.0, 0.0):
+            block.news[0], block.unheard[0] = 20.0, 0.0
+            told = [nan] * 4
+            told[line - 1] = float(block.level[0]) + off
+            tell(block, told)
+            look(block)
+    assert block.level[0] == 500.0
 
 
 def test_a_strict_ledger_goes_by_permits() -> None:
@@ -265,13 +288,21 @@ def test_all_agents_together_are_paid_the_overflow_of_a_full_bucket(
     demands: list[float], reserved: float
 ) -> None:
     turns = [demands[n:] + demands[:n] for n in range(3)]
-    most = RATE if sum(demands) > RATE else RATE - reserved
-    assert sum(pays(turn, reserved=reserved) for turn in turns) <= most + 1e-9
+    paid = sum(pays(turn, reserved=reserved) for turn in turns)
+    assert paid == pytest.approx(RATE - reserved)
     assert all(pays(turn) >= min(turn[0], 300.0) for turn in turns)
 
 
 def test_nothing_is_paid_below_the_burst() -> None:
     assert pays([50.0, 50.0], level=BURST - 1.0) == 0.0
+
+
+def test_a_full_bucket_that_nobody_uses_needs_no_payment() -> None:
+    block = block_of([0.0, 0.0], level=BURST)
+    look(block)
+    terms = own_ceilings(block, np.array([0]), CONDITIONS, Settings())
+    assert block.paying[0] == RATE / 2
+    assert terms.expected_rate[0] == 0.0, "its room stands still, so it may rest"
 
 
 def test_what_was_spent_unseen_is_paid_once() -> None:
@@ -281,6 +312,9 @@ def test_what_was_spent_unseen_is_paid_once() -> None:
     block.belief[0] = block.level[0] = BURST - 40.0
     settle(block, ONE, NOW + 0.02, AGE_S)
     look(block, NOW + 0.02)
+    assert block.unseen[0] == 40.0, "it may be newer than what flowed in"
+    settle(block, ONE, NOW + 0.04, AGE_S)
+    look(block, NOW + 0.04)
     assert block.unseen[0] == pytest.approx(40.0 - 0.02 * 500.0)
     settle(block, ONE, NOW + 1.0, AGE_S)
     look(block, NOW + 1.0)
