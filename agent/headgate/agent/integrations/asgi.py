@@ -144,19 +144,14 @@ class LimitMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: C901  # the short way has no call to spare
         """Serve one connection."""
         kind = scope["type"]
-        if (
-            self._reading is not None
-            and kind in ("http", "websocket")
-            and scope.get(READ_BY) is not self._reading  # not wrapped yet
-        ):
+        if kind != "http" and kind != "websocket":  # cheaper than `in`
+            await self.app(scope, receive, send)
+            return
+        if self._reading is not None and scope.get(READ_BY) is not self._reading:
             scope[READ_BY] = self._reading
             await serve_readable(self, self._reading, scope, receive, send)
             return
-        subject = (
-            self._subject(scope)
-            if kind == "http" or kind == "websocket"  # cheaper than `in`
-            else None
-        )
+        subject = self._subject(scope)
         if subject is None:
             await self.app(scope, receive, send)
             return
