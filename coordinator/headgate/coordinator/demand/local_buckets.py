@@ -82,7 +82,7 @@ class LocalBuckets:
         all: All N as an index; a number if N is 1.
     """
 
-    def __init__(  # noqa: PLR0915  # one line for each array
+    def __init__(
         self,
         keys: Keys,
         ancestors: Mapping[Key, list[Key]],
@@ -90,28 +90,18 @@ class LocalBuckets:
         now: float,
     ) -> None:
         self.keys = keys
-        names: list[Key] = [
+        self.names: list[Key] = [
             (keys.dimensions[d], g)
             for d, g in zip(
                 keys.dimension.tolist(), keys.group_ids.tolist(), strict=True
             )
         ]
-        self.shell_size = len(names)
-        at = {name: i for i, name in enumerate(names)}
-        pairs: list[tuple[int, int]] = []
-        for i, name in enumerate(list(names)):
-            for above in ancestors.get(name, ()):
-                if above not in at:
-                    at[above] = len(names)
-                    names.append(above)
-                # A shell that has a bucket for it counts there only what is
-                # charged to it directly, so the children's use is added anyway.
-                pairs.append((at[above], i))
-        self.names = names
-        self.at = at
+        self.shell_size = len(self.names)
+        self.at = {name: i for i, name in enumerate(self.names)}
+        pairs = self._append_ancestors(ancestors)
         self._sum_to = np.array([p[0] for p in pairs], dtype=np.int64)
         self._sum_of = np.array([p[1] for p in pairs], dtype=np.int64)
-        n = len(names)
+        n = len(self.names)
         self.all = single(slice(0, n))
         # The buckets that the shell has; a number if there is only one.
         told = slice(0, self.shell_size)
@@ -130,7 +120,7 @@ class LocalBuckets:
         self.largest = np.zeros(n)
         self.overflowed = np.full(n, np.nan)
         self._raw_overflowed = np.zeros(n)
-        self._blocking = Blocking(names, node)
+        self._blocking = Blocking(self.names, node)
         self.sent_admitted = np.zeros(n)
         self.sent_demand = np.full(n, -1.0)
         self.repeats: Ints = np.zeros(n, dtype=np.int64)
@@ -147,6 +137,21 @@ class LocalBuckets:
             self._families = Families(
                 self._sum_to, self._sum_of, size=n, shell_size=self.shell_size, now=now
             )
+
+    def _append_ancestors(
+        self, ancestors: Mapping[Key, list[Key]]
+    ) -> list[tuple[int, int]]:
+        """Append the ancestors' names; return (ancestor, descendant), by position."""
+        pairs: list[tuple[int, int]] = []
+        for i, name in enumerate(list(self.names)):
+            for above in ancestors.get(name, ()):
+                if above not in self.at:
+                    self.at[above] = len(self.names)
+                    self.names.append(above)
+                # A shell that has a bucket for it counts there only what is
+                # charged to it directly, so the children's use is added anyway.
+                pairs.append((self.at[above], i))
+        return pairs
 
     def _grouped(self) -> list[tuple[str, Ints, Ints]]:
         """Return for each dimension (name, positions by group id, group ids)."""
