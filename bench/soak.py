@@ -316,7 +316,6 @@ def tell_accuracy(
     got, due = (
         np.histogram(at_s[x], minutes, weights=cost[x])[0] for x in (admitted, central)
     )
-    ratios = got / due
     whole = ratio_of_totals(
         at_s[counts],
         cost[counts],
@@ -324,7 +323,6 @@ def tell_accuracy(
         central[counts],
         last_s=RATIO_COSTS * largest / QUOTA,
     )
-    slope = np.polyfit(np.arange(len(ratios)), ratios, 1)[0] if len(ratios) > 1 else 0.0
     inside = admitted & counts
     passed, units = at_s[inside], cost[inside]
     over = deepest_debt(passed, units, **bucket)
@@ -334,8 +332,7 @@ def tell_accuracy(
     asked = cost[counts].sum() / (QUOTA * (until_s - from_s))
     print(f"asked of Q                  {asked:.2f}, {counts.sum():,} attempts")
     print(f"admitted of one bucket      {whole:.4f}")
-    print(f"  minute by minute          {' '.join(f'{one:.3f}' for one in ratios)}")
-    print(f"  drift                     {slope * 100:+.3f} % a minute")
+    tell_drift(got / due)
     print(f"most over Q·W + B           {over / QUOTA:.2f} s of quota")
     print(
         f"  in largest requests       {over / largest:.2f}, "
@@ -344,12 +341,33 @@ def tell_accuracy(
     full = fullest / (QUOTA * WINDOW_S + BURST)
     print(f"fullest {WINDOW_S:g} s of Q·W + B     {full:.3f}")
     print(f"try_acquire p50 / p99       {p50:.1f} / {p99:.1f} µs")
+    return broken_promises(whole, over - own, largest, agents)
+
+
+def tell_drift(ratios: NDArray[np.float64]) -> None:
+    """Print the ratio of each minute, and their trend."""
+    slope = np.polyfit(np.arange(len(ratios)), ratios, 1)[0] if len(ratios) > 1 else 0.0
+    print(f"  minute by minute          {' '.join(f'{one:.3f}' for one in ratios)}")
+    print(f"  drift                     {slope * 100:+.3f} % a minute")
+
+
+def broken_promises(
+    whole: float, deeper: float, largest: int, agents: int
+) -> list[str]:
+    """Return what breaks the promises, a sentence each.
+
+    Args:
+        whole: What was admitted, as a part of what one bucket admits.
+        deeper: Units by which the debt was deeper than that bucket's own.
+        largest: Units of the largest request.
+        agents: How many processes admitted at a time.
+    """
     low, high = RATIO_BOUNDS
     faults: list[str] = []
     if not low <= whole <= high:
         faults.append(f"admitted {whole:.3f} of one bucket, expected {low} to {high}")
-    if largest > 1 and over - own > agents * largest:
-        told = f"{(over - own) / largest:.1f} largest requests over one bucket's depth"
+    if largest > 1 and deeper > agents * largest:
+        told = f"{deeper / largest:.1f} largest requests over one bucket's depth"
         faults.append(f"{told}, expected at most one of each of {agents} processes")
     return faults
 
