@@ -14,7 +14,7 @@ import pytest
 from tests.integration.agent.rigs import Api
 from tests.integration.bus.rigs import PATIENCE_S, connected, until
 
-from headgate.agent import Agent, HeadgateError, connect
+from headgate.agent import Agent, HeadgateError, Limiter, connect
 from headgate.agent.bus.kafka.topic import TopicShape, ensure_topic
 from headgate.agent.bus.partitions import LOBBY, PartitionPlan
 from headgate.agent.bus.port import BusSettings
@@ -25,7 +25,7 @@ from headgate.cli import main
 from headgate.coordinator import Attachment, Configuration, Group, Limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from tools.kafka_broker import Broker
@@ -109,64 +109,64 @@ def sharers(agent: Agent, group: str) -> set[str]:
         return set()
 
 
+def join(url: str, name: str, stack: ExitStack) -> Agent:
+    """Return an agent that is closed after the test."""
+    agent = connect(url, agent=name, keep_snapshot=False, wait_s=PATIENCE_S)
+    stack.callback(agent.close)
+    return agent
+
+
+def attempt_until(
+    limiters: list[Limiter], condition: Callable[[], bool], what: str
+) -> None:
+    """Use every limiter again and again until `condition` holds."""
+
+    def holds() -> bool:
+        for limiter in limiters:
+            limiter.try_acquire(requests=1)
+        return condition()
+
+    until(holds, what)
+
+
 def test_an_agent_reads_the_partitions_of_its_groups_and_follows_attachments(
     settings: BusSettings, stack: ExitStack
 ) -> None:
     api = Api(configured(settings, revision=1, acme=GOLD))
     stack.callback(api.stop)
-
-    def join(name: str, tenant: str) -> Agent:
-        agent = connect(api.url, agent=name, keep_snapshot=False, wait_s=PATIENCE_S)
-        stack.callback(agent.close)
-        limiters.append(agent.limiter(tenant=tenant))
-        return agent
-
-    limiters: list[object] = []
-    first, second = join("first", "acme"), join("second", "acme")
-    other = join("other", "blue")
-
-    def work() -> bool:
-        for limiter in limiters:
-            limiter.try_acquire(requests=1)  # type: ignore[attr-defined]
-        return True
-
-    everyone = {"first", "second", "other"}
-    until(
-        lambda: (
-            work()
-            and all(
-                {m.agent for m in agent.status().members} == everyone
-                for agent in (first, second, other)
-            )
-        ),
+    tenants = {"first": "acme", "second": "acme", "other": "blue"}
+    agents = [join(api.url, name, stack) for name in tenants]
+    first, second, other = agents
+    limiters = [
+        agent.limiter(tenant=tenant)
+        for agent, tenant in zip(agents, tenants.values(), strict=True)
+    ]
+    everyone = set(tenants)
+    attempt_until(
+        limiters,
+        lambda: all({m.agent for m in a.status().members} == everyone for a in agents),
         "all to meet in the lobby",
     )
     gold, silver = (LOBBY, place(GOLD)), (LOBBY, place(SILVER))
-    until(
+    attempt_until(
+        limiters,
         lambda: (
-            work()
-            and (first.status().reads, second.status().reads) == (gold, gold)
-            and other.status().reads == silver
+            [agent.status().reads for agent in agents] == [gold, gold, silver]
             and sharers(first, "gold") == sharers(second, "gold") == {"first", "second"}
             and sharers(other, "silver") == {"other"}
         ),
         "each to read what it uses",
     )
     api.set(configured(settings, revision=2, acme=SILVER))
-    until(
+    attempt_until(
+        limiters,
         lambda: (
-            work()
-            and place(SILVER) in first.status().reads
-            and all(
-                sharers(agent, "silver") == everyone for agent in (first, second, other)
-            )
+            place(SILVER) in first.status().reads
+            and all(sharers(agent, "silver") == everyone for agent in agents)
         ),
         "all to share the other group",
     )
-    assert all(
-        agent.metrics().get("agent_failed_turns", 0) == 0
-        for agent in (first, second, other)
-    )
+    assert all(agent.metrics().get("agent_failed_turns", 0) == 0 for agent in agents)
     assert_rows_are_at_their_place(settings)
 
 
@@ -192,17 +192,10 @@ def test_status_says_which_partitions_each_agent_reads(
         ],
     }
     httpx.post(f"{url}/api/v1/apply", json=document, timeout=60).raise_for_status()
-    agents = [
-        connect(url, agent=name, keep_snapshot=False, wait_s=PATIENCE_S)
-        for name in ("a", "b")
-    ]
-    for agent in agents:
-        stack.callback(agent.close)
+    agents = [join(url, name, stack) for name in ("a", "b")]
     limiters = [agents[0].limiter(tenant="acme"), agents[1].limiter(tenant="blue")]
 
     def told() -> bool:
-        for limiter in limiters:
-            limiter.try_acquire(requests=1)
         assert main(["status", "--once"]) == 0
         said = capsys.readouterr().out
         lines = [
@@ -214,7 +207,7 @@ def test_status_says_which_partitions_each_agent_reads(
             line in said for line in lines
         )
 
-    until(told, "the status to say what each agent reads")
+    attempt_until(limiters, told, "the status to say what each agent reads")
 
 
 def assert_rows_are_at_their_place(settings: BusSettings) -> None:
@@ -276,7 +269,6 @@ def test_a_topic_with_too_few_partitions_is_refused_by_name(
     wrong = replace(settings, options={"report_partitions": PARTITIONS + 1})
     api = Api(configured(wrong, revision=1, acme=GOLD))
     stack.callback(api.stop)
-    agent = connect(api.url, agent="hopeful", keep_snapshot=False, wait_s=PATIENCE_S)
-    stack.callback(agent.close)
+    agent = join(api.url, "hopeful", stack)
     until(lambda: agent.metrics().get("bus_read_failures", 0) > 1, "the refusal")
     assert f"{settings.topic} has {PARTITIONS} partitions, expected" in caplog.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 import pytest
@@ -13,11 +13,13 @@ from tests.integration.agent.rigs import PATIENCE_S
 from headgate.agent import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from headgate.agent import Agent, Limiter
     from headgate.api import Addresses
+
+Seen = TypeVar("Seen")
 
 TOPIC = "acme/orders/new"
 HOUR = {"rate": 10, "period_s": 3_600}
@@ -37,11 +39,33 @@ def admitted(limiter: Limiter, dimension: str) -> int:
     return sum(bool(limiter.try_acquire(**{dimension: 1})) for _ in range(30))
 
 
-def wait_for_revision(agent: Agent, revision: int) -> None:
+def wait_for(look: Callable[[], Seen], holds: Callable[[Seen], bool]) -> None:
+    """Look until `holds` is true of what is seen."""
     deadline = time.monotonic() + PATIENCE_S
-    while (agent.status().revision or 0) < revision:
-        assert time.monotonic() < deadline, "it never came about"
-        time.sleep(0.01)
+    while not holds(seen := look()):
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.02)
+
+
+def wait_for_revision(agent: Agent, revision: int) -> None:
+    wait_for(lambda: agent.status().revision or 0, lambda seen: seen >= revision)
+
+
+def split_group(limit: Mapping[str, object], split: str) -> dict[str, object]:
+    """Return a configuration: acme's topics divide the limit of one group."""
+    return {
+        "tenants": {"acme": {}},
+        "groups": {"gold": {"limits": [limit], "split": split}},
+        "attachments": [{"subject": {"tenant": "acme"}, "group": "gold"}],
+    }
+
+
+def halved(parts: list[list[float]], uneven: float) -> bool:
+    """Return whether each agent has half of the quota, and the first divides it so."""
+    return all(len(each) == 2 and 35.0 < sum(each) < 65.0 for each in parts) and (
+        parts[0][1] == pytest.approx(uneven * parts[0][0], rel=0.4)
+        and parts[1][1] == pytest.approx(parts[1][0], rel=0.1)
+    )
 
 
 @pytest.mark.parametrize(("per_partition", "together"), [(True, 20), (False, 10)])
@@ -112,11 +136,7 @@ def test_pip82_a_split_set_by_rest_is_followed_by_a_running_agent(
     server: Addresses, agent: Agent
 ) -> None:
     limit = {"dimension": "dispatch_messages", "rate": 100, "burst": 1000}
-    document: dict[str, object] = {
-        "tenants": {"acme": {}},
-        "groups": {"gold": {"limits": [limit], "split": "even"}},
-        "attachments": [{"subject": {"tenant": "acme"}, "group": "gold"}],
-    }
+    document = split_group(limit, "even")
     with httpx.Client(base_url=f"{server.api}/api/v1", timeout=PATIENCE_S) as rest:
         rest.post("/apply", json=document).raise_for_status()
         busy, quiet = (agent.limiter(topic=f"acme/orders/{n}") for n in ("busy", "new"))
@@ -131,21 +151,17 @@ def test_pip82_a_split_set_by_rest_is_followed_by_a_running_agent(
                 if one.group != "gold"
             }
 
-        def wait_for(holds: Callable[[dict[str, float]], bool]) -> None:
-            deadline = time.monotonic() + PATIENCE_S
-            while not holds(seen := parts()):
-                assert time.monotonic() < deadline, seen
-                time.sleep(0.02)
-
         def change(split: str | None) -> None:
             rest.patch("/groups/gold", json={"split": split}).raise_for_status()
             assert rest.get("/groups/gold").json()["split"] == split
 
-        wait_for(lambda each: len(each) == 2 and each["busy"] == each["new"] > 10.0)
+        wait_for(
+            parts, lambda each: len(each) == 2 and each["busy"] == each["new"] > 10.0
+        )
         change("proportional")
-        wait_for(lambda each: each["busy"] > 3.0 * each["new"] > 0.0)
+        wait_for(parts, lambda each: each["busy"] > 3.0 * each["new"] > 0.0)
         change(None)
-        wait_for(lambda each: not each)
+        wait_for(parts, lambda each: not each)
         refused = rest.patch("/groups/gold", json={"split": "odd"})
         assert refused.status_code == 422
         assert "split" in refused.text
@@ -155,11 +171,7 @@ def test_pip82_two_agents_divide_each_its_own_share_among_its_topics(
     server: Addresses, agent: Agent, tmp_path: Path
 ) -> None:
     limit = {"dimension": "requests", "rate": 100, "burst": 100}
-    document: dict[str, object] = {
-        "tenants": {"acme": {}},
-        "groups": {"gold": {"limits": [limit], "split": "proportional"}},
-        "attachments": [{"subject": {"tenant": "acme"}, "group": "gold"}],
-    }
+    document = split_group(limit, "proportional")
     with (
         httpx.Client(base_url=f"{server.api}/api/v1", timeout=PATIENCE_S) as rest,
         connect(
@@ -191,23 +203,7 @@ def test_pip82_two_agents_divide_each_its_own_share_among_its_topics(
                 for one in attempts
             ]
 
-        def wait_for(uneven: float) -> None:
-            """Wait until each has half of the quota, and the first divides it so."""
-
-            def holds(each: list[list[float]]) -> bool:
-                return all(
-                    len(one) == 2 and 35.0 < sum(one) < 65.0 for one in each
-                ) and (
-                    each[0][1] == pytest.approx(uneven * each[0][0], rel=0.4)
-                    and each[1][1] == pytest.approx(each[1][0], rel=0.1)
-                )
-
-            deadline = time.monotonic() + PATIENCE_S
-            while not holds(seen := parts()):
-                assert time.monotonic() < deadline, seen
-                time.sleep(0.02)
-
         # Each topic has 5 % of the share; the other 90 % go by use, as nine to one.
-        wait_for(uneven=0.86 / 0.14)
+        wait_for(parts, lambda each: halved(each, uneven=0.86 / 0.14))
         rest.patch("/groups/gold", json={"split": "even"}).raise_for_status()
-        wait_for(uneven=1.0)
+        wait_for(parts, lambda each: halved(each, uneven=1.0))
