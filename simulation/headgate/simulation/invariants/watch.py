@@ -109,6 +109,10 @@ class InvariantWatch:
             if not self._stopped(index, now):
                 self._look(now, index, nodes[index])
 
+    def settled(self, run: SimulationRun, nodes: dict[int, Node], now: float) -> bool:
+        """Return whether each table holds the true counters of all others."""
+        return not any(check_tables(run, self._inspectable(nodes), now))
+
     def finish(
         self, run: SimulationRun, nodes: dict[int, Node], now: float
     ) -> list[Violation]:
@@ -118,16 +122,21 @@ class InvariantWatch:
         self._keep(check_changes(run))
         self._keep(check_work(run))
         self._keep(self._check_reports(run))
-        controllers: dict[int, tuple[Life, Inspectable]] = {}
-        for index, node in nodes.items():
-            controller = self._controllers[node.life.birth.incarnation]
-            if isinstance(controller, Inspectable):
-                controllers[index] = (node.life, controller)
-        self._keep(check_tables(run, controllers, now))
+        self._keep(check_tables(run, self._inspectable(nodes), now))
         self._keep(check_killed(run, self._ledgers))
         for recorder in self._recorders:
             self._keep(check_replay(recorder, self._scenario, self._make_controller))
         return sorted(self._found)
+
+    def _inspectable(
+        self, nodes: dict[int, Node]
+    ) -> dict[int, tuple[Life, Inspectable]]:
+        found: dict[int, tuple[Life, Inspectable]] = {}
+        for index, node in nodes.items():
+            controller = self._controllers[node.life.birth.incarnation]
+            if isinstance(controller, Inspectable):
+                found[index] = (node.life, controller)
+        return found
 
     def _look(self, now: float, index: int, node: Node) -> None:
         controller = self._controllers[node.life.birth.incarnation]

@@ -52,7 +52,7 @@ LEAST_STEP_S = 1e-4
 timers are no finer."""
 
 QUIET_INTERVALS = 12
-"""Length of the quiet tail, in T: a little more than the interval of keyframes."""
+"""Longest quiet tail, in T: a little more than the interval of keyframes."""
 
 
 class SimulationEngine:
@@ -92,6 +92,7 @@ class SimulationEngine:
         self._names = [agent_name(i) for i in range(scenario.agents)]
         self._watching = Random(f"{seed}/configuration")
         self._quiet = False
+        self.end_s = scenario.seconds
         self._prepared = prepare(scenario, seed, strategy)
         self.record = self._prepared.record
 
@@ -118,12 +119,6 @@ class SimulationEngine:
         """The running processes, by agent."""
         return self._nodes
 
-    @property
-    def end_s(self) -> float:
-        """When the quiet tail ends."""
-        quiet_s = QUIET_INTERVALS * self._scenario.interval_s
-        return self._scenario.seconds + quiet_s + self._scenario.slowest_s
-
     def _finish(self) -> None:
         scenario, record = self._scenario, self.record
         for node in self._nodes.values():
@@ -146,7 +141,12 @@ class SimulationEngine:
         self._quiet = True
         self._faults.heal()
         self._bus.heal()
-        self._loop(self.end_s)
+        self.end_s += scenario.slowest_s
+        for _ in range(QUIET_INTERVALS):
+            self.end_s += scenario.interval_s
+            self._loop(self.end_s)
+            if self._observer.settled(record, self._nodes, self.end_s):
+                break
 
     def _loop(self, end_s: float) -> None:
         for now, kind, index, payload in self._timeline.until(end_s):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from headgate.coordinator import Report
     from headgate.simulation.world.node import Node
+    from headgate.simulation.world.record import SimulationRun
 
 
 class RunObserver(Protocol):
@@ -26,4 +27,8 @@ class RunObserver(Protocol):
 
     def probe(self, now: float, nodes: dict[int, Node]) -> None:
         """A second has passed; `nodes` are the running processes."""
+        ...
+
+    def settled(self, run: SimulationRun, nodes: dict[int, Node], now: float) -> bool:
+        """Nothing was requested for a while; return whether all know all by now."""
         ...
