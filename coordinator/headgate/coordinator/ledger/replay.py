@@ -273,11 +273,11 @@ def _compare(
     block, slots, cells = place.block, place.slots, place.cells
     told = said == said
     off = said - common_level(block, slots, reported_at)
-    # The sender may not have heard yet what arrived here within Δ, except for its own
-    # part, `more`.  `news` fades to 1/e in that time, so at most e times as much
-    # arrived.  A difference that this could explain counts on average only, less what
-    # usually arrives during the lag.  Levels that are cut at B have no such average.
-    sure = np.abs(off) > e * (block.news[slots] - np.abs(more))
+    # The sender may not have heard yet what arrived here within Δ.  `news` fades to 1/e
+    # in that time, so at most e times as much arrived.  A difference that this could
+    # explain counts on average only, less what usually arrives during the lag; `more`
+    # is the sender's own.  Levels that are cut at B have no such average.
+    sure = np.abs(off) > e * block.news[slots]
     unheard = block.unheard[slots] - more
     apart = block.apart.reshape(-1)
     before = np.nan_to_num(apart[cells])

@@ -43,7 +43,7 @@ LEAST_INTERVAL_S = 0.05
 """Shortest heartbeat interval: the least time between any two reports of an agent."""
 
 MOST_INTERVAL_S = 60.0
-"""Longest heartbeat interval; a dozen are simulated after the end, to become quiet."""
+"""Longest heartbeat interval; a dozen at most are simulated after the end."""
 
 PROBABILITY_FAULTS = ("loss", "duplicate", "reorder", "corrupt")
 SECONDS_FAULTS = ("delay", "clock-jump")
