@@ -57,7 +57,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.max_min import level_of, shares_at
 from headgate.coordinator.allocation.reserves import alone_of
-from headgate.coordinator.ledger.replay import by_chance, most_averaged, seen_by_all
+from headgate.coordinator.ledger.replay import seen_by_all
 from headgate.coordinator.messages.events import Ceilings
 from headgate.coordinator.table.one_or_many import (
     chosen,
@@ -217,8 +217,9 @@ def share_out(
 
     _tell_apart(block, slots, asked, on, settings)
     _expect(block, slots, asked, common)
+    block.brimful[slots] = full
     settled = block.joining_until[slots] <= on.now
-    _pay(block, slots, asked, full & settled & ~strict)
+    _pay(block, slots, asked, full & settled & ~strict & (not on.cut_off))
     block.window[slots] = chosen(
         _alone(block, slots, on), inf, _window(block, slots, asked, on)
     )
@@ -355,7 +356,7 @@ def _noise(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> F
 
 
 def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
-    """Compute V: what was spent beyond what the others know or expect.
+    """Compute V: what was spent beyond what the others know or expect, or is paid for.
 
     They know a counter once its report has had enough time on the bus.  How long that
     takes is unknown until one report has come back.
@@ -389,8 +390,7 @@ def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
         )
         then = chosen(arrived, inf, block.pending_at[slots])
         block.pending_at[slots] = chosen(newer, block.row_reported_at[slots], then)
-    block.paid[slots] = seen_by_all(block, slots)
-    unseen = block.admitted[0, slots] - block.paid[slots]
+    unseen = block.admitted[0, slots] - seen_by_all(block, slots)
     block.unseen[slots] = chosen(_alone(block, slots, on), 0.0, unseen)
 
 
@@ -412,7 +412,10 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
     block.voiced[at] = False
     lines = block.lines(at)
     apart = block.apart[lines, at]
-    voices = np.where(block.weight[lines, at] > 0.0, apart, np.nan)
+    counts = (block.weight[lines, at] > 0.0) & ~(
+        block.averaged[lines, at] & block.brimful[at]
+    )
+    voices = np.where(counts, apart, np.nan)
     heard = np.count_nonzero(voices == voices, axis=0)
     enough = (heard > 0) & (2 * heard >= block.used[at] - block.holes[at] - 1)
     enough &= ~(block.strict[at] | block.unlimited[at])
@@ -423,13 +426,14 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
     agreed, voices = at[enough], voices[:, enough]
     voices[0] = 0.0
     middle = _median(voices)
-    shift = np.where(np.abs(middle) > by_chance(block, agreed), middle, 0.0)
+    explained = block.margin[agreed] + AGREED_COSTS * block.cost[0, agreed]
+    shift = np.where(np.abs(middle) > explained, middle, 0.0)
     block.level[agreed] += shift
     block.belief[agreed] += shift
-    # A large difference counts once, an average until this agent moves.
-    settled = (shift != 0.0) | (np.abs(voices) > most_averaged(block, agreed))
+    # An average goes on until this agent moves; what counts at once counts once.
     heard_of = np.ix_(np.arange(lines.stop), agreed)
-    block.apart[heard_of] = np.where(settled, nan, block.apart[heard_of])
+    kept = block.averaged[heard_of] & (shift == 0.0)
+    block.apart[heard_of] = np.where(kept, block.apart[heard_of], nan)
 
 
 def _median(voices: Floats) -> Floats:
@@ -443,6 +447,10 @@ def _median(voices: Floats) -> Floats:
     middle: Floats = ordered[(known - 1) // 2, column] + ordered[known // 2, column]
     return 0.5 * middle
 
+
+AGREED_COSTS = 2.0
+"""Requests by which levels may differ, because some agents haven't heard of them
+yet."""
 
 KNOWN_LAGS = 1.4
 """Lags after which a report has arrived everywhere, allowing for the bus's jitter."""

@@ -103,6 +103,12 @@ def settle(
     lines = block.lines(slots)
     extrapolated_rate = block.extrapolated_rate[lines, slots]
     lately = faded(elapsed, age_s)
+    # What was spent since the last look may be newer than what flowed in.
+    paying = block.paying[slots]
+    paid = lesser(seen_by_all(block, slots) + paying * elapsed, block.payable[slots])
+    paid = chosen(paying > 0.0, paid, 0.0)
+    block.paid[slots] = greater(block.paid[slots], paid)
+    block.payable[slots] = block.admitted[0, slots]
     # An agent that reports each admission at once is silent because there was none, so
     # what it was expected to spend is given back while its last row is on its way.
     kept = chosen(block.at_once[lines, slots], lately, 1.0)
@@ -114,11 +120,6 @@ def settle(
     # have.
     block.known_predicted[slots] += extrapolated_rate[0] * elapsed
     block.pending_predicted[slots] += extrapolated_rate[0] * elapsed
-    # What was spent since the last look may be newer than what flowed in.
-    paid = block.paid[slots] + block.paying[slots] * elapsed
-    paid = lesser(paid, block.payable[slots])
-    block.paid[slots] = greater(block.paid[slots], paid)
-    block.payable[slots] = block.admitted[0, slots]
     predicted_in_all = total(predicted[1:])
     # Give back what was cut at B although it had been spent, but was reported late.
     back = lesser(block.late[slots], block.cut[slots])
@@ -274,39 +275,23 @@ def _compare(
     told = said == said
     off = said - common_level(block, slots, reported_at)
     # The sender may not have heard yet what arrived here within Δ.  `news` fades to 1/e
-    # in that time, so at most e times as much arrived.  A difference that this could
-    # explain counts on average only, less what usually arrives during the lag; `more`
-    # is the sender's own.  Levels that are cut at B have no such average.
-    sure = np.abs(off) > e * block.news[slots]
+    # in that time, so at most e times as much arrived.  The rest of a difference counts
+    # at once; what this could explain on average only, less what usually arrives during
+    # the lag (`more` is the sender's own).  Levels that are cut at B have no average.
+    explained = e * block.news[slots]
+    rest = np.copysign(np.maximum(np.abs(off) - explained, 0.0), off)
     unheard = block.unheard[slots] - more
-    apart = block.apart.reshape(-1)
-    before = np.nan_to_num(apart[cells])
-    before = np.where(np.abs(before) > most_averaged(block, slots), 0.0, before)
+    apart, averaged = block.apart.reshape(-1), block.averaged.reshape(-1)
+    before = np.nan_to_num(np.where(averaged[cells], apart[cells], 0.0))
     cost = block.cost[0, slots]
     step = np.minimum(np.maximum(AVERAGED * (off - unheard - before), -cost), cost)
-    averaged = np.where(block.paying[slots] > 0.0, np.nan, before + step)
-    known = np.where(sure, off, averaged)
-    apart[cells] = np.where(told, known, apart[cells])
+    mean = before + step
+    sure = np.abs(rest) > np.abs(mean)
+    mean = np.where(block.brimful[slots], np.nan, mean)
+    apart[cells] = np.where(told, np.where(sure, rest, mean), apart[cells])
+    averaged[cells] = np.where(told, ~sure, averaged[cells])
     block.voiced[block.slots[slots][told]] = True
 
-
-def by_chance(block: LedgerBlock, slots: Index) -> Floats:
-    """Return ``float64[K]`` units by which views may differ with nothing wrong."""
-    chance: Floats = block.margin[slots] + AGREED_COSTS * block.cost[0, slots]
-    return chance
-
-
-def most_averaged(block: LedgerBlock, slots: Index) -> Floats:
-    """Return ``float64[K]`` units; a larger difference is no average and counts once.
-
-    When an average is that large, this agent or the other has moved.
-    """
-    return 2.0 * by_chance(block, slots)
-
-
-AGREED_COSTS = 2.0
-"""Requests by which levels may differ, because some agents haven't heard of them
-yet."""
 
 AVERAGED = 0.125
 """Weight of the newest of several levels that the same agent reported; it moves the

@@ -115,6 +115,7 @@ class LedgerBlock:
         Floats,
         _cell("units", "its level less ours; NaN: none since we moved", fill=nan),
     ]
+    averaged: Annotated[Flags, _cell("", "apart is an average", np.bool_)]
     # What members are expected to use until they report again.
     predicted: Annotated[
         Floats,
@@ -149,7 +150,7 @@ class LedgerBlock:
     known_admitted: Annotated[Floats, _ledger("units", "own counter that all know")]
     known_predicted: Annotated[Floats, _ledger("units", "expected since that counter")]
     known_demand: Annotated[Floats, _ledger("units/s", "own λ that all know")]
-    paid: Annotated[Floats, _ledger("units", "own counter that is known or paid for")]
+    paid: Annotated[Floats, _ledger("units", "own counter that overflow has paid for")]
     payable: Annotated[Floats, _ledger("units", "own counter at the last look")]
     paying: Annotated[Floats, _ledger("units/s", "growth of paid; 0 if C is below B")]
     pending_demand: Annotated[Floats, _ledger("units/s", "own λ on its way")]
@@ -221,6 +222,7 @@ class LedgerBlock:
         Flags, _ledger("", "a level was reported since the look", np.bool_)
     ]
     full: Annotated[Flags, _ledger("", "it overflowed at the last look", np.bool_)]
+    brimful: Annotated[Flags, _ledger("", "C was B at the last look", np.bool_)]
     stale: Annotated[Flags, _ledger("", "silence or weights changed", np.bool_)]
     unlimited: Annotated[Flags, _ledger("", "nothing is refused", np.bool_)]
     strict: Annotated[Flags, _ledger("", "permits decide, not shares", np.bool_)]

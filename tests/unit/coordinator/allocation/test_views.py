@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isnan, nan
+from math import e, isnan, nan
 
 import numpy as np
 import pytest
@@ -167,13 +167,14 @@ def test_small_differences_of_levels_that_are_cut_at_the_burst_are_none() -> Non
     block.news[0] = 20.0
     tell(block, [BURST - 100.0] * 4)
     look(block)
-    assert block.level[0] == BURST - 100.0
+    assert block.level[0] == pytest.approx(BURST - 100.0 + e * 20.0)
 
 
-def test_large_differences_of_different_times_do_not_add_up() -> None:
+@pytest.mark.parametrize("once", [150.0, 58.0, 56.0])
+def test_large_differences_of_different_times_do_not_add_up(once: float) -> None:
     block = block_of([1.0] * 5)
     for line in range(1, 5):
-        for off in (150.0, 0.0, 0.0, 0.0, 0.0):
+        for off in (once, 0.0, 0.0, 0.0, 0.0):
             block.news[0], block.unheard[0] = 20.0, 0.0
             told = [nan] * 4
             told[line - 1] = float(block.level[0]) + off
@@ -303,6 +304,23 @@ def test_a_full_bucket_that_nobody_uses_needs_no_payment() -> None:
     terms = own_ceilings(block, np.array([0]), CONDITIONS, Settings())
     assert block.paying[0] == RATE / 2
     assert terms.expected_rate[0] == 0.0, "its room stands still, so it may rest"
+
+
+def test_an_expectation_that_falls_again_has_paid_for_nothing() -> None:
+    block = block_of([400.0, 400.0])
+    look(block)
+    settle(block, ONE, NOW + 0.2, AGE_S)  # the others expect 80
+    look(block, NOW + 0.2)
+    block.known_predicted[0] = 0.0
+    block.admitted[0, 0] = 60.0
+    look(block, NOW + 0.2)
+    assert block.unseen[0] == 60.0
+
+
+def test_nothing_is_paid_while_this_agent_is_cut_off() -> None:
+    block = block_of([50.0, 50.0], level=BURST)
+    share_out(block, ONE, replace(CONDITIONS, cut_off=True), Settings())
+    assert block.paying[0] == 0.0
 
 
 def test_what_was_spent_unseen_is_paid_once() -> None:
