@@ -347,10 +347,13 @@ def _noise(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> F
     noise: Floats = lesser(spare, NOISE_SIGMAS * root(own * own_cost * own_s))
     # Chance comes in whole requests.  One more than the first is safe as far as the
     # level exceeds everything that could arrive by chance.
-    untold = chosen(at_once, arriving, 0.0)
     by_chance = quiet * total(arriving * cost)
-    by_chance += (on.age_s - quiet) * total(untold * cost)
-    unsure = total(untold) * on.age_s + NOISE_SIGMAS * root(greater(by_chance, 0.0))
+    untold_s = 0.0 * quiet
+    if np.count_nonzero(at_once):
+        untold = chosen(at_once, arriving, 0.0)
+        by_chance += (on.age_s - quiet) * total(untold * cost)
+        untold_s = total(untold) * on.age_s
+    unsure = untold_s + NOISE_SIGMAS * root(greater(by_chance, 0.0))
     one_more = (own > 0.0) & (spare - unsure >= own_cost)
     return chosen(one_more, greater(noise, own_cost), noise)
 

@@ -95,8 +95,9 @@ def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
         # Multiply by a flag instead of using `where`: which agents are hungry is
         # unpredictable, and a mispredicted branch per cell costs six times as
         # much.
-        rest = available - (wanted * (wanted <= bound)).sum(axis=0)
-        open_weight = (weight * (wanted > bound)).sum(axis=0)
+        satisfied = wanted <= bound
+        rest = available - (wanted * satisfied).sum(axis=0)
+        open_weight = (weight * ~satisfied).sum(axis=0)
         # At the root itself, rounding may make everyone look satisfied: stay there.
         higher = np.where(
             open_weight > 0.0, rest / np.maximum(open_weight, 1e-300), level

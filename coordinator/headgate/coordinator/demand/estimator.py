@@ -197,7 +197,7 @@ class Demand:
         self._before = before
         if some(reset):
             self._reset(now, np.atleast_1d(totals), np.atleast_1d(cost), reset)
-            self._before = chosen(reset, self.rate[at], before)
+            self._before = chosen(reset, self.rate[at] + 0.0, before)
         silent = (now - self._grew_at[at]) * self.rate[at] > SILENCE * cost
         if some(silent):
             self.rate[at] = chosen(silent, 0.0, self.rate[at])

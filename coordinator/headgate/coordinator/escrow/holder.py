@@ -116,6 +116,21 @@ class Aside:
         return sum(map(len, self.permits.values()))
 
 
+@dataclass(frozen=True, slots=True)
+class Able:
+    """Who can own permits of a limit.
+
+    Attributes:
+        as_of: What this was derived from; it holds until that changes.
+        lives: By id, this agent's own included.
+        lines: ``int64[K]`` their lines in the table.
+    """
+
+    as_of: tuple[object, ...]
+    lives: list[AgentLife]
+    lines: Ints
+
+
 class Held:
     """One strict limit, and what this agent does with it.
 
@@ -129,10 +144,12 @@ class Held:
         ask_at: When to ask again.
         ask_gap: Heartbeats from that question to the next.
         waits_since: Since when something has been waiting for agreement.
+        able: Who can own permits, as of the last look.
     """
 
     def __init__(self, escrow: Escrow) -> None:
         self.escrow = escrow
+        self.able = Able((), [], np.arange(0))
         self.silent = False
         self.opened_at = 0.0
         self.aside: Aside | None = None
@@ -485,19 +502,12 @@ class Strict:
         owned = escrow.owned()
         if not block.weight[0, slot] or len(owned) <= LEAST_GIFT:
             return
-        lines = np.flatnonzero(block.weight[:, slot] > 0.0).tolist()
-        able = sorted(
-            (life, line)
-            for line in lines
-            if (life := self._life(block.member.item(line, slot))) == self._me
-            or escrow.may_be_given(life)
-        )
-        lives = [life for life, _ in able]
+        able = self._able(held, block, slot)
+        lives = able.lives
         owns = escrow.registers.counts(lives)
         mine = lives.index(self._me)
         owns[mine] = len(owned)
-        rows = np.array([line for _, line in able])
-        lacking = targets(block, slot, rows, int(owns.sum())) - owns
+        lacking = targets(block, slot, able.lines, int(owns.sum())) - owns
         surplus = int(-lacking[mine])
         lacking = np.where(2 * lacking > LEAST_GIFT, lacking, 0)
         # If an agent lacks many, all others give away all their excess: if ten of
@@ -514,6 +524,23 @@ class Strict:
                 permits[life], given = np.sort(given[:count]), given[count:]
         held.aside = Aside(permits, clipped_of(local, key))
         self.waits = True
+
+    def _able(self, held: Held, block: LedgerBlock, slot: int) -> Able:
+        """Return who can own permits: this agent, and all that may be given some."""
+        escrow, weight = held.escrow, block.weight[:, slot]
+        versions = self._table.version, escrow.view.version, escrow.words_version
+        as_of = (*versions, weight.tobytes())
+        if held.able.as_of != as_of:
+            lines = np.flatnonzero(weight > 0.0).tolist()
+            able = sorted(
+                (life, line)
+                for line in lines
+                if (life := self._life(block.member.item(line, slot))) == self._me
+                or escrow.may_be_given(life)
+            )
+            lives = [life for life, _ in able]
+            held.able = Able(as_of, lives, np.array([line for _, line in able]))
+        return held.able
 
     def _give(self, held: Held, clipped: float, tokens: float, now: float) -> None:
         """Write the gifts that were set aside in the step before.

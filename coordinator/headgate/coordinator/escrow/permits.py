@@ -142,6 +142,10 @@ TWIN_INTERVALS = 1.5
 running one is heard once a heartbeat."""
 
 
+LEARNT_MAX = 4096
+"""Most runs that are remembered as merged: some heartbeats' worth in a large cluster."""
+
+
 class Section(NamedTuple):
     """What one report says about one limit.
 
@@ -167,6 +171,7 @@ class Escrow:
         reported_at: When `settled`, `uses` or `wanted` changed last.
         in_use: Slots that callers of this agent hold, where permits are slots.
         wanted: Slots that they hold or ask for, as reported.
+        words_version: Grows when a word changes that `may_be_given` depends on.
     """
 
     def __init__(
@@ -192,6 +197,8 @@ class Escrow:
         self.registers = Registers(permits)
         self.view = View()
         self._words: dict[str, Word] = {}
+        self._learnt: set[PermitRun] = set()
+        self.words_version = 0
         self.settled = self.uses = False
         self.in_use = self.wanted = 0
         self.reported_at = -inf
@@ -206,6 +213,7 @@ class Escrow:
         self.began_at = now
         self._left_of = -1, -1
         self._words.clear()
+        self.words_version += 1
         self.view.learn(me, over=False, now=now)
 
     @property
@@ -323,12 +331,19 @@ class Escrow:
 
     def _merge(self, run: PermitRun, sender: AgentLife, now: float) -> float:
         """Merge one run; return the units that came with it."""
+        mine = run.owner == self.me
+        if not mine and run in self._learnt:
+            # Each change is told for three heartbeats, and by every keyframe.  What was
+            # merged once changes nothing more, because view and registers only grow.
+            return 0.0
         if run.first + run.size > len(self.registers):
             return 0.0
         # An owner takes part, even if it was never heard: it must be waited for.
         self.view.learn(run.owner, over=False, now=now)
-        mine = run.owner == self.me
         self.registers.learn(run, missed=mine)
+        if len(self._learnt) >= LEARNT_MAX:
+            self._learnt.clear()
+        self._learnt.add(run)
         if not mine or not self._accepts(run, sender):
             return 0.0
         return run.tokens * len(self.registers.get(run))
@@ -351,8 +366,11 @@ class Escrow:
         word = self._words.get(sender.agent)
         if word is None or word.incarnation != sender.incarnation:
             word = self._words[sender.agent] = Word(sender.incarnation)
+            self.words_version += 1
         for known in told.lives:
             if known.life == sender:
+                if (word.settled, word.uses) != (known.settled, known.uses):
+                    self.words_version += 1
                 word.settled, word.uses = known.settled, known.uses
                 word.in_use, word.wanted = known.in_use, known.wanted
         if not whole:

@@ -49,6 +49,7 @@ class Registers:
         self.tokens = np.zeros(permits)
         self.changed_at = np.full(permits, -np.inf)
         self.missed = np.zeros(permits, dtype=np.bool_)
+        self._of: tuple[int, AgentLife, Ints] = (-1, NOBODY, np.arange(0))
 
     def __bool__(self) -> bool:
         return bool(self.epoch.any())
@@ -57,8 +58,17 @@ class Registers:
         return len(self.epoch)
 
     def of(self, life: AgentLife) -> Ints:
-        """Return the permits that a life owns and has received, ``int64[K]``."""
-        return np.flatnonzero((self.owner == self._index.get(life, -1)) & ~self.missed)
+        """Return the permits that a life owns and has received, ``int64[K]``.
+
+        Callers must not change the array: it is returned again until the registers
+        change.
+        """
+        version, of, owned = self._of
+        if version != self.version or of != life:
+            mine = self.owner == self._index.get(life, -1)
+            owned = (mine & ~self.missed).nonzero()[0]
+            self._of = self.version, life, owned
+        return owned
 
     def count(self, life: AgentLife) -> int:
         """Return how many permits a life owns."""

@@ -111,10 +111,10 @@ def settle(
     block.payable[slots] = block.admitted[0, slots]
     # An agent that reports each admission at once is silent because there was none, so
     # what it was expected to spend is given back while its last row is on its way.
-    kept = chosen(block.at_once[lines, slots], lately, 1.0)
-    predicted: Floats = (
-        block.predicted[lines, slots] * kept + extrapolated_rate * elapsed
-    )
+    at_once, predicted = block.at_once[lines, slots], block.predicted[lines, slots]
+    if np.count_nonzero(at_once):
+        predicted = predicted * chosen(at_once, lately, 1.0)
+    predicted = predicted + extrapolated_rate * elapsed
     block.predicted[lines, slots] = predicted
     # The others make the same prediction for this agent, from each counter they may
     # have.
@@ -237,12 +237,12 @@ def hear(
         place, rows, grown, extrapolated_rate, reported_at - reported_before[cells]
     )
     expected = predicted[cells]
-    charged = np.where(np.isnan(grown), 0.0, grown)  # NaN: a baseline
+    charged = chosen(grown != grown, 0.0, grown)  # NaN: a baseline
     if np.count_nonzero(wrong):
         presumed = np.maximum(expected + extrapolated_rate * (reported_at - then), 0.0)
         charged = np.where(wrong, presumed, charged)
     now_ahead = extrapolated_rate * (then - reported_at)
-    if not reported_together:
+    if not reported_together and np.count_nonzero(block.due[slots] == inf):
         charged = charged + np.where(charged > 0.0, overflow(place, reported_at), 0.0)
     more = charged + now_ahead - expected
     _charge(place, charged, more, together=reported_together)

@@ -46,9 +46,15 @@ def greater(one: Floats | float, other: Floats | float) -> Floats:
 
 
 def chosen(where: Flags | bool, one: Floats | float, other: Floats | float) -> Floats:
-    """Return `one` where a flag is set, else `other`."""
+    """Return `one` where a flag is set, else `other`; not a copy if all flags agree."""
     if isinstance(where, (bool, np.bool_)):
         return cast("Floats", one if where else other)
+    # Flags usually agree: counting them is cheaper than a branch for each cell.
+    flags = np.count_nonzero(where)
+    if flags == 0 and isinstance(other, np.ndarray) and other.shape == where.shape:
+        return other
+    if flags == where.size and isinstance(one, np.ndarray) and one.shape == where.shape:
+        return one
     return np.where(where, one, other)
 
 
