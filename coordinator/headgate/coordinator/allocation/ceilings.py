@@ -66,6 +66,7 @@ from headgate.coordinator.table.one_or_many import (
     root,
     single,
     total,
+    without,
 )
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ def _tell_apart(
     owing = chosen(block.may_owe[slots], 0.0, cost[0])
     most = MARGIN_PART * greater(burst - owing, 0.0)
     unsure_s = on.lag_s + quiet / (1.0 - on.loss) ** 2
-    variance = chosen(at_once, 0.0, cost * usual)
+    variance = without(at_once, cost * usual)
     whole = total(variance)
     others = greater(whole - variance[0], 0.0)
     horizon = HORIZON_BURSTS * burst / greater(rate, 1e-300)
@@ -294,8 +295,8 @@ def _expect(block: LedgerBlock, slots: Index, asked: _Asked, common: Floats) -> 
     available = chosen(rate > 0.0, greater(available, 0.0), 0.0)
     theta = level_of(demand, weight, available, wanted)
     # A silent member is expected to spend its reserve, not a share.
-    extrapolated_rate = chosen(
-        block.at_once[lines, slots], 0.0, shares_at(theta, demand, weight)
+    extrapolated_rate = without(
+        block.at_once[lines, slots], shares_at(theta, demand, weight)
     )
     extrapolated_rate = chosen(
         asked.present, extrapolated_rate, block.extrapolated_rate[lines, slots]
@@ -347,13 +348,12 @@ def _noise(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> F
     noise: Floats = lesser(spare, NOISE_SIGMAS * root(own * own_cost * own_s))
     # Chance comes in whole requests.  One more than the first is safe as far as the
     # level exceeds everything that could arrive by chance.
-    by_chance = quiet * total(arriving * cost)
-    untold_s = 0.0 * quiet
+    by_chance, unsure = quiet * total(arriving * cost), 0.0
     if np.count_nonzero(at_once):
-        untold = chosen(at_once, arriving, 0.0)
+        untold = without(~at_once, arriving)
         by_chance += (on.age_s - quiet) * total(untold * cost)
-        untold_s = total(untold) * on.age_s
-    unsure = untold_s + NOISE_SIGMAS * root(greater(by_chance, 0.0))
+        unsure = total(untold) * on.age_s
+    unsure = unsure + NOISE_SIGMAS * root(greater(by_chance, 0.0))
     one_more = (own > 0.0) & (spare - unsure >= own_cost)
     return chosen(one_more, greater(noise, own_cost), noise)
 

@@ -113,7 +113,7 @@ def settle(
     # what it was expected to spend is given back while its last row is on its way.
     at_once, predicted = block.at_once[lines, slots], block.predicted[lines, slots]
     if np.count_nonzero(at_once):
-        predicted = predicted * chosen(at_once, lately, 1.0)
+        predicted = predicted * (at_once * lately + ~at_once)
     predicted = predicted + extrapolated_rate * elapsed
     block.predicted[lines, slots] = predicted
     # The others make the same prediction for this agent, from each counter they may
