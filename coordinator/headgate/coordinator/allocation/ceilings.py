@@ -195,7 +195,8 @@ def share_out(
         ``bool[K]``, whether any agent wants anything there.
     """
     columns, slots = slots, single(slots)
-    _know(block, slots, on)
+    alone = _alone(block, slots, on)
+    _know(block, slots, on, alone)
     _agree(block, columns)
     rate, strict = block.rate[slots], block.strict[slots]
     lines = block.lines(slots)
@@ -221,9 +222,7 @@ def share_out(
     block.brimful[slots] = full
     settled = block.joining_until[slots] <= on.now
     _pay(block, slots, asked, full & settled & ~strict & (not on.cut_off))
-    block.window[slots] = chosen(
-        _alone(block, slots, on), inf, _window(block, slots, asked, on)
-    )
+    block.window[slots] = chosen(alone, inf, _window(block, slots, asked, on))
     # Before demand is capped: a cap of 0 does not mean that nobody wants anything.
     active: Flags = (wanted > 0.0) | (told[0] > 0.0)
     closed = cap <= 0.0
@@ -358,7 +357,7 @@ def _noise(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> F
     return chosen(one_more, greater(noise, own_cost), noise)
 
 
-def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
+def _know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None:
     """Compute V: what was spent beyond what the others know or expect, or is paid for.
 
     They know a counter once its report has had enough time on the bus.  How long that
@@ -394,7 +393,7 @@ def _know(block: LedgerBlock, slots: Index, on: Conditions) -> None:
         then = chosen(arrived, inf, block.pending_at[slots])
         block.pending_at[slots] = chosen(newer, block.row_reported_at[slots], then)
     unseen = block.admitted[0, slots] - seen_by_all(block, slots)
-    block.unseen[slots] = chosen(_alone(block, slots, on), 0.0, unseen)
+    block.unseen[slots] = chosen(alone, 0.0, unseen)
 
 
 def _agree(block: LedgerBlock, slots: Index) -> None:

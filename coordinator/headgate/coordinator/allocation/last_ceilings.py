@@ -34,6 +34,10 @@ RATES = ("rate", "window", "expected_rate", "room_cap", "quota", "reserve", "cei
 """Columns that are compared directly."""
 
 REMEMBERED = (*RATES, "level", "room", "capacity", "least_delay_s")
+"""Columns that `LastCeilings` keeps."""
+
+ALWAYS_READ = ("rate", "capacity", "ceiling")
+"""Those that it keeps of so few buckets that none is ever compared."""
 
 
 class LastCeilings:
@@ -50,7 +54,8 @@ class LastCeilings:
 
     def __init__(self, size: int, shell_size: int) -> None:
         self._shell_size = shell_size
-        self._last = {name: np.full(size, np.nan) for name in REMEMBERED}
+        names = REMEMBERED if size > SET_ANYWAY else ALWAYS_READ
+        self._last = {name: np.full(size, np.nan) for name in names}
         self._shared, self._cautious = np.zeros((2, size), dtype=np.bool_)
         self._counted, self._as_of_s = np.zeros((2, size))
         self.deadline = np.full(size, -np.inf)
@@ -62,7 +67,7 @@ class LastCeilings:
 
     def inherit(self, old: LastCeilings, to: Ints, of: Ints) -> None:
         """Copy the buckets `of` of another into the places `to` of this one."""
-        for name in REMEMBERED:
+        for name in self._last.keys() & old._last.keys():
             self._last[name][to] = old._last[name][of]
         for name in ("_shared", "_cautious", "_counted", "_as_of_s", "deadline"):
             getattr(self, name)[to] = getattr(old, name)[of]
@@ -104,8 +109,8 @@ class LastCeilings:
         if not np.count_nonzero(far):
             return None
         at = rows[far]
-        for name in REMEMBERED:
-            self._last[name][at] = getattr(new, name)[far]
+        for name, column in self._last.items():
+            column[at] = getattr(new, name)[far]
         self._shared[at], self._cautious[at] = new.shared[far], new.cautious[far]
         self._counted[at], self._as_of_s[at] = counted[far], now
         self.deadline[at] = now + lease_s

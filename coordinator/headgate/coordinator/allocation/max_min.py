@@ -75,14 +75,22 @@ def level_of(
 
 def _level_of_one(demand: list[float], weight: list[float], available: float) -> float:
     """Return θ of one ledger short of Q', by the same steps on plain numbers."""
-    hungry = [*zip(demand, weight, strict=True)]
     rest, level = available, available / sum(weight)
+    hungry = [*zip(demand, weight, strict=True)]
     while True:
-        still = [one for one in hungry if one[0] > one[1] * level]
+        still: list[tuple[float, float]] = []
+        satisfied = open_weight = 0.0
+        for one in hungry:
+            wanted, its_weight = one
+            if wanted > its_weight * level:
+                still.append(one)
+                open_weight += its_weight
+            else:
+                satisfied += wanted
         if len(still) == len(hungry) or not still:
             return level
-        rest -= sum(one[0] for one in hungry if one[0] <= one[1] * level)
-        higher = rest / sum(one[1] for one in still)
+        rest -= satisfied
+        higher = rest / open_weight
         if not higher > level:
             return level
         level, hungry = higher, still

@@ -228,6 +228,8 @@ class Ceilings:
 
     def at(self, rows: NDArray[np.bool_]) -> Ceilings:
         """Return the ceilings of some of the buckets, ``bool[K]``."""
+        if rows.all():
+            return self
         return Ceilings(*(getattr(self, name)[rows] for name in self.__slots__))
 
 
