@@ -347,7 +347,8 @@ def _noise(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> F
     noise: Floats = lesser(spare, NOISE_SIGMAS * root(own * own_cost * own_s))
     # Chance comes in whole requests.  One more than the first is safe as far as the
     # level exceeds everything that could arrive by chance.
-    by_chance, unsure = quiet * total(arriving * cost), 0.0
+    by_chance = quiet * total(arriving * cost)
+    unsure: Floats | float = 0.0
     if np.count_nonzero(at_once):
         untold = without(~at_once, arriving)
         by_chance += (on.age_s - quiet) * total(untold * cost)

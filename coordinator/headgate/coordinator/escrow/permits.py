@@ -143,7 +143,7 @@ running one is heard once a heartbeat."""
 
 
 LEARNT_MAX = 4096
-"""Most runs that are remembered as merged: some heartbeats' worth in a large cluster."""
+"""Most runs remembered as merged: those of some heartbeats in a large cluster."""
 
 
 class Section(NamedTuple):

@@ -105,7 +105,9 @@ def _at_rest(columns: _Columns, waiting: list[Waiting]) -> bool:
     """Return whether a ledger has overflowed: then the order of its charges matters."""
     reported_at = columns.reported_at(waiting)
     return any(
-        np.count_nonzero(overflow(place, reported_at[place.rows]) > 0.0)
+        np.count_nonzero(
+            overflow(place.block, place.slots, reported_at[place.rows]) > 0.0
+        )
         for place in columns.places
     )
 

@@ -227,36 +227,43 @@ def hear(
         ``bool[K]`` counters that could not be true, and were charged as predicted.
     """
     block, at, slots, cells = place.block, place.rows, place.slots, place.cells
+    if not reported_together:
+        at, slots, cells = single(at), single(slots), single(cells)
     counters, predicted = block.admitted.reshape(-1), block.predicted.reshape(-1)
     reported_before = block.reported_at.reshape(-1)
     extrapolated_rate = block.extrapolated_rate.reshape(-1)[cells]
     then = block.at[slots]
     reported, cost = rows.admitted[at], rows.cost[at]
     grown = reported - counters[cells]
-    wrong = _impossible(
-        place, rows, grown, extrapolated_rate, reported_at - reported_before[cells]
+    most = _most_possible(
+        block, slots, cost, extrapolated_rate, reported_at - reported_before[cells]
     )
+    if rows.largest is not None:
+        most += chosen(block.may_owe[slots], rows.largest[at], 0.0)
+    wrong: Flags = ((grown > most) | (grown < 0.0)) & ~block.unlimited[slots]
     expected = predicted[cells]
     charged = chosen(grown != grown, 0.0, grown)  # NaN: a baseline
     if np.count_nonzero(wrong):
-        presumed = np.maximum(expected + extrapolated_rate * (reported_at - then), 0.0)
-        charged = np.where(wrong, presumed, charged)
+        presumed = greater(expected + extrapolated_rate * (reported_at - then), 0.0)
+        charged = chosen(wrong, presumed, charged)
     now_ahead = extrapolated_rate * (then - reported_at)
     if not reported_together and np.count_nonzero(block.due[slots] == inf):
-        charged = charged + np.where(charged > 0.0, overflow(place, reported_at), 0.0)
+        charged = charged + chosen(
+            charged > 0.0, overflow(block, slots, reported_at), 0.0
+        )
     more = charged + now_ahead - expected
     _charge(place, charged, more, together=reported_together)
     counters[cells] = reported
     predicted[cells] = now_ahead
     block.refused.reshape(-1)[cells] = rows.refused[at]
-    block.demand.reshape(-1)[cells] = np.maximum(rows.demand[at], 0.0)
-    block.cost.reshape(-1)[cells] = np.maximum(cost, LEAST_COST)
+    block.demand.reshape(-1)[cells] = greater(rows.demand[at], 0.0)
+    block.cost.reshape(-1)[cells] = greater(cost, LEAST_COST)
     reported_before[cells] = reported_at
     most_held = block.burst[slots]
-    held = np.minimum(np.maximum(rows.held[at], -most_held), most_held)
+    held = lesser(greater(rows.held[at], -most_held), most_held)
     block.held.reshape(-1)[cells] = held
     if rows.level is not None:
-        _compare(place, rows.level[at], reported_at, more)
+        _compare(place, rows.level[place.rows], reported_at, more)
     if rows.subjects is not None:
         block.subjects.reshape(-1)[cells] = rows.subjects[at]
     block.dirty[slots] = True
@@ -323,35 +330,34 @@ LEAST_COST = 1e-9
 """Smallest mean cost of a request, units; 0 would be no cost."""
 
 
-def _impossible(
-    place: Place, rows: Rows, grown: Floats, extrapolated_rate: Floats, gap_s: Floats
-) -> Flags:
-    """Return ``bool[K]``: which counters grew by more than they may, or fell.
+def _most_possible(
+    block: LedgerBlock,
+    slots: Index,
+    cost: Floats,
+    extrapolated_rate: Floats,
+    gap_s: Floats,
+) -> Floats:
+    """Return ``float64[K]`` units by which counters may have grown in `gap_s`.
 
     A member may have spent at its rate since it last reported this row (dead reckoning
-    leaves rows out), all of the level at once, a few requests by chance, and the one
-    request that it announces: an agent that may owe admits a cost of any size while the
+    leaves rows out), all of the level at once, and a few requests by chance.  What it
+    announces comes on top: an agent that may owe admits a cost of any size while the
     level is not below zero.
     """
-    block, slots = place.block, place.slots
-    allowed = np.maximum(2.0 * extrapolated_rate, block.plausible[slots])
-    most = allowed * (np.maximum(gap_s, 0.0) + GRACE_S)
-    most += GRACE_COSTS * rows.cost[place.rows] + block.burst[slots]
-    if rows.largest is not None:
-        most += np.where(block.may_owe[slots], rows.largest[place.rows], 0.0)
-    wrong: Flags = (grown > most) | (grown < 0.0)
-    return wrong & ~block.unlimited[slots]
+    allowed = greater(2.0 * extrapolated_rate, block.plausible[slots])
+    most = allowed * (greater(gap_s, 0.0) + GRACE_S)
+    most += GRACE_COSTS * cost + block.burst[slots]
+    return most
 
 
-def overflow(place: Place, reported_at: Floats | float) -> Floats:
+def overflow(block: LedgerBlock, slots: Index, reported_at: Floats | float) -> Floats:
     """Return ``float64[K]`` units above B when rows were reported; 0 unless at rest.
 
     A ledger in use has been settled since, and cut at B.
     """
-    block, slots = place.block, place.slots
     earned: Floats = block.rate[slots] * (reported_at - block.at[slots])
     over = block.belief[slots] + earned - block.burst[slots]
-    return np.where(block.due[slots] == np.inf, np.maximum(over, 0.0), 0.0)
+    return chosen(block.due[slots] == inf, greater(over, 0.0), 0.0)
 
 
 def close_account(place: Place, *, charge: bool) -> None:
