@@ -194,11 +194,11 @@ def test_rare_requests_are_decided_as_one_bucket_decides_them(name: str) -> None
 
 OUTSIDE = {
     "n=4 x=0.1 b=1 load=2 half debt loss=0.2": 1.04,
-    "n=4 x=1 b=60 load=5 half debt loss=0": 0.94,
+    "n=4 x=1 b=60 load=5 half debt loss=0": 0.965,
     "n=16 x=1 b=6 load=5 half no-debt loss=0": 1.03,
 }
 """Cells of the sample that miss the goal for the total, and by how much at most: two
-requests too many of some fifty; a margin of a quarter of the burst, left unspent;
+requests too many of some fifty; a margin of 15 % of the burst, left unspent;
 sixteen agents that share six requests, owing one at the end."""
 
 
