@@ -168,6 +168,11 @@ class Cell:
             demands=self._demands(),
         )
 
+    @property
+    def quota_costs(self) -> float:
+        """What burst and rate allow during the whole run, in costs."""
+        return self.burst_costs + self.rate / self.cost * self.seconds
+
     def axes(self) -> dict[str, object]:
         """Return the axes by name, as a kept run has them."""
         return asdict(self)
@@ -218,6 +223,17 @@ def strained(cell: Cell) -> str:
     if cell.agents > 1 and cell.burst_s < 2 * age_s:
         return "B < 2·Q·Δ"
     return ""
+
+
+def collides(cell: Cell) -> str:
+    """Return the bound that excuses a cell that is above the goal; empty if none.
+
+    Agents can't know within an age of information that the only request that fits was
+    admitted elsewhere.  What they admit at once is owed, and a bucket in debt wastes
+    nothing, while a central bucket is full until the next request comes.  So together
+    they admit more than it does, though never more than the quota.
+    """
+    return "B < 2·c" if cell.agents > 1 and cell.burst_costs < 2 else ""
 
 
 @cache

@@ -11,6 +11,7 @@ from headgate.simulation.controllers.controller import real_coordinator
 from headgate.simulation.measure.delays import told_delays
 from headgate.simulation.measure.excess import over_explained
 from headgate.simulation.measure.reference_bucket import central_of
+from headgate.simulation.regimes.cells import collides, strained
 from headgate.simulation.world.engine import SimulationEngine
 
 if TYPE_CHECKING:
@@ -63,16 +64,16 @@ class CellFigures:
         """Whether the total is held to the goal."""
         return self.admissions >= LEAST_ADMISSIONS
 
-    def missed(self, *, strained: bool = False) -> list[str]:
+    def missed(self, held_to: tuple[float, float] = TOTAL) -> list[str]:
         """Return what misses the goal, in words.
 
         Args:
-            strained: Hold the total to `STRAINED` only (see `cells.strained`).
+            held_to: Least and most total.
         """
         told: list[str] = []
-        least, most = STRAINED if strained else TOTAL
+        least, most = held_to
         if self.counts and not least <= self.total <= most:
-            told.append(f"total {self.total:.3f}, expected {least:g} to {most:g}")
+            told.append(f"total {self.total:.3f}, expected {least:g} to {most:.3g}")
         if self.over > ROUNDING:
             text = f"{self.excess:.1f} costs over, {self.over:.1f} of them unexplained"
             told.append(text)
@@ -81,6 +82,14 @@ class CellFigures:
     def as_json(self) -> dict[str, object]:
         """Return the figures by name, as a kept run has them."""
         return asdict(self)
+
+
+def held_to(cell: Cell, figures: CellFigures) -> tuple[float, float]:
+    """Return the least and most total of a cell, as far as a bound allows the goal."""
+    least, most = STRAINED if strained(cell) else TOTAL
+    if collides(cell) and figures.admissions:
+        most = max(most, cell.quota_costs / figures.admissions)
+    return least, most
 
 
 def run_cell(cell: Cell) -> CellFigures:

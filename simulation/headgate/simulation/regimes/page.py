@@ -12,7 +12,6 @@ from headgate.simulation.regimes.cells import (
     PER_DELAY,
     Cell,
     forbidden,
-    strained,
 )
 from headgate.simulation.regimes.judge import (
     DELAYS_KEPT,
@@ -20,6 +19,7 @@ from headgate.simulation.regimes.judge import (
     STRAINED,
     TOTAL,
     CellFigures,
+    held_to,
 )
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ def page_of(found: Found, *, cells: int, picture: str) -> tuple[str, int]:
         picture: Address of the heat map, from the page; empty if there is none.
     """
     open_ = {cell: f for cell, f in found.items() if not forbidden(cell)}
-    missed = {
-        cell: f for cell, f in open_.items() if f.missed(strained=bool(strained(cell)))
-    }
+    missed = {cell: f for cell, f in open_.items() if f.missed(held_to(cell, f))}
     lines = [_head(), *_verdict(found, open_, missed, cells=cells)]
     if picture:
         lines.append(f"![The total of each n, x and b farthest from 1]({picture})\n\n")
@@ -98,8 +96,8 @@ def page_of(found: Found, *, cells: int, picture: str) -> tuple[str, int]:
     lines += _by_agents(open_)
     lines += _worst(open_)
     lines += _listed("Cells that miss the goal", missed)
-    short = {c: f for c, f in open_.items() if f.missed() and c not in missed}
-    lines += _short(short)
+    bounded = {c: f for c, f in open_.items() if f.missed() and c not in missed}
+    lines += _bounded(bounded)
     lines += _impossible(found)
     return "".join(lines), len(missed)
 
@@ -130,13 +128,13 @@ def _verdict(found: Found, open_: Found, missed: Found, *, cells: int) -> Iterat
     counted = sum(figures.counts for figures in open_.values())
     over = sum(figures.over > 0 for figures in open_.values())
     kept = delays_kept(open_)
-    short = sum(bool(f.missed()) for f in open_.values()) - len(missed)
+    bounded = sum(bool(f.missed()) for f in open_.values()) - len(missed)
     yield "## Result\n\n"
     yield (
         f"{len(found)} of the grid's {cells} cells were run, in a fixed random order, "
         f"with one seed. {len(found) - len(open_)} of them can't reach the goal (see "
         f"the end). Of the other {len(open_)}, **{len(missed)} miss it** where no "
-        f"bound explains that, and {short} fall short because of one. "
+        f"bound explains that, and {bounded} because of one. "
         f"{counted} have enough admissions to be held to a total, and {over} are over "
         f"by more than what is explained. {kept:.1%} of all refusals told a sensible "
         f"delay (goal: {DELAYS_KEPT:.0%}).\n\n"
@@ -185,16 +183,21 @@ def _listed(title: str, missed: Found) -> Iterator[str]:
     yield "\n"
 
 
-def _short(short: Found) -> Iterator[str]:
-    yield "## Cells that fall short because of a bound\n\n"
+def _bounded(some: Found) -> Iterator[str]:
+    yield "## Cells that miss the goal because of a bound\n\n"
     least, most = STRAINED
     yield (
         "Where B < 2·Q·Δ, Δ being the age of information (0.105 s), the bucket fills "
         "within two such ages, and what overflows while agents wait for news is lost. "
-        f"Most of these cells reach the goal; all are held to {least:g} to {most:g}. "
-        "Those that miss the goal:\n\n"
+        "Most of these cells reach the goal; all are held to "
+        f"{least:g} to {most:g}.\n\n"
+        "Where the burst is one request (b = 1), agents that are asked within an age "
+        "can't know that it was admitted elsewhere. What they admit together is owed, "
+        "and a bucket in debt wastes nothing, while a central bucket is full until the "
+        "next request comes: together they admit more than it does. They are held to "
+        "the quota, burst and rate × time.\n\nThose that miss the goal:\n\n"
     )
-    yield from _rows(short)
+    yield from _rows(some)
 
 
 def _impossible(found: Found) -> Iterator[str]:
