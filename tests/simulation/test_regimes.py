@@ -124,13 +124,19 @@ def test_agents_that_share_one_request_may_admit_up_to_the_quota() -> None:
     assert collides(cell) == "B < 2·c"
     assert not collides(replace(cell, agents=1))
     assert not collides(replace(cell, burst_costs=2.0))
+    assert not collides(replace(cell, skew="mover"))
+    assert not collides(replace(cell, load=0.6))
     # Some sixty requests of the rate and one of the burst.
     central = replace(GOOD, admissions=50)
     quota = cell.quota_costs / central.admissions
     assert 1.2 < quota < 1.25
     below, above = replace(central, total=1.2), replace(central, total=quota + 0.01)
     assert page_of({cell: below}, cells=1, picture="")[1] == 0
-    assert page_of({cell: above}, cells=1, picture="")[1] == 1
+    whole = replace(central, total=61 / 50)
+    assert page_of({cell: whole}, cells=1, picture="")[1] == 0
+    text, missed = page_of({cell: above}, cells=1, picture="")
+    assert missed == 1
+    assert "expected 0.97 to 1.22" in text
     assert page_of({replace(cell, agents=1): below}, cells=1, picture="")[1] == 1
 
 
@@ -222,11 +228,11 @@ def test_rare_requests_are_decided_as_one_bucket_decides_them(name: str) -> None
 
 
 OUTSIDE = {
-    "n=4 x=1 b=60 load=5 half debt loss=0": 0.965,
+    "n=4 x=1 b=60 load=5 half debt loss=0": 0.955,
     "n=16 x=1 b=6 load=5 half no-debt loss=0": 1.03,
 }
 """Cells of the sample that miss the goal for the total, and by how much at most: a
-margin of 15 % of the burst, left unspent; sixteen agents that share six requests, owing
+margin of 18 % of the burst, left unspent; sixteen agents that share six requests, owing
 one at the end."""
 
 

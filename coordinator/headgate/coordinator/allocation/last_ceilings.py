@@ -37,7 +37,8 @@ REMEMBERED = (*RATES, "level", "room", "capacity", "least_delay_s")
 """Columns that `LastCeilings` keeps."""
 
 ALWAYS_READ = ("rate", "capacity", "ceiling")
-"""Those that it keeps of so few buckets that none is ever compared."""
+"""Those that it keeps of so few buckets that none is ever compared.  If more are added,
+all are set once more."""
 
 
 class LastCeilings:

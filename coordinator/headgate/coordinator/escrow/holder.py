@@ -528,8 +528,8 @@ class Strict:
     def _able(self, held: Held, block: LedgerBlock, slot: int) -> Able:
         """Return who can own permits: this agent, and all that may be given some."""
         escrow, weight = held.escrow, block.weight[:, slot]
-        versions = self._table.version, escrow.view.version, escrow.words_version
-        as_of = (*versions, weight.tobytes())
+        # A line that gets another member has no weight in between.
+        as_of = escrow.view.version, escrow.words_version, weight.tobytes()
         if held.able.as_of != as_of:
             lines = np.flatnonzero(weight > 0.0).tolist()
             able = sorted(

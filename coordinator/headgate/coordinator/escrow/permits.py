@@ -334,7 +334,8 @@ class Escrow:
         mine = run.owner == self.me
         if not mine and run in self._learnt:
             # Each change is told for three heartbeats, and by every keyframe.  What was
-            # merged once changes nothing more, because view and registers only grow.
+            # merged once changes nothing more: registers only grow, and the owner is
+            # known, unless it ended so long ago that its end was forgotten.
             return 0.0
         if run.first + run.size > len(self.registers):
             return 0.0

@@ -52,7 +52,7 @@ STARVED = 0.85
 STARVED_STRICT = 0.6
 """The same for an agent in a strict group."""
 
-MARGIN_PART = 0.25
+MARGIN_PART = 0.18
 """Fraction of the burst that an agent may leave for what it has not heard of yet."""
 
 MARGIN_SIGMAS = 2.5

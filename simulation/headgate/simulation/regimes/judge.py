@@ -88,7 +88,8 @@ def held_to(cell: Cell, figures: CellFigures) -> tuple[float, float]:
     """Return the least and most total of a cell, as far as a bound allows the goal."""
     least, most = STRAINED if strained(cell) else TOTAL
     if collides(cell) and figures.admissions:
-        most = max(most, cell.quota_costs / figures.admissions)
+        quota = cell.quota_costs + ROUNDING
+        most = max(most, quota / figures.admissions)
     return least, most
 
 

@@ -179,7 +179,9 @@ def _listed(title: str, missed: Found) -> Iterator[str]:
     if len(missed) > MOST_MISSED:
         yield f"The first {MOST_MISSED} of {len(missed)}.\n\n"
     for cell in list(missed)[:MOST_MISSED]:
-        yield f"- `{cell.name}`: {'; '.join(missed[cell].missed())}\n"
+        figures = missed[cell]
+        told = figures.missed(held_to(cell, figures))
+        yield f"- `{cell.name}`: {'; '.join(told)}\n"
     yield "\n"
 
 
@@ -191,11 +193,12 @@ def _bounded(some: Found) -> Iterator[str]:
         "within two such ages, and what overflows while agents wait for news is lost. "
         "Most of these cells reach the goal; all are held to "
         f"{least:g} to {most:g}.\n\n"
-        "Where the burst is one request (b = 1), agents that are asked within an age "
+        "Where the burst is one request (b = 1) and all that the rate earns is asked "
+        "for, agents that are asked within an age "
         "can't know that it was admitted elsewhere. What they admit together is owed, "
         "and a bucket in debt wastes nothing, while a central bucket is full until the "
         "next request comes: together they admit more than it does. They are held to "
-        "the quota, burst and rate × time.\n\nThose that miss the goal:\n\n"
+        "burst and rate × time.\n\nThose that miss the goal:\n\n"
     )
     yield from _rows(some)
 

@@ -341,3 +341,16 @@ def test_what_was_spent_unseen_is_paid_once() -> None:
     block.pending_admitted[0], block.pending_at[0] = 40.0, NOW
     look(block, NOW + 1.0)
     assert block.unseen[0] == 0.0
+
+
+def test_terms_that_were_told_do_not_change_with_the_ledger() -> None:
+    block = block_of([400.0, 900.0])
+    look(block)
+    told = own_ceilings(block, ONE, CONDITIONS, Settings())
+    one = np.ones(1, dtype=np.bool_)
+    assert told.at(one) is told
+    before = {name: getattr(told, name).tolist() for name in told.__slots__}
+    for name in ("rate", "burst", "share", "window", "belief", "unseen", "theta"):
+        getattr(block, name)[:] = 7.0
+    block.extrapolated_rate[:] = 7.0
+    assert {name: getattr(told, name).tolist() for name in told.__slots__} == before

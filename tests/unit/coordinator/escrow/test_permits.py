@@ -18,7 +18,7 @@ from headgate.coordinator.escrow.lives import (
     Sightings,
     View,
 )
-from headgate.coordinator.escrow.permits import Escrow, Section
+from headgate.coordinator.escrow.permits import LEARNT_MAX, Escrow, Section
 from headgate.coordinator.escrow.registers import Registers, shortest_first
 from headgate.coordinator.escrow.targets import gifts
 from headgate.coordinator.messages.report import PERMITS, AgentLife, PermitRun
@@ -225,6 +225,38 @@ def test_a_hundred_agents_settle_and_each_can_own_its_part() -> None:
     for agent in agents[1:]:
         agent.hear(first.me, section, 5.0, whole=True)
     assert min(len(agent.owned()) for agent in agents) == PERMITS // 100
+
+
+def test_permits_that_come_before_this_life_may_own_any_are_taken_when_told_again() -> (
+    None
+):
+    escrow = Escrow(B, 0.0, interval_s=1.0, sightings=Sightings(), permits=8)
+    gift = PermitRun(1, 0, 4, 2, B, A, 0.5)
+    others = PermitRun(1, 4, 4, 1, A, NOBODY, 0.0)
+    told = Section([gift, others], [])
+    assert escrow.hear(A, told, 0.0, whole=False) == 0.0
+    assert not len(escrow.owned())
+    escrow.settled = True
+    assert escrow.hear(A, told, 0.1, whole=False) == 2.0
+    assert escrow.owned().tolist() == [0, 1, 2, 3]
+    assert escrow.hear(A, told, 0.2, whole=False) == 0.0
+
+
+def test_runs_that_are_told_again_are_remembered_and_change_nothing() -> None:
+    escrow = Escrow(B, 0.0, interval_s=1.0, sightings=Sightings(), permits=8)
+    old, new = (PermitRun(1, 0, 8, epoch, A, NOBODY, 0.0) for epoch in (1, 2))
+    taken = PermitRun(1, 0, 2, 3, C, A, 0.0)
+    for run in (old, new, taken, old, new):
+        escrow.hear(A, Section([run], []), 0.0, whole=False)
+    assert escrow.registers.count(C) == 2
+    assert escrow.registers.count(A) == 6
+    for epoch in range(4, 4 + 2 * LEARNT_MAX):
+        run = PermitRun(1, 7, 1, epoch, A, C, 0.0)
+        escrow.hear(C, Section([run], []), 0.0, whole=False)
+    assert len(escrow._learnt) <= LEARNT_MAX
+    escrow.hear(A, Section([old, taken], []), 0.0, whole=False)
+    assert escrow.registers.epoch[7] == 3 + 2 * LEARNT_MAX
+    assert escrow.registers.count(C) == 2
 
 
 # Registers and views.
