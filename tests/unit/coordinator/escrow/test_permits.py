@@ -253,7 +253,8 @@ def test_runs_that_are_told_again_are_remembered_and_change_nothing() -> None:
     for epoch in range(4, 4 + 2 * LEARNT_MAX):
         run = PermitRun(1, 7, 1, epoch, A, C, 0.0)
         escrow.hear(C, Section([run], []), 0.0, whole=False)
-    assert len(escrow._learnt) <= LEARNT_MAX
+    learnt = escrow._learnt  # pyright: ignore[reportPrivateUsage]
+    assert len(learnt) <= LEARNT_MAX
     escrow.hear(A, Section([old, taken], []), 0.0, whole=False)
     assert escrow.registers.epoch[7] == 3 + 2 * LEARNT_MAX
     assert escrow.registers.count(C) == 2
