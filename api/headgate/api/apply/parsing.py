@@ -69,7 +69,13 @@ def parse_yaml(raw: bytes) -> object:
     """
     if len(raw) > MAX_YAML:
         raise TooLarge(f"expected at most {MAX_YAML} bytes of YAML; send JSON instead")
-    return _Builder().built(yaml.parse(raw, Loader=yaml.CSafeLoader))
+    try:
+        return _Builder().built(yaml.parse(raw, Loader=yaml.CSafeLoader))
+    except yaml.MarkedYAMLError as error:
+        # libyaml reads ahead, and newer versions refuse a thousand levels themselves.
+        if "nesting depth" in (error.problem or ""):
+            raise _too_deep() from None
+        raise
 
 
 class _Builder:
