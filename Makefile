@@ -14,6 +14,10 @@ LANES = 3
 SPARKS = 2
 SOURCES = coordinator agent api cli pipeline simulation proto tests tools bench examples hatch_build.py
 
+# Every start of a process would compile all modules again where this is set, as it is in
+# many images: a server starts in 3 s of a core instead of 1.5.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Quick tests: no process, no socket, no clock.  Those marked `long` take a second or
 # more of a core, and run with the simulation.
 QUICK = tests/unit tests/scenarios coordinator agent cli
@@ -22,14 +26,16 @@ REAL = tests/api tests/web tests/integration tests/e2e
 
 # Tests of real parts wait most of the time: LANES of them run at once, a module in one
 # lane.  Spark computes in SPARKS lanes, and gets what they leave of the cores: a test of
-# it may take long.
-# Tests marked `alone` promise something about time: they run last, one by one.
+# it may take long.  The simulation, whose results no load can change, gets the rest.
+# Tests marked `alone` promise something about time: they run after these, one by one,
+# beside nothing but the simulation.
 # What fails there for want of the machine runs once more, by itself (decision 63).
 LANE = $(BIN)/pytest -q --cache-clear -o cache_dir=.pytest_cache/$@
 FAILED = .pytest_cache/$@/v/cache/lastfailed
 FORGIVEN = $(if $(AGAIN),|| { [ $$? = 1 ] && grep -qs : $(FAILED) && [ $$(grep -c : $(FAILED)) -le 20 ]; })
 SIDE_BY_SIDE = $(MAKE) --no-print-directory --output-sync=target
 POLITE = nice -n 10
+LEFTOVER = nice -n 19
 
 # The demo needs the server alone; the checks and tests need all tools.
 READY = $(VENV)/.installed
@@ -56,7 +62,9 @@ demo: $(DEMO_READY) ## run one quota over five processes  (SECONDS=30, BUS=kafka
 	@if [ "$(BUS)" = kafka ]; then sh tools/require.sh java maven; fi
 	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
-test: check types docs simulated real ## run everything, with real services
+test: check types docs parts ## run everything, with real services
+	@echo "headgate: running services, Spark and the simulation side by side; each prints its tests when it ends"
+	@$(SIDE_BY_SIDE) -j3 AGAIN=yes BESIDE=simulated again
 
 check: format lint mypy layers unit ## check format, lint, types and layers; run the unit tests
 
@@ -84,13 +92,11 @@ unit: $(READY) ## run the unit tests and doctests
 	@$(BIN)/pytest -q -n $(WORKERS) -m "not long" $(QUICK)
 
 simulated: $(READY) ## run the scenario library over a few seeds, and long unit tests
-	@$(BIN)/pytest -q -n $(WORKERS) -m long $(SIMULATED) $(QUICK)
+	@$(LEFTOVER) $(BIN)/pytest -q -n $(WORKERS) -m long $(SIMULATED) $(QUICK)
 
 real: parts ## run the tests with Kafka, ZeroMQ, HTTP, Spark and processes
 	@echo "headgate: running services and Spark side by side; each prints its tests when it ends"
-	@$(SIDE_BY_SIDE) -j2 AGAIN=yes services pipeline
-	@$(MAKE) --no-print-directory AGAIN=yes alone
-	@$(MAKE) --no-print-directory again
+	@$(SIDE_BY_SIDE) -j2 AGAIN=yes again
 
 parts: $(READY)
 	@sh tools/require.sh java maven postgresql redis nginx browser go
@@ -104,6 +110,11 @@ pipeline: $(READY)
 
 alone: $(READY)
 	@$(LANE) -m alone $(REAL) $(FORGIVEN)
+
+ifdef AGAIN
+alone: services pipeline
+again: alone $(BESIDE)
+endif
 
 again: $(READY)
 	@failed=; for lane in services pipeline alone; do \

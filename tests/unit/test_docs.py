@@ -77,7 +77,11 @@ USERS_READ = [
     ROOT / "README.md",
     *(ROOT / "docs").glob("*.md"),
     *(ROOT / "docs" / "reference").glob("*.md"),
-    *(path for path in (ROOT / "examples").rglob("*") if path.is_file()),
+    *(
+        path
+        for path in (ROOT / "examples").rglob("*")
+        if path.is_file() and path.parent.name != "__pycache__"
+    ),
 ]
 
 COMMANDS = {f"headgate.simulation.{name}" for name in ("accuracy", "regimes", "soak")}
