@@ -27,8 +27,8 @@ REAL = tests/api tests/web tests/integration tests/e2e
 # Tests of real parts wait most of the time: LANES of them run at once, a module in one
 # lane.  Spark computes in SPARKS lanes, and gets what they leave of the cores: a test of
 # it may take long.  The simulation, whose results no load can change, gets the rest.
-# Tests marked `alone` promise something about time: they run after these, one by one,
-# beside nothing but the simulation.
+# Tests marked `alone` promise something about time: they run after services and Spark,
+# one by one, beside nothing but the simulation.
 # What fails there for want of the machine runs once more, by itself (decision 63).
 LANE = $(BIN)/pytest -q --cache-clear -o cache_dir=.pytest_cache/$@
 FAILED = .pytest_cache/$@/v/cache/lastfailed
@@ -92,7 +92,7 @@ unit: $(READY) ## run the unit tests and doctests
 	@$(BIN)/pytest -q -n $(WORKERS) -m "not long" $(QUICK)
 
 simulated: $(READY) ## run the scenario library over a few seeds, and long unit tests
-	@$(LEFTOVER) $(BIN)/pytest -q -n $(WORKERS) -m long $(SIMULATED) $(QUICK)
+	@$(LEFTOVER) $(BIN)/pytest -q -n $(WORKERS) --timeout 3600 -m long $(SIMULATED) $(QUICK)
 
 real: parts ## run the tests with Kafka, ZeroMQ, HTTP, Spark and processes
 	@echo "headgate: running services and Spark side by side; each prints its tests when it ends"
@@ -151,3 +151,4 @@ peers: $(READY) ## measure Envoys under one limit; compare with envoyproxy/ratel
 
 clean: ## delete everything that make created
 	rm -rf $(VENV) .headgate .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

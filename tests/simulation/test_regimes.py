@@ -237,7 +237,6 @@ margin of 18 % of the burst, left unspent; sixteen agents that share six request
 one at the end."""
 
 
-@pytest.mark.timeout(900)  # a minute of an idle processor for all of them together
 @pytest.mark.parametrize("agents", AGENTS)
 def test_the_sample_reaches_the_goal(agents: int) -> None:
     found = {cell: run_cell(cell) for cell in sample() if cell.agents == agents}
