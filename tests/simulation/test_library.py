@@ -120,6 +120,9 @@ def test_a_run_ends_when_nothing_changes_any_more() -> None:
     }
     runs = {name: shortened(read_scenario(FILES[name])) for name in expected}
     assert {name: run.seconds for name, run in runs.items()} == expected
+    crash = read_scenario(FILES["zipf-crash"])
+    endless = tuple(replace(fault, until_s=crash.seconds) for fault in crash.faults)
+    assert shortened(replace(crash, faults=endless)).seconds == crash.seconds
 
 
 def test_every_figure_that_is_promised_has_its_scenario() -> None:
