@@ -10,7 +10,6 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from headgate.api.settings import CannotStart, ServerSettings
-from headgate.api.store.bus_lock import DatabaseLock
 from headgate.api.store.transactions import Store
 from headgate.api.values.errors import Invalid
 from headgate.api.values.names import checked_name
@@ -106,6 +105,8 @@ def _locked_file(settings: ServerSettings, file: Path) -> Generator[None]:
 
 @contextmanager
 def _locked_database(settings: ServerSettings) -> Generator[None]:
+    from headgate.api.store.bus_lock import DatabaseLock  # loads the driver
+
     url = make_url(settings.database_url).set(drivername="postgresql")
     lock = DatabaseLock(
         url.render_as_string(hide_password=False), shared=settings.bus is not None

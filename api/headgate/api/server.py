@@ -1,5 +1,6 @@
 """The server: the application under uvicorn, the embedded bus, a clean end."""
 
+import gc
 import json
 import logging
 import os
@@ -75,6 +76,8 @@ def run(
     Raises:
         CannotStart: A port is taken, or the database can't be opened.
     """
+    # What is imported by now stays, so the garbage collector need not look at it again.
+    gc.freeze()
     raise_descriptor_limit()
     with _prepared(settings, on_ready) as server:
         server.run()

@@ -10,8 +10,6 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-import psycopg
-
 from headgate.api.store.transactions import CHANNEL, Store
 
 POLL_S = 0.5
@@ -50,6 +48,8 @@ def hearing_changes(store: Store, announce: Callable[[int], None]) -> Generator[
 def _listen(
     store: Store, announce: Callable[[int], None], ending: threading.Event
 ) -> None:
+    import psycopg  # not needed for SQLite
+
     pause_s = FIRST_PAUSE_S
     dsn = store.url.set(drivername="postgresql").render_as_string(hide_password=False)
     while not ending.is_set():
