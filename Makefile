@@ -62,9 +62,10 @@ demo: $(DEMO_READY) ## run one quota over five processes  (SECONDS=30, BUS=kafka
 	@if [ "$(BUS)" = kafka ]; then sh tools/require.sh java maven; fi
 	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
-test: check types docs parts ## run everything, with real services
+test: ## run everything, with real services
+	@$(MAKE) --no-print-directory -j3 check parts
 	@echo "headgate: running services, Spark and the simulation side by side; each prints its tests when it ends"
-	@$(SIDE_BY_SIDE) -j3 AGAIN=yes BESIDE=simulated again
+	@$(SIDE_BY_SIDE) -j5 AGAIN=yes BESIDE="docs pyright simulated" again
 
 check: format lint mypy layers unit ## check format, lint, types and layers; run the unit tests
 
@@ -112,7 +113,7 @@ alone: $(READY)
 	@$(LANE) -m alone $(REAL) $(FORGIVEN)
 
 ifdef AGAIN
-alone: services pipeline
+alone: services pipeline $(filter-out simulated,$(BESIDE))
 again: alone $(BESIDE)
 endif
 

@@ -33,6 +33,8 @@ fetch "Spark's connectors" \
     "$(has 'from headgate.pipeline.stream.jars import CONNECTORS, jar_folder' \
         'all((jar_folder() / jar).exists() for jar in CONNECTORS)')" \
     "$bin/headgate" pipeline setup
+fetch "Spark's classes, archived" "$(has 'from tools.spark_classes import archive' 'archive().exists()')" \
+    "$bin/python" -m tools.spark_classes
 fetch "Pulsar's client" "$(has 'from tests.api.pulsar.pulsar_jars import JARS' 'JARS.exists()')" \
     "$bin/python" -m tests.api.pulsar.pulsar_jars
 fetch "Spark's connector for S3" "$(has 'from tests.pipeline.rigs.s3 import JARS' 'JARS.exists()')" \

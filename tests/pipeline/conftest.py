@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.pipeline.rigs.small import SMALL
+from tools.spark_classes import options
 
 from headgate.pipeline.stream.session import local_session
 
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session", autouse=True)
+def archived_classes() -> Iterator[None]:
+    """All drivers load their classes from the archive."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SPARK_SUBMIT_OPTS", options())
+        yield
 
 
 @pytest.fixture(scope="session")
