@@ -183,23 +183,21 @@ def charge_own(
             no bucket counts that.
         since: When these counters were last read, monotonic seconds.
     """
+    grown = admitted - block.admitted[0, slots]
     lost = overflowed - block.overflowed[slots]
     uncounted = overflowed != overflowed  # NaN
     if some(uncounted):
         spent = total(block.extrapolated_rate[1:, slots])
         earned = (block.rate[slots] - spent) * (since - block.at[slots])
         over = block.belief[slots] + greater(earned, 0.0) - block.burst[slots]
-        grown = admitted > block.admitted[0, slots]
-        lost = chosen(uncounted, chosen(grown, greater(over, 0.0), 0.0), lost)
+        lost = chosen(uncounted, chosen(grown > 0.0, greater(over, 0.0), 0.0), lost)
     resting = block.due[slots] == inf
     if some(resting):
-        # A full bucket that nobody uses is not calculated, and the local bucket's terms
-        # have expired.  So take it as full until it was last looked at.
+        # The local bucket's terms have expired, so what it counted says nothing.
         lost = chosen(resting, 0.0, lost)
-        at = block.at[slots]
-        block.at[slots] = chosen(resting, greater(at, since), at)
+        _wake(block, slots, since, resting & (grown > 0.0))
     block.cut[slots] += lost
-    charged = admitted - block.admitted[0, slots] + lost
+    charged = grown + lost
     block.level[slots] -= charged
     block.belief[slots] -= charged
     block.admitted[0, slots] = admitted
@@ -221,7 +219,7 @@ def hear(
         reported_at: When they were true, monotonic seconds; ``float64[K]`` or one for
             all.
         reported_together: The rows are of several members, so two may belong to one
-            ledger; no ledger may be at rest (see `overflow`).
+            ledger; no full ledger may be at rest (see `overflow`).
 
     Returns:
         ``bool[K]`` counters that could not be true, and were charged as predicted.
@@ -232,9 +230,12 @@ def hear(
     counters, predicted = block.admitted.reshape(-1), block.predicted.reshape(-1)
     reported_before = block.reported_at.reshape(-1)
     extrapolated_rate = block.extrapolated_rate.reshape(-1)[cells]
-    then = block.at[slots]
     reported, cost = rows.admitted[at], rows.cost[at]
     grown = reported - counters[cells]
+    resting = block.due[slots] == inf
+    if not reported_together and some(resting):
+        _wake(block, slots, reported_at, resting & (grown > 0.0))
+    then = block.at[slots]
     most = _most_possible(
         block, slots, cost, extrapolated_rate, reported_at - reported_before[cells]
     )
@@ -247,10 +248,6 @@ def hear(
         presumed = greater(expected + extrapolated_rate * (reported_at - then), 0.0)
         charged = chosen(wrong, presumed, charged)
     now_ahead = extrapolated_rate * (then - reported_at)
-    if not reported_together and np.count_nonzero(block.due[slots] == inf):
-        charged = charged + chosen(
-            charged > 0.0, overflow(block, slots, reported_at), 0.0
-        )
     more = charged + now_ahead - expected
     _charge(place, charged, more, together=reported_together)
     counters[cells] = reported
@@ -348,6 +345,30 @@ def _most_possible(
     most = allowed * (greater(gap_s, 0.0) + GRACE_S)
     most += GRACE_COSTS * cost + block.burst[slots]
     return most
+
+
+def _wake(
+    block: LedgerBlock, slots: Index, used_s: Floats | float, woken: Flags
+) -> None:
+    """Bring ledgers at rest to a time until which nobody used them.
+
+    A full bucket that nobody uses is not calculated.  Whoever uses it first, what it
+    earned before that is lost, once, and is not given back.
+
+    Args:
+        block: Changed: `level`, `belief`, `cut` and `at`.
+        slots: K of its columns.
+        used_s: ``float64[K]``, or one for all, monotonic seconds.
+        woken: ``bool[K]`` the ledger is at rest, and was used.
+    """
+    at = block.at[slots]
+    woken = woken & (used_s > at)
+    gained = block.rate[slots] * (used_s - at) - overflow(block, slots, used_s)
+    gained = chosen(woken, gained, 0.0)
+    block.level[slots] += gained
+    block.belief[slots] += gained
+    block.cut[slots] = chosen(woken, 0.0, block.cut[slots])
+    block.at[slots] = chosen(woken, used_s, at)
 
 
 def overflow(block: LedgerBlock, slots: Index, reported_at: Floats | float) -> Floats:

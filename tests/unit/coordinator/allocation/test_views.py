@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import e, isnan, nan
+from math import e, inf, isnan, nan
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from headgate.coordinator.allocation.ceilings import (
     own_ceilings,
     share_out,
 )
-from headgate.coordinator.ledger.replay import hear, settle
+from headgate.coordinator.ledger.replay import charge_own, hear, settle
 from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.arrays import LedgerBlock
 from headgate.coordinator.table.index import Place, place_of
@@ -226,6 +226,23 @@ def row(admitted: float, demand: float = 400.0, level: float | None = None) -> R
 def other(block: LedgerBlock, line: int = 1) -> Place:
     zero = np.zeros(1, dtype=np.int64)
     return place_of(block, zero, zero, zero + line)
+
+
+def test_a_full_bucket_at_rest_overflows_once_whoever_used_it_first() -> None:
+    heard_first, counted_first = (block_of([0.0, 0.0], level=BURST) for _ in range(2))
+    # At rest since NOW.  At 10 s both agents admit 100 units.
+    for block in (heard_first, counted_first):
+        block.due[0] = inf
+        block.reported_at[1, 0] = NOW
+        block.admitted[1, 0] = 0.0
+    at_s, nothing, own = NOW + 10.0, np.array([nan]), np.array([100.0])
+    hear(other(heard_first), row(100.0), at_s)
+    charge_own(heard_first, ONE, own, nothing, at_s)
+    charge_own(counted_first, ONE, own, nothing, at_s)
+    hear(other(counted_first), row(100.0), at_s)
+    for block in (heard_first, counted_first):
+        settle(block, ONE, at_s, AGE_S)
+        assert block.belief[0] == pytest.approx(BURST - 200.0)
 
 
 def full_and_late(*, after_s: float) -> float:
