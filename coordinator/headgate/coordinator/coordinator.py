@@ -60,6 +60,11 @@ RENAMED_MARK = "~"
 """Separates the given id from the suffix that makes it unique."""
 
 
+PERMITS_GAP_S = 0.01
+"""Least time between two looks because of permits that were heard of, seconds: one look
+costs as much after five reports as after one."""
+
+
 class Coordinator:
     """Keeps every ledger, hears the others, and sets this agent's ceilings.
 
@@ -234,8 +239,8 @@ class Coordinator:
         if self._state.strict.hear(report, now):
             self._state.schedule.owe(now, self._state.members.answer_gap_s())
         if (report.permits or report.rows) and not self._state.observing:
-            # Others wait for the permits that are passed on: look at once.
-            effects.append(WakeAt(now))
+            # Others wait for the permits that are passed on: look soon.
+            effects.append(WakeAt(max(now, self._counted_at + PERMITS_GAP_S)))
 
     def _rename(self, effects: list[Effect]) -> None:
         """Leave the id to the process that started later; go on under a new one."""
