@@ -84,7 +84,7 @@ ERROR_S = 1.0
 def settle(
     block: LedgerBlock,
     slots: Index,
-    now: float,
+    now: Floats | float,
     age_s: float = 0.1,
     lag_s: float = 0.025,
 ) -> None:
@@ -94,7 +94,7 @@ def settle(
         block: Changed: `level`, `predicted`, `at`, `belief`, `cut`, `full`, `error` and
             what this agent is expected to spend.
         slots: K of its columns.
-        now: Monotonic seconds.
+        now: Monotonic seconds; ``float64[K]`` or one for all.
         age_s: Δ, after which all charges of a moment are known.
         lag_s: Lag of the bus.
     """
@@ -129,7 +129,9 @@ def settle(
     believed = block.level[slots] + block.rate[slots] * elapsed - predicted_in_all
     belief: Floats = lesser(believed, block.burst[slots])
     block.full[slots] = believed >= block.burst[slots]
-    overflowing = greater(believed - block.burst[slots], 0.0)
+    # Of what overflowed in a long rest, only the end can pay for charges that are late.
+    earlier = block.rate[slots] * greater(elapsed - age_s, 0.0)
+    overflowing = greater(believed - block.burst[slots] - earlier, 0.0)
     block.cut[slots] = block.cut[slots] * lately + overflowing
     block.news[slots] *= lately
     block.unheard[slots] *= faded(elapsed, max(lag_s, LEAST_LAG_S))
@@ -193,9 +195,9 @@ def charge_own(
         lost = chosen(uncounted, chosen(grown > 0.0, greater(over, 0.0), 0.0), lost)
     resting = block.due[slots] == inf
     if some(resting):
-        # The local bucket's terms have expired, so what it counted says nothing.
+        # The local bucket's terms have expired, so its overflow counter is not used.
         lost = chosen(resting, 0.0, lost)
-        _wake(block, slots, since, resting & (grown > 0.0))
+        _wake(block, slots, since, grown)
     block.cut[slots] += lost
     charged = grown + lost
     block.level[slots] -= charged
@@ -219,7 +221,7 @@ def hear(
         reported_at: When they were true, monotonic seconds; ``float64[K]`` or one for
             all.
         reported_together: The rows are of several members, so two may belong to one
-            ledger; no full ledger may be at rest (see `overflow`).
+            ledger; no ledger at rest may have overflowed.
 
     Returns:
         ``bool[K]`` counters that could not be true, and were charged as predicted.
@@ -232,9 +234,8 @@ def hear(
     extrapolated_rate = block.extrapolated_rate.reshape(-1)[cells]
     reported, cost = rows.admitted[at], rows.cost[at]
     grown = reported - counters[cells]
-    resting = block.due[slots] == inf
-    if not reported_together and some(resting):
-        _wake(block, slots, reported_at, resting & (grown > 0.0))
+    if not reported_together:
+        _wake(block, slots, reported_at, grown)
     then = block.at[slots]
     most = _most_possible(
         block, slots, cost, extrapolated_rate, reported_at - reported_before[cells]
@@ -348,27 +349,27 @@ def _most_possible(
 
 
 def _wake(
-    block: LedgerBlock, slots: Index, used_s: Floats | float, woken: Flags
+    block: LedgerBlock, slots: Index, used_s: Floats | float, grown: Floats
 ) -> None:
-    """Bring ledgers at rest to a time until which nobody used them.
+    """Bring ledgers at rest to when they were first used.
 
     A full bucket that nobody uses is not calculated.  Whoever uses it first, what it
     earned before that is lost, once, and is not given back.
 
     Args:
-        block: Changed: `level`, `belief`, `cut` and `at`.
+        block: Changed as by `settle`.
         slots: K of its columns.
         used_s: ``float64[K]``, or one for all, monotonic seconds.
-        woken: ``bool[K]`` the ledger is at rest, and was used.
+        grown: ``float64[K]`` units by which a counter has grown; others stay at rest.
     """
-    at = block.at[slots]
-    woken = woken & (used_s > at)
-    gained = block.rate[slots] * (used_s - at) - overflow(block, slots, used_s)
-    gained = chosen(woken, gained, 0.0)
-    block.level[slots] += gained
-    block.belief[slots] += gained
-    block.cut[slots] = chosen(woken, 0.0, block.cut[slots])
-    block.at[slots] = chosen(woken, used_s, at)
+    woken = (block.due[slots] == inf) & (grown > 0.0) & (used_s > block.at[slots])
+    if not some(woken):
+        return
+    if isinstance(woken, np.ndarray):
+        slots = block.slots[slots][woken]
+        used_s = used_s[woken] if isinstance(used_s, np.ndarray) else used_s
+    settle(block, slots, used_s)
+    block.cut[slots] = 0.0
 
 
 def overflow(block: LedgerBlock, slots: Index, reported_at: Floats | float) -> Floats:

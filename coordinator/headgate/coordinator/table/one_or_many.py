@@ -28,6 +28,8 @@ def single(slots: Index) -> Index:
     if isinstance(slots, slice):
         one = slots.stop - slots.start == 1
         return cast("Index", slots.start) if one else slots
+    if isinstance(slots, int):  # as returned here
+        return slots
     return cast("Index", int(slots[0])) if len(slots) == 1 else slots
 
 

@@ -245,6 +245,34 @@ def test_a_full_bucket_at_rest_overflows_once_whoever_used_it_first() -> None:
         assert block.belief[0] == pytest.approx(BURST - 200.0)
 
 
+def test_a_long_rest_pays_for_no_charge_that_is_heard_after_it() -> None:
+    """A heartbeat that says nothing new ends the rest; the charge comes later."""
+    block = block_of([0.0, 0.0, 0.0], level=BURST)
+    block.due[0] = inf
+    block.admitted[:3, 0] = 0.0
+    end_s = NOW + 10.0
+    hear(other(block, 1), row(0.0), end_s - 0.01)
+    settle(block, ONE, end_s, AGE_S)
+    hear(other(block, 2), row(600.0), end_s - 0.015)
+    settle(block, ONE, end_s, AGE_S)
+    # At most what flowed in within Δ is given back.
+    assert block.belief[0] <= BURST - 600.0 + RATE * AGE_S
+
+
+def test_what_a_silent_member_may_have_spent_at_rest_stays_expected() -> None:
+    block = block_of([0.0, 0.0], level=BURST)
+    block.due[0] = inf
+    block.reported_at[1, 0] = NOW
+    block.admitted[:2, 0] = 0.0
+    block.extrapolated_rate[1, 0] = 0.3 * RATE  # its reserve
+    charge_own(block, ONE, np.array([10.0]), np.array([nan]), NOW + 60.0)
+    assert block.predicted[1, 0] == pytest.approx(18.0 * RATE)
+    assert block.level[0] == pytest.approx(block.belief[0] + 18.0 * RATE)
+    hear(other(block, 1), row(6.0 * RATE), NOW + 60.0)
+    settle(block, ONE, NOW + 60.0, AGE_S)
+    assert block.belief[0] == BURST  # it spent a third of what was reserved
+
+
 def full_and_late(*, after_s: float) -> float:
     """Return the level after 40 units were cut at B, and 25 of them had been spent."""
     block = block_of([0.0, 400.0], level=BURST)
