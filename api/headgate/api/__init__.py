@@ -3,7 +3,7 @@
 import gc
 
 _collecting = gc.isenabled()
-gc.disable()  # importing makes no garbage, and looking for it takes a third of the time
+gc.disable()  # importing makes hardly any garbage; looking for it takes a third of this
 try:
     from headgate.api.rights.settings import RightsSettings
     from headgate.api.server import run, running
@@ -11,9 +11,10 @@ try:
     from headgate.api.tokens.offline import create_token
 finally:
     if _collecting:
-        # Together these age all objects; otherwise they would be looked at right now.
-        gc.freeze()
-        gc.unfreeze()
+        if not gc.get_freeze_count():
+            # Together these make all objects old; else all were looked at right now.
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
 
 __all__ = [

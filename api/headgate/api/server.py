@@ -69,6 +69,8 @@ def run(
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
+    The process is the server's: the garbage collector leaves alone what exists by then.
+
     Args:
         settings: What to serve, and where.
         on_ready: Called once the server listens, with where that is.
@@ -76,8 +78,7 @@ def run(
     Raises:
         CannotStart: A port is taken, or the database can't be opened.
     """
-    # What is imported by now stays, so the garbage collector need not look at it again.
-    gc.freeze()
+    gc.freeze()  # what was imported stays
     raise_descriptor_limit()
     with _prepared(settings, on_ready) as server:
         server.run()
