@@ -63,9 +63,9 @@ demo: $(DEMO_READY) ## run one quota over five processes  (SECONDS=30, BUS=kafka
 	@$(BIN)/headgate demo --seconds $(SECONDS) --bus $(BUS) --shape $(SHAPE)
 
 test: ## run everything, with real services
-	@$(MAKE) --no-print-directory -j3 check parts
+	@$(MAKE) --no-print-directory --output-sync=line -j3 check types docs parts
 	@echo "headgate: running services, Spark and the simulation side by side; each prints its tests when it ends"
-	@$(SIDE_BY_SIDE) -j5 AGAIN=yes BESIDE="docs pyright simulated" again
+	@$(SIDE_BY_SIDE) -j3 AGAIN=yes BESIDE=simulated again
 
 check: format lint mypy layers unit ## check format, lint, types and layers; run the unit tests
 
@@ -113,7 +113,7 @@ alone: $(READY)
 	@$(LANE) -m alone $(REAL) $(FORGIVEN)
 
 ifdef AGAIN
-alone: services pipeline $(filter-out simulated,$(BESIDE))
+alone: services pipeline
 again: alone $(BESIDE)
 endif
 

@@ -33,7 +33,7 @@ fetch "Spark's connectors" \
     "$(has 'from headgate.pipeline.stream.jars import CONNECTORS, jar_folder' \
         'all((jar_folder() / jar).exists() for jar in CONNECTORS)')" \
     "$bin/headgate" pipeline setup
-fetch "Spark's classes, archived" "$(has 'from tools.spark_classes import archive' 'archive().exists()')" \
+fetch "an archive of Spark's classes" "$(has 'from tools.spark_classes import archive' 'archive().exists()')" \
     "$bin/python" -m tools.spark_classes
 fetch "Pulsar's client" "$(has 'from tests.api.pulsar.pulsar_jars import JARS' 'JARS.exists()')" \
     "$bin/python" -m tests.api.pulsar.pulsar_jars

@@ -19,30 +19,42 @@ FOLDER = Path(__file__).parents[1] / ".headgate" / "spark-classes"
 
 
 def archive() -> Path:
-    """Return the path of the archive for this Java and this Spark."""
-    said = subprocess.run(
-        ["java", "-version"], capture_output=True, text=True, check=True
-    ).stderr
-    java = hashlib.sha256(said.encode()).hexdigest()[:12]
-    return FOLDER / f"{pyspark.__version__}-{java}.jsa"
+    """Return the path of the archive for this Java and this Spark.
+
+    Raises:
+        OSError: There is no Java.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = [str(Path(home, "bin", "java")) if home else "java", "-version"]
+    said = subprocess.run(java, capture_output=True, text=True, check=False).stderr
+    # Java checks where the jars are, and how old.
+    jars = Path(pyspark.__file__).parent / "jars"
+    build = f"{said}{jars}{jars.stat().st_mtime_ns}"
+    return FOLDER / f"{hashlib.sha256(build.encode()).hexdigest()[:12]}.jsa"
 
 
 def options() -> str:
     """Return the Java options that use the archive, if there is one."""
-    path = archive()
+    try:
+        path = archive()
+    except OSError:
+        return ""
     return f"-XX:SharedArchiveFile={path} -Xlog:disable" if path.exists() else ""
 
 
 def build() -> None:
-    """Write the archive unless it exists."""
-    path = archive()
+    """Write the archive unless it exists or can't be written."""
+    try:
+        path = archive()
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
     if path.exists():
         return
     from tests.pipeline.rigs.small import SMALL
 
     from headgate.pipeline.stream.session import local_session
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     written = path.with_suffix(f".{os.getpid()}")
     os.environ["SPARK_SUBMIT_OPTS"] = (
         f"-XX:ArchiveClassesAtExit={written} -Xlog:disable"
@@ -68,7 +80,7 @@ def build() -> None:
     java: subprocess.Popen[bytes] = context._gateway.proc
     session.stop()
     java.communicate()  # ends it, by closing its stdin
-    if written.exists():  # not every Java can write one
+    if java.returncode == 0 and written.exists():  # not every Java can write one
         written.replace(path)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def archived_classes() -> Iterator[None]:
     """All drivers load their classes from the archive."""
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SPARK_SUBMIT_OPTS", options())
+        environment.setenv("SPARK_SUBMIT_OPTS", options(), prepend=" ")
         yield
 
 
