@@ -129,8 +129,10 @@ def settle(
     believed = block.level[slots] + block.rate[slots] * elapsed - predicted_in_all
     belief: Floats = lesser(believed, block.burst[slots])
     block.full[slots] = believed >= block.burst[slots]
-    # Of what overflowed in a long rest, only the end can pay for charges that are late.
+    # Of what overflowed at rest, only the end can pay for charges that are late.  An
+    # agent that was paused, by contrast, hears of charges from all that time.
     earlier = block.rate[slots] * greater(elapsed - age_s, 0.0)
+    earlier = chosen(block.due[slots] == inf, earlier, 0.0)
     overflowing = greater(believed - block.burst[slots] - earlier, 0.0)
     block.cut[slots] = block.cut[slots] * lately + overflowing
     block.news[slots] *= lately
