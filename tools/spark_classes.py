@@ -82,6 +82,8 @@ def build() -> None:
     java.communicate()  # ends it, by closing its stdin
     if java.returncode == 0 and written.exists():  # not every Java can write one
         written.replace(path)
+    for other in set(FOLDER.iterdir()) - {path}:  # of another Java, or half written
+        other.unlink()
 
 
 def _collect(batch: DataFrame, number: int) -> None:

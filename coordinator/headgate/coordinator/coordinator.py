@@ -363,7 +363,12 @@ class Coordinator:
         for place in local.places:
             block, slots, rows = place.block, single(place.slots), single(place.rows)
             charge_own(
-                block, slots, local.admitted[rows], local.overflowed[rows], since
+                block,
+                slots,
+                local.admitted[rows],
+                local.overflowed[rows],
+                since,
+                local.used[rows] & moved,
             )
             block.tokens[slots] = block.held[0, slots] = local.held[rows]
             block.demand[0, slots] = local.usable[rows]

@@ -175,7 +175,12 @@ def common_level(block: LedgerBlock, slots: Index, at_s: Floats | float) -> Floa
 
 
 def charge_own(
-    block: LedgerBlock, slots: Index, admitted: Floats, overflowed: Floats, since: float
+    block: LedgerBlock,
+    slots: Index,
+    admitted: Floats,
+    overflowed: Floats,
+    since: float,
+    used: Flags,
 ) -> None:
     """Enter this agent's own counters, exactly.
 
@@ -186,6 +191,7 @@ def charge_own(
         overflowed: ``float64[K]`` what its buckets earned while they were full; NaN if
             no bucket counts that.
         since: When these counters were last read, monotonic seconds.
+        used: ``bool[K]`` callers have asked since, whether or not they were admitted.
     """
     grown = admitted - block.admitted[0, slots]
     lost = overflowed - block.overflowed[slots]
@@ -199,7 +205,7 @@ def charge_own(
     if some(resting):
         # The local bucket's terms have expired, so its overflow counter is not used.
         lost = chosen(resting, 0.0, lost)
-        _wake(block, slots, since, grown)
+        _wake(block, slots, since, used)
     block.cut[slots] += lost
     charged = grown + lost
     block.level[slots] -= charged
@@ -237,7 +243,7 @@ def hear(
     reported, cost = rows.admitted[at], rows.cost[at]
     grown = reported - counters[cells]
     if not reported_together:
-        _wake(block, slots, reported_at, grown)
+        _wake(block, slots, reported_at, grown > 0.0)
     then = block.at[slots]
     most = _most_possible(
         block, slots, cost, extrapolated_rate, reported_at - reported_before[cells]
@@ -351,7 +357,7 @@ def _most_possible(
 
 
 def _wake(
-    block: LedgerBlock, slots: Index, used_s: Floats | float, grown: Floats
+    block: LedgerBlock, slots: Index, used_s: Floats | float, used: Flags
 ) -> None:
     """Bring ledgers at rest to when they were first used.
 
@@ -362,9 +368,9 @@ def _wake(
         block: Changed as by `settle`.
         slots: K of its columns.
         used_s: ``float64[K]``, or one for all, monotonic seconds.
-        grown: ``float64[K]`` units by which a counter has grown; others stay at rest.
+        used: ``bool[K]`` which were used; all others stay at rest.
     """
-    woken = (block.due[slots] == inf) & (grown > 0.0) & (used_s > block.at[slots])
+    woken = (block.due[slots] == inf) & used & (used_s > block.at[slots])
     if not some(woken):
         return
     if isinstance(woken, np.ndarray):

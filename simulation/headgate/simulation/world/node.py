@@ -202,7 +202,7 @@ class Node:
         if isinstance(effect, SetCeilings):
             self._set_ceilings(now, effect)
         elif isinstance(effect, WakeAt):
-            if effect.at_s != self.wake_s:
+            if effect.at_s < self.wake_s:
                 self.wake_s = effect.at_s
                 self.wakes += 1
         elif isinstance(effect, Publish):

@@ -23,6 +23,7 @@ from headgate.coordinator.table.index import Place, place_of
 RATE, BURST, AGE_S = 1000.0, 1000.0, 0.1
 NOW = 10.0
 ONE = slice(0, 1)
+USED = np.ones(1, np.bool_)
 
 
 def block_of(demands: list[float], level: float = 500.0) -> LedgerBlock:
@@ -237,21 +238,27 @@ def test_a_full_bucket_at_rest_overflows_once_whoever_used_it_first() -> None:
         block.admitted[1, 0] = 0.0
     at_s, nothing, own = NOW + 10.0, np.array([nan]), np.array([100.0])
     hear(other(heard_first), row(100.0), at_s)
-    charge_own(heard_first, ONE, own, nothing, at_s)
-    charge_own(counted_first, ONE, own, nothing, at_s)
+    charge_own(heard_first, ONE, own, nothing, at_s, USED)
+    charge_own(counted_first, ONE, own, nothing, at_s, USED)
     hear(other(counted_first), row(100.0), at_s)
     for block in (heard_first, counted_first):
         settle(block, ONE, at_s, AGE_S)
         assert block.belief[0] == pytest.approx(BURST - 200.0)
 
 
-def test_a_long_rest_pays_for_no_charge_that_is_heard_after_it() -> None:
-    """A heartbeat that says nothing new ends the rest; the charge comes later."""
+@pytest.mark.parametrize("ended_by", ["heartbeat", "refusal"])
+def test_a_long_rest_pays_for_no_charge_that_is_heard_after_it(ended_by: str) -> None:
+    """The rest ends although nothing was admitted; the charge comes later."""
     block = block_of([0.0, 0.0, 0.0], level=BURST)
     block.due[0] = inf
     block.admitted[:3, 0] = 0.0
     end_s = NOW + 10.0
-    hear(other(block, 1), row(0.0), end_s - 0.01)
+    if ended_by == "heartbeat":
+        hear(other(block, 1), row(0.0), end_s - 0.01)
+    else:
+        nothing = np.array([nan])
+        charge_own(block, ONE, np.zeros(1), nothing, end_s - 0.025, USED)
+        block.due[0] = end_s
     settle(block, ONE, end_s, AGE_S)
     hear(other(block, 2), row(600.0), end_s - 0.015)
     settle(block, ONE, end_s, AGE_S)
@@ -265,7 +272,7 @@ def test_what_a_silent_member_may_have_spent_at_rest_stays_expected() -> None:
     block.reported_at[1, 0] = NOW
     block.admitted[:2, 0] = 0.0
     block.extrapolated_rate[1, 0] = 0.3 * RATE  # its reserve
-    charge_own(block, ONE, np.array([10.0]), np.array([nan]), NOW + 60.0)
+    charge_own(block, ONE, np.array([10.0]), np.array([nan]), NOW + 60.0, USED)
     assert block.predicted[1, 0] == pytest.approx(18.0 * RATE)
     assert block.level[0] == pytest.approx(block.belief[0] + 18.0 * RATE)
     hear(other(block, 1), row(6.0 * RATE), NOW + 60.0)
