@@ -129,11 +129,8 @@ def settle(
     believed = block.level[slots] + block.rate[slots] * elapsed - predicted_in_all
     belief: Floats = lesser(believed, block.burst[slots])
     block.full[slots] = believed >= block.burst[slots]
-    # Of what overflowed at rest, only the end can pay for charges that are late.  An
-    # agent that was paused, by contrast, hears of charges from all that time.
-    earlier = block.rate[slots] * greater(elapsed - age_s, 0.0)
-    earlier = chosen(block.due[slots] == inf, earlier, 0.0)
-    overflowing = greater(believed - block.burst[slots] - earlier, 0.0)
+    overflowing = greater(believed - block.burst[slots], 0.0)
+    overflowing = _may_pay(block, slots, overflowing, elapsed - age_s)
     block.cut[slots] = block.cut[slots] * lately + overflowing
     block.news[slots] *= lately
     block.unheard[slots] *= faded(elapsed, max(lag_s, LEAST_LAG_S))
@@ -145,6 +142,21 @@ def settle(
     likely = lesser(2.0 * block.theta[slots], 0.5 * block.demand_cap[slots])
     plausible = block.plausible[slots] * faded(elapsed, PLAUSIBLE_S)
     block.plausible[slots] = greater(plausible, likely)
+
+
+def _may_pay(
+    block: LedgerBlock, slots: Index, overflowing: Floats, earlier_s: Floats
+) -> Floats:
+    """Return ``float64[K]``: what of an overflow can pay for charges that come late.
+
+    Of a rest it is the end alone.  An agent that was paused, by contrast, hears of
+    charges from all that time.
+    """
+    resting = block.due[slots] == inf
+    if not some(resting):
+        return overflowing
+    earlier = block.rate[slots] * greater(earlier_s, 0.0)
+    return greater(overflowing - chosen(resting, earlier, 0.0), 0.0)
 
 
 def seen_by_all(block: LedgerBlock, slots: Index) -> Floats:
