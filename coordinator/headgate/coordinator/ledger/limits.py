@@ -177,11 +177,14 @@ def apply(
     block.strict[slot] = group.mode == "strict"
     block.isolation[slot] = ISOLATIONS.index(group.isolation)
     if was_unlimited and not unlimited:
-        block.level[slot] = burst + float(block.predicted[1:, slot].sum())
+        # What others spent since they reported is taken to be their demand: it is in
+        # their next counters, but was free.
+        unheard_s = block.at[slot] - block.reported_at[1:, slot]
+        block.predicted[1:, slot] = free = block.demand[1:, slot] * unheard_s
+        block.level[slot] = burst + free.sum()
         block.belief[slot] = burst
-        # What was admitted while the limit was off is not charged.
-        block.admitted[1:, slot] = nan
         block.plausible[slot] = 0.0
+        block.limited_at[slot] = block.at[slot]
     elif before is not None and limit.period and not unlimited:
         # What others report from now on was mostly spent in the old period.  It is
         # charged to the new one, since nobody can tell the two apart.

@@ -260,8 +260,11 @@ def hear(
     most = _most_possible(
         block, slots, cost, extrapolated_rate, reported_at - reported_before[cells]
     )
+    # More was possible before there was a limit, but is not charged.
+    since_limited = reported_before[cells] >= block.limited_at[slots]
     if rows.largest is not None:
-        most += chosen(block.may_owe[slots], rows.largest[at], 0.0)
+        owed = block.may_owe[slots] & since_limited
+        most += chosen(owed, rows.largest[at], 0.0)
     wrong: Flags = ((grown > most) | (grown < 0.0)) & ~block.unlimited[slots]
     expected = predicted[cells]
     charged = chosen(grown != grown, 0.0, grown)  # NaN: a baseline
@@ -285,7 +288,7 @@ def hear(
     if rows.subjects is not None:
         block.subjects.reshape(-1)[cells] = rows.subjects[at]
     block.dirty[slots] = True
-    return wrong
+    return wrong & since_limited
 
 
 def _compare(

@@ -138,6 +138,9 @@ class LedgerBlock:
     level: Annotated[Floats, _ledger("units", "L = E + Σ ahead of the others, at at")]
     at: Annotated[Floats, _ledger("s", "time of the last calculation")]
     belief: Annotated[Floats, _ledger("units", "E ≤ B, at at")]
+    limited_at: Annotated[
+        Floats, _ledger("s", "when a limit was set where there was none", fill=-inf)
+    ]
     overflowed: Annotated[Floats, _ledger("units", "own bucket's counter, as entered")]
     cut: Annotated[Floats, _ledger("units", "cut off at B lately, for late charges")]
     late: Annotated[Floats, _ledger("units", "charged since the look, unexpectedly")]

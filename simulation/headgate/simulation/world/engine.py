@@ -311,7 +311,6 @@ class SimulationEngine:
             return
         if self._up(now, "wake", index, payload) is None:
             return
-        node.wake_s = inf
         node.tick(now, self._wall(now, index))
         self._after(now, index, node)
 

@@ -172,6 +172,7 @@ class Node:
     def tick(self, now: float, wall_s: float) -> None:
         """Hand the counters to the controller."""
         if self._columns is not None:
+            self.wake_s = inf
             self.step(now, wall_s, self._columns.counted(now, self._uses))
 
     def step(self, now: float, wall_s: float, event: Event) -> None:
