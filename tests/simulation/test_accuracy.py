@@ -74,3 +74,20 @@ def test_every_scenario_is_run_once_before_any_is_run_twice() -> None:
     assert jobs[:2] == [Job("swap", 1, "headgate"), Job("zipf", 1, "headgate")]
     assert [job.seed for job in jobs] == sorted(job.seed for job in jobs)
     assert len(jobs) == 2 * 3 + 2 * (len(STRATEGIES) - 1)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--only", "swap,mover", "invalid choice: 'swap,mover'"),
+        ("--workers", "0", "expected a number of at least 1, got '0'"),
+        ("--keep", "no/such/file", "expected a file in an existing folder, got"),
+        ("--out", "docs", "expected a file in an existing folder, got 'docs'"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_what_was_expected(
+    option: str, value: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([option, value])
+    assert f"argument {option}: {told}" in capsys.readouterr().err

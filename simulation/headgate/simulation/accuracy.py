@@ -10,18 +10,22 @@ says how many seeds it is based on.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.simulation.command import InvalidOption, parse_seeds
 from headgate.simulation.controllers.controller import STRATEGIES, Strategy
-from headgate.simulation.kept_runs import Values, read_kept, run_missing
+from headgate.simulation.kept_runs import (
+    Values,
+    add_options,
+    read_kept,
+    run_missing,
+)
 from headgate.simulation.report.accuracy_page import Job, page_of
 from headgate.simulation.scenario.library import find_scenario
 from headgate.simulation.scenario.parsing import read_scenario
-from headgate.simulation.scenario.targets import TARGETS, Target
+from headgate.simulation.scenario.targets import BY_NAME, TARGETS, Target
 from headgate.simulation.simulate import simulate
 
 if TYPE_CHECKING:
@@ -104,16 +108,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m headgate.simulation.accuracy")
     parser.add_argument("--seeds", default="1-10", help="A-B, 1-10 by default")
     parser.add_argument("--others", help="seeds of other strategies; as --seeds")
-    parser.add_argument("--only", nargs="*", default=[], help="names of scenarios")
-    parser.add_argument("--out", type=Path, default=Path("docs/accuracy.md"))
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--keep", type=Path, help="file of runs, not made again")
     parser.add_argument(
-        "--minutes",
-        type=float,
-        default=float("inf"),
-        help="begin no run after so long",
+        "--only", nargs="*", default=[], choices=[*BY_NAME], metavar="SCENARIO"
     )
+    add_options(parser, out=Path("docs/accuracy.md"), keep=None)
     return parser
 
 

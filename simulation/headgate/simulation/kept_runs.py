@@ -7,19 +7,59 @@ not run again.
 from __future__ import annotations
 
 import json
+import os
 import sys
+from argparse import ArgumentTypeError
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from math import inf
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 Job = TypeVar("Job")
 
 Values = dict[str, object]
 """The result of a run, as JSON holds it."""
+
+
+def add_options(parser: ArgumentParser, *, out: Path, keep: Path | None) -> None:
+    """Add --out, --keep, --workers and --minutes.
+
+    Args:
+        parser: Changed.
+        out: Where the page is written by default.
+        keep: Where runs are kept by default; None: nowhere.
+    """
+    parser.add_argument("--out", type=_file, default=out, metavar="FILE")
+    parser.add_argument(
+        "--keep",
+        type=_file,
+        default=keep,
+        metavar="FILE",
+        help="file of runs that are not made again",
+    )
+    parser.add_argument("--workers", type=at_least_one, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--minutes", type=float, default=inf, help="begin no run after so long"
+    )
+
+
+def at_least_one(text: str) -> int:
+    """Return a number of things, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"expected a number of at least 1, got {text!r}")
+    return int(text)
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ArgumentTypeError(f"expected a file in an existing folder, got {text!r}")
+    return path
 
 
 def read_kept(keep: Path | None) -> Iterator[Values]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import os
 import sys
 from functools import partial
 from hashlib import blake2b
@@ -19,7 +18,13 @@ from typing import TYPE_CHECKING, cast
 
 import headgate.agent
 import headgate.coordinator
-from headgate.simulation.kept_runs import Values, read_kept, run_missing
+from headgate.simulation.kept_runs import (
+    Values,
+    add_options,
+    at_least_one,
+    read_kept,
+    run_missing,
+)
 from headgate.simulation.regimes.cells import Cell, grid, sample
 from headgate.simulation.regimes.judge import DELAYS_KEPT, CellFigures, run_cell
 from headgate.simulation.regimes.page import delays_kept, page_of
@@ -113,23 +118,12 @@ def _draw(found: dict[Cell, CellFigures], folder: Path) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m headgate.simulation.regimes")
-    parser.add_argument("--out", type=Path, default=Path("docs/regimes.md"))
-    parser.add_argument(
-        "--keep",
-        type=Path,
-        default=Path(".headgate/regimes.jsonl"),
-        help="file of runs that are not made again",
+    add_options(
+        parser, out=Path("docs/regimes.md"), keep=Path(".headgate/regimes.jsonl")
     )
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--first", type=int, help="only so many cells")
+    parser.add_argument("--first", type=at_least_one, help="only so many cells")
     parser.add_argument(
         "--sample", action="store_true", help="only the cells that the tests run"
-    )
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        default=float("inf"),
-        help="begin no cell after so long",
     )
     return parser
 
