@@ -72,7 +72,8 @@ class LocalBuckets:
         usable: ``float64[N]`` λ' that no other limit blocks, units/s, as reported.
         sent_admitted: ``float64[N]`` `admitted` as last published.
         sent_demand: ``float64[N]`` λ' as last published; −1 if never.
-        repeats: ``int64[N]`` number of further heartbeats that must carry the row.
+        repeated: ``float64[N]`` reports that repeated λ' since it moved; infinite if it
+            never did.
         again: ``int64[N]`` how often a row must still be repeated because of loss.
         again_at: ``float64[N]`` when that is due.
         confirm_at: ``float64[N]`` when a reset estimate is to be reported again.
@@ -123,7 +124,7 @@ class LocalBuckets:
         self._blocking = Blocking(self.names, node)
         self.sent_admitted = np.zeros(n)
         self.sent_demand = np.full(n, -1.0)
-        self.repeats: Ints = np.zeros(n, dtype=np.int64)
+        self.repeated = np.full(n, np.inf)
         self.again: Ints = np.zeros(n, dtype=np.int64)
         self.again_at = np.full(n, np.inf)
         self.confirm_at = np.full(n, np.inf)
@@ -375,7 +376,7 @@ _INHERITED = (
     "sent_admitted",
     "sent_demand",
     "wanted",
-    "repeats",
+    "repeated",
     "usable",
     "confirm_at",
 )

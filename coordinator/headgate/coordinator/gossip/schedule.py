@@ -16,6 +16,9 @@ rule equals T = 0.25 s without it.  Urgent reports are at least 50 ms apart.  Th
 estimate after a reset is a guess from 25 ms of samples; it is reported again 75 ms
 later, and then each time it has become twice as old.
 
+**Repeats.**  A demand that moved or began is told again with the next heartbeats, as
+many as the loss measured by then asks for, whichever report told it first.
+
 All of an agent's urgent rows go into one report.  A row that a receiver did not know
 before is an implicit question: the receiver answers with its own row of that group.
 """
@@ -214,16 +217,17 @@ class ReportSchedule:
                 keyframe = True
             self._beat(now)
         known = local.numbers >= 0
+        urgent = np.atleast_1d(_moved(local, outlook)) | _confirmed(local, outlook, now)
+        again = local.repeated < (_repeats(loss) if beat else 0)
+        if beat:
+            local.repeated[again | keyframe] += 1
+        # Whatever report tells a new demand first, it may be lost.
+        began = (local.sent_demand <= 0.0) & (local.usable > 0.0)
+        local.repeated[urgent | began] = 0
         if keyframe:
             self.answer = True
             return known
-        urgent = np.atleast_1d(_moved(local, outlook)) | _confirmed(local, outlook, now)
-        local.repeats[urgent] = _repeats(loss)
-        if beat:
-            again = local.repeats > 0
-            local.repeats[again] -= 1
-            urgent |= again
-        urgent |= local.sent_demand < 0.0  # never published
+        urgent |= again | (local.sent_demand < 0.0)  # never published
         if now >= self._rows_at:
             urgent |= local.wanted
             self._rows_at, self._told_rows_at = np.inf, now

@@ -1,0 +1,77 @@
+"""A demand that was told once is told again, in case that report was lost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headgate.coordinator.config.constants import Settings
+from headgate.coordinator.demand.local_buckets import LocalBuckets
+from headgate.coordinator.gossip.schedule import Extrapolation, ReportSchedule
+from headgate.coordinator.messages.events import Keys
+from headgate.coordinator.messages.report import Report
+
+LIKE = Report(
+    cluster="", agent="a", incarnation=1, sequence=0, sent_at_s=0.0, revision=1
+)
+
+OUTLOOK = Extrapolation(
+    off=np.zeros(1),
+    unsure=np.zeros(1),
+    theta=np.full(1, 10.0),
+    quota=np.full(1, 10.0),
+    extrapolated_rate=np.full(1, 10.0),
+    quiet_s=np.ones(1),
+    at_once=np.zeros(1, dtype=np.bool_),
+)
+"""One row that the others extrapolate correctly."""
+
+
+class Sender:
+    """An agent with one row, asked for a report at times of the test's choosing."""
+
+    def __init__(self) -> None:
+        keys = Keys(("units",), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
+        self.local = LocalBuckets(keys, {("units", 1): []}, {}, 0.0)
+        self.local.numbers[:] = 0
+        self.schedule = ReportSchedule(Settings(), phase=0.5, now=0.0)
+
+    def tells(self, now: float, loss: float = 0.0) -> bool:
+        """Return whether a report leaves that has the row."""
+        rows = self.schedule.choose(self.local, now, OUTLOOK, loss)
+        if rows is None:
+            return False
+        self.schedule.publish(self.local, rows, now=now, level=None, like=LIKE)
+        return bool(rows.any())
+
+    def heartbeats(self, count: int, loss: float = 0.0) -> list[bool]:
+        """Return whether each of the next heartbeats has the row."""
+        return [self.tells(self.schedule.next_at(), loss) for _ in range(count)]
+
+
+def test_a_demand_first_told_in_a_keyframe_is_repeated() -> None:
+    sender = Sender()
+    assert sender.tells(0.0)  # hello
+    assert sender.heartbeats(1) == [False]
+    sender.local.usable[:] = 6.0
+    sender.schedule.owe(1.0, 0.0)
+    assert sender.tells(1.0)
+    assert sender.heartbeats(3) == [True, False, False]
+
+
+def test_a_loss_that_is_measured_later_leads_to_more_repeats() -> None:
+    sender = Sender()
+    assert sender.tells(0.0)
+    sender.local.usable[:] = 6.0
+    assert sender.tells(0.1)
+    assert sender.heartbeats(1) == [True]
+    assert sender.heartbeats(3, loss=0.2) == [True, True, False]
+
+
+def test_rows_that_keyframes_have_carried_since_are_not_repeated() -> None:
+    """However much is lost later, an agent does not repeat all rows at once."""
+    sender = Sender()
+    assert sender.tells(0.0)
+    sender.local.usable[:] = 6.0
+    assert sender.tells(0.1)
+    sender.heartbeats(40)
+    assert not any(sender.heartbeats(8, loss=0.3))
