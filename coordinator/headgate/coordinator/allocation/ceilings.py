@@ -29,7 +29,7 @@ then means that there was none, and nothing is extrapolated.
 **The margin** m = min(0.18·room, √(Σ c_j·ρ_j·(lag + T'/(1−loss)²))), summed over the
 agents that are extrapolated, is 2.5 sigma of what Poisson arrivals admit unseen: the
 level is steered to m, not to 0.  A larger margin costs fairness; without one, agents
-below θ are refused.
+below θ are refused.  Where all are far above θ it is 0.07·room at most.
 
 **While C is B**, what flows in would overflow in the eyes of all, so it pays for what
 they don't know yet: each agent's V falls at its part of Q.  Otherwise an agent with a
@@ -94,6 +94,10 @@ MARGIN_PART = 0.18
 """The margin takes at most this part of the burst.  Of a quarter, 5 % of what a bucket
 of 60 requests admits in 5 s stayed unspent; with 15 %, agents that swap their demand
 exceed a quota whose burst is a second, if heartbeats are 5 s apart."""
+
+HEAVY_MARGIN_PART = 0.07
+"""The same where all agents want at least twice what they get: what they admit follows
+from their shares, so chance plays no part in it."""
 
 HORIZON_BURSTS = 2.0
 """H as a multiple of the time that refills the burst: a small burst is steered
@@ -269,10 +273,14 @@ def _tell_apart(
     at_once = asked.present & (usual < few * cost)
 
     owing = chosen(block.may_owe[slots], 0.0, cost[0])
-    most = MARGIN_PART * greater(burst - owing, 0.0)
     unsure_s = on.lag_s + quiet / (1.0 - on.loss) ** 2
     variance = cost * without(at_once, usual)
     whole = total(variance)
+    # The part of it that comes from agents that get most of what they want.
+    chance = greater(2.0 * usual / greater(demand, 1e-300) - 1.0, 0.0) * variance
+    light = lesser(2.0 * total(chance) / greater(whole, 1e-300), 1.0)
+    part = HEAVY_MARGIN_PART + (MARGIN_PART - HEAVY_MARGIN_PART) * light
+    most = part * greater(burst - owing, 0.0)
     others = greater(whole - variance[0], 0.0)
     horizon = HORIZON_BURSTS * burst / greater(rate, 1e-300)
     horizon = lesser(greater(horizon, LAGS_AT_LEAST * on.lag_s), settings.horizon_s)
