@@ -177,12 +177,13 @@ def apply(
     block.strict[slot] = group.mode == "strict"
     block.isolation[slot] = ISOLATIONS.index(group.isolation)
     if was_unlimited and not unlimited:
-        # What others spent since they reported is taken to be their demand: it is in
-        # their next counters, but was free.
-        unheard_s = block.at[slot] - block.reported_at[1:, slot]
-        block.predicted[1:, slot] = free = block.demand[1:, slot] * unheard_s
-        block.level[slot] = burst + free.sum()
-        block.belief[slot] = burst
+        # What was admitted until now is free.  Others are taken to have admitted what
+        # they last reported to want.
+        unreported_s = block.at[slot] - block.reported_at[1:, slot]
+        block.admitted[1:, slot] += block.demand[1:, slot] * unreported_s
+        block.predicted[1:, slot] = 0.0
+        block.level[slot] = block.belief[slot] = burst
+        block.cut[slot] = block.error[slot] = 0.0
         block.plausible[slot] = 0.0
         block.limited_at[slot] = block.at[slot]
     elif before is not None and limit.period and not unlimited:

@@ -260,35 +260,83 @@ def hear(
     most = _most_possible(
         block, slots, cost, extrapolated_rate, reported_at - reported_before[cells]
     )
-    # More was possible before there was a limit, but is not charged.
-    since_limited = reported_before[cells] >= block.limited_at[slots]
+    since = reported_at
+    heard_before = reported_before[cells]
+    unlimited_then = (heard_before < block.limited_at[slots]) & (heard_before > 0.0)
+    if np.count_nonzero(unlimited_then):
+        reported, grown, since = _since_limited(
+            block, slots, unlimited_then, reported, grown, rows.demand[at], reported_at
+        )
     if rows.largest is not None:
-        owed = block.may_owe[slots] & since_limited
-        most += chosen(owed, rows.largest[at], 0.0)
+        # The largest request may be one from before there was a limit.
+        announced = block.may_owe[slots] & ~unlimited_then
+        most += chosen(announced, rows.largest[at], 0.0)
     wrong: Flags = ((grown > most) | (grown < 0.0)) & ~block.unlimited[slots]
     expected = predicted[cells]
     charged = chosen(grown != grown, 0.0, grown)  # NaN: a baseline
     if np.count_nonzero(wrong):
         presumed = greater(expected + extrapolated_rate * (reported_at - then), 0.0)
         charged = chosen(wrong, presumed, charged)
-    now_ahead = extrapolated_rate * (then - reported_at)
+    now_ahead = extrapolated_rate * (then - since)
     more = charged + now_ahead - expected
     _charge(place, charged, more, together=reported_together)
     counters[cells] = reported
     predicted[cells] = now_ahead
-    block.refused.reshape(-1)[cells] = rows.refused[at]
-    block.demand.reshape(-1)[cells] = greater(rows.demand[at], 0.0)
-    block.cost.reshape(-1)[cells] = greater(cost, LEAST_COST)
+    _copy(block, rows, at, slots, cells)
     reported_before[cells] = reported_at
-    most_held = block.burst[slots]
-    held = lesser(greater(rows.held[at], -most_held), most_held)
-    block.held.reshape(-1)[cells] = held
     if rows.level is not None:
         _compare(place, rows.level[place.rows], reported_at, more)
+    block.dirty[slots] = True
+    return wrong & ~unlimited_then
+
+
+def _copy(
+    block: LedgerBlock, rows: Rows, at: Index, slots: Index, cells: Index
+) -> None:
+    """Write down what rows say that needs no calculation."""
+    block.refused.reshape(-1)[cells] = rows.refused[at]
+    block.demand.reshape(-1)[cells] = greater(rows.demand[at], 0.0)
+    block.cost.reshape(-1)[cells] = greater(rows.cost[at], LEAST_COST)
+    most = block.burst[slots]
+    held = lesser(greater(rows.held[at], -most), most)
+    block.held.reshape(-1)[cells] = held
     if rows.subjects is not None:
         block.subjects.reshape(-1)[cells] = rows.subjects[at]
-    block.dirty[slots] = True
-    return wrong & since_limited
+
+
+def _since_limited(
+    block: LedgerBlock,
+    slots: Index,
+    unlimited_then: Flags,
+    reported: Floats,
+    grown: Floats,
+    demand: Floats,
+    reported_at: Floats | float,
+) -> tuple[Floats, Floats, Floats]:
+    """Let rows count from when a limit was set where there was none.
+
+    What was admitted before that is free.  If a row is older than the limit, what its
+    sender admitted until then is taken to be its demand; if that was too much, the next
+    row is not charged less than nothing.
+
+    Args:
+        block: Read.
+        slots: K of its columns.
+        unlimited_then: ``bool[K]`` the row before was older than the limit.
+        reported: ``float64[K]`` counters.
+        grown: ``float64[K]`` by how much they grew.
+        demand: ``float64[K]`` as reported.
+        reported_at: ``float64[K]``, or one for all, monotonic seconds.
+
+    Returns:
+        Counters, growth, and the time from which rows are extrapolated.
+    """
+    limited_at = chosen(unlimited_then, block.limited_at[slots], -inf)
+    since = greater(reported_at, limited_at)
+    free_s = since - reported_at
+    grown = chosen(unlimited_then, greater(grown, 0.0), grown)
+    reported = reported + greater(demand, 0.0) * free_s
+    return reported, chosen(free_s > 0.0, 0.0, grown), since
 
 
 def _compare(

@@ -54,3 +54,31 @@ def test_what_was_admitted_while_there_was_no_limit_is_not_charged() -> None:
     for level in levels(world).values():
         assert level == pytest.approx(expected, abs=0.1 * RATE)
     assert [each.noticed for each in world.processes.values()] == [[]] * len(AGENTS)
+
+
+def test_a_member_that_used_less_than_it_wanted_gives_nothing_back() -> None:
+    """It was paused while the limit was set, and nobody knows what it admitted."""
+    world = lifted(5.0)
+    world.processes["l"].paused = True
+    world.load("l", 1, 0.0, 0.0)
+    world.run(2.0)
+    world.group(1, rate=RATE, burst=BURST)
+    world.run(3.0)
+    world.processes["l"].paused = False
+    world.run(0.5)
+    del world.processes["l"]
+    expected = BURST + RATE * 3.5 - 11 * 500.0 * 3.5
+    for level in levels(world).values():
+        assert level <= expected + 0.1 * RATE
+
+
+def test_reports_under_way_when_the_limit_is_set_charge_nothing_to_it() -> None:
+    world = lifted(5.0)
+    world.delay_s = 0.4
+    world.run(3.0)
+    world.group(1, rate=10.0, burst=10.0)
+    for agent in AGENTS:
+        world.load(agent, 1, 0.0, 0.0)
+    for _ in range(10):
+        world.run(0.1)
+        assert min(levels(world).values()) >= 0.0
