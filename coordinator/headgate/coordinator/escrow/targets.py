@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
+ROOM_PART = 0.05
+"""Fraction of its demand: most room on top of it that an agent gets while rate is
+scarce.  Room is unused most of the time, while another agent is short; without any, an
+agent with a small bucket is refused more often by chance."""
+
 YOUNG_S = 1.0
 """Age of a demand estimate up to which one sigma is added to it: until the average has
 its full length."""
@@ -50,10 +55,11 @@ def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
     They are worth the max-min shares of what all agents own together, not of Q': no
     level is needed, because permits alone keep the bound.
 
-    **Room.**  While rate is scarce no agent gets more than its demand: what it had on
-    top would be unused most of the time, while another agent is short.  Any surplus
-    adds √(2·λ·cost), two sigma of the arrivals in half a second, and the rest is
-    divided evenly, so that an agent that starts has something at once.
+    **Room.**  An agent's part of the burst absorbs the noise of arrivals: a bucket of C
+    tokens at a load of 1 refuses about λ·cost/(2·C).  So while rate is scarce no agent
+    gets more than λ·cost/C on top of its demand, and never more than a twentieth of it.
+    Any surplus raises that to √(2·λ·cost), two sigma of the arrivals in half a second,
+    and the rest is divided evenly, so that an agent that starts has something at once.
 
     Args:
         block: The ledger's block.
@@ -70,12 +76,15 @@ def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
     demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
     weight = _weights(block, slot, lines, demand, PERMITS // fewest)
     even = weight / max(float(weight.sum()), 1e-12)
+    held = _shares(demand, weight, rate) / whole * block.burst.item(slot)
+    room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
+    most = np.sqrt(2.0 * demand * cost)
+    least = np.minimum(most, demand * room)
     base = np.where(weight > 0.0, fewest / PERMITS * whole, 0.0)
-    beyond = np.maximum(demand - base, 0.0)
+    beyond = np.maximum(demand + least - base, 0.0)
     share = base + _shares(beyond, weight, max(0.0, rate - float(base.sum())))
     left = max(0.0, rate - float(share.sum()))
-    room = np.sqrt(2.0 * demand * cost)
-    more = np.where(weight > 0.0, np.maximum(demand + room - share, 0.0), 0.0)
+    more = np.where(weight > 0.0, np.maximum(demand + most - share, 0.0), 0.0)
     more *= min(1.0, left / max(float(more.sum()), 1e-12))
     left = max(0.0, left - float(more.sum()))
     wanted = np.rint((share + more + left * even) / whole * PERMITS)
