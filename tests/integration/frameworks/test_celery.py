@@ -88,6 +88,10 @@ def test_the_workers_of_a_task_keep_to_one_rate(
         options = ("--pool", pool, "--concurrency", "2")
         _worker(children, name, tmp_path / f"{name}.log", *options)
     done = tmp_path / "done.txt"
+    outbox = tmp_path / "outbox"
+    if not redis:
+        # A worker that reads a file while kombu is still writing it ends.
+        monkeypatch.setenv("MAIL_BROKER", str(outbox))
     sent = subprocess.run(
         [sys.executable, str(MESSAGING / "limiter_celery.py"), str(MAILS), str(done)],
         capture_output=True,
@@ -96,6 +100,8 @@ def test_the_workers_of_a_task_keep_to_one_rate(
         check=False,
     )
     assert sent.stdout == f"sent {MAILS}\n", sent.stderr
+    for message in outbox.glob("queue/*"):
+        message.rename(tmp_path / "queue" / message.name)
 
     def all_done() -> bool:
         return done.exists() and done.read_text().count("\n") == MAILS
