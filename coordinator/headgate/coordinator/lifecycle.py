@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from headgate.coordinator.messages.events import Configured, Keys, Restored
     from headgate.coordinator.recompute import Recomputation
     from headgate.coordinator.state import CoordinatorState
+    from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key
+
+CHANCE_COSTS = 3.0
+"""Requests that are expected in a time in which none comes once in twenty times."""
 
 
 class Lifecycle:
@@ -46,6 +50,8 @@ class Lifecycle:
                 ruled = self._state.limits.by_key[key]
                 if before.by_key.get(key) != ruled:
                     self._recomputation.settle(block, np.array([slot]), now)
+                    if block.unlimited[slot]:
+                        self._count_unreported(block, slot, now)
                     apply(ruled, block, slot, before.by_key.get(key))
         if self._state.local is not None:
             self._replace_own(self._state.local.keys, now)
@@ -54,6 +60,23 @@ class Lifecycle:
             born = set(self._state.limits.by_key) - set(before.by_key)
         self._track(now, born=born)
         self.follow_slots([key[1] for key in self._state.strict.stocks], now)
+
+    def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
+        """Count what others admitted of an unlimited group and have not reported.
+
+        Each admission of such a group is reported at once, so that is what they wanted
+        while a report travels.  A member that is silent for longer than chance explains
+        isn't heard, and is taken to have gone on.
+        """
+        state = self._state
+        roster = state.detector.roster(state.settings.weight, now)
+        heard_at = roster.heard_at[block.member[1:, slot]] - state.members.lag_s
+        unheard_s = now - np.maximum(block.reported_at[1:, slot], heard_at)
+        demand, cost = block.demand[1:, slot], block.cost[1:, slot]
+        chance = demand * unheard_s < CHANCE_COSTS * cost
+        age_s = self._recomputation.conditions(now).age_s
+        unreported_s = np.minimum(unheard_s, np.where(chance, age_s, inf))
+        block.admitted[1:, slot] += demand * unreported_s
 
     def take_keys(self, keys: Keys, now: float) -> None:
         """Adopt a new set of buckets."""

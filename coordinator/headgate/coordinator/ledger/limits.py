@@ -177,10 +177,7 @@ def apply(
     block.strict[slot] = group.mode == "strict"
     block.isolation[slot] = ISOLATIONS.index(group.isolation)
     if was_unlimited and not unlimited:
-        # What was admitted until now is free.  Others are taken to have admitted what
-        # they last reported to want.
-        unreported_s = block.at[slot] - block.reported_at[1:, slot]
-        block.admitted[1:, slot] += block.demand[1:, slot] * unreported_s
+        # What was admitted until now is free.
         block.predicted[1:, slot] = 0.0
         block.level[slot] = block.belief[slot] = burst
         block.cut[slot] = block.error[slot] = 0.0

@@ -1,0 +1,77 @@
+"""A limit that is set where there was none: free until then, charged from then on."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from headgate.simulation.scenario.parsing import parse_scenario
+from headgate.simulation.simulate import simulate
+
+SET_S = 10.0
+
+LARGE = {"agents": "all", "rate": 12_000.0, "cost": 6_000.0}
+HALF = [{"agents": [0], "rate": 1000.0}, {"agents": [1, 2, 3], "rate": 300.0}]
+CUT = {"kind": "cut", "agents": [0], "from": SET_S - 1.0, "until": SET_S + 0.5}
+PAUSE = {"kind": "pause", "agents": [0], "from": 7.2, "until": 12.0}
+
+CASES: dict[str, tuple[float, float, dict[str, object]]] = {
+    "cost 6,000": (1000.0, 1000.0, {"agents": {"count": 6}, "demand": [LARGE]}),
+    "cost 6,000, deep": (1000.0, 10_000.0, {"agents": {"count": 6}, "demand": [LARGE]}),
+    "a minute's burst": (
+        1000.0,
+        60_000.0,
+        {"agents": {"count": 6}, "demand": [{"agents": "all", "rate": 2000.0}]},
+    ),
+    "fifty": (
+        100.0,
+        100.0,
+        {"agents": {"count": 50}, "demand": [{"agents": "all", "rate": 5.0}]},
+    ),
+    "one": (
+        100.0,
+        300.0,
+        {"agents": {"count": 1}, "demand": [{"agents": "all", "rate": 1000.0}]},
+    ),
+    "cut": (
+        100.0,
+        1000.0,
+        {"agents": {"count": 4}, "demand": HALF, "fault": [CUT]},
+    ),
+    "paused": (
+        100.0,
+        1000.0,
+        {"agents": {"count": 4}, "demand": HALF, "fault": [PAUSE]},
+    ),
+}
+"""By name: rate and burst that are set at 10 s, and the rest of the scenario."""
+
+OVER = {"safety", "change-in-force"}
+
+
+def violations(name: str, seed: int) -> list[tuple[str, str]]:
+    """Return what a case breaks: invariant and detail."""
+    rate, burst, rest = CASES[name]
+    document: dict[str, object] = {
+        "seconds": 25.0,
+        "group": {"rate": "unlimited"},
+        "change": [{"at": SET_S, "rate": rate, "burst": burst}],
+        **rest,
+    }
+    result, _ = simulate(parse_scenario(document, name="set"), seed=seed)
+    return [(violation.name, violation.detail) for violation in result.violations]
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [("fifty", 1), *product(sorted(CASES.keys() - {"fifty", "paused"}), [1, 2])],
+)
+def test_no_invariant_breaks(name: str, seed: int) -> None:
+    assert violations(name, seed) == []
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_pause_over_that_moment_admits_no_more_than_the_limit(seed: int) -> None:
+    """Agents may starve afterwards: nobody knows what the paused one admitted."""
+    assert [each for each in violations("paused", seed) if each[0] in OVER] == []
