@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -206,6 +207,41 @@ def test_a_forbidden_cell_is_listed_apart_and_misses_nothing() -> None:
     text, missed = page_of({cell: replace(GOOD, total=0.5)}, cells=1, picture="")
     assert missed == 0
     assert cell.name in text.partition("can't reach the goal\n")[2]
+
+
+SMALL = "n=2 x=10 b=60 load=0.6 alike debt loss=0.2"
+
+
+def test_a_cell_is_printed_for_several_seeds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--cell", SMALL, "--seeds", "1-3"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    (cell,) = (cell for cell in grid() if cell.name == SMALL)
+    runs = [run_cell(cell, seed) for seed in (1, 2, 3)]
+    total = [run.total for run in runs]
+    over = [run.excess for run in runs]
+    assert line == (
+        f"{SMALL}, 3 seeds: total {mean(total):.3f}"
+        f" ({min(total):.3f} to {max(total):.3f}),"
+        f" over by {mean(over):.1f} costs ({max(over):.1f} at most)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--cell", "n=3"], "--cell: expected a cell of the grid, such as 'n="),
+        (["--cell", SMALL, "--seeds", "8-1"], "--seeds: expected 1 to"),
+    ],
+)
+def test_a_cell_or_seeds_that_do_not_exist_are_refused(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    assert told in capsys.readouterr().err.splitlines()[-1]
 
 
 RARE = (

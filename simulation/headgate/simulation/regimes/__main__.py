@@ -13,11 +13,14 @@ import ast
 import sys
 from functools import partial
 from hashlib import blake2b
+from math import inf
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, cast
 
 import headgate.agent
 import headgate.coordinator
+from headgate.simulation.command import InvalidOption, parse_seeds
 from headgate.simulation.kept_runs import (
     Values,
     add_options,
@@ -41,6 +44,8 @@ PICTURE = Path("images/regimes.png")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is missing and write the page; return 1 if a cell misses the goal."""
     options = _parser().parse_args(arguments)
+    if options.cell:
+        return _replay(options.cell, options.seeds, options.workers)
     code = code_digest()
     cells = sample() if options.sample else grid()
     kept = _kept(options.keep, code)
@@ -61,6 +66,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = f"{len(found)} of {len(cells)} cells, {missed} miss the goal"
     sys.stdout.write(f"{options.out}: {told}, {delays_kept(found):.1%} of delays\n")
     return 1 if missed or delays_kept(found) < DELAYS_KEPT else 0
+
+
+def _replay(names: list[str], seeds: str, workers: int) -> int:
+    """Print the figures of some cells over several seeds; return 0."""
+    cells = {cell.name: cell for cell in grid()}
+    try:
+        chosen = parse_seeds(seeds)
+    except InvalidOption as error:
+        _parser().error(str(error))
+    if unknown := [name for name in names if name not in cells]:
+        example = next(iter(cells))
+        _parser().error(
+            f"--cell: expected a cell of the grid, such as {example!r},"
+            f" got {unknown[0]!r}"
+        )
+    jobs = [(cells[name], seed) for name in names for seed in chosen]
+    found = run_missing(jobs, _seeded, workers=workers, keep=None, minutes=inf)
+    for name in names:
+        runs = [_figures(found[cells[name], seed]) for seed in chosen]
+        total = [run.total for run in runs]
+        over = [run.excess for run in runs]
+        sys.stdout.write(
+            f"{name}, {len(runs)} seeds: total {mean(total):.3f}"
+            f" ({min(total):.3f} to {max(total):.3f}),"
+            f" over by {mean(over):.1f} costs ({max(over):.1f} at most)\n"
+        )
+    return 0
+
+
+def _seeded(job: tuple[Cell, int]) -> Values:
+    """Run a cell with a seed, in any process."""
+    return {"figures": run_cell(*job).as_json()}
 
 
 def code_digest() -> str:
@@ -122,6 +159,12 @@ def _parser() -> argparse.ArgumentParser:
         parser, out=Path("docs/regimes.md"), keep=Path(".headgate/regimes.jsonl")
     )
     parser.add_argument("--first", type=at_least_one, help="only so many cells")
+    parser.add_argument(
+        "--cell", nargs="+", help="print these cells' figures, and write no page"
+    )
+    parser.add_argument(
+        "--seeds", default="1-8", help="A-B, for --cell; 1-8 by default"
+    )
     parser.add_argument(
         "--sample", action="store_true", help="only the cells that the tests run"
     )
