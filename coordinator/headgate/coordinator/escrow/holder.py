@@ -42,7 +42,6 @@ import numpy as np
 from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
-from headgate.coordinator.escrow.registers import shortest_first
 from headgate.coordinator.escrow.slots import SlotView, Stock, worth_of
 from headgate.coordinator.escrow.targets import gifts, targets
 from headgate.coordinator.messages.report import PERMITS, AgentLife, Permits
@@ -516,12 +515,12 @@ class Strict:
         if surplus < least or lacking.sum() < LEAST_GIFT:
             return
         permits: dict[AgentLife, Ints] = {}
-        given = shortest_first(owned, min(surplus, int(lacking.sum())))
         # Each starts after itself, so that not all give their remainders to one agent.
         lives, lacking = lives[mine:] + lives[:mine], np.roll(lacking, -mine)
         for life, count in zip(lives, gifts(surplus, lacking).tolist(), strict=True):
             if count:
-                permits[life], given = np.sort(given[:count]), given[count:]
+                permits[life] = escrow.registers.to_give(owned, count, life)
+                owned = np.setdiff1d(owned, permits[life], assume_unique=True)
         held.aside = Aside(permits, clipped_of(local, key))
         self.waits = True
 

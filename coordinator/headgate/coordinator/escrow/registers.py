@@ -182,6 +182,30 @@ class Registers:
             self.version += 1
         self.missed = missed
 
+    def to_give(self, owned: Ints, count: int, life: AgentLife) -> Ints:
+        """Return some of an owner's permits for another life, ``int64[count]``.
+
+        Stretches beside what that life owns go first, then short ones; the last one is
+        cut.  So all owners' permits stay in few pieces, which keeps reports short.
+
+        Args:
+            owned: ``int64[K]`` ascending, K ≥ `count`.
+            count: How many, > 0.
+            life: Their new owner.
+        """
+        # One more, since -1 and P stand for the permits beside the first and the last.
+        its = np.append(self.owner == self._index.get(life, -1), False)
+        stretches = np.split(owned, np.flatnonzero(np.diff(owned) != 1) + 1)
+        stretches.sort(key=lambda s: (not (its[s[0] - 1] or its[s[-1] + 1]), len(s)))
+        chosen: list[Ints] = []
+        for stretch in stretches:
+            if count <= 0:
+                break
+            after_its = its[stretch[0] - 1]
+            chosen.append(stretch[:count] if after_its else stretch[-count:])
+            count -= len(chosen[-1])
+        return np.sort(np.concatenate(chosen))
+
     def runs(
         self, group_id: int, chosen: Bools, teller: AgentLife = NOBODY
     ) -> Iterator[PermitRun]:
@@ -229,27 +253,3 @@ class Registers:
         )
         self.names = [self.names[i] for i in used.tolist()]
         self._index = {life: i for i, life in enumerate(self.names)}
-
-
-def shortest_first(owned: Ints, count: int) -> Ints:
-    """Return some of an owner's permits, ``int64[count]``, whole stretches first.
-
-    Short stretches go first and the last one is cut at its end, so that the rest stays
-    in few pieces, which keeps reports short.
-
-    Args:
-        owned: ``int64[K]`` ascending, K ≥ `count`.
-        count: How many.
-
-    >>> shortest_first(np.array([1, 2, 3, 7, 8, 20]), 4)
-    array([20,  7,  8,  3])
-    """
-    stretches = np.split(owned, np.flatnonzero(np.diff(owned) != 1) + 1)
-    stretches.sort(key=len)
-    chosen: list[Ints] = []
-    for stretch in stretches:
-        if count <= 0:
-            break
-        chosen.append(stretch[-count:])
-        count -= len(chosen[-1])
-    return np.concatenate(chosen) if chosen else owned[:0]

@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from headgate.coordinator.allocation.max_min import shares_at, water_level
-from headgate.coordinator.escrow.registers import shortest_first
 from headgate.coordinator.messages.report import PERMITS, AgentLife
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ class Stock:
             most = max(1, int(worth[0]))  # what the largest permit is worth
             given = min(count, free) // most
             if given > 0:
-                at = np.sort(shortest_first(mine, min(given, len(mine))))
+                at = escrow.registers.to_give(mine, min(given, len(mine)), life)
                 escrow.registers.write(at, life, escrow.me, now)
                 moved = True
         self._planned = {}

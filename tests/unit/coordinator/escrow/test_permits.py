@@ -19,7 +19,7 @@ from headgate.coordinator.escrow.lives import (
     View,
 )
 from headgate.coordinator.escrow.permits import LEARNT_MAX, Escrow, Section
-from headgate.coordinator.escrow.registers import Registers, shortest_first
+from headgate.coordinator.escrow.registers import Registers
 from headgate.coordinator.escrow.targets import gifts
 from headgate.coordinator.messages.report import PERMITS, AgentLife, PermitRun
 
@@ -219,7 +219,7 @@ def test_a_hundred_agents_settle_and_each_can_own_its_part() -> None:
     assert len(first.owned()) == PERMITS
     lacking = np.full(100, PERMITS // 100)
     for life, count in zip(lives[1:], gifts(PERMITS, lacking)[1:], strict=True):
-        mine = shortest_first(first.owned(), int(count))
+        mine = first.registers.to_give(first.owned(), int(count), life)
         first.registers.write(mine, life, first.me, 5.0)
     section = first.tell(1, 5.0, whole=True)
     for agent in agents[1:]:
@@ -300,11 +300,26 @@ def test_names_that_nothing_points_to_are_dropped() -> None:
     assert registers.count(AgentLife("a", 9_999)) == 4
 
 
-def test_short_stretches_are_given_first() -> None:
-    owned_now = np.array([0, 1, 2, 3, 9, 11, 12])
-    assert sorted(shortest_first(owned_now, 4).tolist()) == [3, 9, 11, 12]
-    assert len(shortest_first(owned_now, 0)) == 0
-    assert sorted(shortest_first(owned_now, 7).tolist()) == owned_now.tolist()
+def test_stretches_beside_the_receivers_are_given_first_then_short_ones() -> None:
+    registers = Registers(16)
+    mine = np.array([0, 1, 2, 3, 9, 11, 12, 14, 15])
+    registers.write(mine, A, A, 0.0)
+
+    def given(count: int) -> list[int]:
+        return registers.to_give(mine, count, B).tolist()
+
+    assert given(4) == [9, 11, 12, 15]
+    assert given(9) == mine.tolist()
+    registers.write(np.array([4, 5]), B, A, 0.0)
+    assert given(1) == [3]
+    assert given(5) == [0, 1, 2, 3, 9]
+    registers.write(np.array([13]), B, A, 0.0)
+    # The cut is made where the stretch does not touch the receiver's.
+    assert given(1) == [12]
+    assert given(3) == [11, 12, 14]
+    # The last permit has no neighbour that comes before the first one.
+    registers.write(np.array([15]), B, A, 0.0)
+    assert registers.to_give(np.array([0, 1, 9]), 1, B).tolist() == [9]
 
 
 @given(st.integers(0, PERMITS), st.lists(st.integers(-50, 50), max_size=20))
