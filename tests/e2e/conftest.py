@@ -168,9 +168,16 @@ class Cluster:
         for caller, rate in zip(self.callers, per_s, strict=True):
             caller.rate(rate)
 
-    def set_rate(self, rate: float) -> float:
-        """Change the group's rate; return when the API had answered."""
-        limit = {"dimension": "requests", "rate": rate, "burst": max(rate, 1.0)}
+    def set_rate(self, rate: float | None, burst: float | None = None) -> float:
+        """Change the group's limit; return when the API had answered.
+
+        Args:
+            rate: Units/s; None for no limit.
+            burst: Units; by default as many as in a second.
+        """
+        limit: dict[str, object] = {"dimension": "requests", "rate": "unlimited"}
+        if rate is not None:
+            limit |= {"rate": rate, "burst": max(rate, 1.0) if burst is None else burst}
         with Rest(self.url) as rest:
             rest.call("PATCH", "/api/v1/groups/g", body={"limits": [limit]})
         return time.monotonic()

@@ -37,6 +37,9 @@ TOTAL_REL = 0.05
 SHARE_REL = 0.15
 """Of a caller's fair share."""
 
+IN_FORCE_S = 0.25
+"""After which a new limit is in force everywhere."""
+
 Span = tuple[float, float]
 
 
@@ -122,6 +125,24 @@ def test_agents_go_on_without_the_api_and_follow_it_when_it_is_back(
     assert cluster.admitted(*closed) == [0, 0, 0]
     for one in cluster.admitted(*opened):
         assert one > 0.5 * QUOTA_PER_S * (opened[1] - opened[0]) / 3
+
+
+def test_a_limit_that_is_set_where_there_was_none_counts_from_then_on(
+    cluster: Cluster,
+) -> None:
+    rate, burst, demand = 100.0, 500.0, 900.0
+    cluster.load(demand / 3, demand / 3, demand / 3)
+    cluster.set_rate(None)
+    cluster.watch(SETTLE_S)
+    before_s = time.monotonic()
+    answered_s = cluster.set_rate(rate, burst)
+    _, until_s = cluster.watch(SETTLE_S)
+
+    free = cluster.admitted(before_s - 1.0, before_s)
+    assert sum(free) > 0.8 * demand
+    quota = burst + rate * (until_s - answered_s)
+    late = demand * (answered_s - before_s + IN_FORCE_S)
+    assert 0.9 * quota < sum(cluster.admitted(before_s, until_s)) < quota + late
 
 
 def test_a_bus_that_is_killed_slows_nobody_and_carries_on_when_it_is_back(
