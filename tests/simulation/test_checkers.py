@@ -215,3 +215,38 @@ def test_many_requests_at_once_are_unsafe_though_one_of_each_agent_is_not() -> N
         other = np.full(storm // 2, 20.0)
         run = run_of(scenario_of(), admitted, other)
         assert {v.name for v in check_safety(run)} == found
+
+
+def test_what_a_small_bucket_wastes_is_due_to_nobody() -> None:
+    for shares, found in (((25, 25), set[str]()), ((40, 10), {"no-starvation"})):
+        run = run_of(scenario_of(), *map(evenly, shares))
+        half = evenly(50)
+        run.central = [(half, np.ones(len(half)))]
+        assert names(run) == found
+
+
+def test_a_burst_that_is_refilled_before_news_arrives_may_lose_a_fifth() -> None:
+    small = scenario_of(group=GroupSpec(rate=RATE, burst=10.0))
+    assert names(run_of(small, evenly(41), evenly(41))) == set()
+    assert "work-conserved" in names(run_of(small, evenly(38), evenly(38)))
+    enough = scenario_of(group=GroupSpec(rate=RATE, burst=50.0))
+    assert "work-conserved" in names(run_of(enough, evenly(41), evenly(41)))
+    light = scenario_of(group=GroupSpec(rate=RATE, burst=10.0), demand=80.0)
+    assert names(run_of(light, evenly(37), evenly(37))) == set()
+    assert "no-false-refusal" in names(run_of(light, evenly(35), evenly(35)))
+
+
+def test_a_strict_group_with_too_few_requests_for_its_agents_is_only_safe() -> None:
+    for burst, found in ((3.0, set[str]()), (4.0, {"work-conserved", "no-starvation"})):
+        few = scenario_of(group=GroupSpec(rate=RATE, burst=burst, mode="strict"))
+        assert names(run_of(few, evenly(5, 0.1), evenly(5, 0.2))) == found
+
+
+def test_a_strict_group_starts_empty_with_its_first_request() -> None:
+    group = GroupSpec(rate=RATE, burst=3000.0, mode="strict")
+    scenario = scenario_of(group=group, demand=200.0)
+    central = np.r_[evenly(200, 0.0, 30.0), evenly(100, 30.0)]
+    for rate, found in ((100, set[str]()), (65, {"work-conserved"})):
+        run = run_of(scenario, evenly(rate / 2, 3.0), evenly(rate / 2, 3.0))
+        run.central = [(central, np.ones(len(central)))]
+        assert names(run) & {"work-conserved"} == found

@@ -73,7 +73,7 @@ def check_view(
             yield Violation(at.now, "recomputable", text)
             continue
         yield from _check_force(scenario, group, controller, shown, at)
-        yield from _check_fallback(scenario, group, shown, at)
+        yield from _check_fallback(scenario, group, controller, shown, at)
         if spec.mode == "balanced" and 0 < shown.rate < inf:
             yield from _check_sum(shown, at)
             yield from _check_share(controller, shown, at)
@@ -152,7 +152,11 @@ def _check_force(
 
 
 def _check_fallback(
-    scenario: Scenario, group: int, shown: Explanation, at: Looked
+    scenario: Scenario,
+    group: int,
+    controller: Inspectable,
+    shown: Explanation,
+    at: Looked,
 ) -> Iterator[Violation]:
     since = _mute_since(scenario, at)
     if since is None or at.now < since + shown.lease_s + VISIBLE_S + TICKS_S:
@@ -169,6 +173,8 @@ def _check_fallback(
     now = np.array([at.now])
     ceiling = float(ceiling_at(at.told[group], now)[0])
     most = _fallback(scenario, group, shown.rate, since, at)
+    if spec.isolation == "hold":
+        most = max(most, _left_by_others(controller, shown, at))
     if ceiling > most:
         text = (
             f"agent {at.index} is cut off since {since:g} s and refills at "
@@ -199,6 +205,32 @@ def _fallback(
         return max([part, *shares]) * (1 + TRICKLE)
     # Members that join later make each part smaller, never larger.
     return _largest_part(scenario, rate, at.index) + trickle
+
+
+def _left_by_others(controller: Inspectable, shown: Explanation, at: Looked) -> float:
+    """Return the share of Q of an agent that wants all of it, units/s.
+
+    Shares that were told are shares of Q', which is less than Q while a debt is paid.
+    """
+    weights = {member.agent: member.weight for member in controller.members(at.now)}
+    rows = [row for row in shown.agents if row.agent in weights]
+    wants = [
+        shown.rate if row.agent == shown.agent else min(row.demand, shown.rate)
+        for row in rows
+    ]
+    shares = max_min(
+        np.array(wants)[:, None],
+        np.array([weights[row.agent] for row in rows]),
+        np.array([shown.rate]),
+    )[:, 0].tolist()
+    return max(
+        (
+            share
+            for row, share in zip(rows, shares, strict=True)
+            if row.agent == shown.agent
+        ),
+        default=0.0,
+    )
 
 
 def _largest_part(scenario: Scenario, rate: float, index: int) -> float:
