@@ -181,7 +181,7 @@ def apply(
         block.predicted[1:, slot] = 0.0
         block.level[slot] = block.belief[slot] = burst
         block.cut[slot] = block.error[slot] = 0.0
-        block.plausible[slot] = 0.0
+        block.plausible[slot] = block.lead[slot] = 0.0
         block.limited_at[slot] = block.at[slot]
     elif before is not None and limit.period and not unlimited:
         # What others report from now on was mostly spent in the old period.  It is

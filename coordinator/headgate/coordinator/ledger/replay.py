@@ -220,6 +220,7 @@ def charge_own(
         _wake(block, slots, since, used)
     block.cut[slots] += lost
     charged = grown + lost
+    block.lead[slots] += grown * (1.0 - block.fair_part[slots])
     block.level[slots] -= charged
     block.belief[slots] -= charged
     block.admitted[0, slots] = admitted
@@ -381,6 +382,8 @@ def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> N
     """
     block = place.block
     _add(block.level, place, -charged, together=together)
+    due = charged * block.fair_part[place.slots]
+    _add(block.lead, place, -due, together=together)
     _add(block.belief, place, -more, together=together)
     _add(block.late, place, np.maximum(more, 0.0), together=together)
     _add(block.news, place, np.abs(more), together=together)

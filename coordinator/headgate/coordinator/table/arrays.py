@@ -182,7 +182,11 @@ class LedgerBlock:
     aside_in_all: Annotated[Floats, _ledger("units", "Σ aside")]
     slack: Annotated[Floats, _ledger("units/s", "part of Q' in no share")]
     share: Annotated[Floats, _ledger("units/s", "of this agent")]
-    usual: Annotated[Floats, _ledger("units/s", "its max-min part of Q")]
+    fair_part: Annotated[
+        Floats, _ledger("", "its max-min part of what all admit", fill=1.0)
+    ]
+    lead: Annotated[Floats, _ledger("units", "admitted lately beyond that part")]
+    yielded: Annotated[Floats, _ledger("units", "of E that it leaves to others")]
     window: Annotated[
         Floats, _ledger("units", "a, what this agent may spend unseen", fill=inf)
     ]
