@@ -306,7 +306,8 @@ def test_stretches_beside_the_receivers_are_given_first_then_short_ones() -> Non
     registers.write(mine, A, A, 0.0)
 
     def given(count: int) -> list[int]:
-        return registers.to_give(mine, count, B).tolist()
+        chosen: list[int] = registers.to_give(mine, count, B).tolist()
+        return chosen
 
     assert given(4) == [9, 11, 12, 15]
     assert given(9) == mine.tolist()
