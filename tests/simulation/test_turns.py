@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from headgate.simulation.controllers.controller import real_coordinator
 from headgate.simulation.scenario.parsing import parse_scenario
 from headgate.simulation.simulate import Result, simulate
+from headgate.simulation.world.engine import SimulationEngine
 
 QUOTA = 35.0
 """Units/s: some six requests of 6 units."""
@@ -61,3 +64,24 @@ def test_nobody_yields_to_agents_that_ask_for_nothing() -> None:
     """Alone or beside idle ones, it is the central bucket to the last request."""
     beside = shared([400.0, 0.0, 0.0])
     assert beside.figures.total_ratio == 1.0
+
+
+def test_while_half_of_the_agents_are_silent_the_others_go_on() -> None:
+    """Part of the level is set aside for the silent; what is yielded fits the rest."""
+    scenario = parse_scenario(
+        {
+            "seconds": 40.0,
+            "group": {"rate": 35.0, "burst": 12.0, "may_owe": False},
+            "agents": {"count": 4},
+            "demand": [{"agents": "all", "rate": 100.0, "cost": 6.0}],
+            "fault": [{"kind": "pause", "agents": [2, 3], "from": 10.0, "until": 40.0}],
+        },
+        name="silent",
+    )
+    for seed in (1, 2, 3, 4):
+        run = SimulationEngine(
+            scenario, seed=seed, strategy="headgate", make_controller=real_coordinator
+        ).run()
+        times = np.sort(np.concatenate([at for at, _ in run.admitted[0]]))
+        longest = float(np.diff(times[times > 10.0]).max())
+        assert longest < 2.0, seed

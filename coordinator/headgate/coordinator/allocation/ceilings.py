@@ -44,8 +44,9 @@ arrivals: chance is not misuse.
 **Turns.** Where requests are few, nothing steers the level to a margin, so a token goes
 to whoever asks first: an agent that repeats what was refused would starve one that asks
 seldom.  An agent's *lead* is what it admitted less its max-min part of what all
-admitted.  An agent that wants far more than its part and has a lead leaves as much of
-the level to others, up to one request or what flows in within a quarter second.
+admitted.  One that reports each admission, wants more than its part and has a lead
+leaves as much of the level to others: at most one request, what flows in within a
+quarter second, and half of what the bucket holds beyond one request.
 
 Rejected: local buckets of a tenth of a second of a ceiling (4 to 5 s over the quota for
 language models' tokens, 0.67 of the quota if one cost is a sixth of the burst);
@@ -127,9 +128,8 @@ DEMAND_CAP = 2.0
 lie, gains no more than asking for everything."""
 
 SHORT = 1.5
-"""An agent that wants less than so many times its part yields to nobody: demand that
-just fits seems to exceed the quota now and then, and who yields then wastes a request.
-"""
+"""Nobody yields while all together want less than so many times Q: demand that just
+fits seems to exceed it now and then, and who yields then wastes a request."""
 
 LEAD_COSTS = 4.0
 """Requests up to which an agent's lead over its part is remembered."""
@@ -151,7 +151,8 @@ PARENT_S = 0.1
 limit is the parent's rate rather than the group's own level."""
 
 ROUNDING = 1e-9
-"""Part of the burst by which a full bucket may seem less."""
+"""Part of the burst by which a full bucket may seem less, and of 1 by which a part of
+what all admit may."""
 
 HIGH = 1e300
 """Replaces an infinite θ wherever it is multiplied by a weight that may be 0."""
@@ -331,14 +332,15 @@ def _take_turns(
         slots: K of its columns.
         asked: What agents ask for.
         part: ``float64[K]`` this agent's max-min part of what all admit.
-        short: ``bool[K]`` it wants `SHORT` times that.
+        short: ``bool[K]`` it wants more than that, and all want `SHORT` times Q.
     """
     cost = asked.cost[0]
     most = LEAD_COSTS * cost
     lead = lesser(greater(block.lead[slots], -most), most)
     # Without another agent that asks, there is nobody to be ahead of.
-    block.lead[slots] = lead = chosen(part < 1.0, lead, 0.0)
-    beyond_one = greater(block.burst[slots] - cost, 0.0)
+    block.lead[slots] = lead = chosen(part < 1.0 - ROUNDING, lead, 0.0)
+    holds = block.burst[slots] - block.aside_in_all[slots]
+    beyond_one = greater(holds - cost, 0.0)
     most = lesser(cost, YIELDED_PART * beyond_one)
     most = lesser(most, YIELDED_S * block.rate[slots])
     yields = short & block.at_once[0, slots]

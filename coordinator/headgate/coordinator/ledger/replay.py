@@ -77,6 +77,10 @@ the newest calculation, and a limit may just have been lowered."""
 LEAST_LAG_S = 1e-3
 """The lag counts for at least this much, seconds."""
 
+LEAD_S = 10.0
+"""How long a lead is remembered, seconds: what an agent admitted that has ended, or
+asks no more, would otherwise stay a lead of the others."""
+
 ERROR_S = 1.0
 """How long the deepest debt is remembered, seconds."""
 
@@ -91,8 +95,8 @@ def settle(
     """Bring ledgers to `now`.
 
     Args:
-        block: Changed: `level`, `predicted`, `at`, `belief`, `cut`, `full`, `error` and
-            what this agent is expected to spend.
+        block: Changed: `level`, `predicted`, `at`, `belief`, `cut`, `full`, `error`,
+            `lead` and what this agent is expected to spend.
         slots: K of its columns.
         now: Monotonic seconds; ``float64[K]`` or one for all.
         age_s: Δ, after which all charges of a moment are known.
@@ -133,6 +137,7 @@ def settle(
     overflowing = _may_pay(block, slots, overflowing, elapsed - age_s)
     block.cut[slots] = block.cut[slots] * lately + overflowing
     block.news[slots] *= lately
+    block.lead[slots] *= faded(elapsed, LEAD_S)
     block.unheard[slots] *= faded(elapsed, max(lag_s, LEAST_LAG_S))
     block.level[slots] = belief + predicted_in_all
     block.belief[slots] = belief

@@ -164,7 +164,7 @@ def _starved(
 ) -> Iterator[tuple[str, str]]:
     strict = run.scenario.groups[group].mode == "strict"
     offered = _offered(run, group, span)[:, None]
-    # A small bucket is full between two requests, even if there is only one.
+    # What a full bucket wastes is due to nobody.
     whole = min(span.rate * (span.end_s - span.start_s), _sum(run.central[group], span))
     due = max_min(offered, np.array(run.scenario.weights), np.array([whole]))[:, 0]
     cost = largest_cost(run.scenario, group)
@@ -185,7 +185,8 @@ def _slack(run: SimulationRun, group: int, span: CalmSpan) -> float:
 
     One request may be about to be admitted, the level is kept at a margin above zero
     that is filled once, and what the level is below the yardstick's at the start of the
-    span is paid back in it.  A strict group starts empty when somebody founds it.
+    span is paid back in it.  A strict group starts empty; until its first
+    admission nothing is taken to have flowed in.
     """
     cost = largest_cost(run.scenario, group)
     unseen = age_s(run.scenario)
