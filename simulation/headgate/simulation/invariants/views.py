@@ -222,15 +222,9 @@ def _left_by_others(controller: Inspectable, shown: Explanation, at: Looked) -> 
         np.array(wants)[:, None],
         np.array([weights[row.agent] for row in rows]),
         np.array([shown.rate]),
-    )[:, 0].tolist()
-    return max(
-        (
-            share
-            for row, share in zip(rows, shares, strict=True)
-            if row.agent == shown.agent
-        ),
-        default=0.0,
-    )
+    )[:, 0]
+    own = [row.agent == shown.agent for row in rows]
+    return float(shares[own].sum())
 
 
 def _largest_part(scenario: Scenario, rate: float, index: int) -> float:

@@ -43,10 +43,10 @@ LEAST_BYTES = 400
 ROW_BYTES = 64
 """Bytes that each further row may have; 13 are usual."""
 
-RIGHTS_PER_AGENT = 5
+RIGHTS_PER_AGENT = 4
 """Rows for each agent of a strict group: its life takes some 25 bytes, and each run of
 its permits 10 or 11.  An owner writes one epoch over all its permits as soon as eight
-runs would be saved, so 27 runs are stretches, which few gifts cut, and those eight."""
+runs would be saved, so 20 runs are stretches, which few gifts cut, and those eight."""
 
 
 class InvariantWatch:

@@ -38,7 +38,7 @@ CONSERVED = 0.98
 CONSERVED_STRICT = 0.85
 """The same for a strict group, where flashes of demand have to move permits first."""
 
-CONSERVED_STRAINED = 0.8
+CONSERVED_STRAINED = 0.85
 """The same for a burst that is refilled within two ages of information, of which some
 overflows while agents wait for news of each other (docs/notes/accuracy-bounds.md)."""
 
@@ -48,7 +48,7 @@ FALSE_PART = 0.005
 FALSE_STRICT = 0.05
 """The same for a strict group."""
 
-FALSE_STRAINED = 0.1
+FALSE_STRAINED = 0.05
 """The same for a burst that is refilled within two ages of information."""
 
 STEADY = 0.95
