@@ -129,9 +129,10 @@ def _verdict(found: Found, open_: Found, missed: Found, *, cells: int) -> Iterat
     over = sum(figures.over > 0 for figures in open_.values())
     kept = delays_kept(open_)
     bounded = sum(bool(f.missed()) for f in open_.values()) - len(missed)
+    order = ", the quickest first," if len(found) < cells else ""
     yield "## Result\n\n"
     yield (
-        f"{len(found)} of the grid's {cells} cells were run, the quickest first, "
+        f"{len(found)} of the grid's {cells} cells were run{order} "
         f"with one seed. {len(found) - len(open_)} of them can't reach the goal (see "
         f"the end). Of the other {len(open_)}, **{len(missed)} miss it** where no "
         f"bound explains that, and {bounded} because of one. "
