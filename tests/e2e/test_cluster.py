@@ -145,6 +145,24 @@ def test_a_limit_that_is_set_where_there_was_none_counts_from_then_on(
     assert 0.9 * quota < sum(cluster.admitted(before_s, until_s)) < quota + late
 
 
+def test_callers_that_ask_seldom_are_not_starved_of_few_tokens(
+    cluster: Cluster,
+) -> None:
+    cluster.set_rate(5.0, 10.0)
+    cluster.load(100.0, 1.5, 1.5)
+    cluster.watch(2 * SETTLE_S)
+    since_s, until_s = cluster.watch(20.0)
+
+    often, *seldom = cluster.callers
+    for caller in seldom:
+        attempts = caller.attempts(since_s, until_s)
+        assert attempts["admitted"].sum() > 0.6 * len(attempts) > 3
+    # What they leave goes to the one that asks often.
+    total = sum(cluster.admitted(since_s, until_s))
+    assert total == pytest.approx(5.0 * (until_s - since_s), abs=6.0)
+    assert often.admitted(since_s, until_s) > 0.2 * total
+
+
 def test_a_bus_that_is_killed_slows_nobody_and_carries_on_when_it_is_back(
     cluster: Cluster,
 ) -> None:

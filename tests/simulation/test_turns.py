@@ -2,40 +2,80 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
-from headgate.simulation.controllers.controller import real_coordinator
+from headgate.coordinator import Coordinator
+from headgate.simulation.controllers.controller import real_coordinator, settings_of
+from headgate.simulation.max_min import max_min
 from headgate.simulation.scenario.parsing import parse_scenario
 from headgate.simulation.simulate import Result, simulate
 from headgate.simulation.world.engine import SimulationEngine
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.simulation.controllers.controller import Birth, Controller
+    from headgate.simulation.scenario.scenario import Scenario
+
 QUOTA = 35.0
-"""Units/s: some six requests of 6 units."""
+"""Units/s: some six requests."""
+
+COST = 6.0
+"""Units of a request."""
 
 
 def shared(
     demand: list[float],
     *,
     burst: float = QUOTA,
-    cost: float = 6.0,
     no_debt: bool = False,
     weights: list[float] | None = None,
 ) -> Result:
     """Return what agents with these demands, units/s, get in 100 s."""
+    scenario = scenario_of(demand, burst=burst, no_debt=no_debt, weights=weights)
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    return result
+
+
+def scenario_of(
+    demand: list[float],
+    *,
+    burst: float = QUOTA,
+    no_debt: bool = False,
+    weights: list[float] | None = None,
+    seconds: float = 100.0,
+) -> Scenario:
     document: dict[str, object] = {
-        "seconds": 100.0,
+        "seconds": seconds,
         "measure_from": 5.0,
         "group": {"rate": QUOTA, "burst": burst, "may_owe": not no_debt},
         "agents": {"count": len(demand), "weights": weights or [1.0] * len(demand)},
         "demand": [
-            {"agents": [agent], "rate": rate, "cost": cost}
+            {"agents": [agent], "rate": rate, "cost": COST}
             for agent, rate in enumerate(demand)
         ],
     }
-    result, _ = simulate(parse_scenario(document, name="turns"), seed=1)
-    assert result.violations == ()
-    return result
+    return parse_scenario(document, name="turns")
+
+
+def fair_rates(demand: list[float]) -> NDArray[np.float64]:
+    """Return ``float64[n]`` max-min parts of the quota, units/s."""
+    return max_min(np.array(demand)[:, None], np.ones(len(demand)), np.array([QUOTA]))[
+        :, 0
+    ]
+
+
+def take(agent: Coordinator, units: float) -> None:
+    """Make an agent believe in a lower level, as if it had heard of more requests."""
+    table = agent._state.table  # pyright: ignore[reportPrivateUsage]
+    for key in table:
+        block, slot = table.at(key)
+        block.level[slot] -= units
+        block.belief[slot] -= units
 
 
 def worst(result: Result) -> float:
@@ -64,6 +104,50 @@ def test_nobody_yields_to_agents_that_ask_for_nothing() -> None:
     """Alone or beside idle ones, it is the central bucket to the last request."""
     beside = shared([400.0, 0.0, 0.0])
     assert beside.figures.total_ratio == 1.0
+
+
+@pytest.mark.parametrize(
+    ("demand", "lower"),
+    [([400.0, 10.5], [0.0, 2.0]), ([400.0, 5.25, 5.25, 5.25], [0.0, 0.0, 1.5, 2.0])],
+)
+def test_who_believes_in_less_than_the_others_is_not_starved(
+    demand: list[float], lower: list[float]
+) -> None:
+    """After a partition views may stay up to two requests apart (decision 53)."""
+    agents: list[Coordinator] = []
+    moved: list[bool] = []
+
+    def keep(scenario: Scenario, birth: Birth) -> Controller:
+        agents.append(
+            Coordinator(
+                settings_of(scenario, birth.index),
+                agent=birth.agent,
+                incarnation=birth.incarnation,
+                seed=birth.seed,
+                now=birth.now,
+                wall_s=birth.wall_s,
+            )
+        )
+        return agents[-1]
+
+    def part_views(now: float) -> None:
+        if now >= 10.0 and not moved:
+            moved.append(True)
+            for agent, requests in zip(agents, lower, strict=True):
+                take(agent, requests * COST)
+
+    run = SimulationEngine(
+        scenario_of(demand, seconds=70.0),
+        seed=1,
+        strategy="headgate",
+        make_controller=keep,
+        progress=part_views,
+    ).run()
+    part = fair_rates(demand) * 50.0
+    got = [COST * np.count_nonzero(at > 20.0) for at, _ in run.admitted[0]]
+    assert moved
+    assert min(got / part) > 0.6
+    assert sum(got) == pytest.approx(QUOTA * 50.0, rel=0.01)
 
 
 def test_while_half_of_the_agents_are_silent_the_others_go_on() -> None:
