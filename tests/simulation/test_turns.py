@@ -108,12 +108,12 @@ def test_nobody_yields_to_agents_that_ask_for_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("demand", "lower"),
-    [([400.0, 10.5], [0.0, 2.0]), ([400.0, 5.25, 5.25, 5.25], [0.0, 0.0, 1.5, 2.0])],
+    [([400.0, 10.5], [0.0, 2.0]), ([20.0] * 10, [0.0] * 9 + [2.0])],
 )
 def test_who_believes_in_less_than_the_others_is_not_starved(
     demand: list[float], lower: list[float]
 ) -> None:
-    """After a partition views may stay up to two requests apart (decision 53)."""
+    """Views come together, or those that are ahead leave more (decisions 53, 69)."""
     agents: list[Coordinator] = []
     moved: list[bool] = []
 
@@ -146,7 +146,7 @@ def test_who_believes_in_less_than_the_others_is_not_starved(
     part = fair_rates(demand) * 50.0
     got = [COST * np.count_nonzero(at > 20.0) for at, _ in run.admitted[0]]
     assert moved
-    assert min(got / part) > 0.6
+    assert min(got / part) > 0.55
     assert sum(got) == pytest.approx(QUOTA * 50.0, rel=0.01)
 
 

@@ -47,7 +47,7 @@ seldom.  An agent's *lead* is what it admitted less its max-min part of what all
 admitted.  One that reports each admission, wants more than its part and has a lead
 leaves as much of the level to others: at most three quarters of what the bucket holds
 beyond one request, and what flows in within a quarter second for each request of the
-lead.  It may take several, since views of a level differ by up to two.
+lead.  One request would not be enough where views of a level differ.
 
 Rejected: local buckets of a tenth of a second of a ceiling (4 to 5 s over the quota for
 language models' tokens, 0.67 of the quota if one cost is a sixth of the burst);
@@ -132,9 +132,9 @@ SHORT = 1.5
 """Nobody yields while all together want less than so many times Q: demand that just
 fits seems to exceed it now and then, and who yields then wastes a request."""
 
-LEAD_COSTS = 8.0
-"""Requests up to which an agent's lead is remembered.  With four, an agent whose level
-is two requests below the others' gets 0.57 of its part instead of 0.69."""
+LEAD_COSTS = 3.0
+"""Requests up to which an agent's lead is remembered.  With four, six agents left so
+much to each other that they spent a twentieth less in their first ten seconds."""
 
 YIELDED_PART = 0.75
 """What is yielded is at most this part of what a bucket holds beyond one request, or a
@@ -472,7 +472,7 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
     ever.  The median is used because any agent may lie.  This agent's own level counts
     as well, so that two agents meet half way.  At least half of the others must have
     reported theirs.  What reports in flight could explain is averaged over several
-    levels (`hear`), or chance would add up.
+    levels (`hear`), or chance would add up, unless nothing was on its way.
     """
     told = block.voiced[slots]
     if not np.count_nonzero(told):
@@ -493,9 +493,13 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
     if not np.count_nonzero(enough):
         return
     agreed, voices = at[enough], voices[:, enough]
+    exact = (block.exact[lines, agreed] | (voices != voices)).all(axis=0)
     voices[0] = 0.0
     middle = _median(voices)
-    explained = block.margin[agreed] + AGREED_COSTS * block.cost[0, agreed]
+    # Of two agents, neither knows who missed a report.
+    exact &= heard[enough] > 1
+    costs = np.where(exact, EXACT_COSTS, AGREED_COSTS)
+    explained = block.margin[agreed] + costs * block.cost[0, agreed]
     shift = np.where(np.abs(middle) > explained, middle, 0.0)
     block.level[agreed] += shift
     block.belief[agreed] += shift
@@ -518,8 +522,12 @@ def _median(voices: Floats) -> Floats:
 
 
 AGREED_COSTS = 2.0
-"""Requests by which levels may differ, because some agents haven't heard of them
-yet."""
+"""Requests by which levels may differ, besides the margin, because some agents haven't
+heard of them yet."""
+
+EXACT_COSTS = 0.5
+"""The same where nothing was on its way.  Levels then differ by requests that somebody
+missed, and the median of three or more says who."""
 
 KNOWN_LAGS = 1.4
 """Lags after which a report has arrived everywhere, allowing for the bus's jitter."""

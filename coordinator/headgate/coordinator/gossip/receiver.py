@@ -339,7 +339,9 @@ class ReportReceiver:
                     told = rows.level is not None or report.leave
                     self._count_from_0(place, place.fresh, told=told)
                 outcome.fresh = np.concatenate([outcome.fresh, fresh])
-            wrong += int(np.count_nonzero(hear(place, rows, reported_at)))
+            lag_s = self.members.lag_s
+            false = hear(place, rows, reported_at, lag_s=lag_s)
+            wrong += int(np.count_nonzero(false))
             if levels and rows.level is not None:
                 self._hear_levels(member, place, rows.level[place.rows], reported_at)
         if wrong:

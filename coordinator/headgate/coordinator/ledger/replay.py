@@ -238,6 +238,7 @@ def hear(
     reported_at: Floats | float,
     *,
     reported_together: bool = False,
+    lag_s: float = 0.025,
 ) -> Flags:
     """Enter rows of reports.
 
@@ -248,6 +249,7 @@ def hear(
             all.
         reported_together: The rows are of several members, so two may belong to one
             ledger; no ledger at rest may have overflowed.
+        lag_s: Lag of the bus.
 
     Returns:
         ``bool[K]`` counters that could not be true, and were charged as predicted.
@@ -291,7 +293,7 @@ def hear(
     _copy(block, rows, at, slots, cells)
     reported_before[cells] = reported_at
     if rows.level is not None:
-        _compare(place, rows.level[place.rows], reported_at, more)
+        _compare(place, rows.level[place.rows], reported_at, more, lag_s)
     block.dirty[slots] = True
     return wrong & ~unlimited_then
 
@@ -346,7 +348,11 @@ def _since_limited(
 
 
 def _compare(
-    place: Place, said: Floats, reported_at: Floats | float, more: Floats
+    place: Place,
+    said: Floats,
+    reported_at: Floats | float,
+    more: Floats,
+    lag_s: float,
 ) -> None:
     """Note how far reported levels are from this agent's own.
 
@@ -356,20 +362,28 @@ def _compare(
     block, slots, cells = place.block, place.slots, place.cells
     told = said == said
     off = said - common_level(block, slots, reported_at)
-    # The sender may not have heard yet what arrived here within Δ.  `news` fades to 1/e
-    # in that time, so at most e times as much arrived.  The rest of a difference counts
-    # at once; what this could explain on average only, less what usually arrives during
-    # the lag (`more` is the sender's own).  Levels that are cut at B have no average.
-    explained = e * block.news[slots]
+    cost = block.cost[0, slots]
+    # The sender may not have heard yet what others (`more` is its own) reported here
+    # within Δ.  `news` fades to 1/e in that time, so at most e times as much arrived.
+    # The rest of a difference counts at once; what this could explain on average only,
+    # less what usually arrives during the lag.  Levels cut at B have no average.
+    explained = e * np.maximum(block.news[slots] - np.abs(more), 0.0)
     rest = np.copysign(np.maximum(np.abs(off) - explained, 0.0), off)
     unheard = block.unheard[slots] - more
     apart, averaged = block.apart.reshape(-1), block.averaged.reshape(-1)
     before = np.nan_to_num(np.where(averaged[cells], apart[cells], 0.0))
-    cost = block.cost[0, slots]
     step = np.minimum(np.maximum(AVERAGED * (off - unheard - before), -cost), cost)
-    mean = before + step
+    # If nothing is on its way, from others or from here, one comparison is enough.
+    unreported = block.admitted[0, slots] - block.reported_admitted[slots]
+    still = np.abs(unheard) + np.abs(unreported) < EXACT_COSTS * cost
+    still &= block.row_reported_at[slots] <= reported_at - EXACT_LAGS * lag_s
+    still &= ~block.brimful[slots]
+    mean = np.where(still, off, before + step)
     sure = np.abs(rest) > np.abs(mean)
     mean = np.where(block.brimful[slots], np.nan, mean)
+    exact = block.exact.reshape(-1)
+    still |= exact[cells] & (apart[cells] == apart[cells])
+    exact[cells] = np.where(told, still, exact[cells])
     apart[cells] = np.where(told, np.where(sure, rest, mean), apart[cells])
     averaged[cells] = np.where(told, ~sure, averaged[cells])
     block.voiced[block.slots[slots][told]] = True
@@ -378,6 +392,14 @@ def _compare(
 AVERAGED = 0.125
 """Weight of the newest of several levels that the same agent reported; it moves the
 average by one request at most."""
+
+EXACT_COSTS = 0.05
+"""Nothing counts as being on its way if it is less than this part of a request: what
+arrived three lags ago."""
+
+EXACT_LAGS = 2.5
+"""Lags after which the sender of a report had heard this agent's own last one.  Without
+that, two agents that raise each other exceed the bound by four requests in a minute."""
 
 
 def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> None:

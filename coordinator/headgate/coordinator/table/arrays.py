@@ -116,6 +116,9 @@ class LedgerBlock:
         _cell("units", "its level less ours; NaN: none since we moved", fill=nan),
     ]
     averaged: Annotated[Flags, _cell("", "apart is an average", np.bool_)]
+    exact: Annotated[
+        Flags, _cell("", "apart began while nothing was on its way", np.bool_)
+    ]
     # What members are expected to use until they report again.
     predicted: Annotated[
         Floats,

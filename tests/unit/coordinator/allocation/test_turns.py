@@ -57,7 +57,7 @@ def yielded(block: LedgerBlock) -> float:
     return float(block.yielded[0])
 
 
-@pytest.mark.parametrize("requests", [0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("requests", [0.5, 1.0, 2.0, 3.0])
 def test_an_agent_leaves_as_many_requests_as_it_is_ahead(requests: float) -> None:
     assert yielded(block_of([400.0, 10.0], lead=requests * COST)) == pytest.approx(
         requests * COST

@@ -124,7 +124,7 @@ def test_a_level_told_before_what_was_heard_here_is_no_other_view(
     # A herd: each of the others tells its own request, and a level without the rest.
     block = block_of([100.0] * 5, level=-500.0)
     block.rate[0] = 0.0  # the level stands still
-    block.news[0] = 1000.0
+    block.news[0] = block.unheard[0] = 1000.0
     settle(block, ONE, NOW + after_s, AGE_S)
     block.reported_at[:5, 0] = NOW + after_s
     block.rate[0] = RATE
@@ -149,6 +149,64 @@ def test_views_that_stay_apart_come_together_although_reports_are_in_flight() ->
     assert averaged([6.0]) == 0.0
     assert averaged([6.0] * 60) > 2.0
     assert averaged([-6.0] * 60) < -2.0
+
+
+def exactly(off: float, *, voices: int = 4, amid: float = 0.0) -> float:
+    """Return how far the level goes if all others are off by so many requests once.
+
+    Args:
+        off: Units.
+        voices: Number of the others.
+        amid: What others reported within the lag, units.
+    """
+    block = block_of([1.0] * (voices + 1))
+    look(block)
+    for line in range(1, voices + 1):
+        block.news[0] = block.unheard[0] = amid
+        told = [nan] * voices
+        told[line - 1] = float(block.level[0]) + amid + off
+        tell(block, told)
+    look(block)
+    return float(block.level[0]) - 500.0
+
+
+def test_where_nothing_is_on_its_way_views_agree_within_half_a_request() -> None:
+    assert exactly(0.4) == 0.0
+    assert exactly(1.0) == pytest.approx(1.0)
+    assert exactly(-1.0) == pytest.approx(-1.0)
+    assert exactly(1.0, amid=2.0) == 0.0, "it may be noise"
+    assert exactly(3.0, voices=1) == 0.0, "either may have missed a report"
+    assert exactly(6.0, voices=1) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("ago_s", [0.03, 0.2])
+def test_a_difference_is_not_exact_while_the_own_report_is_on_its_way(
+    ago_s: float,
+) -> None:
+    block = block_of([1.0] * 5)
+    look(block)
+    block.row_reported_at[0] = NOW - ago_s
+    tell(block, [501.0] * 4)
+    look(block)
+    assert (block.level[0] > 500.0) == (ago_s > 0.1)
+    block = block_of([1.0] * 5)
+    look(block)
+    block.admitted[0, 0] = 1.0  # and it is not reported yet
+    tell(block, [502.0] * 4)
+    look(block)
+    assert block.level[0] == 500.0
+
+
+def test_what_the_sender_itself_reported_explains_no_difference() -> None:
+    """It would hide an agent that admits much more than another one expects."""
+    block = block_of([1.0] * 2)
+    look(block)
+    place = other(block, 1)
+    block.reported_at[1, 0] = NOW - 1.0
+    block.row_reported_at[0] = NOW  # so the difference is not exact
+    hear(place, row(100.0, 400.0, 430.0), NOW)
+    look(block)
+    assert block.level[0] == pytest.approx(400.0 + 15.0)
 
 
 def test_chance_that_reports_in_flight_explain_moves_nobody() -> None:
