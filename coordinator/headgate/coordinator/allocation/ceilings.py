@@ -496,8 +496,6 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
     exact = (block.exact[lines, agreed] | (voices != voices)).all(axis=0)
     voices[0] = 0.0
     middle = _median(voices)
-    # Of two agents, neither knows who missed a report.
-    exact &= heard[enough] > 1
     costs = np.where(exact, EXACT_COSTS, AGREED_COSTS)
     explained = block.margin[agreed] + costs * block.cost[0, agreed]
     shift = np.where(np.abs(middle) > explained, middle, 0.0)

@@ -363,11 +363,11 @@ def _compare(
     told = said == said
     off = said - common_level(block, slots, reported_at)
     cost = block.cost[0, slots]
-    # The sender may not have heard yet what others (`more` is its own) reported here
-    # within Δ.  `news` fades to 1/e in that time, so at most e times as much arrived.
-    # The rest of a difference counts at once; what this could explain on average only,
-    # less what usually arrives during the lag.  Levels cut at B have no average.
-    explained = e * np.maximum(block.news[slots] - np.abs(more), 0.0)
+    # The sender may not have heard yet what arrived here within Δ.  `news` fades to 1/e
+    # in that time, so at most e times as much arrived.  The rest of a difference counts
+    # at once; what this could explain on average only, less what usually arrives during
+    # the lag (`more` is the sender's own).  Levels that are cut at B have no average.
+    explained = e * block.news[slots]
     rest = np.copysign(np.maximum(np.abs(off) - explained, 0.0), off)
     unheard = block.unheard[slots] - more
     apart, averaged = block.apart.reshape(-1), block.averaged.reshape(-1)
@@ -377,7 +377,8 @@ def _compare(
     unreported = block.admitted[0, slots] - block.reported_admitted[slots]
     still = np.abs(unheard) + np.abs(unreported) < EXACT_COSTS * cost
     still &= block.row_reported_at[slots] <= reported_at - EXACT_LAGS * lag_s
-    still &= ~block.brimful[slots]
+    # Of two agents, neither knows who missed a report.
+    still &= ~block.brimful[slots] & (block.used[slots] - block.holes[slots] > 2)
     mean = np.where(still, off, before + step)
     sure = np.abs(rest) > np.abs(mean)
     mean = np.where(block.brimful[slots], np.nan, mean)

@@ -197,18 +197,6 @@ def test_a_difference_is_not_exact_while_the_own_report_is_on_its_way(
     assert block.level[0] == 500.0
 
 
-def test_what_the_sender_itself_reported_explains_no_difference() -> None:
-    """It would hide an agent that admits much more than another one expects."""
-    block = block_of([1.0] * 2)
-    look(block)
-    place = other(block, 1)
-    block.reported_at[1, 0] = NOW - 1.0
-    block.row_reported_at[0] = NOW  # so the difference is not exact
-    hear(place, row(100.0, 400.0, 430.0), NOW)
-    look(block)
-    assert block.level[0] == pytest.approx(400.0 + 15.0)
-
-
 def test_chance_that_reports_in_flight_explain_moves_nobody() -> None:
     assert averaged([0.0] * 60) == 0.0
     assert averaged([6.0, -6.0] * 30) == 0.0
