@@ -76,8 +76,10 @@ class _Columns:
         return np.repeat(times, self.sizes)
 
 
-def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
-    """Enter the rows of reports of different members.
+def enter_together(
+    table: Table, waiting: list[Waiting], lag_s: float
+) -> list[int] | None:
+    """Enter the rows of reports of different members, which the bus took `lag_s` for.
 
     Returns:
         For each report, the number of dimensions with an impossible counter.  None if
@@ -96,7 +98,7 @@ def enter_together(table: Table, waiting: list[Waiting]) -> list[int] | None:
         return None
     wrong = [0] * len(waiting)
     for each in columns:
-        for at in _enter(each, waiting):
+        for at in _enter(each, waiting, lag_s):
             wrong[at] += 1
     return wrong
 
@@ -112,13 +114,13 @@ def _at_rest(columns: _Columns, waiting: list[Waiting]) -> bool:
     )
 
 
-def _enter(columns: _Columns, waiting: list[Waiting]) -> set[int]:
+def _enter(columns: _Columns, waiting: list[Waiting], lag_s: float) -> set[int]:
     """Enter one dimension; return the reports that had an impossible counter."""
     reported_at = columns.reported_at(waiting)
     whose: set[int] = set()
     for place in columns.places:
         told = reported_at[place.rows]
-        wrong = hear(place, columns.rows, told, reported_together=True)
+        wrong = hear(place, columns.rows, told, lag_s=lag_s, reported_together=True)
         if np.count_nonzero(wrong):
             of = np.repeat(columns.of, columns.sizes)[place.rows]
             whose.update(of[wrong].tolist())

@@ -237,8 +237,8 @@ def hear(
     rows: Rows,
     reported_at: Floats | float,
     *,
+    lag_s: float,
     reported_together: bool = False,
-    lag_s: float = 0.025,
 ) -> Flags:
     """Enter rows of reports.
 
@@ -247,9 +247,9 @@ def hear(
         rows: Of one dimension.
         reported_at: When they were true, monotonic seconds; ``float64[K]`` or one for
             all.
+        lag_s: Lag of the bus.
         reported_together: The rows are of several members, so two may belong to one
             ledger; no ledger at rest may have overflowed.
-        lag_s: Lag of the bus.
 
     Returns:
         ``bool[K]`` counters that could not be true, and were charged as predicted.
@@ -375,8 +375,8 @@ def _compare(
     step = np.minimum(np.maximum(AVERAGED * (off - unheard - before), -cost), cost)
     # If nothing is on its way, from others or from here, one comparison is enough.
     unreported = block.admitted[0, slots] - block.reported_admitted[slots]
-    still = np.abs(unheard) + np.abs(unreported) < EXACT_COSTS * cost
-    still &= block.row_reported_at[slots] <= reported_at - EXACT_LAGS * lag_s
+    still = np.abs(unheard) + np.abs(unreported) < STILL_COSTS * cost
+    still &= block.row_reported_at[slots] <= reported_at - STILL_LAGS * lag_s
     # Of two agents, neither knows who missed a report.
     still &= ~block.brimful[slots] & (block.used[slots] - block.holes[slots] > 2)
     mean = np.where(still, off, before + step)
@@ -394,13 +394,13 @@ AVERAGED = 0.125
 """Weight of the newest of several levels that the same agent reported; it moves the
 average by one request at most."""
 
-EXACT_COSTS = 0.05
+STILL_COSTS = 0.05
 """Nothing counts as being on its way if it is less than this part of a request: what
 arrived three lags ago."""
 
-EXACT_LAGS = 2.5
+STILL_LAGS = 2.5
 """Lags after which the sender of a report had heard this agent's own last one.  Without
-that, two agents that raise each other exceed the bound by four requests in a minute."""
+that, three agents raise one another until they break their bound, in a minute."""
 
 
 def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> None:

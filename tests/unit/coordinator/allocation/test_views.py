@@ -20,7 +20,7 @@ from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.arrays import LedgerBlock
 from headgate.coordinator.table.index import Place, place_of
 
-RATE, BURST, AGE_S = 1000.0, 1000.0, 0.1
+RATE, BURST, AGE_S, LAG_S = 1000.0, 1000.0, 0.1, 0.025
 NOW = 10.0
 ONE = slice(0, 1)
 USED = np.ones(1, np.bool_)
@@ -44,7 +44,7 @@ def block_of(demands: list[float], level: float = 500.0) -> LedgerBlock:
 
 
 CONDITIONS = Conditions(
-    now=NOW, lag_s=0.025, loss=0.0, age_s=AGE_S, present=1.0, cut_off=False
+    now=NOW, lag_s=LAG_S, loss=0.0, age_s=AGE_S, present=1.0, cut_off=False
 )
 
 
@@ -60,7 +60,7 @@ def tell(block: LedgerBlock, levels: list[float], at_s: float = NOW) -> None:
         if not isnan(level):
             demand = block.demand.item(line, 0)
             told = row(block.admitted.item(line, 0), demand, level)
-            hear(other(block, line), told, at_s)
+            hear(other(block, line), told, at_s, lag_s=LAG_S)
 
 
 def explained(block: LedgerBlock) -> float:
@@ -283,10 +283,10 @@ def test_a_full_bucket_at_rest_overflows_once_whoever_used_it_first() -> None:
         block.reported_at[1, 0] = NOW
         block.admitted[1, 0] = 0.0
     at_s, nothing, own = NOW + 10.0, np.array([nan]), np.array([100.0])
-    hear(other(heard_first), row(100.0), at_s)
+    hear(other(heard_first), row(100.0), at_s, lag_s=LAG_S)
     charge_own(heard_first, ONE, own, nothing, at_s, USED)
     charge_own(counted_first, ONE, own, nothing, at_s, USED)
-    hear(other(counted_first), row(100.0), at_s)
+    hear(other(counted_first), row(100.0), at_s, lag_s=LAG_S)
     for block in (heard_first, counted_first):
         settle(block, ONE, at_s, AGE_S)
         assert block.belief[0] == pytest.approx(BURST - 200.0)
@@ -300,13 +300,13 @@ def test_a_long_rest_pays_for_no_charge_that_is_heard_after_it(ended_by: str) ->
     block.admitted[:3, 0] = 0.0
     end_s = NOW + 10.0
     if ended_by == "heartbeat":
-        hear(other(block, 1), row(0.0), end_s - 0.01)
+        hear(other(block, 1), row(0.0), end_s - 0.01, lag_s=LAG_S)
     else:
         nothing = np.array([nan])
         charge_own(block, ONE, np.zeros(1), nothing, end_s - 0.025, USED)
         block.due[0] = end_s
     settle(block, ONE, end_s, AGE_S)
-    hear(other(block, 2), row(600.0), end_s - 0.015)
+    hear(other(block, 2), row(600.0), end_s - 0.015, lag_s=LAG_S)
     settle(block, ONE, end_s, AGE_S)
     # At most what flowed in within Δ is given back.
     assert block.belief[0] <= BURST - 600.0 + RATE * AGE_S
@@ -321,7 +321,7 @@ def test_what_a_silent_member_may_have_spent_at_rest_stays_expected() -> None:
     charge_own(block, ONE, np.array([10.0]), np.array([nan]), NOW + 60.0, USED)
     assert block.predicted[1, 0] == pytest.approx(18.0 * RATE)
     assert block.level[0] == pytest.approx(block.belief[0] + 18.0 * RATE)
-    hear(other(block, 1), row(6.0 * RATE), NOW + 60.0)
+    hear(other(block, 1), row(6.0 * RATE), NOW + 60.0, lag_s=LAG_S)
     settle(block, ONE, NOW + 60.0, AGE_S)
     assert block.belief[0] == BURST  # it spent a third of what was reserved
 
@@ -339,7 +339,7 @@ def full_and_late(*, after_s: float) -> float:
         block.rate[0] = 0.0  # nothing more comes in
         settle(block, ONE, now, AGE_S)
     block.rate[0] = 0.0
-    hear(other(block), row(25.0), NOW + 0.03)
+    hear(other(block), row(25.0), NOW + 0.03, lag_s=LAG_S)
     settle(block, ONE, now, AGE_S)
     return float(block.level[0])
 
@@ -358,7 +358,7 @@ def test_no_more_is_given_back_than_was_cut() -> None:
     block.admitted[1, 0] = 0.0
     settle(block, ONE, NOW + 0.01, AGE_S)
     block.rate[0] = 0.0
-    hear(other(block), row(25.0), NOW + 0.005)
+    hear(other(block), row(25.0), NOW + 0.005, lag_s=LAG_S)
     settle(block, ONE, NOW + 0.01, AGE_S)
     assert block.level[0] == pytest.approx(BURST - 15.0)
 

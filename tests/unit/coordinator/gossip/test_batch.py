@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -27,7 +27,11 @@ from headgate.coordinator import (
     Settings,
 )
 from headgate.coordinator.gossip import batch as gathering
+from headgate.coordinator.ledger.replay import hear
 from headgate.coordinator.table.arrays import FIELDS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 DIMENSIONS = ("requests", "bytes")
 GROUPS = 30
@@ -201,6 +205,10 @@ def state(coordinator: Coordinator) -> dict[str, object]:
     return found
 
 
+def lag_of(coordinator: Coordinator) -> float:
+    return coordinator._state.members.lag_s  # pyright: ignore[reportPrivateUsage]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("rows_together", [1, 40, 1 << 13])
 def test_reports_heard_together_do_what_they_do_one_by_one(
@@ -217,7 +225,15 @@ def test_reports_heard_together_do_what_they_do_one_by_one(
         entered += found is not None
         return found
 
+    lags: set[float] = set()
+
+    def noted(*args: Any, lag_s: float, **options: Any) -> NDArray[np.bool_]:
+        lags.add(lag_s)
+        return hear(*args, lag_s=lag_s, **options)
+
     monkeypatch.setattr("headgate.coordinator.gossip.receiver.enter_together", counted)
+    monkeypatch.setattr(gathering, "hear", noted)
+    measured: set[float] = set()
     for seed in range(6):
         twins = Twins(np.random.default_rng(seed), strict=seed == STRICT)
         for _ in range(25):
@@ -225,6 +241,8 @@ def test_reports_heard_together_do_what_they_do_one_by_one(
             twins.hear(twins.come())
             before, after = (state(one) for one in twins.both)
             assert before == after
+            measured |= {lag_of(one) for one in twins.both}
+    assert lags <= measured
     # Else this would only compare one by one with one by one.
     assert (entered > 20) == (rows_together > 1)
 
