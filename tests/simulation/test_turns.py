@@ -108,7 +108,11 @@ def test_nobody_yields_to_agents_that_ask_for_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("demand", "lower"),
-    [([400.0, 10.5], [0.0, 2.0]), ([20.0] * 10, [0.0] * 9 + [1.9])],
+    [
+        ([400.0, 10.5], [0.0, 2.0]),
+        ([100.0, 100.0], [0.0, 3.0]),
+        ([20.0] * 10, [0.0] * 9 + [1.9]),
+    ],
 )
 def test_who_believes_in_less_than_the_others_is_not_starved(
     demand: list[float], lower: list[float]
@@ -141,6 +145,25 @@ def test_who_believes_in_less_than_the_others_is_not_starved(
     assert moved
     assert min(got / part) > 0.55
     assert sum(got) == pytest.approx(QUOTA * 50.0, rel=0.01)
+
+
+def test_views_that_come_together_do_not_rise() -> None:
+    """A request that is on its way is no difference: 25 units more in a minute else."""
+    scenario = parse_scenario(
+        {
+            "seconds": 90.0,
+            "group": {"rate": QUOTA, "burst": QUOTA},
+            "agents": {"count": 2},
+            "network": {"delay": 0.02, "jitter": 0.01},
+            "demand": [{"agents": "all", "rate": 100.0, "cost": COST}],
+        },
+        name="level",
+    )
+    result, _ = simulate(scenario, seed=2)
+    assert result.violations == ()
+    total = result.figures.total_ratio
+    assert total is not None
+    assert abs(total - 1.0) * QUOTA * 91.0 < 3.0 * COST
 
 
 def test_while_half_of_the_agents_are_silent_the_others_go_on() -> None:

@@ -524,8 +524,7 @@ AGREED_COSTS = 2.0
 heard of them yet."""
 
 EXACT_COSTS = 0.5
-"""The same where nothing was on its way.  Levels then differ by requests that somebody
-missed, and the median of three or more says who."""
+"""The same where nothing was on its way or was lost: no chance makes levels differ."""
 
 KNOWN_LAGS = 1.4
 """Lags after which a report has arrived everywhere, allowing for the bus's jitter."""

@@ -77,7 +77,7 @@ class _Columns:
 
 
 def enter_together(
-    table: Table, waiting: list[Waiting], lag_s: float
+    table: Table, waiting: list[Waiting], lag_s: float, loss: float
 ) -> list[int] | None:
     """Enter the rows of reports of different members, which the bus took `lag_s` for.
 
@@ -98,7 +98,7 @@ def enter_together(
         return None
     wrong = [0] * len(waiting)
     for each in columns:
-        for at in _enter(each, waiting, lag_s):
+        for at in _enter(each, waiting, lag_s, loss):
             wrong[at] += 1
     return wrong
 
@@ -114,13 +114,22 @@ def _at_rest(columns: _Columns, waiting: list[Waiting]) -> bool:
     )
 
 
-def _enter(columns: _Columns, waiting: list[Waiting], lag_s: float) -> set[int]:
+def _enter(
+    columns: _Columns, waiting: list[Waiting], lag_s: float, loss: float
+) -> set[int]:
     """Enter one dimension; return the reports that had an impossible counter."""
     reported_at = columns.reported_at(waiting)
     whose: set[int] = set()
     for place in columns.places:
         told = reported_at[place.rows]
-        wrong = hear(place, columns.rows, told, lag_s=lag_s, reported_together=True)
+        wrong = hear(
+            place,
+            columns.rows,
+            told,
+            lag_s=lag_s,
+            loss=loss,
+            reported_together=True,
+        )
         if np.count_nonzero(wrong):
             of = np.repeat(columns.of, columns.sizes)[place.rows]
             whose.update(of[wrong].tolist())

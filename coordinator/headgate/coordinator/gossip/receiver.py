@@ -174,7 +174,9 @@ class ReportReceiver:
         waiting = list(self._waiting.values())
         self._waiting.clear()
         self._rows_waiting = 0
-        wrong = enter_together(self._table, waiting, self.members.lag_s)
+        wrong = enter_together(
+            self._table, waiting, self.members.lag_s, self.members.loss
+        )
         for at, one in enumerate(waiting):
             if wrong is None:
                 for rows in one.report.rows:
@@ -339,7 +341,13 @@ class ReportReceiver:
                     told = rows.level is not None or report.leave
                     self._count_from_0(place, place.fresh, told=told)
                 outcome.fresh = np.concatenate([outcome.fresh, fresh])
-            false = hear(place, rows, reported_at, lag_s=self.members.lag_s)
+            false = hear(
+                place,
+                rows,
+                reported_at,
+                lag_s=self.members.lag_s,
+                loss=self.members.loss,
+            )
             wrong += int(np.count_nonzero(false))
             if levels and rows.level is not None:
                 self._hear_levels(member, place, rows.level[place.rows], reported_at)

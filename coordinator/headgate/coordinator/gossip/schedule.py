@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from headgate.coordinator.ledger.replay import LOSS_FLOOR
 from headgate.coordinator.messages.report import Report, Rows
 from headgate.coordinator.table.one_or_many import chosen, greater, lesser, root, some
 
@@ -70,10 +71,6 @@ ANNOUNCED_COSTS = 3.0
 
 REPEATS_MAX = 5
 """Most heartbeats that repeat a change; a keyframe comes every ten anyway."""
-
-LOSS_FLOOR = 1e-3
-"""A measured loss below this counts as none: one repeat covers it."""
-
 
 CONFIRM_S = 0.075
 """After a reset the estimate rests on 25 ms of samples.  It is reported once more after

@@ -238,6 +238,7 @@ def hear(
     reported_at: Floats | float,
     *,
     lag_s: float,
+    loss: float,
     reported_together: bool = False,
 ) -> Flags:
     """Enter rows of reports.
@@ -248,6 +249,7 @@ def hear(
         reported_at: When they were true, monotonic seconds; ``float64[K]`` or one for
             all.
         lag_s: Lag of the bus.
+        loss: Fraction of the reports that are lost.
         reported_together: The rows are of several members, so two may belong to one
             ledger; no ledger at rest may have overflowed.
 
@@ -293,7 +295,7 @@ def hear(
     _copy(block, rows, at, slots, cells)
     reported_before[cells] = reported_at
     if rows.level is not None:
-        _compare(place, rows.level[place.rows], reported_at, more, lag_s)
+        _compare(place, rows.level[place.rows], reported_at, more, lag_s, loss)
     block.dirty[slots] = True
     return wrong & ~unlimited_then
 
@@ -353,6 +355,7 @@ def _compare(
     reported_at: Floats | float,
     more: Floats,
     lag_s: float,
+    loss: float,
 ) -> None:
     """Note how far reported levels are from this agent's own.
 
@@ -363,27 +366,32 @@ def _compare(
     told = said == said
     off = said - common_level(block, slots, reported_at)
     cost = block.cost[0, slots]
-    # The sender may not have heard yet what arrived here within Δ.  `news` fades to 1/e
+    # What the sender itself reported (`more`) explains no difference, unless it may not
+    # have heard of what this agent reported meanwhile.
+    lossless = loss < LOSS_FLOOR
+    heard = block.row_reported_at[slots] <= reported_at - HEARD_LAGS * lag_s
+    own = np.where(heard & lossless, np.abs(more), 0.0)
+    # It may not have heard yet what others reported here within Δ.  `news` fades to 1/e
     # in that time, so at most e times as much arrived.  The rest of a difference counts
     # at once; what this could explain on average only, less what usually arrives during
-    # the lag (`more` is the sender's own).  Levels that are cut at B have no average.
-    explained = e * block.news[slots]
+    # the lag.  Levels that are cut at B have no average.
+    explained = e * (block.news[slots] - own)
     rest = np.copysign(np.maximum(np.abs(off) - explained, 0.0), off)
     unheard = block.unheard[slots] - more
     apart, averaged = block.apart.reshape(-1), block.averaged.reshape(-1)
     before = np.nan_to_num(np.where(averaged[cells], apart[cells], 0.0))
     step = np.minimum(np.maximum(AVERAGED * (off - unheard - before), -cost), cost)
-    # If nothing is on its way, from others or from here, one comparison is enough.
+    # If nothing is on its way, from others or from here, one comparison is enough,
+    # unless reports are lost.
     unreported = block.admitted[0, slots] - block.reported_admitted[slots]
     still = np.abs(unheard) + np.abs(unreported) < STILL_COSTS * cost
-    still &= block.row_reported_at[slots] <= reported_at - STILL_LAGS * lag_s
-    # Of two agents, neither knows who missed a report.
-    still &= ~block.brimful[slots] & (block.used[slots] - block.holes[slots] > 2)
+    still &= heard & ~block.brimful[slots] & lossless
     mean = np.where(still, off, before + step)
     sure = np.abs(rest) > np.abs(mean)
     mean = np.where(block.brimful[slots], np.nan, mean)
+    # An average stays exact, but not what counts at once: it may be on its way.
     exact = block.exact.reshape(-1)
-    still |= exact[cells] & (apart[cells] == apart[cells])
+    still |= exact[cells] & (apart[cells] == apart[cells]) & ~sure
     exact[cells] = np.where(told, still, exact[cells])
     apart[cells] = np.where(told, np.where(sure, rest, mean), apart[cells])
     averaged[cells] = np.where(told, ~sure, averaged[cells])
@@ -398,9 +406,12 @@ STILL_COSTS = 0.05
 """Nothing counts as being on its way if it is less than this part of a request: what
 arrived three lags ago."""
 
-STILL_LAGS = 2.5
+HEARD_LAGS = 2.5
 """Lags after which the sender of a report had heard this agent's own last one.  Without
-that, three agents raise one another until they break their bound, in a minute."""
+that, agents raise one another until they break their bound, in a minute."""
+
+LOSS_FLOOR = 1e-3
+"""A measured loss below this counts as none."""
 
 
 def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import e, inf, isnan, nan
+from typing import TypedDict
 
 import numpy as np
 import pytest
@@ -22,6 +23,15 @@ from headgate.coordinator.table.index import Place, place_of
 
 RATE, BURST, AGE_S, LAG_S = 1000.0, 1000.0, 0.1, 0.025
 NOW = 10.0
+
+
+class Bus(TypedDict):
+    lag_s: float
+    loss: float
+
+
+BUS: Bus = {"lag_s": LAG_S, "loss": 0.0}
+LOSSY: Bus = {"lag_s": LAG_S, "loss": 0.1}
 ONE = slice(0, 1)
 USED = np.ones(1, np.bool_)
 
@@ -54,13 +64,18 @@ def look(block: LedgerBlock, now: float = NOW, *, echoed: bool = True) -> None:
     share_out(block, ONE, on, Settings())
 
 
-def tell(block: LedgerBlock, levels: list[float], at_s: float = NOW) -> None:
+def tell(
+    block: LedgerBlock,
+    levels: list[float],
+    at_s: float = NOW,
+    bus: Bus = BUS,
+) -> None:
     """Let the others tell their levels; NaN of who doesn't."""
     for line, level in enumerate(levels, 1):
         if not isnan(level):
             demand = block.demand.item(line, 0)
             told = row(block.admitted.item(line, 0), demand, level)
-            hear(other(block, line), told, at_s, lag_s=LAG_S)
+            hear(other(block, line), told, at_s, **bus)
 
 
 def explained(block: LedgerBlock) -> float:
@@ -151,13 +166,20 @@ def test_views_that_stay_apart_come_together_although_reports_are_in_flight() ->
     assert averaged([-6.0] * 60) < -2.0
 
 
-def exactly(off: float, *, voices: int = 4, amid: float = 0.0) -> float:
+def exactly(
+    off: float,
+    *,
+    voices: int = 4,
+    amid: float = 0.0,
+    bus: Bus = BUS,
+) -> float:
     """Return how far the level goes if all others are off by so many requests once.
 
     Args:
         off: Units.
         voices: Number of the others.
         amid: What others reported within the lag, units.
+        bus: Its lag and loss.
     """
     block = block_of([1.0] * (voices + 1))
     look(block)
@@ -165,7 +187,7 @@ def exactly(off: float, *, voices: int = 4, amid: float = 0.0) -> float:
         block.news[0] = block.unheard[0] = amid
         told = [nan] * voices
         told[line - 1] = float(block.level[0]) + amid + off
-        tell(block, told)
+        tell(block, told, bus=bus)
     look(block)
     return float(block.level[0]) - 500.0
 
@@ -175,8 +197,35 @@ def test_where_nothing_is_on_its_way_views_agree_within_half_a_request() -> None
     assert exactly(1.0) == pytest.approx(1.0)
     assert exactly(-1.0) == pytest.approx(-1.0)
     assert exactly(1.0, amid=2.0) == 0.0, "it may be noise"
-    assert exactly(3.0, voices=1) == 0.0, "either may have missed a report"
-    assert exactly(6.0, voices=1) == pytest.approx(3.0)
+    assert exactly(1.4, voices=1) == pytest.approx(0.7)
+    assert exactly(1.4, bus=LOSSY) == 0.0, "reports may be lost"
+    assert exactly(6.0, voices=1, bus=LOSSY) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("bus", "ago_s", "explained"),
+    [(BUS, 0.1, 0.0), (BUS, 0.03, 1.0), (LOSSY, 0.1, 1.0)],
+)
+def test_what_the_sender_reported_explains_nothing_if_it_heard_all_of_this_agent(
+    bus: Bus, ago_s: float, explained: float
+) -> None:
+    """It hides an agent that admits much more than another one expects."""
+    block = block_of([100.0] * 5)
+    block.news[0] = 5.0
+    look(block)
+    block.row_reported_at[0] = NOW - ago_s
+    for line in range(1, 5):
+        block.reported_at[line, 0] = NOW - 1.0
+        block.admitted[line, 0] = 0.0
+    common = 500.0
+    for line in range(1, 5):
+        common -= 30.0
+        hear(other(block, line), row(30.0, 100.0, common + 300.0), NOW, **bus)
+        block.news[0] = 5.0
+    before = float(block.level[0])
+    look(block)
+    expected = 300.0 - e * (5.0 + 30.0 * explained)
+    assert block.level[0] - before == pytest.approx(expected, abs=1.0)
 
 
 @pytest.mark.parametrize("ago_s", [0.03, 0.2])
@@ -193,6 +242,21 @@ def test_a_difference_is_not_exact_while_the_own_report_is_on_its_way(
     look(block)
     block.admitted[0, 0] = 1.0  # and it is not reported yet
     tell(block, [502.0] * 4)
+    look(block)
+    assert block.level[0] == 500.0
+
+
+def test_what_may_be_on_its_way_is_not_exact_because_an_earlier_difference_was() -> (
+    None
+):
+    block = block_of([1.0] * 2)
+    look(block)
+    tell(block, [500.0])
+    look(block)
+    assert block.exact[1, 0]
+    # A request of this agent that the other one hadn't heard of when it reported.
+    block.row_reported_at[0] = NOW - 0.03
+    tell(block, [500.0 + 4.0])
     look(block)
     assert block.level[0] == 500.0
 
@@ -283,10 +347,10 @@ def test_a_full_bucket_at_rest_overflows_once_whoever_used_it_first() -> None:
         block.reported_at[1, 0] = NOW
         block.admitted[1, 0] = 0.0
     at_s, nothing, own = NOW + 10.0, np.array([nan]), np.array([100.0])
-    hear(other(heard_first), row(100.0), at_s, lag_s=LAG_S)
+    hear(other(heard_first), row(100.0), at_s, **BUS)
     charge_own(heard_first, ONE, own, nothing, at_s, USED)
     charge_own(counted_first, ONE, own, nothing, at_s, USED)
-    hear(other(counted_first), row(100.0), at_s, lag_s=LAG_S)
+    hear(other(counted_first), row(100.0), at_s, **BUS)
     for block in (heard_first, counted_first):
         settle(block, ONE, at_s, AGE_S)
         assert block.belief[0] == pytest.approx(BURST - 200.0)
@@ -300,13 +364,13 @@ def test_a_long_rest_pays_for_no_charge_that_is_heard_after_it(ended_by: str) ->
     block.admitted[:3, 0] = 0.0
     end_s = NOW + 10.0
     if ended_by == "heartbeat":
-        hear(other(block, 1), row(0.0), end_s - 0.01, lag_s=LAG_S)
+        hear(other(block, 1), row(0.0), end_s - 0.01, **BUS)
     else:
         nothing = np.array([nan])
         charge_own(block, ONE, np.zeros(1), nothing, end_s - 0.025, USED)
         block.due[0] = end_s
     settle(block, ONE, end_s, AGE_S)
-    hear(other(block, 2), row(600.0), end_s - 0.015, lag_s=LAG_S)
+    hear(other(block, 2), row(600.0), end_s - 0.015, **BUS)
     settle(block, ONE, end_s, AGE_S)
     # At most what flowed in within Δ is given back.
     assert block.belief[0] <= BURST - 600.0 + RATE * AGE_S
@@ -321,7 +385,7 @@ def test_what_a_silent_member_may_have_spent_at_rest_stays_expected() -> None:
     charge_own(block, ONE, np.array([10.0]), np.array([nan]), NOW + 60.0, USED)
     assert block.predicted[1, 0] == pytest.approx(18.0 * RATE)
     assert block.level[0] == pytest.approx(block.belief[0] + 18.0 * RATE)
-    hear(other(block, 1), row(6.0 * RATE), NOW + 60.0, lag_s=LAG_S)
+    hear(other(block, 1), row(6.0 * RATE), NOW + 60.0, **BUS)
     settle(block, ONE, NOW + 60.0, AGE_S)
     assert block.belief[0] == BURST  # it spent a third of what was reserved
 
@@ -339,7 +403,7 @@ def full_and_late(*, after_s: float) -> float:
         block.rate[0] = 0.0  # nothing more comes in
         settle(block, ONE, now, AGE_S)
     block.rate[0] = 0.0
-    hear(other(block), row(25.0), NOW + 0.03, lag_s=LAG_S)
+    hear(other(block), row(25.0), NOW + 0.03, **BUS)
     settle(block, ONE, now, AGE_S)
     return float(block.level[0])
 
@@ -358,7 +422,7 @@ def test_no_more_is_given_back_than_was_cut() -> None:
     block.admitted[1, 0] = 0.0
     settle(block, ONE, NOW + 0.01, AGE_S)
     block.rate[0] = 0.0
-    hear(other(block), row(25.0), NOW + 0.005, lag_s=LAG_S)
+    hear(other(block), row(25.0), NOW + 0.005, **BUS)
     settle(block, ONE, NOW + 0.01, AGE_S)
     assert block.level[0] == pytest.approx(BURST - 15.0)
 
