@@ -43,11 +43,13 @@ arrivals: chance is not misuse.
 
 **Turns.** Where requests are few, nothing steers the level to a margin, so a token goes
 to whoever asks first: an agent that repeats what was refused would starve one that asks
-seldom.  An agent's *lead* is what it admitted less its max-min part of what all
-admitted.  One that reports each admission, wants more than its part and has a lead
-leaves as much of the level to others: at most three quarters of what the bucket holds
-beyond one request, and what flows in within a quarter second for each request of the
-lead.  One request would not be enough where views of a level differ.
+seldom.  An agent's *lead* is what it
+admitted less its max-min part of what all admitted.  One that reports each admission,
+wants more than its part and has a lead leaves as much of the level to others: at most
+three quarters of what the bucket holds beyond one request, and what flows in within a
+quarter second for each request of the lead.  One request would not be enough where
+views of a level differ.  The less is lacking, the less is left; and nothing once the
+others would have come if they still asked.
 
 Rejected: local buckets of a tenth of a second of a ceiling (4 to 5 s over the quota for
 language models' tokens, 0.67 of the quota if one cost is a sixth of the burst);
@@ -120,6 +122,10 @@ LAGS_PER_HORIZON = 4.0
 NOISE_SIGMAS = 3.0
 """Sigmas of its arrivals by which an agent below θ may exceed its part."""
 
+SILENCE = 12.5
+"""If so many requests of others were expected and none came though the level allowed
+them, nobody yields to them any more: e^−12.5 is five sigma."""
+
 NEAR = 1.15
 """Multiple of θ up to which an agent counts as light: estimates are no more exact than
 that, and an agent mistaken for a heavy one is refused what it is due."""
@@ -127,10 +133,6 @@ that, and an agent mistaken for a heavy one is refused what it is due."""
 DEMAND_CAP = 2.0
 """λ counts up to this multiple of what could pass within Δ: a storm of retries, or a
 lie, gains no more than asking for everything."""
-
-SHORT = 1.5
-"""Nobody yields while all together want less than so many times Q: demand that just
-fits seems to exceed it now and then, and who yields then wastes a request."""
 
 LEAD_COSTS = 3.0
 """Requests up to which an agent's lead is remembered.  With four, six agents left so
@@ -320,12 +322,11 @@ def _tell_apart(
     block.horizon[slots] = horizon
     part = usual[0] / greater(lesser(wanted, rate), 1e-300)
     block.fair_part[slots] = part = chosen(wanted > 0.0, part, 1.0)
-    short = (wanted > SHORT * rate) & (demand[0] > NEAR * usual[0])
-    _take_turns(block, slots, asked, part, short=short)
+    _take_turns(block, slots, asked, part, heavy=demand[0] > NEAR * usual[0])
 
 
 def _take_turns(
-    block: LedgerBlock, slots: Index, asked: _Asked, part: Floats, *, short: Flags
+    block: LedgerBlock, slots: Index, asked: _Asked, part: Floats, *, heavy: Flags
 ) -> None:
     """Find what an agent with a lead leaves to the others.
 
@@ -334,19 +335,22 @@ def _take_turns(
         slots: K of its columns.
         asked: What agents ask for.
         part: ``float64[K]`` this agent's max-min part of what all admit.
-        short: ``bool[K]`` it wants more than that, and all want `SHORT` times Q.
+        heavy: ``bool[K]`` it wants more than that.
     """
-    cost = asked.cost[0]
+    cost, rate = asked.cost[0], block.rate[slots]
     most = LEAD_COSTS * cost
     lead = lesser(greater(block.lead[slots], -most), most)
     # Without another agent that asks, there is nobody to be ahead of.
     block.lead[slots] = lead = chosen(part < 1.0 - ROUNDING, lead, 0.0)
+    # Demand that just fits seems to exceed Q now and then: who yields wastes a request.
+    lacking = asked.wanted / greater(rate, 1e-300) - 1.0
+    ahead = lesser(greater(lead, 0.0) / cost, greater(lacking, 0.0))
     holds = block.burst[slots] - block.aside_in_all[slots]
-    beyond_one = greater(holds - cost, 0.0)
-    each = lesser(cost, YIELDED_S * block.rate[slots])
-    ahead = greater(lead, 0.0) * each / cost
-    yields = short & block.at_once[0, slots]
-    yielded = lesser(ahead, YIELDED_PART * beyond_one)
+    most = YIELDED_PART * greater(holds - cost, 0.0)
+    yielded = lesser(ahead * lesser(cost, YIELDED_S * rate), most)
+    # What an agent is said to want outlasts its last request by seconds.
+    expected = block.untaken_s[slots] * total(asked.demand[1:] / asked.cost[1:])
+    yields = heavy & block.at_once[0, slots] & (expected < SILENCE)
     block.yielded[slots] = chosen(yields, yielded, 0.0)
 
 

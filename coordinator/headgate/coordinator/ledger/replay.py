@@ -96,7 +96,7 @@ def settle(
 
     Args:
         block: Changed: `level`, `predicted`, `at`, `belief`, `cut`, `full`, `error`,
-            `lead` and what this agent is expected to spend.
+            `lead`, `untaken_s` and what this agent is expected to spend.
         slots: K of its columns.
         now: Monotonic seconds; ``float64[K]`` or one for all.
         age_s: Δ, after which all charges of a moment are known.
@@ -129,6 +129,7 @@ def settle(
     back = lesser(block.late[slots], block.cut[slots])
     block.cut[slots] -= back
     block.level[slots] += back
+    _note_turns(block, slots, elapsed)
     block.late[slots] = 0.0
     believed = block.level[slots] + block.rate[slots] * elapsed - predicted_in_all
     belief: Floats = lesser(believed, block.burst[slots])
@@ -137,7 +138,6 @@ def settle(
     overflowing = _may_pay(block, slots, overflowing, elapsed - age_s)
     block.cut[slots] = block.cut[slots] * lately + overflowing
     block.news[slots] *= lately
-    block.lead[slots] *= faded(elapsed, LEAD_S)
     block.unheard[slots] *= faded(elapsed, max(lag_s, LEAST_LAG_S))
     block.level[slots] = belief + predicted_in_all
     block.belief[slots] = belief
@@ -147,6 +147,14 @@ def settle(
     likely = lesser(2.0 * block.theta[slots], 0.5 * block.demand_cap[slots])
     plausible = block.plausible[slots] * faded(elapsed, PLAUSIBLE_S)
     block.plausible[slots] = greater(plausible, likely)
+
+
+def _note_turns(block: LedgerBlock, slots: Index, elapsed: Floats) -> None:
+    """Let a lead fade, and note how long others could have come, but did not."""
+    block.lead[slots] *= faded(elapsed, LEAD_S)
+    allowed = block.belief[slots] >= block.cost[0, slots]
+    untaken_s = block.untaken_s[slots] + chosen(allowed, elapsed, 0.0)
+    block.untaken_s[slots] = chosen(block.late[slots] > 0.0, 0.0, untaken_s)
 
 
 def _may_pay(

@@ -189,6 +189,9 @@ class LedgerBlock:
         Floats, _ledger("", "its max-min part of what all admit", fill=1.0)
     ]
     lead: Annotated[Floats, _ledger("units", "admitted lately beyond that part")]
+    untaken_s: Annotated[
+        Floats, _ledger("s", "for which E allowed others a request, since one came")
+    ]
     yielded: Annotated[Floats, _ledger("units", "of E that it leaves to others")]
     window: Annotated[
         Floats, _ledger("units", "a, what this agent may spend unseen", fill=inf)

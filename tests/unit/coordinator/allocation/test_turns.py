@@ -93,7 +93,7 @@ def test_it_waits_for_as_long_as_it_is_ahead() -> None:
     "demands",
     [
         [10.0, 400.0],  # it wants less than its part
-        [30.0, 20.0],  # nearly all fits
+        [30.0, 5.0],  # all fits
         [400.0],
         [400.0, 0.0, 0.0],
     ],
@@ -102,6 +102,32 @@ def test_it_leaves_nothing_where_nobody_is_short_of_its_part(
     demands: list[float],
 ) -> None:
     assert yielded(block_of(demands, lead=12.0)) == 0.0
+
+
+def test_it_leaves_the_less_the_less_is_lacking() -> None:
+    block = block_of([35.0, 24.5], lead=12.0)
+    assert yielded(block) == pytest.approx((59.5 / 35.0 - 1.0) * COST)
+
+
+@pytest.mark.parametrize(
+    ("level", "heard", "left"),
+    [
+        (BURST / 2, 0.0, 0.0),
+        (-RATE, 0.0, 2.0 * COST),  # nobody could be admitted
+        (BURST / 2, COST, 2.0 * COST),  # one was
+    ],
+)
+def test_it_leaves_nothing_once_the_others_would_have_come(
+    level: float, heard: float, left: float
+) -> None:
+    """They are said to want 40 requests/s, and none came in 0.7 s."""
+    block = block_of([400.0, 120.0, 120.0], lead=2.0 * COST, burst=2.0 * BURST)
+    block.level[0] = block.belief[0] = level
+    settle(block, ONE, NOW + 0.25)
+    assert yielded(block) > COST
+    block.late[0] = heard
+    settle(block, ONE, NOW + 0.7)
+    assert yielded(block) == pytest.approx(left, rel=0.1)
 
 
 @pytest.mark.parametrize("weight", [0.3, 0.7, 1.0, 3.0])
