@@ -92,7 +92,7 @@ docs: $(READY) ## build the documentation site in .headgate/site and check its l
 unit: $(READY) ## run the unit tests and doctests
 	@$(BIN)/pytest -q -n $(WORKERS) -m "not long" $(QUICK)
 
-simulated: $(READY) ## run the scenario library over a few seeds, and long unit tests
+simulated: $(READY) ## run the scenario library and long unit tests
 	@$(LEFTOVER) $(BIN)/pytest -q -n $(WORKERS) --timeout 3600 -m long $(SIMULATED) $(QUICK)
 
 real: parts ## run the tests with Kafka, ZeroMQ, HTTP, Spark and processes

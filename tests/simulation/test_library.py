@@ -16,8 +16,12 @@ from headgate.simulation.soak import random_scenario
 
 FILES = {path.stem: path for path in scenario_files()}
 
-SMALL = 500
-"""Agent-seconds up to which a scenario is run with two seeds: time is short."""
+ELSEWHERE = {"zipf-t5", "zipf-loss-t5", "mover-t5", "wave-t5"}
+"""Repeat others with heartbeats of 5 s; here `zipf-crash-t5` and `swap-t5` stand for
+them, which such heartbeats make hardest.  `make accuracy` runs them all."""
+
+SEED = 1
+"""`make accuracy` runs ten seeds of each."""
 
 AFTERWARDS = 15
 """Heartbeats that a test goes on for after the last change: twice what recovery may
@@ -38,15 +42,13 @@ class Kept(TypedDict):
     narrow: NotRequired[bool]
 
 
-def cases() -> list[tuple[str, int]]:
-    found: list[tuple[int, str, int]] = []
-    for name, path in FILES.items():
-        scenario = read_scenario(path)
-        seeds = (1, 2) if scenario.agents * scenario.seconds <= SMALL else (1,)
-        work = int(scenario.agents * shortened(scenario).seconds)
-        found += [(work, name, seed) for seed in seeds]
+def cases() -> list[str]:
+    scenarios = [
+        read_scenario(FILES[name]) for name in sorted(FILES.keys() - ELSEWHERE)
+    ]
     # The longest first, so that processes end at about the same time.
-    return [(name, seed) for _, name, seed in sorted(found, reverse=True)]
+    scenarios.sort(key=lambda one: one.agents * shortened(one).seconds, reverse=True)
+    return [scenario.name for scenario in scenarios]
 
 
 def shortened(scenario: Scenario) -> Scenario:
@@ -80,13 +82,11 @@ def told(result: Result) -> list[str]:
     return [f"{v.name} at {v.time:.2f} s: {v.detail}" for v in result.violations]
 
 
-@pytest.mark.parametrize(("name", "seed"), cases())
-def test_a_scenario_keeps_the_invariants_and_reaches_its_figures(
-    name: str, seed: int
-) -> None:
+@pytest.mark.parametrize("name", cases())
+def test_a_scenario_keeps_the_invariants_and_reaches_its_figures(name: str) -> None:
     scenario = shortened(read_scenario(FILES[name]))
-    result, _ = simulate(scenario, seed=seed)
-    again = f"seconds = {scenario.seconds:g} in {name}.toml, --seed {seed}"
+    result, _ = simulate(scenario, seed=SEED)
+    again = f"seconds = {scenario.seconds:g} in {name}.toml, --seed {SEED}"
     assert told(result) == [], again
     if name in BY_NAME:
         assert BY_NAME[name].missed(result.as_json()) == {}, again
