@@ -43,13 +43,13 @@ arrivals: chance is not misuse.
 
 **Turns.** Where requests are few, nothing steers the level to a margin, so a token goes
 to whoever asks first: an agent that repeats what was refused would starve one that asks
-seldom.  An agent's *lead* is what it
-admitted less its max-min part of what all admitted.  One that reports each admission,
-wants more than its part and has a lead leaves as much of the level to others: at most
-three quarters of what the bucket holds beyond one request, and what flows in within a
-quarter second for each request of the lead.  One request would not be enough where
-views of a level differ.  The less is lacking, the less is left; and nothing once the
-others would have come if they still asked.
+seldom.  An agent's *lead* is what it admitted less its max-min part of what all
+admitted.  One that reports each admission, wants more than its part and has a lead
+leaves as much of the level to others: at most three quarters of what the bucket holds
+beyond one request, and what flows in within a quarter second for each request of the
+lead.  One request would not be enough where views of a level differ.  The less demand
+exceeds Q, the less is left, and nothing once the others would have come if they still
+asked.
 
 Rejected: local buckets of a tenth of a second of a ceiling (4 to 5 s over the quota for
 language models' tokens, 0.67 of the quota if one cost is a sixth of the burst);
