@@ -29,15 +29,12 @@ class Settings:
             asked over and over, say by a hundred that start within seconds, then costs
             everyone a hundred messages a second, not two thousand.
         keyframe_every: Heartbeats from one report of all rows to the next.
-        horizon_s: Shortest H over which a surplus or debt is worked off.
+        horizon_s: Longest H over which a surplus or debt is worked off.
         lease_min_intervals: Silence, in T, until a member counts as silent.
         lease_max_intervals: The same at worst, when reports are being lost.
         presumed_dead_s: M, how long after its lease a silent member is kept.
         slack_part: σ, the part of the slack that each ceiling may use.
-        urgent_part: Part by which usable demand must move to be reported at once.
-        local_s: Seconds of its ceiling that a local bucket may hold.
         refresh_s: Oldest age of a busy ledger's allocation when nothing is heard.
-        strict_margin: Part of a strict group's rate kept back while it settles.
         members_max: Members kept in the table; further ones are ignored.
     """
 
@@ -55,10 +52,7 @@ class Settings:
     lease_max_intervals: float = 9.0
     presumed_dead_s: float = 30.0
     slack_part: float = 0.5
-    urgent_part: float = 0.1
-    local_s: float = 0.1
     refresh_s: float = 0.05
-    strict_margin: float = 0.0
     members_max: int = 4096
 
     def __post_init__(self) -> None:

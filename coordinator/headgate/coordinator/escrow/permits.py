@@ -167,7 +167,6 @@ class Escrow:
         view: Who takes part, as known.
         settled: This life may own permits.
         uses: This agent has a bucket of the limit.
-        began_at: When this life began to take part.
         reported_at: When `settled`, `uses` or `wanted` changed last.
         in_use: Slots that callers of this agent hold, where permits are slots.
         wanted: Slots that they hold or ask for, as reported.
@@ -210,7 +209,6 @@ class Escrow:
         """Continue as a new life, which owns nothing."""
         self.me = me
         self.settled = False
-        self.began_at = now
         self._left_of = -1, -1
         self._words.clear()
         self.words_version += 1

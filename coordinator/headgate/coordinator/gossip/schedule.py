@@ -49,6 +49,9 @@ DRIFT_SIGMAS = 1.0
 USABLE = 1.2
 """Demand above this multiple of w·θ is not urgent: it changes no share."""
 
+URGENT_PART = 0.1
+"""Part of what was sent, and of Q/n, by which demand must have moved to be urgent."""
+
 URGENT_SIGMAS = 3.0
 """Noise of the demand average that is not worth a report."""
 
@@ -129,7 +132,6 @@ class ReportSchedule:
         sequence: Sequence number of the last report.
         hello: The next report asks the others for all their rows.
         answer: The next report carries all rows.
-        answering: Someone asked for that report; it was not due by itself.
         urgent: A report must leave as soon as the least gap allows.
         round_at: When somebody, this agent included, last asked for all rows.
     """
@@ -139,7 +141,6 @@ class ReportSchedule:
         self.sequence = 0
         self.hello = True
         self.answer = False
-        self.answering = False
         self.urgent = False
         self.round_at = -np.inf
         self._beats = 0
@@ -150,7 +151,6 @@ class ReportSchedule:
 
     def owe(self, now: float, gap_s: float) -> None:
         """Plan a report of all rows, at least `gap_s` after the last such report."""
-        self.answering = True
         at = max(now, self._told_all_at + gap_s - ROUNDING_S)
         self._answer_at = min(self._answer_at, at)
 
@@ -297,7 +297,6 @@ class ReportSchedule:
         if report.keyframe:
             self._told_all_at = now
             self._answer_at = self._rows_at = np.inf
-            self.answering = False
         self.hello = self.answer = self.urgent = False
         return report
 
@@ -307,7 +306,7 @@ def _moved(local: LocalBuckets, outlook: Extrapolation) -> Flags:
     rows, most = local.all, USABLE * outlook.theta
     told = lesser(greater(local.sent_demand[rows], 0.0), most)
     moved = np.abs(lesser(local.usable[rows], most) - told)
-    clear = (moved > 0.1 * told) & (moved > 0.1 * outlook.quota)
+    clear = (moved > URGENT_PART * told) & (moved > URGENT_PART * outlook.quota)
     if not some(clear):
         return clear
     sigmas = chosen(local.demand.age_s[rows] < FRESH_S, FRESH_SIGMAS, URGENT_SIGMAS)
