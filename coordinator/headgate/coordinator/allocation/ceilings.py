@@ -194,7 +194,9 @@ class _Asked:
     """What the agents of some ledgers ask for, as far as all agents know it.
 
     Attributes:
-        weight: ``float64[A, K]`` weights.
+        weight: ``float64[A, K]`` weights, or ``float64[1, K]`` if all that take part
+            weigh the same.
+        own_weight: ``float64[K]`` this agent's; 0 if it doesn't take part.
         present: ``bool[A, K]`` agents that take part.
         cost: ``float64[A, K]`` mean units of a request.
         demand: ``float64[A, K]`` λ up to `demand_cap`; 0 for agents that don't take
@@ -205,6 +207,7 @@ class _Asked:
     """
 
     weight: Floats
+    own_weight: Floats
     present: Flags
     cost: Floats
     demand: Floats
@@ -247,8 +250,11 @@ def share_out(
     # used its newer one, it would expect to spend what they don't expect.
     demand[0] = chosen(present[0], lesser(block.known_demand[slots], cap), 0.0)
     newest, wanted = lesser(told[0], cap), total(demand)
-    cost = block.cost[lines, slots]
-    asked = _Asked(weight, present, cost, demand, wanted, newest, spare)
+    cost, own_weight = block.cost[lines, slots], weight[0]
+    equal = block.equal_weight[slots]
+    if equal.ndim and (equal == equal).all():
+        weight = equal[None]
+    asked = _Asked(weight, own_weight, present, cost, demand, wanted, newest, spare)
     block.demand_cap[slots] = chosen(block.unlimited[slots], inf, cap)
 
     _tell_apart(block, slots, asked, on, settings)
@@ -271,7 +277,7 @@ def _pay(block: LedgerBlock, slots: Index, asked: _Asked, full: Flags) -> None:
     It is this agent's part of Q: its share of what is wanted, and an even part of the
     rest.
     """
-    even = asked.weight[0] / greater(block.present_weight[slots], 1e-300)
+    even = asked.own_weight / greater(block.present_weight[slots], 1e-300)
     rate = block.rate[slots]
     part = block.fair_part[slots] * lesser(asked.wanted, rate)
     part += greater(rate - asked.wanted, 0.0) * even
@@ -306,7 +312,11 @@ def _tell_apart(
     variance = cost * without(at_once, usual)
     whole = total(variance)
     # The part of it that comes from agents that get most of what they want.
-    chance = greater(2.0 * usual / greater(demand, 1e-300) - 1.0, 0.0) * variance
+    chance = usual / greater(demand, 1e-300)
+    chance *= 2.0
+    chance -= 1.0
+    chance = np.maximum(chance, 0.0, out=chance)
+    chance *= variance
     light = lesser(2.0 * total(chance) / greater(whole, 1e-300), 1.0)
     part = HEAVY_MARGIN_PART + (MARGIN_PART - HEAVY_MARGIN_PART) * light
     most = part * greater(burst - owing, 0.0)
@@ -348,9 +358,11 @@ def _take_turns(
     holds = block.burst[slots] - block.aside_in_all[slots]
     most = YIELDED_PART * greater(holds - cost, 0.0)
     yielded = lesser(ahead * lesser(cost, YIELDED_S * rate), most)
-    # What an agent is said to want outlasts its last request by seconds.
-    expected = block.untaken_s[slots] * total(asked.demand[1:] / asked.cost[1:])
-    yields = heavy & block.at_once[0, slots] & (expected < SILENCE)
+    yields = heavy & block.at_once[0, slots]
+    if np.count_nonzero(yields):
+        # What an agent is said to want outlasts its last request by seconds.
+        expected = block.untaken_s[slots] * total(asked.demand[1:] / asked.cost[1:])
+        yields &= expected < SILENCE
     block.yielded[slots] = chosen(yields, yielded, 0.0)
 
 
@@ -377,12 +389,12 @@ def _expect(block: LedgerBlock, slots: Index, asked: _Asked, common: Floats) -> 
     block.extrapolated_rate[lines, slots] = extrapolated_rate
     block.outflow[slots] = total(extrapolated_rate)
     block.swung[slots] = greater(block.swung[slots], swing)
-    block.share[slots] = lesser(asked.newest, weight[0] * lesser(theta, HIGH))
+    block.share[slots] = lesser(asked.newest, asked.own_weight * lesser(theta, HIGH))
 
 
 def _window(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> Floats:
     """Return a, ``float64[K]``: the max-min part of C by demand within Δ."""
-    own_weight, spare = asked.weight[0], asked.spare
+    own_weight, spare = asked.own_weight, asked.spare
     own_most = own_weight * lesser(block.theta[slots], HIGH)
     heavy = asked.newest > NEAR * own_most
     pool = greater(spare - chosen(heavy, block.others_margin[slots], 0.0), 0.0)

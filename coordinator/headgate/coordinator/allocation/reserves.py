@@ -34,7 +34,7 @@ still add up to Q.  Nor does an agent drop others that the API reports as alive.
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,9 +61,9 @@ def seat(block: LedgerBlock, slots: Index, roster: Roster) -> None:
     """Determine which agents take part, and what to reserve for silent ones.
 
     Args:
-        block: Changed: `weight`, `extrapolated_rate` and `aside` of silent members, and
-            the sums `reserved`, `aside_in_all`, `whole_weight`, `present_weight` and
-            `agents`.
+        block: Changed: `weight`, `extrapolated_rate` and `aside` of silent members, the
+            sums `reserved`, `aside_in_all`, `whole_weight`, `present_weight` and
+            `agents`, and `equal_weight`.
         slots: K of its columns, all of them settled.
         roster: The members.
     """
@@ -90,6 +90,9 @@ def seat(block: LedgerBlock, slots: Index, roster: Roster) -> None:
     weight = np.where(gone, 0.0, weight)
     block.weight[:, slots] = weight
     block.present_weight[slots] = weight.sum(axis=0)
+    heaviest = weight.max(axis=0)
+    differ = ((weight > 0.0) & (weight < heaviest)).any(axis=0)
+    block.equal_weight[slots] = np.where(differ, nan, heaviest)
     block.agents[slots] = np.maximum(np.count_nonzero(weight, axis=0), 1)
     block.extrapolated_rate[:, slots] = np.where(
         gone, reserve, block.extrapolated_rate[:, slots]

@@ -120,6 +120,7 @@ def _rows(
     shares = allocated_of(block, slot)
     unlimited = bool(block.unlimited[slot])
     spare = float(block.slack[slot] / block.agents[slot])
+    burst = block.burst[slot]
     rows: list[AgentRow] = []
     for line in np.flatnonzero(block.member[:, slot] >= 0).tolist():
         number = int(block.member[line, slot])
@@ -143,7 +144,7 @@ def _rows(
                 refused=float(block.refused[line, slot]),
                 admitted=float(np.nan_to_num(block.admitted[line, slot])),
                 predicted=float(block.predicted[line, slot]) if line else 0.0,
-                held=float(block.held[line, slot]),
+                held=float(np.clip(block.held[line, slot], -burst, burst)),
                 subjects=int(block.subjects[line, slot]),
                 age_s=now - reported_at,
                 state=state,

@@ -104,8 +104,6 @@ def settle(
     """
     slots = single(slots)
     elapsed = now - block.at[slots]
-    lines = block.lines(slots)
-    extrapolated_rate = block.extrapolated_rate[lines, slots]
     lately = faded(elapsed, age_s)
     # What was spent since the last look may be newer than what flowed in.
     paying = block.paying[slots]
@@ -113,18 +111,7 @@ def settle(
     paid = chosen(paying > 0.0, paid, 0.0)
     block.paid[slots] = greater(block.paid[slots], paid)
     block.payable[slots] = block.admitted[0, slots]
-    # An agent that reports each admission at once is silent because there was none, so
-    # what it was expected to spend is given back while its last row is on its way.
-    at_once, predicted = block.at_once[lines, slots], block.predicted[lines, slots]
-    if np.count_nonzero(at_once):
-        predicted = predicted * (at_once * lately + ~at_once)
-    predicted = predicted + extrapolated_rate * elapsed
-    block.predicted[lines, slots] = predicted
-    # The others make the same prediction for this agent, from each counter they may
-    # have.
-    block.known_predicted[slots] += extrapolated_rate[0] * elapsed
-    block.pending_predicted[slots] += extrapolated_rate[0] * elapsed
-    predicted_in_all = total(predicted[1:])
+    predicted_in_all = _predict(block, slots, elapsed, lately)
     # Give back what was cut at B although it had been spent, but was reported late.
     back = lesser(block.late[slots], block.cut[slots])
     block.cut[slots] -= back
@@ -147,6 +134,32 @@ def settle(
     likely = lesser(2.0 * block.theta[slots], 0.5 * block.demand_cap[slots])
     plausible = block.plausible[slots] * faded(elapsed, PLAUSIBLE_S)
     block.plausible[slots] = greater(plausible, likely)
+
+
+def _predict(
+    block: LedgerBlock, slots: Index, elapsed: Floats, lately: Floats
+) -> Floats:
+    """Let agents spend what is expected of them; return Σ of the others' by then.
+
+    An agent that reports each admission at once is silent because there was none, so
+    what it was expected to spend before is given back while its last row is on its way.
+    """
+    lines = block.lines(slots)
+    rate, predicted = (
+        block.extrapolated_rate[lines, slots],
+        block.predicted[lines, slots],
+    )
+    fading = block.at_once[lines, slots] & (predicted != 0.0)
+    if np.count_nonzero(fading):
+        predicted = chosen(fading, predicted * lately, predicted)
+    ahead = rate * elapsed
+    # The others make the same prediction for this agent, from each counter they may
+    # have.
+    block.known_predicted[slots] += ahead[0]
+    block.pending_predicted[slots] += ahead[0]
+    ahead += predicted
+    block.predicted[lines, slots] = ahead
+    return total(ahead[1:])
 
 
 def _note_turns(block: LedgerBlock, slots: Index, elapsed: Floats) -> None:
@@ -270,26 +283,27 @@ def hear(
     counters, predicted = block.admitted.reshape(-1), block.predicted.reshape(-1)
     reported_before = block.reported_at.reshape(-1)
     extrapolated_rate = block.extrapolated_rate.reshape(-1)[cells]
-    reported, cost = rows.admitted[at], rows.cost[at]
+    reported = rows.admitted[at]
     grown = reported - counters[cells]
     if not reported_together:
         _wake(block, slots, reported_at, grown > 0.0)
-    then = block.at[slots]
-    most = _most_possible(
-        block, slots, cost, extrapolated_rate, reported_at - reported_before[cells]
-    )
-    since = reported_at
-    heard_before = reported_before[cells]
-    unlimited_then = (heard_before < block.limited_at[slots]) & (heard_before > 0.0)
+    then, since, heard_before = block.at[slots], reported_at, reported_before[cells]
+    unlimited_then: Flags = heard_before < block.limited_at[slots]
     if np.count_nonzero(unlimited_then):
+        unlimited_then &= heard_before > 0.0
         reported, grown, since = _since_limited(
             block, slots, unlimited_then, reported, grown, rows.demand[at], reported_at
         )
-    if rows.largest is not None:
-        # The largest request may be one from before there was a limit.
-        announced = block.may_owe[slots] & ~unlimited_then
-        most += chosen(announced, rows.largest[at], 0.0)
-    wrong: Flags = ((grown > most) | (grown < 0.0)) & ~block.unlimited[slots]
+    # Any member may have spent the burst; most reports are of less.
+    wrong: Flags = (grown > block.burst[slots]) | (grown < 0.0)
+    if np.count_nonzero(wrong):
+        gap_s = reported_at - heard_before
+        most = _most_possible(block, slots, rows.cost[at], extrapolated_rate, gap_s)
+        if rows.largest is not None:
+            # The largest request may be one from before there was a limit.
+            announced = block.may_owe[slots] & ~unlimited_then
+            most += chosen(announced, rows.largest[at], 0.0)
+        wrong = ((grown > most) | (grown < 0.0)) & ~block.unlimited[slots]
     expected = predicted[cells]
     charged = chosen(grown != grown, 0.0, grown)  # NaN: a baseline
     if np.count_nonzero(wrong):
@@ -300,7 +314,7 @@ def hear(
     _charge(place, charged, more, together=reported_together)
     counters[cells] = reported
     predicted[cells] = now_ahead
-    _copy(block, rows, at, slots, cells)
+    _copy(block, rows, at, cells)
     reported_before[cells] = reported_at
     if rows.level is not None:
         _compare(place, rows.level[place.rows], reported_at, more, lag_s, loss)
@@ -308,16 +322,12 @@ def hear(
     return wrong & ~unlimited_then
 
 
-def _copy(
-    block: LedgerBlock, rows: Rows, at: Index, slots: Index, cells: Index
-) -> None:
+def _copy(block: LedgerBlock, rows: Rows, at: Index, cells: Index) -> None:
     """Write down what rows say that needs no calculation."""
     block.refused.reshape(-1)[cells] = rows.refused[at]
     block.demand.reshape(-1)[cells] = greater(rows.demand[at], 0.0)
     block.cost.reshape(-1)[cells] = greater(rows.cost[at], LEAST_COST)
-    most = block.burst[slots]
-    held = lesser(greater(rows.held[at], -most), most)
-    block.held.reshape(-1)[cells] = held
+    block.held.reshape(-1)[cells] = rows.held[at]
     if rows.subjects is not None:
         block.subjects.reshape(-1)[cells] = rows.subjects[at]
 
@@ -428,21 +438,23 @@ def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> N
     Rows that come `together` may belong to the same ledger.
     """
     block = place.block
-    _add(block.level, place, -charged, together=together)
     due = charged * block.fair_part[place.slots]
-    _add(block.lead, place, -due, together=together)
-    _add(block.belief, place, -more, together=together)
-    _add(block.late, place, np.maximum(more, 0.0), together=together)
-    _add(block.news, place, np.abs(more), together=together)
-    _add(block.unheard, place, more, together=together)
+    _change(block.level, np.subtract, charged, place, together=together)
+    _change(block.lead, np.subtract, due, place, together=together)
+    _change(block.belief, np.subtract, more, place, together=together)
+    _change(block.late, np.add, np.maximum(more, 0.0), place, together=together)
+    _change(block.news, np.add, np.abs(more), place, together=together)
+    _change(block.unheard, np.add, more, place, together=together)
 
 
-def _add(column: Floats, place: Place, more: Floats, *, together: bool) -> None:
-    """Add to a column of the ledgers; rows that come `together` may share one."""
+def _change(
+    column: Floats, how: np.ufunc, by: Floats, place: Place, *, together: bool
+) -> None:
+    """Change a column of the ledgers; rows that come `together` may share one."""
     if together:
-        np.add.at(column, place.block.slots[place.slots], more)
+        how.at(column, place.block.slots[place.slots], by)
     else:
-        column[place.slots] += more
+        column[place.slots] = how(column[place.slots], by)
 
 
 LEAST_COST = 1e-9
@@ -483,7 +495,10 @@ def _wake(
         used_s: ``float64[K]``, or one for all, monotonic seconds.
         used: ``bool[K]`` which were used; all others stay at rest.
     """
-    woken = (block.due[slots] == inf) & used & (used_s > block.at[slots])
+    resting = block.due[slots] == inf
+    if not some(resting):
+        return
+    woken = resting & used & (used_s > block.at[slots])
     if not some(woken):
         return
     if isinstance(woken, np.ndarray):

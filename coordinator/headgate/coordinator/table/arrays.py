@@ -125,7 +125,7 @@ class LedgerBlock:
         _cell("units", "taken as admitted since reported_at, up to at; own: by others"),
     ]
     extrapolated_rate: Annotated[
-        Floats, _cell("units/s", "ρ, at which ahead grows; silent: the reserve")
+        Floats, _cell("units/s", "ρ, at which predicted grows; silent: the reserve")
     ]
     at_once: Annotated[
         Flags, _cell("", "reports each admission; silence: none", np.bool_)
@@ -138,7 +138,9 @@ class LedgerBlock:
     # The bucket.
     rate: Annotated[Floats, _ledger("units/s", "Q, 0 where unlimited")]
     burst: Annotated[Floats, _ledger("units", "B")]
-    level: Annotated[Floats, _ledger("units", "L = E + Σ ahead of the others, at at")]
+    level: Annotated[
+        Floats, _ledger("units", "L = E + Σ predicted of the others, at at")
+    ]
     at: Annotated[Floats, _ledger("s", "time of the last calculation")]
     belief: Annotated[Floats, _ledger("units", "E ≤ B, at at")]
     limited_at: Annotated[
@@ -204,6 +206,9 @@ class LedgerBlock:
         Floats, _ledger("", "n, those that take part; at least 1", fill=1.0)
     ]
     present_weight: Annotated[Floats, _ledger("", "of those that take part")]
+    equal_weight: Annotated[
+        Floats, _ledger("", "of each that takes part; NaN if they differ", fill=nan)
+    ]
     whole_weight: Annotated[Floats, _ledger("", "of all agents, silent included")]
     plausible: Annotated[Floats, _ledger("units/s", "most that one could admit")]
     # This agent's own callers, and the parent groups.

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.coordinator.allocation.oracle import max_min
 
-from headgate.coordinator.allocation.max_min import shares_at, water_level
+from headgate.coordinator.allocation.max_min import level_of, shares_at, water_level
 
 demands = st.lists(
     st.one_of(st.just(0.0), st.floats(1e-3, 1e6)), min_size=1, max_size=12
@@ -86,6 +86,23 @@ def test_many_ledgers_at_once_are_each_as_if_alone() -> None:
         for g in range(40)
     ]
     assert together.tolist() == alone
+
+
+@pytest.mark.parametrize("heavy", [0.5, 1.0, 4.0])
+def test_agents_of_equal_weight_need_only_one_row_of_weights(heavy: float) -> None:
+    random = np.random.default_rng(8)
+    present = random.random((9, 40)) < 0.7
+    demand = np.where(present, random.exponential(100, (9, 40)), 0.0)
+    weight = np.where(present, heavy, 0.0)
+    available, wanted = random.uniform(0, 800, 40), demand.sum(axis=0)
+    full = level_of(demand, weight, available, wanted)
+    row = np.full((1, 40), heavy)
+    theta = level_of(demand, row, available, wanted)
+    assert theta == pytest.approx(full, rel=1e-12)
+    assert shares_at(theta, demand, row) == pytest.approx(
+        shares_at(full, demand, weight), rel=1e-12
+    )
+    assert 0 < np.isinf(theta).sum() < 40
 
 
 def test_pip82_usage_10_50_30_of_100_hands_out_the_rest() -> None:
