@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headgate.coordinator.messages.report import AgentLife
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Container, Iterator
 
 NOBODY = AgentLife("", 0)
 """The giver of minted permits."""
@@ -94,22 +94,14 @@ class View:
             )
         return self._living
 
-    def told(
-        self, now: float, is_named: Callable[[str], bool]
-    ) -> Iterator[tuple[AgentLife, bool]]:
-        """Yield the contents of a keyframe: each life, and whether it is over."""
-        for agent, (incarnation, over) in self._newest.items():
-            if not over or self._matters(agent, now, END_TOLD_S) or is_named(agent):
-                yield AgentLife(agent, incarnation), over
-
-    def needed(self, now: float) -> Iterator[tuple[str, Newest]]:
-        """Yield what another life must know to agree."""
+    def known(
+        self, now: float, ended_s: float, named: Container[str] = ()
+    ) -> Iterator[tuple[str, Newest]]:
+        """Yield all ids but those that ended longer ago and that no permit names."""
         for agent, newest in self._newest.items():
-            if not newest[1] or self._matters(agent, now, END_NEEDED_S):
+            over = newest[1]
+            if not over or now - self._ended_at[agent] <= ended_s or agent in named:
                 yield agent, newest
-
-    def _matters(self, agent: str, now: float, for_s: float) -> bool:
-        return now - self._ended_at.get(agent, -inf) <= for_s
 
 
 @dataclass(slots=True)
@@ -170,8 +162,3 @@ class Sightings:
     def earlier_at(self, agent: str) -> float:
         """Return when an earlier life of an id was last heard."""
         return self._earlier_at.get(agent, -inf)
-
-
-def covered(needed: Iterator[tuple[str, Newest]], by: Mapping[str, Newest]) -> bool:
-    """Return whether a reported view is no smaller than what is needed."""
-    return all(by.get(agent, NEVER) >= newest for agent, newest in needed)

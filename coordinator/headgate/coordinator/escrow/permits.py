@@ -116,13 +116,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from headgate.coordinator.escrow.lives import (
+    END_NEEDED_S,
+    END_TOLD_S,
     NEVER,
     NOBODY,
     Newest,
     Sightings,
     View,
     Word,
-    covered,
 )
 from headgate.coordinator.escrow.registers import Registers
 from headgate.coordinator.messages.report import (
@@ -302,10 +303,11 @@ class Escrow:
         if not whole:
             return Section(runs, [own] if runs or self.reported_at >= since else [])
         lives = [own]
-        named = registers.named()
-        for life, over in self.view.told(now, named.__contains__):
+        known = self.view.known(now, END_TOLD_S, registers.named())
+        for agent, (incarnation, over) in known:
+            life = AgentLife(agent, incarnation)
             if life != self.me:
-                heard_s = now - self._sightings.earlier_at(life.agent)
+                heard_s = now - self._sightings.earlier_at(agent)
                 if heard_s > 2.0 * self._twin_s:
                     heard_s = inf
                 lives.append(KnownLife(group_id, life, over, heard_s=heard_s))
@@ -383,7 +385,8 @@ class Escrow:
 
     def _covers(self, by: dict[str, Newest], now: float) -> bool:
         """Return whether a reported view is at least this agent's own."""
-        return covered(self.view.needed(now), by)
+        needed = self.view.known(now, END_NEEDED_S)
+        return all(by.get(agent, NEVER) >= newest for agent, newest in needed)
 
     # Agreement, and what follows from it.
 

@@ -348,10 +348,10 @@ def test_an_end_is_needed_for_less_long_than_it_is_told() -> None:
     view.learn(A, over=True, now=0.0)
 
     def told(now: float, *named: str) -> bool:
-        return any(view.told(now, named.__contains__))
+        return any(view.known(now, END_TOLD_S, named))
 
-    assert list(view.needed(END_NEEDED_S))
-    assert not list(view.needed(END_NEEDED_S + 1.0))
+    assert list(view.known(END_NEEDED_S, END_NEEDED_S))
+    assert not list(view.known(END_NEEDED_S + 1.0, END_NEEDED_S))
     assert told(END_TOLD_S)
     assert not told(END_TOLD_S + 1.0)
     assert told(END_TOLD_S + 1.0, "a")  # a permit names it
