@@ -134,6 +134,8 @@ from headgate.coordinator.messages.report import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -244,9 +246,11 @@ class Escrow:
         """Return the other lives that may be given permits, by id."""
         return [life for life in self.view.living() if self.may_be_given(life)]
 
-    def waited_for(self, now: float) -> list[AgentLife]:
-        """Return the lives that keep this one from agreeing, by id."""
-        return [life for life in self._others() if not self._agrees(life, now)]
+    def waited_for(self, now: float) -> Iterator[AgentLife]:
+        """Yield the lives that keep this one from agreeing, by id."""
+        for life in self.view.living():
+            if life != self.me and not self._agrees(life, now):
+                yield life
 
     # What is heard and told.
 
@@ -405,8 +409,10 @@ class Escrow:
             False while something waits for agreement.
         """
         if not self.settled:
-            founds = may_found and self._founds(now)
-            if not (founds or self.agreed(now)):
+            founds = not self._hears_settled()
+            if founds and not (may_found and self._is_first()):
+                return False
+            if not self._all_told(now):
                 return False
             self.settled, self.reported_at = True, now
             if founds and not self.registers:
@@ -420,15 +426,11 @@ class Escrow:
         self.registers.write(left, self.me, self.me, now, by=2)
         return True
 
-    def _others(self) -> list[AgentLife]:
-        return [life for life in self.view.living() if life != self.me]
-
     def _all_told(self, now: float) -> bool:
         """Return whether all lives that go on have reported a view of at least mine."""
         earlier_at = self._sightings.earlier_at(self.me.agent)
-        if self.superseded or earlier_at > now - self._twin_s:
-            return False
-        return all(self._agrees(life, now) for life in self._others())
+        has_twin = earlier_at > now - self._twin_s
+        return not (self.superseded or has_twin or any(self.waited_for(now)))
 
     def _agrees(self, life: AgentLife, now: float) -> bool:
         word = self._words.get(life.agent, Word(NEVER[0]))
@@ -443,9 +445,6 @@ class Escrow:
             word.settled and not self.view.is_over(AgentLife(agent, word.incarnation))
             for agent, word in self._words.items()
         )
-
-    def _founds(self, now: float) -> bool:
-        return self._is_first() and self._all_told(now) and not self._hears_settled()
 
     def _is_first(self) -> bool:
         """Return whether this is the smallest id that goes on."""
