@@ -271,6 +271,10 @@ class Escrow:
         if self._is_fenced(sender):
             return 0.0
         self.view.learn(sender, over=False, now=now)
+        word = self._words.get(sender.agent)
+        if word is None or word.incarnation != sender.incarnation:
+            word = self._words[sender.agent] = Word(sender.incarnation)
+            self.words_version += 1
         by: dict[str, Newest] = {sender.agent: (sender.incarnation, False)}
         twin_at = -inf
         for known in told.lives:
@@ -278,8 +282,20 @@ class Escrow:
             by[known.life.agent] = known.life.incarnation, known.over
             if known.life.agent == self.me.agent:
                 twin_at = now - known.heard_s
+            if known.life == sender:
+                if (word.settled, word.uses) != (known.settled, known.uses):
+                    self.words_version += 1
+                word.settled, word.uses = known.settled, known.uses
+                word.in_use, word.wanted = known.in_use, known.wanted
         credit = sum(self._merge(run, sender, now) for run in told.runs)
-        self._note_word(sender, told, by, twin_at, now, whole=whole)
+        if whole:  # and merged by now
+            word.covers = self.view.version if self._covers(by, now) else -1
+            word.twin_at = twin_at
+            epochs = np.zeros_like(self.registers.epoch)
+            for run in told.runs:
+                here = slice(run.first, run.first + run.size)
+                epochs[here] = 0 if run.missed else run.epoch
+            self.registers.note_missed(sender, epochs)
         return credit
 
     def tell(
@@ -356,36 +372,6 @@ class Escrow:
     def _accepts(self, run: PermitRun, sender: AgentLife) -> bool:
         """Return whether a register that names this life makes it the owner."""
         return run.giver == sender and self.settled
-
-    def _note_word(
-        self,
-        sender: AgentLife,
-        told: Section,
-        by: dict[str, Newest],
-        twin_at: float,
-        now: float,
-        *,
-        whole: bool,
-    ) -> None:
-        """Note whether a sender agrees; call it when all of its report is merged."""
-        word = self._words.get(sender.agent)
-        if word is None or word.incarnation != sender.incarnation:
-            word = self._words[sender.agent] = Word(sender.incarnation)
-            self.words_version += 1
-        for known in told.lives:
-            if known.life == sender:
-                if (word.settled, word.uses) != (known.settled, known.uses):
-                    self.words_version += 1
-                word.settled, word.uses = known.settled, known.uses
-                word.in_use, word.wanted = known.in_use, known.wanted
-        if not whole:
-            return
-        word.covers = self.view.version if self._covers(by, now) else -1
-        word.twin_at = twin_at
-        epochs = np.zeros_like(self.registers.epoch)
-        for run in told.runs:
-            epochs[run.first : run.first + run.size] = 0 if run.missed else run.epoch
-        self.registers.note_missed(sender, epochs)
 
     def _covers(self, by: dict[str, Newest], now: float) -> bool:
         """Return whether a reported view is at least this agent's own."""
