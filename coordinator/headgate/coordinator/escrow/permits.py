@@ -201,10 +201,9 @@ class Escrow:
         self._words: dict[str, Word] = {}
         self._learnt: set[PermitRun] = set()
         self.words_version = 0
-        self.settled = self.uses = False
+        self.uses = False
         self.in_use = self.wanted = 0
         self.reported_at = -inf
-        self._left_of = -1, -1
         self._left_then = self.registers.of(me)
         self.begin(me, now)
 
@@ -439,24 +438,17 @@ class Escrow:
     def _left(self) -> Ints:
         """Return the permits that are this life's to take, ``int64[K]``."""
         registers, view = self.registers, self.view
-        versions = view.version, registers.version
-        if versions != self._left_of:
-            self._left_of, self._left_then = versions, self._look_for_left()
+        if self._left_of != (view.version, registers.version):
+            self._left_of = view.version, registers.version
+            over = registers.where(view.is_over)
+            mine = over & registers.where(self._falls_to_me)
+            never_came = registers.missed & ~over[registers.owner]
+            left = mine[registers.owner] | (never_came & mine[registers.giver])
+            self._left_then = np.flatnonzero(left)
         return self._left_then
 
-    def _look_for_left(self) -> Ints:
-        registers, view = self.registers, self.view
-        over = registers.where(view.is_over)
-        if not over.any():
-            return np.flatnonzero(over)
-        mine = over & registers.where(lambda life: self._falls_to_me(life.agent))
-        never_came = registers.missed & ~over[registers.owner]
-        return np.flatnonzero(
-            mine[registers.owner] | (never_came & mine[registers.giver])
-        )
-
-    def _falls_to_me(self, agent: str) -> bool:
-        """Return whether this life takes what an ended life of an id left."""
-        if agent == self.me.agent:
+    def _falls_to_me(self, life: AgentLife) -> bool:
+        """Return whether this life takes what a life left, if that has ended."""
+        if life.agent == self.me.agent:
             return True
-        return self.view.is_gone(agent) and self._is_first()
+        return self.view.is_gone(life.agent) and self._is_first()
