@@ -33,7 +33,7 @@ last look (requests spend it before it is clipped); burst and rate as separate p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -96,40 +96,7 @@ NOTICE_INTERVALS = 10.0
 have sent a keyframe."""
 
 
-@dataclass(slots=True)
-class Aside:
-    """Permits that are no longer used, to be given away in the next step.
-
-    Attributes:
-        permits: ``int64[K]`` permits for each receiver.
-        clipped: What the bucket had lost to lowered capacities when they were set
-            aside.
-    """
-
-    permits: dict[AgentLife, Ints]
-    clipped: float
-
-    @property
-    def count(self) -> int:
-        """All of them."""
-        return sum(map(len, self.permits.values()))
-
-
-@dataclass(frozen=True, slots=True)
-class Able:
-    """Who can own permits of a limit.
-
-    Attributes:
-        as_of: What this was derived from; it holds until that changes.
-        lives: By id, this agent's own included.
-        lines: ``int64[K]`` their lines in the table.
-    """
-
-    as_of: tuple[object, ...]
-    lives: list[AgentLife]
-    lines: Ints
-
-
+@dataclass(slots=True, eq=False)
 class Held:
     """One strict limit, and what this agent does with it.
 
@@ -137,25 +104,32 @@ class Held:
         escrow: Its permits.
         opened_at: When it was opened here.
         silent: It is not reported, because it is no longer configured as strict.
-        aside: What to give away in the next step, if anything.
+        aside: Permits that are no longer used, to be given away in the next step:
+            ``int64[K]`` for each receiver.
+        clipped: What the bucket had lost to lowered capacities when they were set
+            aside.
         due: Tokens that arrived and have yet to be put into the bucket.
         look_at: When to check for agreement again.
         ask_at: When to ask again.
         ask_gap: Heartbeats from that question to the next.
         waits_since: Since when something has been waiting for agreement.
-        able: Who can own permits, as of the last look.
+        able: Lives that can own permits, by id, this agent's own included; and
+            ``int64[K]`` their lines in the table.
+        able_as_of: What `able` was derived from; it holds until that changes.
     """
 
-    def __init__(self, escrow: Escrow) -> None:
-        self.escrow = escrow
-        self.able = Able((), [], np.arange(0))
-        self.silent = False
-        self.opened_at = 0.0
-        self.aside: Aside | None = None
-        self.due = 0.0
-        self.look_at = self.ask_at = -inf
-        self.ask_gap = ASK_INTERVALS
-        self.waits_since = inf
+    escrow: Escrow
+    opened_at: float
+    silent: bool = False
+    aside: dict[AgentLife, Ints] = field(default_factory=dict[AgentLife, "Ints"])
+    clipped: float = 0.0
+    due: float = 0.0
+    look_at: float = -inf
+    ask_at: float = -inf
+    ask_gap: float = ASK_INTERVALS
+    waits_since: float = inf
+    able: tuple[list[AgentLife], Ints] = field(init=False)
+    able_as_of: tuple[object, ...] = ()
 
     def ask_soon(self) -> None:
         """Ask as if for the first time, because an agent joined or ended."""
@@ -202,7 +176,7 @@ class Strict:
         self._whole.clear()
         for held in self._held.values():
             held.escrow.begin(self._me, now)
-            held.aside, held.due, held.opened_at = None, 0.0, now
+            held.aside, held.due, held.opened_at = {}, 0.0, now
             held.ask_soon()
 
     def open(self, key: Key, now: float) -> None:
@@ -215,8 +189,7 @@ class Strict:
                 interval_s=self._settings.interval_s,
                 sightings=self._sightings,
             )
-            held = self._held[key] = Held(escrow)
-            held.opened_at = now
+            held = self._held[key] = Held(escrow, now)
         held.silent = False
         if not held.escrow.uses:
             held.escrow.uses, held.escrow.reported_at = True, now
@@ -232,7 +205,7 @@ class Strict:
         if held is None or not held.escrow.uses:
             return False
         held.escrow.uses, held.escrow.reported_at = False, now
-        held.aside, held.due = None, 0.0
+        held.aside, held.due = {}, 0.0
         self._give_all(held.escrow, now)
         return True
 
@@ -245,7 +218,7 @@ class Strict:
         held = self._held.get(key)
         if held is not None:
             held.silent |= held.escrow.uses
-            held.escrow.uses, held.aside, held.due = False, None, 0.0
+            held.escrow.uses, held.aside, held.due = False, {}, 0.0
 
     def follow_slots(self, sizes: Mapping[int, int], now: float) -> bool:
         """Use these stocks of slots, by group id, and no others.
@@ -383,7 +356,7 @@ class Strict:
             if not held.escrow.uses or key not in self._table:
                 continue
             block, slot = self._table.at(key)
-            if held.aside is not None:
+            if held.aside:
                 self._give(held, clipped_of(local, key), block.burst.item(slot), now)
                 moved = True
             self._set_aside(key, held, block, slot, local)
@@ -439,7 +412,7 @@ class Strict:
     def leave(self, now: float) -> None:
         """Give all permits away; call this before the last report."""
         for held in self._held.values():
-            held.aside = None
+            held.aside = {}
             self._give_all(held.escrow, now)
 
     def _agree(self, key: Key, held: Held, now: float, *, heard_own: bool) -> bool:
@@ -501,12 +474,11 @@ class Strict:
         owned = escrow.owned()
         if not block.weight[0, slot] or len(owned) <= LEAST_GIFT:
             return
-        able = self._able(held, block, slot)
-        lives = able.lives
+        lives, lines = self._able(held, block, slot)
         owns = escrow.registers.counts(lives)
         mine = lives.index(self._me)
         owns[mine] = len(owned)
-        lacking = targets(block, slot, able.lines, int(owns.sum())) - owns
+        lacking = targets(block, slot, lines, int(owns.sum())) - owns
         surplus = int(-lacking[mine])
         lacking = np.where(2 * lacking > LEAST_GIFT, lacking, 0)
         # If an agent lacks many, all others give away all their excess: if ten of
@@ -514,22 +486,23 @@ class Strict:
         least = 1 if lacking.max() >= 2 * LEAST_GIFT else LEAST_GIFT
         if surplus < least or lacking.sum() < LEAST_GIFT:
             return
-        permits: dict[AgentLife, Ints] = {}
         # Each starts after itself, so that not all give their remainders to one agent.
         lives, lacking = lives[mine:] + lives[:mine], np.roll(lacking, -mine)
         for life, count in zip(lives, gifts(surplus, lacking).tolist(), strict=True):
             if count:
-                permits[life] = escrow.registers.to_give(owned, count, life)
-                owned = np.setdiff1d(owned, permits[life], assume_unique=True)
-        held.aside = Aside(permits, clipped_of(local, key))
+                held.aside[life] = escrow.registers.to_give(owned, count, life)
+                owned = np.setdiff1d(owned, held.aside[life], assume_unique=True)
+        held.clipped = clipped_of(local, key)
         self.waits = True
 
-    def _able(self, held: Held, block: LedgerBlock, slot: int) -> Able:
+    def _able(
+        self, held: Held, block: LedgerBlock, slot: int
+    ) -> tuple[list[AgentLife], Ints]:
         """Return who can own permits: this agent, and all that may be given some."""
         escrow, weight = held.escrow, block.weight[:, slot]
         # A line that gets another member has no weight in between.
         as_of = escrow.view.version, escrow.words_version, weight.tobytes()
-        if held.able.as_of != as_of:
+        if held.able_as_of != as_of:
             lines = np.flatnonzero(weight > 0.0).tolist()
             able = sorted(
                 (life, line)
@@ -538,7 +511,8 @@ class Strict:
                 or escrow.may_be_given(life)
             )
             lives = [life for life, _ in able]
-            held.able = Able(as_of, lives, np.array([line for _, line in able]))
+            held.able = lives, np.array([line for _, line in able])
+            held.able_as_of = as_of
         return held.able
 
     def _give(self, held: Held, clipped: float, tokens: float, now: float) -> None:
@@ -550,11 +524,10 @@ class Strict:
             tokens: Units of the whole burst.
             now: Monotonic seconds.
         """
-        aside, held.aside = held.aside, None
-        assert aside is not None
+        aside, held.aside = held.aside, {}
         registers = held.escrow.registers
-        taken = max(0.0, clipped - aside.clipped) / max(aside.count, 1)
-        for life, at in aside.permits.items():
+        taken = max(0.0, clipped - held.clipped) / sum(map(len, aside.values()))
+        for life, at in aside.items():
             mine = np.intersect1d(at, held.escrow.owned(), assume_unique=True)
             registers.write(
                 mine, life, self._me, now, tokens=min(taken, tokens / PERMITS)
@@ -575,8 +548,7 @@ class Strict:
         """Make the bucket follow the permits that are owned and not set aside."""
         escrow = held.escrow
         count = 0 if escrow.superseded else len(escrow.owned())
-        if held.aside is not None:
-            count -= held.aside.count
+        count -= sum(map(len, held.aside.values()))
         part = max(0, count) / PERMITS
         at = local.at.get(key, local.shell_size)
         if held.due and at < local.shell_size:
