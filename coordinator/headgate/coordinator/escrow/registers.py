@@ -82,9 +82,8 @@ class Registers:
             worth: ``int64[P]`` value of each permit; 1 by default.
         """
         sums = np.bincount(self.owner, weights=worth, minlength=len(self.names))
-        owned: list[int] = sums.astype(np.int64).tolist()
-        known = self._index
-        return np.array([owned[known[life]] if life in known else 0 for life in lives])
+        owned = np.append(sums, 0).astype(np.int64)  # the last for unknown lives
+        return owned[[self._index.get(life, -1) for life in lives]]
 
     def owners(self) -> set[AgentLife]:
         """Return all lives that own a permit."""
