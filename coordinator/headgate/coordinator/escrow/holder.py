@@ -154,7 +154,7 @@ class Strict:
         self._held: dict[Key, Held] = {}
         self.stocks: dict[Key, Stock] = {}
         self._sightings = Sightings()
-        self._words: dict[str, Vouched] = {}
+        self._alive: dict[str, AgentLife] = {}
         self._gone: dict[str, AgentLife] = {}
         self._whole: set[str] = set()
         self._noticed: set[AgentLife] = set()
@@ -311,12 +311,11 @@ class Strict:
         "Gone" ends a life once it is silent on the bus as well; "alive" keeps this
         agent from founding limits before it has heard from it.
         """
-        self._words.pop(word.agent, None)
+        self._alive.pop(word.agent, None)
         self._gone.pop(word.agent, None)
-        if word.alive:
-            self._words[word.agent] = word
-        elif word.alive is not None:
-            self._gone[word.agent] = AgentLife(word.agent, word.incarnation)
+        if word.alive is not None:
+            words = self._alive if word.alive else self._gone
+            words[word.agent] = AgentLife(word.agent, word.incarnation)
 
     def _end_gone(self, now: float) -> None:
         if now < self._gone_look_at:
@@ -384,11 +383,8 @@ class Strict:
 
     def _unheard(self) -> list[AgentLife]:
         """Return the lives that the API sees but that have sent no keyframe."""
-        return [
-            AgentLife(word.agent, word.incarnation)
-            for word in self._words.values()
-            if word.agent not in self._whole and word.agent != self._me.agent
-        ]
+        known = self._whole | {self._me.agent}
+        return [life for agent, life in self._alive.items() if agent not in known]
 
     def permits(self, now: float, *, whole: bool) -> tuple[Permits, ...]:
         """Return the permits to report; everything if `whole`, for a keyframe."""
@@ -436,23 +432,17 @@ class Strict:
 
     def _may_found(self, key: Key, held: Held, now: float) -> bool:
         """Return whether every live agent was heard, and for long enough."""
+        escrow = held.escrow
         wait = FOUND_INTERVALS * self._settings.interval_s + 4.0 * self._members.lag_s
-        if held.escrow.settled or now - held.opened_at < wait:
+        if escrow.settled or now - held.opened_at < wait or self._unheard():
             return False
         if key in self.stocks:  # agents report in a keyframe which ones they use
-            return not self._unheard() and self._members.all_whole()
+            return self._members.all_whole()
         if key not in self._table:
             return False
-        view = held.escrow.view
-        return not self._unheard() and all(
-            view.knows(life.agent) for life in self._present(key)
-        )
-
-    def _present(self, key: Key) -> list[AgentLife]:
-        """Return the lives with a weight in a limit, by line."""
         block, slot = self._table.at(key)
-        lines = np.flatnonzero(block.weight[:, slot] > 0.0)
-        return [self._life(number) for number in block.member[lines, slot].tolist()]
+        present = block.member[block.weight[:, slot] > 0.0, slot].tolist()
+        return all(escrow.view.knows(self._life(number).agent) for number in present)
 
     def _weight_of(self, agent: str) -> float:
         member = self._members.by_agent.get(agent)
