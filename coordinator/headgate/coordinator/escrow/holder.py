@@ -33,6 +33,7 @@ last look (requests spend it before it is clipped); burst and rate as separate p
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
@@ -229,12 +230,10 @@ class Strict:
         moved = False
         for key in [key for key in self.stocks if key[1] not in sizes]:
             moved |= self.retire(key, now)
-            self.close(key)
             del self.stocks[key]
         for group_id, size in sizes.items():
-            stock = self.stocks.setdefault((IN_FLIGHT, group_id), Stock(size))
-            stock.size = size
             self.open((IN_FLIGHT, group_id), now)
+            self.stocks.setdefault((IN_FLIGHT, group_id), Stock(size)).size = size
         return moved
 
     def may_hold(self) -> dict[int, int]:
@@ -243,22 +242,21 @@ class Strict:
 
     def slot_views(self, group_id: int) -> list[SlotView]:
         """Return how each agent uses the slots of a group, by id."""
-        held = self._held.get((IN_FLIGHT, group_id))
-        stock = self.stocks.get((IN_FLIGHT, group_id))
-        if held is None or stock is None:
+        key = IN_FLIGHT, group_id
+        stock = self.stocks.get(key)
+        if stock is None:
             return []
-        escrow = held.escrow
+        escrow = self._held[key].escrow
         worth = worth_of(stock.size, len(escrow.registers))
         lives = sorted(escrow.registers.owners() | set(escrow.view.living()))
         owned = escrow.registers.counts(lives, worth).tolist()
         views: list[SlotView] = []
         for life, may_own in zip(lives, owned, strict=True):
-            local = life == self._me
-            used = (
-                (escrow.in_use, escrow.wanted) if local else escrow.use_of(life.agent)
-            )
+            used = escrow.use_of(life.agent)
+            if life == self._me:
+                used = escrow.in_use, escrow.wanted
             if escrow.view.is_over(life):
-                used = (0, 0)
+                used = 0, 0
             if may_own or any(used):
                 views.append(SlotView(life.agent, may_own, *used))
         return views
@@ -288,8 +286,7 @@ class Strict:
         """
         sender = AgentLife(report.agent, report.incarnation)
         fenced = any(held.escrow.view.is_over(sender) for held in self._held.values())
-        sections = _sections(report.permits)
-        for key, told in sections.items():
+        for key, told in _sections(report.permits).items():
             held = self._held.get(key)
             if held is None:
                 continue
@@ -389,20 +386,18 @@ class Strict:
     def permits(self, now: float, *, whole: bool) -> tuple[Permits, ...]:
         """Return the permits to report; everything if `whole`, for a keyframe."""
         since = now - REPEAT_INTERVALS * self._settings.interval_s
-        told: dict[str, list[Section]] = {}
+        told: dict[str, Section] = {}
         for (dimension, group_id), held in sorted(self._held.items()):
             if not held.silent:
                 held.escrow.tidy(now, spare=0 if whole else SPARE_RUNS)
-                section = held.escrow.tell(group_id, now, whole=whole, since=since)
-                told.setdefault(dimension, []).append(section)
+                runs, lives = held.escrow.tell(group_id, now, whole=whole, since=since)
+                section = told.setdefault(dimension, Section([], []))
+                section.runs.extend(runs)
+                section.lives.extend(lives)
         return tuple(
-            Permits(
-                dimension=dimension,
-                runs=tuple(run for section in sections for run in section.runs),
-                lives=tuple(life for section in sections for life in section.lives),
-            )
-            for dimension, sections in told.items()
-            if any(section.runs or section.lives for section in sections)
+            Permits(dimension=dimension, runs=tuple(runs), lives=tuple(lives))
+            for dimension, (runs, lives) in told.items()
+            if runs or lives
         )
 
     def leave(self, now: float) -> None:
@@ -558,12 +553,10 @@ def clipped_of(local: LocalBuckets, key: Key) -> float:
 
 def _sections(permits: Iterable[Permits]) -> dict[Key, Section]:
     """Return what a report says, by limit."""
-    sections: dict[Key, Section] = {}
+    sections: dict[Key, Section] = defaultdict(lambda: Section([], []))
     for each in permits:
         for run in each.runs:
-            key = (each.dimension, run.group_id)
-            sections.setdefault(key, Section([], [])).runs.append(run)
+            sections[each.dimension, run.group_id].runs.append(run)
         for known in each.lives:
-            key = (each.dimension, known.group_id)
-            sections.setdefault(key, Section([], [])).lives.append(known)
+            sections[each.dimension, known.group_id].lives.append(known)
     return sections
