@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headgate.coordinator.allocation.max_min import shares_at, water_level
+from headgate.coordinator.escrow.targets import max_min
 from headgate.coordinator.messages.report import PERMITS, AgentLife
 
 if TYPE_CHECKING:
@@ -129,7 +129,11 @@ class Stock:
             Whether to report something at once.
         """
         worth = worth_of(self.size, len(escrow.registers))
-        moved = self._give(escrow, worth, now) | self._tell(escrow, now)
+        moved = self._give(escrow, worth, now)
+        escrow.in_use = self.in_use
+        if abs(self._wanted - escrow.wanted) > escrow.wanted // TOLD_PART:
+            escrow.wanted, escrow.reported_at = self._wanted, now
+            moved = True
         owned = int(worth[escrow.owned()].sum())
         if owned != self._owned:
             self._owned, self._owned_since = owned, now
@@ -155,14 +159,6 @@ class Stock:
         self._planned = {}
         return moved
 
-    def _tell(self, escrow: Escrow, now: float) -> bool:
-        """Note what is wanted for the next report; return whether it is urgent."""
-        escrow.in_use = self.in_use
-        moved = abs(self._wanted - escrow.wanted) > escrow.wanted // TOLD_PART
-        if moved:
-            escrow.wanted, escrow.reported_at = self._wanted, now
-        return moved
-
     def _plan(
         self,
         escrow: Escrow,
@@ -183,14 +179,8 @@ class Stock:
         owned = escrow.registers.counts(lives, worth)
         owned[me] = self._owned
         weight = np.array([weight_of(life.agent) for life in lives])
-        given = gifts_of(
-            me,
-            owned,
-            used,
-            wanted,
-            weight,
-            rotate=now - self._owned_since >= ROTATE_S,
-        )
+        rotate = now - self._owned_since >= ROTATE_S
+        given = gifts_of(me, owned, used, wanted, weight, rotate=rotate)
         pairs = zip(lives, given.tolist(), strict=True)
         self._planned = {life: count for life, count in pairs if count}
 
@@ -223,7 +213,9 @@ def gifts_of(
     >>> gifts(0, [1, 0, 0], [1, 1, 1], rotate=True)
     array([0, 1, 0])
     """
-    share = _shares(wanted, weight, float(owned.sum()))
+    slots = float(owned.sum())
+    share = max_min(np.minimum(wanted, slots), weight, slots)
+    share += max(0.0, slots - float(share.sum())) * weight / float(weight.sum())
     whole = np.floor(share + _EPSILON).astype(np.int64)
     partly = (share - whole > _EPSILON).astype(np.int64)
     enough = np.minimum(whole, wanted + 1 + wanted // SPARE_PART)
@@ -246,20 +238,9 @@ def gifts_of(
     short = (partly > 0) & (owned <= whole) & (wanted > owned)
     short[me] = False
     receivers = order[short[order]]
-    if left > 0 and len(receivers):
-        before = int(np.count_nonzero(owned[:me] > whole[:me]))
-        for index in range(min(left, len(receivers))):
-            given[receivers[(before + index) % len(receivers)]] += 1
+    before = int(np.count_nonzero(owned[:me] > whole[:me]))
+    given[np.roll(receivers, -before)[: max(left, 0)]] += 1
     return given
-
-
-def _shares(wanted: Ints, weight: Floats, whole: float) -> Floats:
-    """Return what each is due, ``float64[K]``: max-min shares, the rest by weight."""
-    demand = np.minimum(wanted, whole).astype(np.float64)
-    theta = water_level(demand[:, None], weight[:, None], np.array([whole]))
-    share = shares_at(theta, demand[:, None], weight[:, None])[:, 0]
-    left = max(0.0, whole - float(share.sum()))
-    return share + left * weight / float(weight.sum())
 
 
 def _filled(sizes: Ints, total: int) -> Ints:

@@ -76,13 +76,13 @@ def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
     demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
     weight = _weights(block, slot, lines, demand, PERMITS // fewest)
     even = weight / max(float(weight.sum()), 1e-12)
-    held = _shares(demand, weight, rate) / whole * block.burst.item(slot)
+    held = max_min(demand, weight, rate) / whole * block.burst.item(slot)
     room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
     most = np.sqrt(2.0 * demand * cost)
     least = np.minimum(most, demand * room)
     base = np.where(weight > 0.0, fewest / PERMITS * whole, 0.0)
     beyond = np.maximum(demand + least - base, 0.0)
-    share = base + _shares(beyond, weight, max(0.0, rate - float(base.sum())))
+    share = base + max_min(beyond, weight, max(0.0, rate - float(base.sum())))
     left = max(0.0, rate - float(share.sum()))
     more = np.where(weight > 0.0, np.maximum(demand + most - share, 0.0), 0.0)
     more *= min(1.0, left / max(float(more.sum()), 1e-12))
@@ -122,7 +122,7 @@ def _weights(
     return weight
 
 
-def _shares(demand: Floats, weight: Floats, rate: float) -> Floats:
-    """Return the max-min shares, ``float64[K]`` units/s."""
+def max_min(demand: Floats, weight: Floats, rate: float) -> Floats:
+    """Return the max-min shares of a rate or a stock, ``float64[K]``."""
     theta = water_level(demand[:, None], weight[:, None], np.array([rate]))
     return shares_at(theta, demand[:, None], weight[:, None])[:, 0]
