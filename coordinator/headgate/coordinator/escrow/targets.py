@@ -64,8 +64,7 @@ def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
     Args:
         block: The ledger's block.
         slot: The ledger's column.
-        lines: ``int64[K]`` lines of the agents that can get permits, this one first,
-            the others by id.
+        lines: ``int64[K]`` lines of the agents that can get permits, by id.
         permits: How many all of these own together.
     """
     whole = max(float(block.rate[slot]), 1e-12)
@@ -74,7 +73,9 @@ def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
     # An agent with less than one cost of the burst admits nothing at all.
     fewest = ceil(PERMITS * cost / max(block.burst.item(slot), cost))
     demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])
-    weight = _weights(block, slot, lines, demand, PERMITS // fewest)
+    weight: Floats = block.weight[lines, slot]
+    # Agents with the most demand own permits; ties keep the order of the lines.
+    weight[np.argsort(-demand, kind="stable")[PERMITS // fewest :]] = 0.0
     even = weight / max(float(weight.sum()), 1e-12)
     held = max_min(demand, weight, rate) / whole * block.burst.item(slot)
     room = np.minimum(ROOM_PART, cost / np.maximum(held, cost))
@@ -106,20 +107,8 @@ def gifts(surplus: int, lacking: Ints) -> Ints:
     array([7, 0, 3])
     """
     upto = np.maximum(lacking, 0).cumsum()
-    whole = int(upto[-1]) if len(upto) else 0
+    whole = int(upto.max(initial=0))
     return np.diff(upto * min(surplus, whole) // max(whole, 1), prepend=0)
-
-
-def _weights(
-    block: LedgerBlock, slot: int, lines: Ints, demand: Floats, most: int
-) -> Floats:
-    """Return the weights, ``float64[K]``; 0 for agents left with too few tokens."""
-    weight: Floats = block.weight[lines, slot]
-    if len(lines) > most:
-        # Agents with the most demand own permits; ties keep the order of the lines.
-        weight = weight.copy()
-        weight[np.argsort(-demand, kind="stable")[most:]] = 0.0
-    return weight
 
 
 def max_min(demand: Floats, weight: Floats, rate: float) -> Floats:
