@@ -179,7 +179,6 @@ class Members:
         self.last_sequence = 0
         self.loss = 0.0
         self._published: dict[int, float] = {}
-        self._next_number = 1
         self._unused: list[int] = []
 
     def published(self, sequence: int, now: float) -> None:
@@ -225,8 +224,7 @@ class Members:
         """Make the sender a member; None if the table is full."""
         if len(self.by_agent) >= self._settings.members_max:
             return None
-        number = self._unused.pop() if self._unused else self._next_number
-        self._next_number = max(self._next_number, number + 1)
+        number = self._unused.pop() if self._unused else len(self.by_number) + 1
         member = Member(
             number, report.agent, report.incarnation, 0, now, now - self.lag_s
         )
