@@ -86,15 +86,12 @@ class FailureDetector:
 
     def cut_off(self, now: float) -> bool:
         """Return whether this agent has stopped hearing its own reports."""
-        quiet = now - self._members.echo_at
-        least = self._settings.lease_min_intervals * self._settings.interval_s
-        return quiet > least and quiet > self._members.lease_of(None)
+        return self._outlasts_lease(now - self._members.echo_at)
 
     def presumed_dead(self, now: float) -> bool:
         """Return whether it has been cut off so long that the others dropped it."""
-        quiet = now - self._members.echo_at
-        dead = self._settings.presumed_dead_s
-        return quiet > dead and quiet > dead + self._members.lease_of(None)
+        dead = self._settings.presumed_dead_s + self._members.lease_of(None)
+        return now - self._members.echo_at > dead
 
     def hears_nobody(self, now: float) -> bool:
         """Return whether this agent hears nobody, not even itself.
@@ -102,12 +99,12 @@ class FailureDetector:
         An observer publishes nothing that it could hear, and spends nothing, so for it
         silence is no sign of trouble.
         """
-        return self._gap(now) and not self._observing
+        return self._outlasts_lease(now - self._heard_at) and not self._observing
 
-    def _gap(self, now: float) -> bool:
-        quiet = now - self._heard_at
+    def _outlasts_lease(self, quiet_s: float) -> bool:
+        # The shortest lease first, which needs no logarithm.
         least = self._settings.lease_min_intervals * self._settings.interval_s
-        return quiet > least and quiet > self._members.lease_of(None)
+        return quiet_s > least and quiet_s > self._members.lease_of(None)
 
     def apart(self, now: float) -> int:
         """Return how many unheard agents may be alive and have dropped this one."""
@@ -132,8 +129,7 @@ class FailureDetector:
             if not member.silent:
                 heard += member.weight
                 names.append(member.agent)
-        others = [one.weight for one in self.departed.values() if one.votes]
-        whole += sum(others)
+        whole += sum(one.weight for one in self.departed.values() if one.votes)
         if 2.0 * heard != whole:
             return 2.0 * heard > whole
         everyone = [*self._members.by_agent, *self.departed, agent]
@@ -175,7 +171,7 @@ class FailureDetector:
 
     def hears(self, now: float) -> None:
         """Note that a report came, whoever sent it: from now on silence counts."""
-        if self._gap(now):
+        if self._outlasts_lease(now - self._heard_at):
             self._hearing_since = now
         self._heard_at = now
 
@@ -236,9 +232,9 @@ class FailureDetector:
         return since + self._settings.presumed_dead_s + lease
 
     def _remember(self, member: Member, now: float, *, votes: bool) -> None:
-        old = [n for n, one in self.departed.items() if now - one.since > DEPARTED_S]
-        for name in old:
-            del self.departed[name]
+        for name, one in list(self.departed.items()):
+            if now - one.since > DEPARTED_S:
+                del self.departed[name]
         if len(self.departed) >= DEPARTED_MAX:
             del self.departed[next(iter(self.departed))]
         self.departed[member.agent] = DepartedMember(member.weight, now, votes)
@@ -254,14 +250,10 @@ class FailureDetector:
 
     def drop(self, member: Member, *, charge: bool = True) -> None:
         """Forget a member; charge what was predicted for it, or give it back."""
-        self.close(member, charge=charge)
-        self._table.drop_member(member.number)
-        self._members.remove(member)
-
-    def close(self, member: Member, *, charge: bool) -> None:
-        """Stop predicting a member's use, in every ledger."""
         for place in self._table.all_places(member.number):
             close_account(place, charge=charge)
+        self._table.drop_member(member.number)
+        self._members.remove(member)
 
     def reseat(self, member: Member) -> None:
         """Make its ledgers determine again who takes part."""
@@ -274,8 +266,7 @@ class FailureDetector:
         size = max(self._members.by_number, default=0) + 2
         weights, heard_at = np.zeros(size), np.full(size, now)
         silent = np.zeros(size, dtype=np.bool_)
-        weights[0] = own
-        heard_at[0] = self._members.echo_at
+        weights[0], heard_at[0] = own, self._members.echo_at
         for number, member in self._members.by_number.items():
             weights[number] = member.weight
             silent[number] = member.silent
