@@ -37,9 +37,9 @@ VOUCHED_PART = 0.5
 """Fraction of the lease: a process that is gone according to the API is dropped after
 this much silence, so that its last reports can still arrive."""
 
-WORDS_MAX = 10_000
-"""Most statements of the API that are kept; further agents are judged by the bus
-alone."""
+ALIVE_MAX = 10_000
+"""Most ids that are kept as alive according to the API; further agents are judged by
+the bus alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class FailureDetector:
         self._members = members
         self._observing = observing
         self.departed: dict[str, DepartedMember] = {}
-        self._words: dict[str, bool] = {}
+        self._alive: set[str] = set()
         self._heard_at = self._hearing_since = now
         self._next_at = np.inf
         self._was_alone = False, False
@@ -137,9 +137,9 @@ class FailureDetector:
 
     def vouch(self, event: Vouched, now: float) -> None:
         """Note what the API says about a process, even one not heard of yet."""
-        self._words.pop(event.agent, None)
-        if event.alive is not None and len(self._words) < WORDS_MAX:
-            self._words[event.agent] = event.alive
+        self._alive.discard(event.agent)
+        if event.alive and len(self._alive) < ALIVE_MAX:
+            self._alive.add(event.agent)
         member = self._members.by_agent.get(event.agent)
         if member is not None:
             if member.vouched and event.alive is None:
@@ -154,7 +154,7 @@ class FailureDetector:
 
         Only "alive" is applied; if the API said "gone", it meant an earlier life.
         """
-        member.vouched = self._words.get(member.agent) or None
+        member.vouched = True if member.agent in self._alive else None
 
     def heard(self, member: Member, now: float) -> None:
         """Plan the next check of a member that was just heard: when its lease ends.
@@ -166,7 +166,6 @@ class FailureDetector:
         lease = self._members.lease_of(member)
         if member.vouched is False and now - member.vouched_at > VOUCHED_PART * lease:
             member.vouched = None
-            self._words.pop(member.agent, None)
         self._next_at = min(self._next_at, now + lease)
 
     def hears(self, now: float) -> None:
