@@ -17,7 +17,7 @@ up to 4.6 tokens above the true level.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,33 +41,16 @@ STORED_MAX = 100_000
 """Most stored levels kept: PIP-82's number of groups."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Answer:
-    """The levels in one report.
-
-    Attributes:
-        numbers: ``int64[K]`` numbers of the ledgers.
-        levels: ``float64[K]`` E, units.
-        apart: ``float64[K]`` the same, minus this agent's own level at that time.
-        member: Number of the sender.
-        reported_at: When the levels held, monotonic seconds.
-    """
-
-    numbers: Ints
-    levels: Floats
-    apart: Floats
-    member: int
-    reported_at: float
-
-    def without(self, number: int) -> _Answer:
-        """Return the answer without one ledger."""
-        kept = self.numbers != number
-        return replace(
-            self,
-            numbers=self.numbers[kept],
-            levels=self.levels[kept],
-            apart=self.apart[kept],
-        )
+ANSWER = np.dtype(
+    [
+        ("number", np.int64),  # of the ledger
+        ("member", np.int64),  # number of the sender
+        ("level", np.float64),  # E, units
+        ("apart", np.float64),  # the same, minus this agent's own level at that time
+        ("reported_at", np.float64),  # when the level held, monotonic seconds
+    ]
+)
+"""One row for each ledger whose level a report tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +74,7 @@ class Bootstrap:
     def __init__(self) -> None:
         self._waiting: dict[int, int | None] = {}
         self._ready: list[tuple[float, Ints]] = []
-        self._answers: list[_Answer] = []
+        self._answers: list[tuple[float, NDArray[np.void]]] = []
         self._stored: dict[Key, tuple[float, float]] = {}
         self._doubted: set[int] = set()
 
@@ -116,7 +99,9 @@ class Bootstrap:
         self._doubted.discard(number)
         left = [(at, numbers[numbers != number]) for at, numbers in self._ready]
         self._ready = [(at, numbers) for at, numbers in left if len(numbers)]
-        self._answers = [answer.without(number) for answer in self._answers]
+        self._answers = [
+            (at, rows[rows["number"] != number]) for at, rows in self._answers
+        ]
 
     def asked(self, sequence: int, numbers: Ints) -> None:
         """Note that a report with this agent's rows of these ledgers was published."""
@@ -158,12 +143,15 @@ class Bootstrap:
     ) -> None:
         """Keep another agent's levels, and how far this agent's own were off."""
         if len(self._answers) < ANSWERS_MAX:
-            self._answers.append(_Answer(numbers, levels, apart, member, reported_at))
+            rows = np.empty(len(numbers), dtype=ANSWER)
+            rows["number"], rows["level"], rows["apart"] = numbers, levels, apart
+            rows["member"], rows["reported_at"] = member, reported_at
+            self._answers.append((reported_at, rows))
 
     def moved(self, number: int, *, by: float) -> None:
         """Note that this agent's own level was corrected by `by` units."""
-        for answer in self._answers:
-            answer.apart[answer.numbers == number] -= by
+        for _, rows in self._answers:
+            rows["apart"][rows["number"] == number] -= by
 
     def stored(self, key: Key, level: float, *, at: float) -> None:
         """Keep a level that was stored before a restart of the whole cluster.
@@ -213,34 +201,20 @@ class Bootstrap:
     def _medians(self) -> dict[int, Answered]:
         if not self._answers:
             return {}
-        newest = max(answer.reported_at for answer in self._answers)
+        newest = max(at for at, _ in self._answers)
         # Newest first, so that the newest answer of each member is the one that counts.
-        fresh = [a for a in reversed(self._answers) if a.reported_at > newest - OLDER_S]
-        members = np.concatenate([np.full(len(a.numbers), a.member) for a in fresh])
-        numbers = np.concatenate([a.numbers for a in fresh])
-        pairs = np.stack([numbers, members])
-        first = np.unique(pairs, axis=1, return_index=True)[1]
-        numbers = numbers[first]
-        levels = np.concatenate([a.levels for a in fresh])[first]
-        reported_at = np.concatenate(
-            [np.full(len(a.numbers), a.reported_at) for a in fresh]
+        fresh = np.concatenate(
+            [rows for at, rows in reversed(self._answers) if at > newest - OLDER_S]
         )
-        reported_at = reported_at[first]
-        apart = np.concatenate([a.apart for a in fresh])[first]
-        by_level = np.lexsort((levels, numbers))
-        by_apart = np.lexsort((apart, numbers))
-        names, start, count = np.unique(
-            numbers[by_level], return_index=True, return_counts=True
+        first = np.unique(fresh[["number", "member"]], return_index=True)[1]
+        fresh = fresh[first]
+        by_level = fresh[np.lexsort((fresh["level"], fresh["number"]))]
+        by_apart = fresh[np.lexsort((fresh["apart"], fresh["number"]))]
+        numbers, start, count = np.unique(
+            by_level["number"], return_index=True, return_counts=True
         )
         low, high = start + (count - 1) // 2, start + count // 2
-
-        def middle(column: Floats) -> list[float]:
-            return [float(median) for median in 0.5 * (column[low] + column[high])]
-
-        columns = (
-            middle(levels[by_level]),
-            middle(reported_at[by_level]),
-            middle(apart[by_apart]),
-        )
-        known = map(Answered, *columns)
-        return dict(zip(names.tolist(), known, strict=True))
+        columns = by_level["level"], by_level["reported_at"], by_apart["apart"]
+        medians = [(0.5 * (each[low] + each[high])).tolist() for each in columns]
+        known = map(Answered, *medians)
+        return dict(zip(numbers.tolist(), known, strict=True))
