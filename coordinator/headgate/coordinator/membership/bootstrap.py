@@ -178,10 +178,6 @@ class Bootstrap:
         """Forget the stored level of a ledger that has started from it."""
         self._stored.pop(key, None)
 
-    def next_at(self) -> float:
-        """Return when the next round is over; infinite if none is under way."""
-        return min((at for at, _ in self._ready), default=np.inf)
-
     def finish(self, now: float) -> list[tuple[int, Answered | None]]:
         """Return (ledger number, the others' answers) for rounds that are over.
 
