@@ -202,8 +202,8 @@ class Bootstrap:
         fresh = np.concatenate(
             [rows for at, rows in reversed(self._answers) if at > newest - OLDER_S]
         )
-        first = np.unique(fresh[["number", "member"]], return_index=True)[1]
-        fresh = fresh[first]
+        pairs = (fresh["number"] << 32) + fresh["member"]
+        fresh = fresh[np.unique(pairs, return_index=True)[1]]
         by_level = fresh[np.lexsort((fresh["level"], fresh["number"]))]
         by_apart = fresh[np.lexsort((fresh["apart"], fresh["number"]))]
         numbers, start, count = np.unique(
