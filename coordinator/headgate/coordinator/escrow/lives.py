@@ -128,6 +128,11 @@ class Word:
     wanted: int = 0
 
 
+UNHEARD = -1, -inf, -inf
+"""The sightings of an unknown id: an incarnation, when it was last heard, and when an
+earlier one was."""
+
+
 class Sightings:
     """When ids were heard, and when an earlier life than their newest one was.
 
@@ -135,30 +140,26 @@ class Sightings:
     """
 
     def __init__(self) -> None:
-        self._newest: dict[str, tuple[int, float]] = {}
-        self._earlier_at: dict[str, float] = {}
+        self._of: dict[str, tuple[int, float, float]] = {}
 
     def note(self, life: AgentLife, now: float) -> bool:
         """Note a report; return whether it is the first of a newer life."""
-        incarnation, heard_at = self._newest.get(life.agent, NEVER)
+        incarnation, heard_at, earlier_at = self._of.get(life.agent, UNHEARD)
         if life.incarnation < incarnation:
-            self._earlier_at[life.agent] = now
+            self._of[life.agent] = incarnation, heard_at, now
             return False
-        if life.incarnation > incarnation >= 0:
-            self._earlier_at[life.agent] = heard_at
-        self._newest.pop(life.agent, None)  # the newest last
-        self._newest[life.agent] = life.incarnation, now
-        if len(self._newest) > SIGHTINGS_MAX:
-            oldest = next(iter(self._newest))
-            del self._newest[oldest]
-            self._earlier_at.pop(oldest, None)
-        return life.incarnation > incarnation
+        newer = life.incarnation > incarnation
+        self._of.pop(life.agent, None)  # the newest last
+        self._of[life.agent] = life.incarnation, now, heard_at if newer else earlier_at
+        if len(self._of) > SIGHTINGS_MAX:
+            del self._of[next(iter(self._of))]
+        return newer
 
     def heard_at(self, life: AgentLife) -> float:
         """Return when a life was last heard; −∞ if it is not the newest."""
-        incarnation, heard_at = self._newest.get(life.agent, NEVER)
+        incarnation, heard_at, _ = self._of.get(life.agent, UNHEARD)
         return heard_at if incarnation == life.incarnation else -inf
 
     def earlier_at(self, agent: str) -> float:
         """Return when an earlier life of an id was last heard."""
-        return self._earlier_at.get(agent, -inf)
+        return self._of.get(agent, UNHEARD)[2]
