@@ -445,9 +445,7 @@ class Strict:
 
     def _life(self, number: int) -> AgentLife:
         member = self._members.by_number.get(number)
-        return (
-            self._me if member is None else AgentLife(member.agent, member.incarnation)
-        )
+        return AgentLife(member.agent, member.incarnation) if member else self._me
 
     # Gifts.
 

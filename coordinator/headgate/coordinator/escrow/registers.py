@@ -96,7 +96,7 @@ class Registers:
         return {self.names[i].agent for i in numbers if i}
 
     def where(self, holds: Callable[[AgentLife], bool]) -> Bools:
-        """Return which of `names` are in use, ``bool[len(names)]``."""
+        """Return for which of `names` something holds, ``bool[len(names)]``."""
         return np.array([i > 0 and holds(life) for i, life in enumerate(self.names)])
 
     def write(
@@ -247,8 +247,7 @@ class Registers:
         if len(self.names) < NAMES_MAX:
             return
         used = np.unique(np.concatenate([[0], self.owner, self.giver]))
-        self.owner, self.giver = (
-            np.searchsorted(used, column) for column in (self.owner, self.giver)
-        )
+        self.owner = np.searchsorted(used, self.owner)
+        self.giver = np.searchsorted(used, self.giver)
         self.names = [self.names[i] for i in used.tolist()]
         self._index = {life: i for i, life in enumerate(self.names)}
