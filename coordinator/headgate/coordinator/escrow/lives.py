@@ -109,7 +109,7 @@ class Word:
     """The last report of the newest life of one id.
 
     Attributes:
-        incarnation: Incarnation of that life.
+        incarnation: Incarnation of that life; −1 if there was none.
         covers: The version of this agent's view that its view covers; −1 if it is
             smaller, or if no keyframe has arrived.
         settled: It may own permits.
@@ -119,7 +119,7 @@ class Word:
         wanted: Slots that its callers hold or ask for.
     """
 
-    incarnation: int
+    incarnation: int = -1
     covers: int = -1
     settled: bool = False
     uses: bool = False

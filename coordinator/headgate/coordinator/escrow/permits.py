@@ -238,7 +238,7 @@ class Escrow:
 
     def use_of(self, agent: str) -> tuple[int, int]:
         """Return the slots that another agent reports it holds, and holds or wants."""
-        word = self._words.get(agent, Word(NEVER[0]))
+        word = self._words.get(agent, Word())
         return word.in_use, word.wanted
 
     def users(self) -> list[AgentLife]:
@@ -418,7 +418,7 @@ class Escrow:
         return not (self.superseded or has_twin or any(self.waited_for(now)))
 
     def _agrees(self, life: AgentLife, now: float) -> bool:
-        word = self._words.get(life.agent, Word(NEVER[0]))
+        word = self._words.get(life.agent, Word())
         return (
             word.incarnation == life.incarnation
             and word.covers == self.view.version
