@@ -180,15 +180,14 @@ class FailureDetector:
         cut_off = self.cut_off(now)
         alone = cut_off, cut_off and self.presumed_dead(now)
         if alone != self._was_alone:
-            begins = cut_off and not self._was_alone[0]
-            self._was_alone = alone
             # Full buckets rest until someone asks, but their terms are others now.
             for block in self._table.blocks:
                 block.dirty |= block.number >= 0
-            if begins:
+            if cut_off and not self._was_alone[0]:
                 noticed.append(
                     Noticed("cut_off", "this agent does not hear its own reports")
                 )
+            self._was_alone = alone
         if now < self._next_at:
             return noticed
         self._next_at = np.inf
@@ -217,9 +216,8 @@ class FailureDetector:
             noticed.append(
                 Noticed("silent", f"agent {member.agent!r} is silent", member.agent)
             )
-        if member.silent:
-            return min(dead_at, now + lease) + 1e-3
-        return min(dead_at, member.heard_at + lease) + 1e-3
+        since = now if member.silent else member.heard_at
+        return min(dead_at, since + lease) + 1e-3
 
     def _dead_at(self, member: Member, lease: float, now: float) -> float:
         """Return when a member will be presumed dead; infinite while it can't be."""

@@ -250,7 +250,7 @@ class Members:
         member.whole &= not (new or hidden)
         excused, member.excused = member.excused, False
         away = excused or member.silent
-        if member.sequence > 0 and missed >= 0 and not away:
+        if not (new or away):
             for _ in range(min(missed, MISSED_MAX)):
                 member.loss += LOSS_GAIN * (1.0 - member.loss)
                 self.loss += LOSS_GAIN / self._crowd() * (1.0 - self.loss)
@@ -258,8 +258,7 @@ class Members:
             self.loss -= LOSS_GAIN / self._crowd() * self.loss
         member.sequence = sequence
         # Later holes are judged by the loss measured before them.
-        loss = max(self.loss, member.loss, CHANCE_FLOOR)
-        member.usual_loss = min(loss, LOSS_MAX)
+        member.usual_loss = min(max(self.loss, member.loss, CHANCE_FLOOR), LOSS_MAX)
         return Hole(behind=excused and missed > 0, new=new, hidden=hidden)
 
     def _crowd(self) -> float:
@@ -271,9 +270,8 @@ class Members:
 
     def answer_gap_s(self) -> float:
         """Return the least time between two answers to hellos."""
-        settings = self._settings
-        each_s = settings.answer_gap_each_s * len(self.by_agent)
-        return max(settings.answer_gap_s, each_s)
+        each_s = self._settings.answer_gap_each_s * len(self.by_agent)
+        return max(self._settings.answer_gap_s, each_s)
 
     def answer_s(self) -> float:
         """Return how long a question and an immediate answer take."""
