@@ -86,7 +86,7 @@ class FailureDetector:
 
     def cut_off(self, now: float) -> bool:
         """Return whether this agent has stopped hearing its own reports."""
-        return self._outlasts_lease(now - self._members.echo_at)
+        return now - self._members.echo_at > self._members.lease_of(None)
 
     def presumed_dead(self, now: float) -> bool:
         """Return whether it has been cut off so long that the others dropped it."""
@@ -99,12 +99,10 @@ class FailureDetector:
         An observer publishes nothing that it could hear, and spends nothing, so for it
         silence is no sign of trouble.
         """
-        return self._outlasts_lease(now - self._heard_at) and not self._observing
+        return self._gap(now) and not self._observing
 
-    def _outlasts_lease(self, quiet_s: float) -> bool:
-        # The shortest lease first, which needs no logarithm.
-        least = self._settings.lease_min_intervals * self._settings.interval_s
-        return quiet_s > least and quiet_s > self._members.lease_of(None)
+    def _gap(self, now: float) -> bool:
+        return now - self._heard_at > self._members.lease_of(None)
 
     def apart(self, now: float) -> int:
         """Return how many unheard agents may be alive and have dropped this one."""
@@ -170,7 +168,7 @@ class FailureDetector:
 
     def hears(self, now: float) -> None:
         """Note that a report came, whoever sent it: from now on silence counts."""
-        if self._outlasts_lease(now - self._heard_at):
+        if self._gap(now):
             self._hearing_since = now
         self._heard_at = now
 
