@@ -351,22 +351,19 @@ class Escrow:
     def _merge(self, run: PermitRun, sender: AgentLife, now: float) -> float:
         """Merge one run; return the units that came with it."""
         mine = run.owner == self.me
-        if not mine and run in self._learnt:
-            # Each change is told for three heartbeats, and by every keyframe.  What was
-            # merged once changes nothing more: registers only grow, and the owner is
-            # known, unless it ended so long ago that its end was forgotten.
-            return 0.0
-        if run.first + run.size > len(self.registers):
-            return 0.0
-        # An owner takes part, even if it was never heard: it must be waited for.
-        self.view.learn(run.owner, over=False, now=now)
-        self.registers.learn(run, missed=mine)
-        if len(self._learnt) >= LEARNT_MAX:
-            self._learnt.clear()
-        self._learnt.add(run)
-        if not mine or not self._accepts(run, sender):
-            return 0.0
-        return run.tokens * len(self.registers.get(run))
+        # Each change is told for three heartbeats, and by every keyframe.  What was
+        # merged once changes nothing more: registers only grow, and the owner is known,
+        # unless it ended so long ago that its end was forgotten.
+        if run not in self._learnt:
+            # An owner takes part, even if it was never heard: it must be waited for.
+            self.view.learn(run.owner, over=False, now=now)
+            self.registers.learn(run, missed=mine)
+            if len(self._learnt) >= LEARNT_MAX:
+                self._learnt.clear()
+            self._learnt.add(run)
+        if mine and self._accepts(run, sender):
+            return run.tokens * len(self.registers.get(run))
+        return 0.0
 
     def _accepts(self, run: PermitRun, sender: AgentLife) -> bool:
         """Return whether a register that names this life makes it the owner."""
