@@ -9,9 +9,8 @@ result is that of entering them one after the other, bit for bit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isfinite, nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -39,47 +38,32 @@ FEWEST = 2
 """Number of reports from which batching pays off."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waiting:
-    """A report whose rows are not entered yet.
-
-    Attributes:
-        member: Who sent it.
-        report: The report.
-        reported_at: When its rows held, monotonic seconds.
-    """
-
-    member: Member
-    report: Report
-    reported_at: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Columns:
+class _Columns(NamedTuple):
     """The rows of one dimension of all waiting reports, N in total.
 
     Attributes:
-        of: Indices of the reports that have rows in this dimension.
-        sizes: How many rows each of them has.
         rows: The rows, one report after the other.
+        of: ``int64[N]`` index of the report that each row belongs to.
+        reported_at: ``float64[N]`` when each row held, monotonic seconds.
         places: Where they stand in the table.
     """
 
-    of: list[int]
-    sizes: list[int]
     rows: Rows
+    of: Ints
+    reported_at: Floats
     places: list[Place]
-
-    def reported_at(self, waiting: list[Waiting]) -> Floats:
-        """Return ``float64[N]``: when each row held, monotonic seconds."""
-        times = np.array([waiting[at].reported_at for at in self.of])
-        return np.repeat(times, self.sizes)
 
 
 def enter_together(
-    table: Table, waiting: list[Waiting], lag_s: float, loss: float
+    table: Table, waiting: list[tuple[Member, Report]], lag_s: float, loss: float
 ) -> list[int] | None:
     """Enter the rows of reports of different members, which the bus took `lag_s` for.
+
+    Args:
+        table: Changed.
+        waiting: Each member's newest report, and no other of that member.
+        lag_s: Lag of the bus.
+        loss: Fraction of the reports that are lost.
 
     Returns:
         For each report, the number of dimensions with an impossible counter.  None if
@@ -89,99 +73,100 @@ def enter_together(
     if len(waiting) < FEWEST or not len(table):
         return None
     columns: list[_Columns] = []
-    for dimension in {rows.dimension for one in waiting for rows in one.report.rows}:
+    for dimension in {rows.dimension for _, each in waiting for rows in each.rows}:
         found = _columns(table, waiting, dimension)
         if found is None:
             return None
         columns.append(found)
-    if any(_at_rest(each, waiting) for each in columns):
+    if any(_at_rest(each) for each in columns):
         return None
     wrong = [0] * len(waiting)
     for each in columns:
-        for at in _enter(each, waiting, lag_s, loss):
+        for at in _enter(each, lag_s, loss):
             wrong[at] += 1
     return wrong
 
 
-def _at_rest(columns: _Columns, waiting: list[Waiting]) -> bool:
+def _at_rest(columns: _Columns) -> bool:
     """Return whether a ledger has overflowed: then the order of its charges matters."""
-    reported_at = columns.reported_at(waiting)
     return any(
         np.count_nonzero(
-            overflow(place.block, place.slots, reported_at[place.rows]) > 0.0
+            overflow(place.block, place.slots, columns.reported_at[place.rows]) > 0.0
         )
         for place in columns.places
     )
 
 
-def _enter(
-    columns: _Columns, waiting: list[Waiting], lag_s: float, loss: float
-) -> set[int]:
+def _enter(columns: _Columns, lag_s: float, loss: float) -> set[int]:
     """Enter one dimension; return the reports that had an impossible counter."""
-    reported_at = columns.reported_at(waiting)
     whose: set[int] = set()
     for place in columns.places:
-        told = reported_at[place.rows]
         wrong = hear(
             place,
             columns.rows,
-            told,
+            columns.reported_at[place.rows],
             lag_s=lag_s,
             loss=loss,
             reported_together=True,
         )
         if np.count_nonzero(wrong):
-            of = np.repeat(columns.of, columns.sizes)[place.rows]
-            whose.update(of[wrong].tolist())
+            whose.update(columns.of[place.rows][wrong].tolist())
     return whose
 
 
-def _columns(table: Table, waiting: list[Waiting], dimension: str) -> _Columns | None:
+def _columns(
+    table: Table, waiting: list[tuple[Member, Report]], dimension: str
+) -> _Columns | None:
     """Return the rows of one dimension; None if they need to be entered one by one."""
-    pairs = [
-        (at, rows)
-        for at, one in enumerate(waiting)
-        for rows in one.report.rows
+    found = [
+        (at, member, rows)
+        for at, (member, report) in enumerate(waiting)
+        for rows in report.rows
         if rows.dimension == dimension
     ]
-    of, sizes = [at for at, _ in pairs], [len(rows.group_ids) for _, rows in pairs]
-    rows = _joined([rows for _, rows in pairs])
+    of, members, parts = zip(*found, strict=True)
+    rows = _joined(parts)
     if rows is None:
         return None
-    members = [waiting[at].member.number for at in of]
+    sizes = [len(part.group_ids) for part in parts]
     numbers = table.numbers(dimension, rows.group_ids)
-    places = table.standing(members, sizes, numbers)
-    return None if places is None else _Columns(of, sizes, rows, places)
+    places = table.standing([member.number for member in members], sizes, numbers)
+    if places is None:
+        return None
+    reported_at = np.array([member.reported_at for member in members])
+    return _Columns(rows, np.repeat(of, sizes), np.repeat(reported_at, sizes), places)
 
 
-def _joined(parts: list[Rows]) -> Rows | None:
+def finite(rows: Rows) -> bool:
+    """Return whether all columns but `level`, where NaN means none, are finite."""
+    columns = [rows.admitted, rows.refused, rows.demand, rows.held, rows.cost]
+    if rows.largest is not None:
+        columns.append(rows.largest)
+    return isfinite(sum(float(np.add.reduce(column)) for column in columns))
+
+
+def _joined(parts: tuple[Rows, ...]) -> Rows | None:
     """Return one dimension's rows, concatenated; None if some are not numbers."""
     if len({rows.subjects is None for rows in parts}) > 1:
         return None
-    floats = [
-        np.concatenate([getattr(rows, name) for rows in parts])
-        for name in ("refused", "admitted", "demand", "held", "cost")
-    ]
-    if not isfinite(sum(float(np.add.reduce(column)) for column in floats)):
-        return None
-    refused, admitted, demand, held, cost = floats
     subjects = [rows.subjects for rows in parts if rows.subjects is not None]
-    return Rows(
+    joined = Rows(
         dimension=parts[0].dimension,
         group_ids=np.concatenate([rows.group_ids for rows in parts]),
-        refused=refused,
-        admitted=admitted,
-        demand=demand,
-        held=held,
-        cost=cost,
+        refused=np.concatenate([rows.refused for rows in parts]),
+        admitted=np.concatenate([rows.admitted for rows in parts]),
+        demand=np.concatenate([rows.demand for rows in parts]),
+        held=np.concatenate([rows.held for rows in parts]),
+        cost=np.concatenate([rows.cost for rows in parts]),
         largest=_column([rows.largest for rows in parts], parts, absent=0.0),
         level=_column([rows.level for rows in parts], parts, absent=nan),
         subjects=np.concatenate(subjects) if subjects else None,
     )
+    return joined if finite(joined) else None
 
 
 def _column(
-    columns: list[Floats | None], parts: list[Rows], *, absent: float
+    columns: list[Floats | None], parts: tuple[Rows, ...], *, absent: float
 ) -> Floats | None:
     """Return columns that reports may leave out, concatenated."""
     if all(column is None for column in columns):

@@ -11,8 +11,8 @@ import numpy as np
 from headgate.coordinator.gossip.batch import (
     ROWS_MAX,
     ROWS_TOGETHER,
-    Waiting,
     enter_together,
+    finite,
 )
 from headgate.coordinator.ledger.replay import close_account, common_level, hear
 from headgate.coordinator.membership.failure_detector import FailureDetector
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Place, Table
 
     Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
 
 NOTICES_MAX = 1024
@@ -49,22 +48,6 @@ OBSERVER_PULL = 0.3
 """Fraction of the difference to another agent's level that an observer adopts."""
 
 NOTHING = np.zeros(0, dtype=np.int64)
-
-
-def _same(before: Ints, now: Ints) -> bool:
-    if before is now:
-        return True
-    if len(before) != len(now):
-        return False
-    return before.tobytes() == now.tobytes()
-
-
-def _finite(rows: Rows) -> bool:
-    """Return whether all of a report's columns are numbers."""
-    columns = [rows.admitted, rows.refused, rows.demand, rows.held, rows.cost]
-    if rows.largest is not None:
-        columns.append(rows.largest)
-    return isfinite(sum(float(np.add.reduce(column)) for column in columns))
 
 
 @dataclass(slots=True)
@@ -117,7 +100,7 @@ class ReportReceiver:
         self._observing = observing
         self.members = Members(settings, now)
         self._told: set[tuple[str, str]] = set()
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, tuple[Member, Report]] = {}
         self._rows_waiting = 0
         self.detector = FailureDetector(
             settings, table, self.members, now, observing=observing
@@ -144,31 +127,26 @@ class ReportReceiver:
             wait: Its rows may wait until `enter` is called, or until a report arrives
                 that needs them entered.
         """
-        levels = any(rows.level is not None for rows in report.rows)
-        other_limits = levels and report.revision != revision
-        if other_limits and not (self._observing or self._bootstrap):
+        if report.revision != revision and not (self._observing or self._bootstrap):
             # A level that was computed under other limits says nothing about these.
             rows = tuple(replace(each, level=None) for each in report.rows)
             report = replace(report, rows=rows)
         wait = wait and self._may_wait(report)
         outcome = Outcome() if wait else self.enter()
         if report.cluster != self._settings.cluster:
-            self._notice(
-                outcome, "foreign_cluster", report, "belongs to another cluster"
-            )
+            what = "belongs to another cluster"
+            self._notice(outcome, "foreign_cluster", report.agent, what)
         elif report.agent == agent:
             self._hear_own(report, now, incarnation, outcome)
         else:
             self._hear_other(report, now, outcome, wait=wait)
         if self._rows_waiting >= ROWS_TOGETHER or outcome.behind:
-            late = self.enter()
-            outcome.fresh = np.concatenate([outcome.fresh, late.fresh])
-            outcome.noticed += late.noticed
+            self.enter(outcome)
         return outcome
 
-    def enter(self) -> Outcome:
-        """Enter the waiting rows; the outcome is that of several reports."""
-        outcome = Outcome()
+    def enter(self, outcome: Outcome | None = None) -> Outcome:
+        """Enter the waiting rows; add what has to be done because of them."""
+        outcome = outcome or Outcome()
         if not self._waiting:
             return outcome
         waiting = list(self._waiting.values())
@@ -177,15 +155,13 @@ class ReportReceiver:
         wrong = enter_together(
             self._table, waiting, self.members.lag_s, self.members.loss
         )
-        for at, one in enumerate(waiting):
+        for at, (member, report) in enumerate(waiting):
             if wrong is None:
-                for rows in one.report.rows:
-                    self._hear_rows(
-                        one.member, rows, one.reported_at, outcome, one.report
-                    )
+                for rows in report.rows:
+                    self._hear_rows(member, rows, outcome, leaves=report.leave)
                 continue
             for _ in range(wrong[at]):
-                self._disbelieve(one.member, one.reported_at, outcome, one.report)
+                self._disbelieve(member, outcome)
         return outcome
 
     def _may_wait(self, report: Report) -> bool:
@@ -215,7 +191,7 @@ class ReportReceiver:
             and report.sequence > self.members.last_sequence
         ):
             outcome.doubled = True
-            self._notice(outcome, "doubled_id", report, "is running twice")
+            self._notice(outcome, "doubled_id", report.agent, "is running twice")
 
     def _hear_other(
         self, report: Report, now: float, outcome: Outcome, *, wait: bool
@@ -225,12 +201,8 @@ class ReportReceiver:
             departed = self.detector.departed.pop(report.agent, None)
             member = self.members.join(report, now)
             if member is None:
-                self._notice(
-                    outcome,
-                    "too_many_members",
-                    report,
-                    "is ignored: there are too many members",
-                )
+                what = "is ignored: there are too many members"
+                self._notice(outcome, "too_many_members", report.agent, what)
                 return
             # Nobody here knows what a member did after it was dropped unheard.
             member.newborn = departed is None and report.sequence <= NEWBORN_SEQUENCE
@@ -238,7 +210,7 @@ class ReportReceiver:
         if not self._believable(member, report, now, outcome):
             return
         outcome.believed = True
-        reported_at = member.arrival_of(report, now, self.members.least_lag_s)
+        member.reported_at = member.arrival_of(report, now, self.members.least_lag_s)
         hole = self.members.note_sequence(member, report.sequence)
         outcome.behind = hole.behind
         if member.silent:
@@ -246,7 +218,6 @@ class ReportReceiver:
             # From the sender's point of view this agent returns, too.
             outcome.asked = True
         member.heard_at = now
-        member.reported_at = reported_at
         if member.weight != report.weight:
             member.weight = report.weight if 0 < report.weight < 1e9 else 1.0
             self.detector.reseat(member)
@@ -260,11 +231,11 @@ class ReportReceiver:
         outcome.missed = hole.hidden and not report.keyframe
         self.detector.heard(member, now)
         if wait and report.rows:
-            self._waiting[report.agent] = Waiting(member, report, reported_at)
+            self._waiting[report.agent] = member, report
             self._rows_waiting += sum(len(rows.group_ids) for rows in report.rows)
             return
         for rows in report.rows:
-            self._hear_rows(member, rows, reported_at, outcome, report)
+            self._hear_rows(member, rows, outcome, leaves=report.leave)
         if report.leave:
             self.detector.drop(member, charge=False)
 
@@ -277,12 +248,8 @@ class ReportReceiver:
             quiet_s = now - member.heard_at
             begins = report.hello and quiet_s > 1.5 * member.interval_s
             if not (begins or member.silent):
-                self._notice(
-                    outcome,
-                    "older_incarnation",
-                    report,
-                    "sent a report from an earlier life",
-                )
+                what = "sent a report from an earlier life"
+                self._notice(outcome, "older_incarnation", report.agent, what)
                 return False
             self._rebirth(member, report, now)
         elif report.incarnation > member.incarnation:
@@ -293,9 +260,8 @@ class ReportReceiver:
             report.sequence - member.sequence
             > SEQUENCE_GRACE + SEQUENCES_PER_S * (now - member.heard_at)
         ):
-            self._notice(
-                outcome, "sequence_jump", report, "sent an impossible sequence number"
-            )
+            what = "sent an impossible sequence number"
+            self._notice(outcome, "sequence_jump", report.agent, what)
             return False
         return True
 
@@ -315,44 +281,28 @@ class ReportReceiver:
         self.detector.begin(member)
 
     def _hear_rows(
-        self,
-        member: Member,
-        rows: Rows,
-        reported_at: float,
-        outcome: Outcome,
-        report: Report,
+        self, member: Member, rows: Rows, outcome: Outcome, *, leaves: bool
     ) -> None:
-        if not _finite(rows):
-            self._notice(
-                outcome,
-                "not_a_number",
-                report,
-                "reports values that are not finite numbers",
-            )
+        if not finite(rows):
+            what = "reports values that are not finite numbers"
+            self._notice(outcome, "not_a_number", member.agent, what)
             return
-        places = self._places(member, rows)
-        wrong = 0
-        levels = rows.level is not None and (self._observing or self._bootstrap)
-        for place in places:
+        reported_at, wrong = member.reported_at, 0
+        for place in self._places(member, rows):
             if place.fresh is not None and place.fresh.any():
                 fresh = place.block.number[place.slots][place.fresh]
                 if member.newborn:
                     # A goodbye tells no level, but is not from one that asks for it.
-                    told = rows.level is not None or report.leave
+                    told = rows.level is not None or leaves
                     self._count_from_0(place, place.fresh, told=told)
                 outcome.fresh = np.concatenate([outcome.fresh, fresh])
-            false = hear(
-                place,
-                rows,
-                reported_at,
-                lag_s=self.members.lag_s,
-                loss=self.members.loss,
-            )
+            bus = self.members
+            false = hear(place, rows, reported_at, lag_s=bus.lag_s, loss=bus.loss)
             wrong += int(np.count_nonzero(false))
-            if levels and rows.level is not None:
-                self._hear_levels(member, place, rows.level[place.rows], reported_at)
+            if rows.level is not None and (self._observing or self._bootstrap):
+                self._hear_levels(member, place, rows.level[place.rows])
         if wrong:
-            self._disbelieve(member, reported_at, outcome, report)
+            self._disbelieve(member, outcome)
 
     @staticmethod
     def _count_from_0(place: Place, fresh: Flags, *, told: bool) -> None:
@@ -368,20 +318,12 @@ class ReportReceiver:
         counters = block.admitted.reshape(-1)
         counters[np.arange(len(counters))[place.cells][fresh]] = 0.0
 
-    def _disbelieve(
-        self, member: Member, reported_at: float, outcome: Outcome, report: Report
-    ) -> None:
-        member.disbelieved_at = reported_at
-        self._notice(
-            outcome,
-            "disbelieved",
-            report,
-            "reports a counter that fell or grew by too much",
-        )
+    def _disbelieve(self, member: Member, outcome: Outcome) -> None:
+        member.disbelieved_at = member.reported_at
+        what = "reports a counter that fell or grew by too much"
+        self._notice(outcome, "disbelieved", member.agent, what)
 
-    def _hear_levels(
-        self, member: Member, place: Place, levels: Floats, reported_at: float
-    ) -> None:
+    def _hear_levels(self, member: Member, place: Place, levels: Floats) -> None:
         told = np.isfinite(levels)  # leaves out levels of another calendar period
         block, levels = place.block, levels[told]
         slots = block.slots[place.slots][told]
@@ -389,9 +331,9 @@ class ReportReceiver:
             self._bootstrap.answer(
                 block.number[slots],
                 levels,
-                levels - common_level(block, slots, reported_at),
+                levels - common_level(block, slots, member.reported_at),
                 member=member.number,
-                reported_at=reported_at,
+                reported_at=member.reported_at,
             )
         if self._observing:
             # An observer has no share, and so no feedback of its own to rely on.
@@ -406,7 +348,10 @@ class ReportReceiver:
         if (
             cached is not None
             and cached[0] == self._table.version
-            and _same(cached[1], rows.group_ids)
+            and (
+                cached[1] is rows.group_ids
+                or cached[1].tobytes() == rows.group_ids.tobytes()
+            )
         ):
             return cached[2]
         numbers = self._table.numbers(rows.dimension, rows.group_ids)
@@ -415,10 +360,7 @@ class ReportReceiver:
         member.cache[rows.dimension] = (self._table.version, rows.group_ids, settled)
         return places
 
-    def _notice(self, outcome: Outcome, kind: str, report: Report, what: str) -> None:
-        self._say(outcome, kind, report.agent, what)
-
-    def _say(self, outcome: Outcome, kind: str, agent: str, what: str) -> None:
+    def _notice(self, outcome: Outcome, kind: str, agent: str, what: str) -> None:
         first = (kind, agent) not in self._told
         detail = f"agent {agent!r} {what}" if first else ""
         if first and len(self._told) < NOTICES_MAX:
