@@ -10,12 +10,7 @@ import numpy as np
 from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.escrow.holder import GONE_PART
 from headgate.coordinator.escrow.targets import ask_for_room
-from headgate.coordinator.explain.explain import (
-    Stand,
-    explained,
-    ledger_view,
-    member_views,
-)
+from headgate.coordinator.explain.explain import explained, ledger_view, member_views
 from headgate.coordinator.gossip.receiver import NEWBORN_SEQUENCE
 from headgate.coordinator.gossip.schedule import CONFIRM_S
 from headgate.coordinator.ledger.replay import charge_own
@@ -419,12 +414,8 @@ class Coordinator:
         Raises:
             KeyError: No such limit is tracked here.
         """
-        block, slot = self._recomputation.fresh(
-            (dimension, group_id), max(now, self._now)
-        )
-        return explained(
-            block, slot, (dimension, group_id), self._stand(now), self._state.settings
-        )
+        key, now = (dimension, group_id), max(now, self._now)
+        return explained(self._state, self._recomputation, key, now)
 
     def table(self, group_id: int, dimension: str, now: float) -> LedgerView:
         """Return one ledger with a row for each agent.
@@ -432,12 +423,8 @@ class Coordinator:
         Raises:
             KeyError: No such limit is tracked here.
         """
-        block, slot = self._recomputation.fresh(
-            (dimension, group_id), max(now, self._now)
-        )
-        return ledger_view(
-            block, slot, (dimension, group_id), self._stand(now), self._state.settings
-        )
+        key, now = (dimension, group_id), max(now, self._now)
+        return ledger_view(self._state, self._recomputation, key, now)
 
     def slots(self, group_id: int) -> list[SlotView]:
         """Return who holds how many slots of a group, by id; empty if unknown."""
@@ -452,18 +439,4 @@ class Coordinator:
 
     def members(self, now: float) -> list[MemberView]:
         """Return all agents that are known, this one included, by id."""
-        return member_views(
-            self._stand(max(now, self._now)),
-            self._state.settings,
-            observing=self._state.observing,
-        )
-
-    def _stand(self, now: float) -> Stand:
-        return Stand(
-            agent=self._state.agent,
-            incarnation=self._state.incarnation,
-            revision=self.revision,
-            on=self._recomputation.conditions(max(now, self._now)),
-            members=self._state.members,
-            apart=self._state.detector.apart(now),
-        )
+        return member_views(self._state, max(now, self._now))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from math import inf, isinf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.ceilings import (
-    allocated_of,
-    own_ceilings,
-)
+from headgate.coordinator.allocation.ceilings import allocated_of, own_ceilings
 from headgate.coordinator.config.configuration import CLOSED, ISOLATIONS, OPEN
 from headgate.coordinator.explain.views import (
     AgentRow,
@@ -22,9 +19,10 @@ from headgate.coordinator.explain.views import (
 
 if TYPE_CHECKING:
     from headgate.coordinator.allocation.ceilings import Conditions
-    from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.explain.views import MemberState
-    from headgate.coordinator.membership.members import Member, Members
+    from headgate.coordinator.membership.members import Member
+    from headgate.coordinator.recompute import Recomputation
+    from headgate.coordinator.state import CoordinatorState
     from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key
 
@@ -32,28 +30,7 @@ DISBELIEVED_S = 10.0
 """How long a member is shown as disbelieved after its last impossible counter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
-    """Where the agent stands at one moment.
-
-    Attributes:
-        agent: Its id.
-        incarnation: Its life.
-        revision: Of the configuration.
-        on: Time, lag and ages.
-        members: All others.
-        apart: How many unheard agents may be alive and have dropped this one.
-    """
-
-    agent: str
-    incarnation: int
-    revision: int
-    on: Conditions
-    members: Members
-    apart: int = 0
-
-
-def state_of(member: Member, now: float) -> MemberState:
+def _state_of(member: Member, now: float) -> MemberState:
     """Return the word for a member's state."""
     if member.silent:
         return "silent"
@@ -62,44 +39,52 @@ def state_of(member: Member, now: float) -> MemberState:
     return "present"
 
 
-def member_views(
-    stand: Stand, settings: Settings, *, observing: bool
-) -> list[MemberView]:
+def member_views(state: CoordinatorState, now: float) -> list[MemberView]:
     """Return all agents by id, this one included unless it only observes."""
-    now = stand.on.now
+    members = state.members
     views = [
         MemberView(
             agent=member.agent,
             incarnation=member.incarnation,
             age_s=now - member.heard_at,
-            lag_s=stand.members.least_lag_s + member.late_s,
-            state=state_of(member, now),
+            lag_s=members.least_lag_s + member.late_s,
+            state=_state_of(member, now),
             weight=member.weight,
             revision=member.revision,
             loss=member.loss,
         )
-        for member in stand.members.by_agent.values()
+        for member in members.by_agent.values()
     ]
-    if not observing:
+    if not state.observing:
         views.append(
             MemberView(
-                agent=stand.agent,
-                incarnation=stand.incarnation,
-                age_s=max(0.0, now - stand.members.echo_at),
-                lag_s=stand.members.lag_s,
-                state="silent" if stand.on.cut_off else "present",
-                weight=settings.weight,
-                revision=stand.revision,
-                loss=stand.members.loss,
+                agent=state.agent,
+                incarnation=state.incarnation,
+                age_s=max(0.0, now - members.echo_at),
+                lag_s=members.lag_s,
+                state="silent" if state.detector.cut_off(now) else "present",
+                weight=state.settings.weight,
+                revision=state.limits.revision,
+                loss=members.loss,
             )
         )
     return sorted(views, key=lambda view: view.agent)
 
 
 def ledger_view(
-    block: LedgerBlock, slot: int, key: Key, stand: Stand, settings: Settings
+    state: CoordinatorState, recomputation: Recomputation, key: Key, now: float
 ) -> LedgerView:
-    """Return a ledger that was just calculated."""
+    """Return one ledger, brought to `now`, with a row for each agent.
+
+    Raises:
+        KeyError: No such limit is tracked here.
+    """
+    return _view(state, *recomputation.fresh(key, now), key, now)
+
+
+def _view(
+    state: CoordinatorState, block: LedgerBlock, slot: int, key: Key, now: float
+) -> LedgerView:
     unlimited = bool(block.unlimited[slot])
     return LedgerView(
         group_id=key[1],
@@ -109,14 +94,13 @@ def ledger_view(
         burst=inf if unlimited else float(block.burst[slot]),
         available=inf if unlimited else float(block.available[slot]),
         theta=float(block.theta[slot]),
-        agents=_rows(block, slot, stand, settings),
+        agents=_rows(state, block, slot, now),
     )
 
 
 def _rows(
-    block: LedgerBlock, slot: int, stand: Stand, settings: Settings
+    state: CoordinatorState, block: LedgerBlock, slot: int, now: float
 ) -> tuple[AgentRow, ...]:
-    now = stand.on.now
     shares = allocated_of(block, slot)
     unlimited = bool(block.unlimited[slot])
     spare = float(block.slack[slot] / block.agents[slot])
@@ -127,11 +111,11 @@ def _rows(
         if number == 0:
             if not block.weight[0, slot]:
                 continue
-            agent, reported_at = stand.agent, now
-            state: MemberState = "present"
+            agent, reported_at = state.agent, now
+            how: MemberState = "present"
         else:
-            member = stand.members.by_number[number]
-            agent, state = member.agent, state_of(member, now)
+            member = state.members.by_number[number]
+            agent, how = member.agent, _state_of(member, now)
             reported_at = float(block.reported_at[line, slot])
         # For this agent, too, show what the others know, so that the shares sum to Q'.
         demand = block.demand[line, slot] if line else block.known_demand[slot]
@@ -147,88 +131,79 @@ def _rows(
                 held=float(np.clip(block.held[line, slot], -burst, burst)),
                 subjects=int(block.subjects[line, slot]),
                 age_s=now - reported_at,
-                state=state,
+                state=how,
             )
         )
     return tuple(sorted(rows, key=lambda row: row.agent))
 
 
 def explained(
-    block: LedgerBlock, slot: int, key: Key, stand: Stand, settings: Settings
+    state: CoordinatorState, recomputation: Recomputation, key: Key, now: float
 ) -> Explanation:
-    """Return the explanation of a ledger that was just calculated."""
-    view = ledger_view(block, slot, key, stand, settings)
-    at = np.array([slot])
-    own = own_ceilings(block, at, stand.on, settings)
-    predicted = float(block.predicted[1:, slot].sum())
-    demand = float(min(block.known_demand[slot], block.demand_cap[slot]))
-    share = inf if block.unlimited[slot] else float(allocated_of(block, slot)[0])
-    values = {
-        "Q": view.rate,
-        "E": view.level,
-        "V": float(block.unseen[slot]),
-        "m": float(block.margin[slot]),
-        "H": float(block.horizon[slot]),
-        "reserved": float(block.reserved[slot]),
-    }
-    return Explanation(
+    """Return every input of this agent's share of one limit, brought to `now`.
+
+    Raises:
+        KeyError: No such limit is tracked here.
+    """
+    block, slot = recomputation.fresh(key, now)
+    view = _view(state, block, slot, key, now)
+    on = recomputation.conditions(now)
+    own = own_ceilings(block, np.array([slot]), on, state.settings)
+    shown = Explanation(
         group_id=view.group_id,
         dimension=view.dimension,
-        agent=stand.agent,
-        now_s=stand.on.now,
-        revision=stand.revision,
+        agent=state.agent,
+        now_s=now,
+        revision=state.limits.revision,
         rate=view.rate,
         burst=view.burst,
         mode="strict" if block.strict[slot] else "balanced",
         isolation=ISOLATIONS[int(block.isolation[slot])],
         level_reported=float(block.level[slot]),
-        predicted=predicted,
+        predicted=float(block.predicted[1:, slot].sum()),
         unseen=float(block.unseen[slot]),
         window=float(block.window[slot]),
         level=view.level,
-        margin=values["m"],
-        horizon_s=values["H"],
-        lag_s=stand.members.lag_s,
-        loss=stand.members.loss,
-        lease_s=stand.members.lease_of(None),
+        margin=float(block.margin[slot]),
+        horizon_s=float(block.horizon[slot]),
+        lag_s=state.members.lag_s,
+        loss=state.members.loss,
+        lease_s=state.members.lease_of(None),
         available=view.available,
-        reserved=values["reserved"],
+        reserved=float(block.reserved[slot]),
         theta=view.theta,
         slack=float(block.slack[slot]),
-        demand=demand,
-        share=share,
+        demand=float(min(block.known_demand[slot], block.demand_cap[slot])),
+        share=inf if block.unlimited[slot] else float(allocated_of(block, slot)[0]),
         ceiling=float(own.ceiling[0]),
         reserve=float(own.reserve[0]),
-        cut_off=stand.on.cut_off,
+        cut_off=on.cut_off,
         agents=view.agents,
         members=len(view.agents),
         error=float(block.error[slot]),
-        bound=_bound(block, slot, stand),
-        formula=_formula(view, values, demand=demand, share=share),
+        bound=_bound(int(block.isolation[slot]), on, state),
+        formula="",
     )
+    return replace(shown, formula=_formula(shown))
 
 
-def _formula(
-    view: LedgerView, values: dict[str, float], *, demand: float, share: float
-) -> str:
-    if isinf(view.rate):
+def _formula(of: Explanation) -> str:
+    if isinf(of.rate):
         return "unlimited: nothing is refused"
-    water = "∞ (all demand fits)" if isinf(view.theta) else f"{view.theta:.6g}"
+    water = "∞ (all demand fits)" if isinf(of.theta) else f"{of.theta:.6g}"
     return (
         "Q' = max(0, Q + (E + V − m)/H − reserved) = "
-        f"max(0, {values['Q']:.6g} + ({values['E']:.6g} + {values['V']:.6g}"
-        f" − {values['m']:.6g})/"
-        f"{values['H']:.6g} − {values['reserved']:.6g}) = {view.available:.6g}; "
-        f"θ = {water}; share = min(λ, w·θ) = min({demand:.6g}, w·θ) = {share:.6g}"
+        f"max(0, {of.rate:.6g} + ({of.level:.6g} + {of.unseen:.6g} − {of.margin:.6g})/"
+        f"{of.horizon_s:.6g} − {of.reserved:.6g}) = {of.available:.6g}; "
+        f"θ = {water}; share = min(λ, w·θ) = min({of.demand:.6g}, w·θ) = {of.share:.6g}"
     )
 
 
-def _bound(block: LedgerBlock, slot: int, stand: Stand) -> float:
+def _bound(isolation: int, on: Conditions, state: CoordinatorState) -> float:
     """Return how far parts that don't hear each other may exceed Q together."""
-    policy = int(block.isolation[slot])
-    if policy == CLOSED:
+    if isolation == CLOSED:
         return 0.0
-    if policy == OPEN and stand.on.presumed_dead:
+    if isolation == OPEN and on.presumed_dead:
         return inf
     # Each of them may spend all of Q.
-    return float(stand.apart)
+    return float(state.detector.apart(on.now))
