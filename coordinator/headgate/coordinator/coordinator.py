@@ -142,7 +142,7 @@ class Coordinator:
         effects: list[Effect] = []
         match event:
             case Counted():
-                self._count(now, event, wall_s, effects)
+                self._count(now, event, effects)
             case Heard():
                 self._hear(now, event.report, effects)
             case HeardTogether():
@@ -163,7 +163,7 @@ class Coordinator:
                 self._lifecycle.restore(now, event)
             case Stopping():
                 if not self._state.observing:
-                    self._sender.stop(now, wall_s, effects)
+                    effects.append(self._sender.stop(now))
             case _:
                 assert_never(event)
         return effects
@@ -255,9 +255,7 @@ class Coordinator:
 
     # The tick.
 
-    def _count(
-        self, now: float, event: Counted, wall_s: float, effects: list[Effect]
-    ) -> None:
+    def _count(self, now: float, event: Counted, effects: list[Effect]) -> None:
         if self._state.local is None or event.keys is not self._state.local.keys:
             self._lifecycle.take_keys(event.keys, now)
         local = self._state.local
@@ -287,7 +285,7 @@ class Coordinator:
                 effects.append(Noticed("strict_waits", detail, life.agent))
         if self._state.schedule.wonders(now) and not self._state.members.all_whole():
             self._state.schedule.hello = True
-        told = [] if self._state.observing else self._sender.report(local, now, wall_s)
+        told = [] if self._state.observing else self._sender.report(local, now)
         computed = self._recomputation.calculate(now)
         if computed:
             self._recomputation.set_ceilings(local, now, computed, effects)

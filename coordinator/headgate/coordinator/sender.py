@@ -10,7 +10,7 @@ import numpy as np
 from headgate.coordinator.allocation.ceilings import note_told
 from headgate.coordinator.gossip.schedule import Extrapolation
 from headgate.coordinator.messages.events import Effect, Publish
-from headgate.coordinator.messages.report import Permits, Report
+from headgate.coordinator.messages.report import Report
 from headgate.coordinator.table.one_or_many import chosen, single
 
 if TYPE_CHECKING:
@@ -34,19 +34,27 @@ class ReportSender:
     def __init__(self, state: CoordinatorState) -> None:
         self._state = state
 
-    def report(self, local: LocalBuckets, now: float, wall_s: float) -> list[Effect]:
+    def report(self, local: LocalBuckets, now: float) -> list[Effect]:
         """Return the report that is due now, if one is."""
-        if not self._state.schedule.may_speak(now, local):
+        state = self._state
+        if not state.schedule.may_speak(now, local):
             return []
         outlook = self._outlook(local, now)
-        loss = self._state.members.loss
-        picked = self._state.schedule.choose(local, now, outlook, loss)
+        picked = state.schedule.choose(local, now, outlook, state.members.loss)
         if picked is None:
             return []
         picked = local.with_ancestors(picked)
-        report = self._publish(
-            local, picked, local.tell(picked, outlook.at_once), now, wall_s
+        report = state.schedule.publish(
+            local,
+            picked,
+            now=now,
+            level=self._levels(local, picked, now),
+            demand=local.tell(picked, outlook.at_once),
+            like=self._blank(now),
         )
+        if state.bootstrap:
+            state.bootstrap.asked(report.sequence, local.numbers[picked])
+        state.members.published(report.sequence, now)
         for place in local.places:
             sent = picked[place.rows]
             if not np.count_nonzero(sent):
@@ -103,76 +111,46 @@ class ReportSender:
         settings = self._state.settings
         return self._state.members.lag_s + settings.urgent_gap_s + settings.tick_s
 
-    def _publish(
-        self,
-        local: LocalBuckets,
-        rows: NDArray[np.bool_],
-        demand: Floats,
-        now: float,
-        wall_s: float,
-    ) -> Report:
+    def _levels(
+        self, local: LocalBuckets, rows: NDArray[np.bool_], now: float
+    ) -> Floats | None:
+        """Return E of each ledger, ``float64[N]``; None if one to be told is unsure."""
         level = np.zeros(len(local.names))
-        joined = True
+        unsure_s = UNSURE_LAGS * self._state.members.lag_s
         for place in local.places:
             block, slots = place.block, place.slots
+            if (block.joining_until[slots] > now - unsure_s)[rows[place.rows]].any():
+                return None
             others = block.outflow[slots] - block.extrapolated_rate[0, slots]
             grown = (block.rate[slots] - others) * (now - block.at[slots])
             most = block.burst[slots]
             level[place.rows] = np.minimum(block.belief[slots] + grown, most)
-            unsure_s = UNSURE_LAGS * self._state.members.lag_s
-            asking = block.joining_until[slots] > now - unsure_s
-            joined = joined and not bool((asking & rows[place.rows]).any())
-        report = self._state.schedule.publish(
-            local,
-            rows,
-            now=now,
-            level=level if joined else None,
-            demand=demand,
-            like=self._blank(wall_s, permits=self._permits(now)),
-        )
-        if self._state.bootstrap:
-            self._state.bootstrap.asked(report.sequence, local.numbers[rows])
-        self._state.members.published(report.sequence, now)
-        return report
+        return level
 
-    def _permits(self, now: float) -> tuple[Permits, ...]:
-        schedule = self._state.schedule
-        return self._state.strict.permits(now, whole=schedule.answer or schedule.hello)
-
-    def _blank(
-        self, wall_s: float, *, leave: bool = False, permits: tuple[Permits, ...] = ()
-    ) -> Report:
+    def _blank(self, now: float, *, leave: bool = False) -> Report:
+        """Return a report without rows, number and flags."""
+        state, schedule = self._state, self._state.schedule
+        whole = leave or schedule.answer or schedule.hello
         return Report(
-            cluster=self._state.settings.cluster,
-            agent=self._state.agent,
-            incarnation=self._state.incarnation,
+            cluster=state.settings.cluster,
+            agent=state.agent,
+            incarnation=state.incarnation,
             sequence=0,
-            sent_at_s=wall_s,
-            revision=self._state.limits.revision,
+            sent_at_s=state.wall_s,
+            revision=state.limits.revision,
             leave=leave,
-            permits=permits,
-            weight=self._state.settings.weight,
-            interval_s=self._state.settings.interval_s,
+            permits=state.strict.permits(now, whole=whole),
+            weight=state.settings.weight,
+            interval_s=state.settings.interval_s,
         )
 
-    def stop(self, now: float, wall_s: float, effects: list[Effect]) -> None:
-        """Append the last report: final counters, and all permits given away."""
+    def stop(self, now: float) -> Publish:
+        """Return the last report: final counters, and all permits given away."""
         local = self._state.local
         rows = None if local is None else local.numbers >= 0
         self._state.schedule.hello = False
         self._state.strict.leave(now)
-        effects.append(
-            Publish(
-                self._state.schedule.publish(
-                    local,
-                    rows,
-                    now=now,
-                    level=None,
-                    like=self._blank(
-                        wall_s,
-                        leave=True,
-                        permits=self._state.strict.permits(now, whole=True),
-                    ),
-                )
-            )
+        like = self._blank(now, leave=True)
+        return Publish(
+            self._state.schedule.publish(local, rows, now=now, level=None, like=like)
         )

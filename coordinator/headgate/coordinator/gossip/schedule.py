@@ -25,13 +25,14 @@ before is an implicit question: the receiver answers with its own row of that gr
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, log
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from headgate.coordinator.ledger.replay import LOSS_FLOOR
-from headgate.coordinator.messages.report import Report, Rows
+from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.one_or_many import chosen, greater, lesser, root, some
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import LocalBuckets
+    from headgate.coordinator.messages.report import Report
 
     Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]
@@ -60,7 +62,6 @@ FRESH_SIGMAS = 1.0
 
 FRESH_S = 0.15
 """How long "just after a reset" lasts, seconds."""
-
 
 AGAIN, AGAIN_S = 2, 0.1
 """How often, and after how many seconds, a row that reports each admission is repeated
@@ -186,10 +187,8 @@ class ReportSchedule:
         if now - self._last_at < self._settings.urgent_gap_s - ROUNDING_S:
             return False
         return (
-            now >= self._next_beat
+            now >= min(self._next_beat, self._answer_at, self._rows_at)
             or self.hello
-            or now >= self._answer_at
-            or now >= self._rows_at
             or self.urgent
             or bool(np.count_nonzero(local.used))
             or bool(np.count_nonzero(local.demand.rate))
@@ -210,8 +209,7 @@ class ReportSchedule:
         beat = now >= self._next_beat
         keyframe = self.hello or now >= self._answer_at
         if beat:
-            if self._beats % self._settings.keyframe_every == 0:
-                keyframe = True
+            keyframe |= self._beats % self._settings.keyframe_every == 0
             self._beat(now)
         known = local.numbers >= 0
         urgent = np.atleast_1d(_moved(local, outlook)) | _confirmed(local, outlook, now)
@@ -265,7 +263,7 @@ class ReportSchedule:
             now: Monotonic seconds.
             demand: ``float64[N]`` λ' to report; `usable` by default.
             level: ``float64[N]`` E; None while this agent doesn't know it for sure.
-            like: A report to take sender, time and revision from.
+            like: A report to take all from but its number, rows and flags.
         """
         self.sequence += 1
         self._last_at = now
@@ -277,20 +275,12 @@ class ReportSchedule:
             local.sent_demand[rows] = demand[rows]
             local.wanted[rows] = False
             local.largest[rows] = 0.0
-        report = Report(
-            cluster=like.cluster,
-            agent=like.agent,
-            incarnation=like.incarnation,
+        report = replace(
+            like,
             sequence=self.sequence,
-            sent_at_s=like.sent_at_s,
-            revision=like.revision,
             hello=self.hello,
-            leave=like.leave,
             keyframe=self.hello or self.answer,
             rows=tuple(parts),
-            permits=like.permits,
-            weight=like.weight,
-            interval_s=like.interval_s,
         )
         if report.hello:
             self.round_at = now
