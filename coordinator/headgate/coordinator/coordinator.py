@@ -286,9 +286,7 @@ class Coordinator:
         if self._state.schedule.wonders(now) and not self._state.members.all_whole():
             self._state.schedule.hello = True
         told = [] if self._state.observing else self._sender.report(local, now)
-        computed = self._recomputation.calculate(now)
-        if computed:
-            self._recomputation.set_ceilings(local, now, computed, effects)
+        effects.extend(self._recomputation.calculate(local, now))
         self._set_slots(now, effects, told=bool(told))
         effects.extend(told)
         effects.append(WakeAt(self._next_at(now, busy=busy)))

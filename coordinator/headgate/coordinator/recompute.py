@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.membership.bootstrap import Answered
-    from headgate.coordinator.messages.events import Effect
+    from headgate.coordinator.messages.events import SetCeilings
     from headgate.coordinator.state import CoordinatorState
     from headgate.coordinator.table.arrays import Index
     from headgate.coordinator.table.index import Key, Place
@@ -173,30 +173,31 @@ class Recomputation:
             return known
         return max(known, FEWEST_AT_FIRST)
 
-    def calculate(self, now: float) -> list[tuple[LedgerBlock, NDArray[np.bool_]]]:
-        """Bring every ledger up to date that changed or is due."""
-        computed: list[tuple[LedgerBlock, NDArray[np.bool_]]] = []
+    def calculate(self, local: LocalBuckets, now: float) -> list[SetCeilings]:
+        """Bring every ledger up to date that changed or is due.
+
+        Returns:
+            What the shell must know about the own buckets of these ledgers.
+        """
+        tree, table = self._state.tree, self._state.table
+        computed: dict[LedgerBlock, NDArray[np.bool_]] = {}
         if self.arrives_at <= now:
             self.arrives_at = np.inf
-        for block in self._state.table.blocks:
+        for block in table.blocks:
             chosen = block.dirty | (block.due <= now)
             slots = chosen.nonzero()[0]
             if len(slots):
-                arrives_at = self.calculate_block(block, slots, now)
+                arrives_at = self._calculate_block(block, slots, now)
                 self.arrives_at = min(self.arrives_at, arrives_at)
-                computed.append((block, chosen))
-        if self._state.tree:
-            self._pass_down(computed)
-        return computed
+                computed[block] = chosen
+        for parent in tree.children:
+            if parent in table:
+                block, slot = table.at(parent)
+                if block in computed and computed[block][slot]:
+                    tree.pass_down(parent, table)
+        return self._terms(local, now, computed) if computed else []
 
-    def _pass_down(self, computed: list[tuple[LedgerBlock, NDArray[np.bool_]]]) -> None:
-        for parent in self._state.tree.children:
-            if parent in self._state.table:
-                block, slot = self._state.table.at(parent)
-                if any(other is block and chosen[slot] for other, chosen in computed):
-                    self._state.tree.pass_down(parent, self._state.table)
-
-    def calculate_block(
+    def _calculate_block(
         self, block: LedgerBlock, slots: NDArray[np.int64], now: float
     ) -> float:
         """Bring some ledgers to `now` and compute shares.
@@ -234,29 +235,29 @@ class Recomputation:
         block.due[at] = np.where(busy, soon, np.inf)
         return float(np.minimum.reduce(arrives))
 
-    def set_ceilings(
+    def _terms(
         self,
         local: LocalBuckets,
         now: float,
-        computed: list[tuple[LedgerBlock, NDArray[np.bool_]]],
-        effects: list[Effect],
-    ) -> None:
-        """Append what the shell must know about the ledgers just computed."""
+        computed: dict[LedgerBlock, NDArray[np.bool_]],
+    ) -> list[SetCeilings]:
         on = self.conditions(now)
         lease_s = self._state.members.lease_of(None)
+        changes: list[SetCeilings] = []
         for place in local.places:
-            for block, chosen in computed:
-                if block is not place.block:
-                    continue
-                rows, slots = _picked(local, place, chosen)
-                if not len(rows):
-                    continue
-                new = own_ceilings(block, slots, on, self._state.settings)
-                # A permit that was given away must not stay in use until the next look.
-                exact = block.strict[slots]
-                change = local.change(rows, new, now=now, lease_s=lease_s, exact=exact)
-                if change is not None:
-                    effects.append(change)
+            block = place.block
+            if block not in computed:
+                continue
+            rows, slots = _picked(local, place, computed[block])
+            if not len(rows):
+                continue
+            new = own_ceilings(block, slots, on, self._state.settings)
+            # A permit that was given away must not stay in use until the next look.
+            exact = block.strict[slots]
+            change = local.change(rows, new, now=now, lease_s=lease_s, exact=exact)
+            if change is not None:
+                changes.append(change)
+        return changes
 
     def fresh(self, key: Key, now: float) -> tuple[LedgerBlock, int]:
         """Return a copy of one ledger, brought to `now`; change nothing else."""
@@ -264,7 +265,7 @@ class Recomputation:
         copy = LedgerBlock(block.width)
         to = copy.take_slot()
         block.copy_slot(slot, copy, to)
-        self.calculate_block(copy, np.array([to]), now)
+        self._calculate_block(copy, np.array([to]), now)
         return copy, to
 
 
