@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 RENAMED_MARK = "~"
 """Separates the given id from the suffix that makes it unique."""
 
-
 PERMITS_GAP_S = 0.01
 """Least time between two looks because of permits that were heard of, seconds: one look
 costs as much after five reports as after one."""
@@ -148,8 +147,7 @@ class Coordinator:
             case HeardTogether():
                 try:
                     for report in event.reports:
-                        # What a report says about strict groups may need an answer at
-                        # once.
+                        # Strict groups may need an answer at once.
                         wait = not self._state.strict
                         self._hear(now, report, effects, wait=wait)
                 finally:  # rows must not wait past this step: members come and go
@@ -173,51 +171,48 @@ class Coordinator:
     def _hear(
         self, now: float, report: Report, effects: list[Effect], *, wait: bool = False
     ) -> None:
+        state = self._state
         # Rows that are still waiting may have to be entered first.
         self._notice_pause(now, effects)
-        hears_nobody = self._state.detector.hears_nobody(now)
-        heard = self._state.receiver.hear(
-            self._state.limits.of_this_period(report),
+        heard_nobody = state.detector.hears_nobody(now)
+        heard = state.receiver.hear(
+            state.limits.of_this_period(report),
             now,
-            agent=self._state.agent,
-            incarnation=self._state.incarnation,
+            agent=state.agent,
+            incarnation=state.incarnation,
             revision=self.revision,
             wait=wait,
         )
         self._take_in(heard, effects)
-        if report.cluster == self._state.settings.cluster:
-            self._state.strict.note(AgentLife(report.agent, report.incarnation), now)
-        if heard.believed and self._state.strict:
+        if report.cluster == state.settings.cluster:
+            state.strict.note(AgentLife(report.agent, report.incarnation), now)
+        if heard.believed and state.strict:
             self._hear_permits(report, now, effects)
-        if heard.doubled or self._state.strict.superseded:
+        if heard.doubled or state.strict.superseded:
             self._rename(effects)
         self._note_questions(report, heard, now)
         if heard.behind and not self._asked_again and not self._goes_on:
             # The hello after a pause may have been answered before the bus was back.
             self._asked_again = True
             self._ask_anew()
-        hears_again = hears_nobody and not self._state.detector.hears_nobody(now)
-        if hears_again and not self._goes_on:
+        if heard_nobody and not state.detector.hears_nobody(now) and not self._goes_on:
             # The others know better than this agent what they spent meanwhile.
             self._ask_anew()
         if heard.echo is not None:
-            self._state.bootstrap.echoed(
-                heard.echo, now + self._state.members.answer_s()
-            )
-        elif self._state.observing and self._state.bootstrap.answered():
+            state.bootstrap.echoed(heard.echo, now + state.members.answer_s())
+        elif state.observing and state.bootstrap.answered():
             # An observer never asks, so nothing echoes; the first answers must do.
-            self._state.bootstrap.take_what_came(now + self._state.settings.interval_s)
+            state.bootstrap.take_what_came(now + state.settings.interval_s)
 
     def _take_in(self, heard: Outcome, effects: list[Effect]) -> None:
         """Pass on what was noticed; answer senders that had no row for this agent."""
         effects.extend(heard.noticed)
-        if self._state.local is not None and len(heard.fresh):
-            gap_s = self._state.members.answer_gap_s()
-            self._state.schedule.owe_rows(self._now, gap_s)
+        state, local = self._state, self._state.local
+        if local is not None and len(heard.fresh):
+            state.schedule.owe_rows(self._now, state.members.answer_gap_s())
             for number in heard.fresh.tolist():
-                at = self._state.local.index_of.get(number)
-                if at is not None:
-                    self._state.local.wanted[at] = True
+                if number in local.index_of:
+                    local.wanted[local.index_of[number]] = True
 
     def _note_questions(self, report: Report, heard: Outcome, now: float) -> None:
         """Note what to answer, and what to ask for unless it arrives unasked."""
@@ -239,30 +234,31 @@ class Coordinator:
 
     def _rename(self, effects: list[Effect]) -> None:
         """Leave the id to the process that started later; go on under a new one."""
-        base = self._state.agent.partition(RENAMED_MARK)[0]
-        self._state.agent = f"{base}{RENAMED_MARK}{int(self._draw() * (1 << 32)):08x}"
-        self._state.members.forget_published()
-        self._state.schedule.hello = True
-        if self._state.members.echoed:
+        state, schedule = self._state, self._state.schedule
+        base = state.agent.partition(RENAMED_MARK)[0]
+        state.agent = f"{base}{RENAMED_MARK}{int(self._draw() * (1 << 32)):08x}"
+        state.members.forget_published()
+        schedule.hello = True
+        if state.members.echoed:
             # The others have charged what was reported under the id that it leaves.
-            sequence = self._state.schedule.sequence
-            self._state.schedule.sequence = max(sequence, NEWBORN_SEQUENCE)
-        self._state.strict.begin(self._state.agent, self._state.incarnation, self._now)
-        if self._state.strict.stocks:
+            schedule.sequence = max(schedule.sequence, NEWBORN_SEQUENCE)
+        state.strict.begin(state.agent, state.incarnation, self._now)
+        if state.strict.stocks:
             self._may_hold = {}
             effects.append(SetSlots({}, -inf, lost=True))
-        effects.append(Renamed(self._state.agent))
+        effects.append(Renamed(state.agent))
 
     # The tick.
 
     def _count(self, now: float, event: Counted, effects: list[Effect]) -> None:
-        if self._state.local is None or event.keys is not self._state.local.keys:
+        state, schedule = self._state, self._state.schedule
+        if state.local is None or event.keys is not state.local.keys:
             self._lifecycle.take_keys(event.keys, now)
-        local = self._state.local
+        local = state.local
         assert local is not None
-        if self._state.placed != self._state.table.version:
-            local.place_in(self._state.table)
-            self._state.placed = self._state.table.version
+        if state.placed != state.table.version:
+            local.place_in(state.table)
+            state.placed = state.table.version
         self._notice_pause(now, effects)
         since, self._counted_at = self._counted_at, now
         if self._goes_on:
@@ -271,21 +267,20 @@ class Coordinator:
             self._ask_anew()
         self._count_slots(event, now)
         busy = self._enter_counters(local, event, now, since)
-        effects.extend(self._state.detector.advance(now, self._state.agent))
+        effects.extend(state.detector.advance(now, state.agent))
         self._recomputation.finish_joining(now)
         # Report first, so that this agent computes with what its receivers compute
         # with; effects still lower ceilings before anyone can take what that frees.
-        if self._state.strict and not self._state.observing:
-            heard_own = self._state.members.echoed
-            if self._state.strict.step(now, local, heard_own=heard_own):
-                self._state.schedule.urgent = True
-            self._state.schedule.hello |= self._state.strict.asks()
-            for life in self._state.strict.waited_for(now):
+        if state.strict and not state.observing:
+            heard_own = state.members.echoed
+            schedule.urgent |= state.strict.step(now, local, heard_own=heard_own)
+            schedule.hello |= state.strict.asks()
+            for life in state.strict.waited_for(now):
                 detail = f"strict groups are waiting for agent {life.agent!r} to agree"
                 effects.append(Noticed("strict_waits", detail, life.agent))
-        if self._state.schedule.wonders(now) and not self._state.members.all_whole():
-            self._state.schedule.hello = True
-        told = [] if self._state.observing else self._sender.report(local, now)
+        if schedule.wonders(now) and not state.members.all_whole():
+            schedule.hello = True
+        told = [] if state.observing else self._sender.report(local, now)
         effects.extend(self._recomputation.calculate(local, now))
         self._set_slots(now, effects, told=bool(told))
         effects.extend(told)
@@ -373,15 +368,13 @@ class Coordinator:
         return local.demand.busy(now)
 
     def _next_at(self, now: float, *, busy: bool) -> float:
-        if self._state.strict.waits:
+        state, settings = self._state, self._state.settings
+        if state.strict.waits:
             return now
-        settings = self._state.settings
-        pace = (
-            settings.tick_s if busy or self._state.bootstrap else settings.rest_tick_s
-        )
+        pace = settings.tick_s if busy or state.bootstrap else settings.rest_tick_s
         return min(
             now + pace,
-            max(self._state.schedule.next_at(), now + settings.tick_s),
+            max(state.schedule.next_at(), now + settings.tick_s),
             max(self._recomputation.arrives_at, now),
         )
 

@@ -14,7 +14,7 @@ from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Set
 
     from headgate.coordinator.messages.events import Configured, Keys, Restored
     from headgate.coordinator.recompute import Recomputation
@@ -35,31 +35,31 @@ class Lifecycle:
 
     def configure(self, now: float, event: Configured) -> None:
         """Adopt a new revision of the configuration."""
-        before, self._state.limits = self._state.limits, Limits(event.configuration)
-        if self._state.local is not None:
-            self._state.limits.follow_values(self._state.local.keys.templates)
+        state = self._state
+        before, state.limits = state.limits, Limits(event.configuration)
+        limits, local = state.limits, state.local
+        if local is not None:
+            limits.follow_values(local.keys.templates)
         if event.agents is not None:
-            self._state.agents_told = event.agents
-        self._state.tree = Tree(self._state.limits)
-        for key in self._state.table:
-            if key in self._state.limits.by_key:
-                block, slot = self._state.table.at(key)
+            state.agents_told = event.agents
+        state.tree = Tree(limits)
+        for key in state.table:
+            if key in limits.by_key:
+                block, slot = state.table.at(key)
                 block.own_callers[slot] = nan  # its children may be gone
-                if before.ancestors.get(key) != self._state.limits.ancestors[key]:
+                if before.ancestors.get(key) != limits.ancestors[key]:
                     block.parent_cap[slot] = inf
-                ruled = self._state.limits.by_key[key]
-                if before.by_key.get(key) != ruled:
+                ruled, ruled_before = limits.by_key[key], before.by_key.get(key)
+                if ruled_before != ruled:
                     self._recomputation.settle(block, np.array([slot]), now)
                     if block.unlimited[slot]:
                         self._count_unreported(block, slot, now)
-                    apply(ruled, block, slot, before.by_key.get(key))
-        if self._state.local is not None:
-            self._replace_own(self._state.local.keys, now)
-        born: set[Key] = set()
-        if before.known:
-            born = set(self._state.limits.by_key) - set(before.by_key)
-        self._track(now, born=born)
-        self.follow_slots([key[1] for key in self._state.strict.stocks], now)
+                    apply(ruled, block, slot, ruled_before)
+        if local is not None:
+            self._replace_own(local.keys, now)
+        born = limits.by_key.keys() - before.by_key.keys()
+        self._track(now, born if before.known else frozenset())
+        self.follow_slots([key[1] for key in state.strict.stocks], now)
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
         """Count what others admitted of an unlimited group and have not reported.
@@ -83,7 +83,7 @@ class Lifecycle:
         if self._state.limits.follow_values(keys.templates):
             self._state.tree = Tree(self._state.limits)
         self._replace_own(keys, now)
-        self._track(now, born=set())
+        self._track(now, frozenset())
 
     def follow_slots(self, used: Iterable[int], now: float) -> None:
         """Adopt the groups whose slots are used here; an observer follows all."""
@@ -94,72 +94,63 @@ class Lifecycle:
         state.schedule.urgent |= state.strict.follow_slots(sizes, now)
 
     def _replace_own(self, keys: Keys, now: float) -> None:
-        old = self._state.local
-        self._state.local = LocalBuckets(
-            keys, self._state.limits.ancestors, self._state.limits.node, now
-        )
+        state, old = self._state, self._state.local
+        state.local = LocalBuckets(keys, state.limits.ancestors, state.limits.node, now)
         if old is not None:
-            self._state.local.inherit(old)
-        self._state.placed = -1
+            state.local.inherit(old)
+        state.placed = -1
 
-    def _track(self, now: float, born: set[Key]) -> None:
+    def _track(self, now: float, born: Set[Key]) -> None:
         """Keep exactly one ledger for each limit in use."""
-        wanted: set[Key] = set(self._state.limits.by_key)
-        if not self._state.observing:
-            wanted &= (
-                set(self._state.local.names) if self._state.local is not None else set()
-            )
-        for key in self._state.table:
+        state, limits, strict = self._state, self._state.limits, self._state.strict
+        wanted = set(limits.by_key)
+        if not state.observing:
+            wanted.intersection_update(() if state.local is None else state.local.names)
+        for key in state.table:
             if key not in wanted:
-                self._state.bootstrap.forget(int(self._number(key)))
-                if key in self._state.limits.by_key and self._state.strict.retire(
-                    key, now
-                ):
-                    self._state.schedule.urgent = True
-                self._state.strict.close(key)
-                self._state.table.remove(key)
-        for key in sorted(wanted.difference(self._state.table)):
+                state.bootstrap.forget(self._number(key))
+                if key in limits.by_key and strict.retire(key, now):
+                    state.schedule.urgent = True
+                strict.close(key)
+                state.table.remove(key)
+        for key in sorted(wanted.difference(state.table)):
             self._open(key, now, born=key in born)
-        strict = wanted & self._state.limits.strict
-        if self._state.strict:
-            for key in wanted - strict:
-                self._state.strict.close(key)
-        for key in sorted(strict):
-            self._state.strict.open(key, now)
-        self._state.placed = -1
+        for key in wanted - limits.strict:
+            strict.close(key)
+        for key in sorted(wanted & limits.strict):
+            strict.open(key, now)
 
     def _number(self, key: Key) -> int:
         block, slot = self._state.table.at(key)
         return int(block.number[slot])
 
     def _open(self, key: Key, now: float, *, born: bool) -> None:
-        block, slot = self._state.table.add(key, own=0)
+        state, local = self._state, self._state.local
+        block, slot = state.table.add(key, own=0)
         block.at[slot] = now
-        apply(self._state.limits.by_key[key], block, slot)
+        apply(state.limits.by_key[key], block, slot)
         block.admitted[0, slot] = 0.0
         level = block.burst.item(slot)
-        if self._state.local is not None and key in self._state.local.at:
-            at = self._state.local.at[key]
-            block.admitted[0, slot] = self._state.local.admitted[at]
-            if not np.isnan(self._state.local.overflowed[at]):
-                block.overflowed[slot] = self._state.local.overflowed[at]
+        if local is not None and key in local.at:
+            at = local.at[key]
+            block.admitted[0, slot] = local.admitted[at]
+            if not np.isnan(local.overflowed[at]):
+                block.overflowed[slot] = local.overflowed[at]
         counted = block.admitted.item(0, slot)
         block.known_admitted[slot] = block.reported_admitted[slot] = counted
         if not born:
-            stored = self._state.bootstrap.recall(
-                key, rate=block.rate.item(slot), now=now
-            )
-            self._state.bootstrap.opened(key)
+            stored = state.bootstrap.recall(key, rate=block.rate.item(slot), now=now)
+            state.bootstrap.opened(key)
             if stored is None and key[1] >= VALUES_FROM:
                 stored = level, 0.0  # no agent knows this value: unused, so full
             if stored is not None:
                 level = min(self._of_this_period(key, *stored), level)
             else:
                 on = self._recomputation.conditions(now)
-                level = start_level(block, slot, on, self._state.settings)
+                level = start_level(block, slot, on, state.settings)
             # Other agents may know its level: ask, and spend only the floor until then.
             block.joining_until[slot] = np.inf
-            self._state.bootstrap.begin(int(block.number[slot]))
+            state.bootstrap.begin(int(block.number[slot]))
         block.level[slot] = block.belief[slot] = level
 
     def first_terms(
@@ -206,20 +197,17 @@ class Lifecycle:
         A ledger starts at its stored level, so that whatever is spent until the others
         answer, or fail to, is charged to it.
         """
+        state = self._state
         told: dict[int, float] = {}
-        for group_id, level in zip(
-            event.group_ids.tolist(), event.level.tolist(), strict=True
-        ):
+        stored = zip(event.group_ids.tolist(), event.level.tolist(), strict=True)
+        for group_id, level in stored:
             key = (event.dimension, group_id)
-            if key in self._state.table:
+            if key in state.table:
                 told[self._number(key)] = self._of_this_period(key, level, event.age_s)
             else:
-                self._state.bootstrap.stored(key, level, at=now - event.age_s)
-        numbers = np.array(list(told), dtype=np.int64)
-        for block, slots in self._state.table.where(numbers):
-            unsure = (
-                block.joining_until[slots] > now
-            )  # no agent has reported its level yet
+                state.bootstrap.stored(key, level, at=now - event.age_s)
+        for block, slots in state.table.where(np.array(list(told), dtype=np.int64)):
+            unsure = block.joining_until[slots] > now  # no agent has reported its level
             slots = slots[unsure & np.isfinite(block.rate[slots])]
             self._recomputation.settle(block, slots, now)
             level = np.array([told[n] for n in block.number[slots].tolist()])
@@ -228,6 +216,6 @@ class Lifecycle:
             block.level[slots] += change
             block.belief[slots] += change
             for number, by in zip(block.number[slots], change, strict=True):
-                self._state.bootstrap.moved(int(number), by=float(by))
+                state.bootstrap.moved(int(number), by=float(by))
             block.bucket_knows[slots] = False
             block.dirty[slots] = True
