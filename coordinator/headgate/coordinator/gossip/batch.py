@@ -66,9 +66,10 @@ def enter_together(
         loss: Fraction of the reports that are lost.
 
     Returns:
-        For each report, the number of dimensions with an impossible counter.  None if
-        nothing was entered because some rows need to be entered one by one: they have
-        no place yet, are not numbers, or belong to a ledger at rest.
+        Indices of the reports with an impossible counter, in order, once for each
+        dimension that has one.  None if nothing was entered because some rows need to
+        be entered one by one: they have no place yet, are not numbers, or belong to a
+        ledger at rest.
     """
     if len(waiting) < FEWEST or not len(table):
         return None
@@ -80,11 +81,21 @@ def enter_together(
         columns.append(found)
     if any(_at_rest(each) for each in columns):
         return None
-    wrong = [0] * len(waiting)
+    wrong: list[int] = []
     for each in columns:
-        for at in _enter(each, lag_s, loss):
-            wrong[at] += 1
-    return wrong
+        impossible: set[int] = set()
+        for place in each.places:
+            false = hear(
+                place,
+                each.rows,
+                each.reported_at[place.rows],
+                lag_s=lag_s,
+                loss=loss,
+                reported_together=True,
+            )
+            impossible.update(each.of[place.rows][false].tolist())
+        wrong += impossible
+    return sorted(wrong)
 
 
 def _at_rest(columns: _Columns) -> bool:
@@ -95,23 +106,6 @@ def _at_rest(columns: _Columns) -> bool:
         )
         for place in columns.places
     )
-
-
-def _enter(columns: _Columns, lag_s: float, loss: float) -> set[int]:
-    """Enter one dimension; return the reports that had an impossible counter."""
-    whose: set[int] = set()
-    for place in columns.places:
-        wrong = hear(
-            place,
-            columns.rows,
-            columns.reported_at[place.rows],
-            lag_s=lag_s,
-            loss=loss,
-            reported_together=True,
-        )
-        if np.count_nonzero(wrong):
-            whose.update(columns.of[place.rows][wrong].tolist())
-    return whose
 
 
 def _columns(

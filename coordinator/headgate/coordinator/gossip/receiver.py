@@ -155,13 +155,12 @@ class ReportReceiver:
         wrong = enter_together(
             self._table, waiting, self.members.lag_s, self.members.loss
         )
-        for at, (member, report) in enumerate(waiting):
-            if wrong is None:
+        if wrong is None:
+            for member, report in waiting:
                 for rows in report.rows:
                     self._hear_rows(member, rows, outcome, leaves=report.leave)
-                continue
-            for _ in range(wrong[at]):
-                self._disbelieve(member, outcome)
+        for at in wrong or ():
+            self._disbelieve(waiting[at][0], outcome)
         return outcome
 
     def _may_wait(self, report: Report) -> bool:
