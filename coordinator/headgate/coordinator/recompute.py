@@ -47,30 +47,27 @@ class Recomputation:
 
     def refresh_s(self) -> float:
         """Return how old the allocation of a busy ledger may become."""
-        return max(
-            self._state.settings.refresh_s, SECONDS_PER_CELL * self._state.table.cells()
-        )
+        least_s = SECONDS_PER_CELL * self._state.table.cells()
+        return max(self._state.settings.refresh_s, least_s)
 
     def finish_joining(self, now: float) -> None:
         """Adopt the levels that this agent asked for, once the answers are in."""
-        if not self._state.bootstrap:
+        state = self._state
+        if not state.bootstrap:
             return
-        over = self._state.bootstrap.finish(now - self._patience_s(now))
+        over = state.bootstrap.finish(now - self._patience_s(now))
         if not over:
             return
         told = dict(over)
-        numbers = np.array(list(told), dtype=np.int64)
         on = self.conditions(now)
-        for block, slots in self._state.table.where(numbers):
+        for block, slots in state.table.where(np.array(list(told), dtype=np.int64)):
             self.settle(block, slots, now)
-            share_out(block, slots, on, self._state.settings)
-            answers = [told[number] for number in block.number[slots].tolist()]
-            doubts = np.array(
-                [self._state.bootstrap.doubts(n) for n in block.number[slots]]
-            )
-            known = np.array([answer is not None for answer in answers])
-            if known.any():
-                found = [answer for answer in answers if answer is not None]
+            share_out(block, slots, on, state.settings)
+            numbers = block.number[slots].tolist()
+            doubts = np.array([state.bootstrap.doubts(number) for number in numbers])
+            known = np.array([told[number] is not None for number in numbers])
+            found = [each for number in numbers if (each := told[number]) is not None]
+            if found:
                 self._take_levels(block, slots[known], found, doubts[known], now)
             lost = slots[~known & doubts & (block.agents[slots] > 1.0)]
             # Nobody here knows what the others spent while this agent stood still.
@@ -153,9 +150,8 @@ class Recomputation:
             self.present(now),
             cut_off,
             presumed_dead=cut_off and detector.presumed_dead(now),
-            quorate=detector.quorate(self._state.agent)
-            if self._state.limits.closed
-            else True,
+            quorate=not self._state.limits.closed
+            or detector.quorate(self._state.agent),
             echoed=members.echoed,
         )
 
@@ -165,13 +161,10 @@ class Recomputation:
         The number of known agents once they have had time to answer; until then a
         larger one, unless the shell says how many there are.
         """
-        known = 1.0 + len(self._state.members.by_agent)
-        told = self._state.agents_told
-        if told is not None:
-            return max(known, float(told))
-        if self._state.members.knows_at <= now:
-            return known
-        return max(known, FEWEST_AT_FIRST)
+        members, told = self._state.members, self._state.agents_told
+        if told is None:
+            told = 0 if members.knows_at <= now else FEWEST_AT_FIRST
+        return max(1.0 + len(members.by_agent), float(told))
 
     def calculate(self, local: LocalBuckets, now: float) -> list[SetCeilings]:
         """Bring every ledger up to date that changed or is due.

@@ -29,7 +29,7 @@ class CoordinatorState:
         tree: Which of them are inside which.
         table: All ledgers.
         local: The buckets of the shell's newest keys; None before the first tick.
-        placed: Version of the table that `own` was looked up in.
+        placed: Version of the table in which the places of `local` were looked up.
         wall_s: The wall clock at this step; it decides calendar periods.
         agents_told: How many agents there are according to the API, if it says.
         bootstrap: Ledgers whose level is not known yet.
