@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.state import CoordinatorState
-    from headgate.coordinator.table.arrays import Index, LedgerBlock
+    from headgate.coordinator.table.index import Place
 
     Floats = NDArray[np.float64]
 
@@ -69,28 +69,21 @@ class ReportSender:
 
     def _outlook(self, local: LocalBuckets, now: float) -> Extrapolation:
         """Return how the others extrapolate each row until they hear of it again."""
-        if len(local.names) == 1 and local.places:
-            (place,) = local.places
-            slots, rows = single(place.slots), single(place.rows)
-            return self._extrapolated(local, place.block, slots, rows, now)
         size = len(local.names)
         found = Extrapolation._make([*np.zeros((6, size)), np.zeros(size, np.bool_)])
         for place in local.places:
-            block, slots, rows = place.block, place.slots, place.rows
-            here = self._extrapolated(local, block, slots, rows, now)
+            here = self._extrapolated(local, place, now)
+            if size == 1:
+                return here
             for column, values in zip(found, here, strict=True):
-                column[rows] = values
+                column[place.rows] = values
         return found
 
     def _extrapolated(
-        self,
-        local: LocalBuckets,
-        block: LedgerBlock,
-        slots: Index,
-        rows: Index,
-        now: float,
+        self, local: LocalBuckets, place: Place, now: float
     ) -> Extrapolation:
-        """Return that for some rows of one block, as numbers if there is one row."""
+        """Return that for the rows of one place, as numbers if there is one row."""
+        block, slots, rows = place.block, single(place.slots), single(place.rows)
         rho = block.extrapolated_rate[0, slots]
         expected = block.predicted[0, slots] + rho * (now - block.at[slots])
         # An unlimited ledger has no shares, so nothing is urgent there.
@@ -128,7 +121,7 @@ class ReportSender:
         return level
 
     def _blank(self, now: float, *, leave: bool = False) -> Report:
-        """Return a report without rows, number and flags."""
+        """Return a report without number, rows, `hello` and `keyframe`."""
         state, schedule = self._state, self._state.schedule
         whole = leave or schedule.answer or schedule.hello
         return Report(

@@ -263,7 +263,7 @@ class ReportSchedule:
             now: Monotonic seconds.
             demand: ``float64[N]`` λ' to report; `usable` by default.
             level: ``float64[N]`` E; None while this agent doesn't know it for sure.
-            like: A report to take all from but its number, rows and flags.
+            like: A report with all but its number, rows, `hello` and `keyframe`.
         """
         self.sequence += 1
         self._last_at = now
