@@ -208,9 +208,9 @@ class Coordinator:
         """Pass on what was noticed; answer senders that had no row for this agent."""
         effects.extend(heard.noticed)
         state, local = self._state, self._state.local
-        if local is not None and len(heard.fresh):
+        if local is not None and heard.fresh:
             state.schedule.owe_rows(self._now, state.members.answer_gap_s())
-            for number in heard.fresh.tolist():
+            for number in heard.fresh:
                 if number in local.index_of:
                     local.wanted[local.index_of[number]] = True
 

@@ -47,8 +47,6 @@ are only a baseline."""
 OBSERVER_PULL = 0.3
 """Fraction of the difference to another agent's level that an observer adopts."""
 
-NOTHING = np.zeros(0, dtype=np.int64)
-
 
 @dataclass(slots=True)
 class Outcome:
@@ -58,7 +56,7 @@ class Outcome:
         asked: The sender wants all rows, or should have them.
         unknown: The sender is new and did not send all its rows: ask for them.
         missed: The same after an outage that may have hidden a change.
-        fresh: ``int64[K]`` ledgers in which the sender had no row before.
+        fresh: Numbers of ledgers in which the sender had no row before.
         echo: Sequence number of this agent's own report that came back.
         doubled: Another process, which started later, uses this agent's id.
         behind: Some reports sent while this agent stood still are missing.
@@ -69,7 +67,7 @@ class Outcome:
     asked: bool = False
     unknown: bool = False
     missed: bool = False
-    fresh: NDArray[np.int64] = field(default_factory=lambda: NOTHING)
+    fresh: list[int] = field(default_factory=list[int])
     echo: int | None = None
     doubled: bool = False
     behind: bool = False
@@ -241,30 +239,27 @@ class ReportReceiver:
     def _believable(
         self, member: Member, report: Report, now: float, outcome: Outcome
     ) -> bool:
-        if report.incarnation < member.incarnation:
+        quiet_s = now - member.heard_at
+        begins = report.hello and quiet_s > 1.5 * member.interval_s
+        if report.incarnation < member.incarnation and not (begins or member.silent):
             # A silent life may never have existed: an incarnation that was corrupted on
             # the way must not mute the real one until that life is presumed dead.
-            quiet_s = now - member.heard_at
-            begins = report.hello and quiet_s > 1.5 * member.interval_s
-            if not (begins or member.silent):
-                what = "sent a report from an earlier life"
-                self._notice(outcome, "older_incarnation", report.agent, what)
-                return False
-            self._rebirth(member, report, now)
-        elif report.incarnation > member.incarnation:
-            self._rebirth(member, report, now)
-        elif report.sequence <= member.sequence:
+            what = "sent a report from an earlier life"
+            self._notice(outcome, "older_incarnation", report.agent, what)
             return False
-        elif member.sequence > 0 and (
-            report.sequence - member.sequence
-            > SEQUENCE_GRACE + SEQUENCES_PER_S * (now - member.heard_at)
-        ):
+        if report.incarnation != member.incarnation:
+            self._rebirth(member, report)
+            return True
+        if report.sequence <= member.sequence:
+            return False
+        grown = report.sequence - member.sequence
+        if member.sequence > 0 and grown > SEQUENCE_GRACE + SEQUENCES_PER_S * quiet_s:
             what = "sent an impossible sequence number"
             self._notice(outcome, "sequence_jump", report.agent, what)
             return False
         return True
 
-    def _rebirth(self, member: Member, report: Report, now: float) -> None:
+    def _rebirth(self, member: Member, report: Report) -> None:
         """Begin a new life of a member: its counters restart, the old ones end."""
         for place in self._table.all_places(member.number):
             close_account(place, charge=True)
@@ -289,12 +284,12 @@ class ReportReceiver:
         reported_at, wrong = member.reported_at, 0
         for place in self._places(member, rows):
             if place.fresh is not None and place.fresh.any():
-                fresh = place.block.number[place.slots][place.fresh]
                 if member.newborn:
                     # A goodbye tells no level, but is not from one that asks for it.
                     told = rows.level is not None or leaves
                     self._count_from_0(place, place.fresh, told=told)
-                outcome.fresh = np.concatenate([outcome.fresh, fresh])
+                fresh = place.block.number[place.slots][place.fresh]
+                outcome.fresh += fresh.tolist()
             bus = self.members
             false = hear(place, rows, reported_at, lag_s=bus.lag_s, loss=bus.loss)
             wrong += int(np.count_nonzero(false))
