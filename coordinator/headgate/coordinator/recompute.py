@@ -139,19 +139,18 @@ class Recomputation:
 
     def conditions(self, now: float) -> Conditions:
         """Return what applies to all ledgers now."""
-        members, settings = self._state.members, self._state.settings
-        detector = self._state.detector
+        state = self._state
+        members, detector = state.members, state.detector
         cut_off = detector.cut_off(now)
         return Conditions(
             now,
             members.lag_s,
             members.loss,
-            members.lag_s + settings.urgent_gap_s + settings.tick_s,
+            state.age_s,
             self.present(now),
             cut_off,
             presumed_dead=cut_off and detector.presumed_dead(now),
-            quorate=not self._state.limits.closed
-            or detector.quorate(self._state.agent),
+            quorate=not state.limits.closed or detector.quorate(state.agent),
             echoed=members.echoed,
         )
 

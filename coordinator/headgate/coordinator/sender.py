@@ -91,18 +91,13 @@ class ReportSender:
         rate = chosen(free, inf, block.rate[slots])
         return Extrapolation(
             off=local.admitted[rows] - local.sent_admitted[rows] - expected,
-            unsure=block.swung[slots] * self._age_s(),
+            unsure=block.swung[slots] * self._state.age_s,
             theta=block.theta[slots] * self._state.settings.weight,
             quota=rate / block.agents[slots],
             extrapolated_rate=rho,
             quiet_s=block.quiet_s[slots],
             at_once=block.at_once[0, slots] & ~free,
         )
-
-    def _age_s(self) -> float:
-        """Return Δ, the time for which the others may still use an earlier ρ."""
-        settings = self._state.settings
-        return self._state.members.lag_s + settings.urgent_gap_s + settings.tick_s
 
     def _levels(
         self, local: LocalBuckets, rows: NDArray[np.bool_], now: float
