@@ -152,7 +152,7 @@ class Node:
             now: Simulated time.
             wall_s: Its wall clock.
             wanted: The configuration in force.
-            agents: The number of agents according to the API; None if it doesn't say.
+            agents: The number of agents that run; None if nobody tells it.
         """
         self.followed = wanted
         groups = limits_in_force(wanted.groups)
