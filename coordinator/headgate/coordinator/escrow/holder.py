@@ -291,9 +291,13 @@ class Strict:
             if held is None:
                 continue
             escrow = held.escrow
-            held.due += escrow.hear(sender, told, now, whole=report.keyframe)
+            came = escrow.hear(sender, told, now, whole=report.keyframe)
             held.look_at = -inf
-            if not escrow.uses and escrow.may_be_given(sender):
+            if escrow.uses:
+                held.due += came
+            elif escrow.may_be_given(sender):
+                # The tokens that came along are lost: kept until the limit is used
+                # again, they would be admitted beyond what has flowed in since.
                 escrow.registers.write(escrow.owned(), sender, self._me, now)
                 self._news = True
         if report.keyframe:
