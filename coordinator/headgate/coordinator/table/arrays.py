@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, nan
-from typing import Annotated, Literal, get_type_hints
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,13 +62,13 @@ class Field:
 
 def _cell(
     unit: str, meaning: str, kind: type[np.generic] = np.float64, fill: float = 0.0
-) -> Field:
+) -> Any:
     return Field("AG", kind, fill, unit, meaning)
 
 
 def _ledger(
     unit: str, meaning: str, kind: type[np.generic] = np.float64, fill: float = 0.0
-) -> Field:
+) -> Any:
     return Field("G", kind, fill, unit, meaning)
 
 
@@ -95,157 +95,126 @@ class LedgerBlock:
         capacity: G.
         free: Empty columns.
 
-    All other attributes are arrays, declared below with axes, unit and meaning.
+    All other attributes are arrays, whose `Field` is declared below; the constructor
+    replaces it by the array.
     """
 
     # What members reported.
-    member: Annotated[
-        Numbers, _cell("", "number of the member; NOBODY", np.int32, NOBODY)
-    ]
-    demand: Annotated[Floats, _cell("units/s", "λ as reported, uncapped; own: newest")]
-    admitted: Annotated[
-        Floats, _cell("units", "last counter heard; NaN: the next is a baseline")
-    ]
-    refused: Annotated[Floats, _cell("units", "last counter heard")]
-    held: Annotated[Floats, _cell("units", "may be admitted unreported, for people")]
-    cost: Annotated[Floats, _cell("units", "c, mean of one request, > 0", fill=1.0)]
-    subjects: Annotated[Numbers, _cell("", "limiters in use there", np.int32)]
-    reported_at: Annotated[Floats, _cell("s", "when the row held")]
-    apart: Annotated[
-        Floats,
-        _cell("units", "its level less ours; NaN: none since we moved", fill=nan),
-    ]
-    averaged: Annotated[Flags, _cell("", "apart is an average", np.bool_)]
-    exact: Annotated[
-        Flags, _cell("", "apart began while nothing was on its way", np.bool_)
-    ]
+    member: Numbers = _cell("", "number of the member; NOBODY", np.int32, NOBODY)
+    demand: Floats = _cell("units/s", "λ as reported, uncapped; own: newest")
+    admitted: Floats = _cell("units", "last counter heard; NaN: the next is a baseline")
+    refused: Floats = _cell("units", "last counter heard")
+    held: Floats = _cell("units", "may be admitted unreported, for people")
+    cost: Floats = _cell("units", "c, mean of one request, > 0", fill=1.0)
+    subjects: Numbers = _cell("", "limiters in use there", np.int32)
+    reported_at: Floats = _cell("s", "when the row held")
+    apart: Floats = _cell(
+        "units", "its level less ours; NaN: none since we moved", fill=nan
+    )
+    averaged: Flags = _cell("", "apart is an average", np.bool_)
+    exact: Flags = _cell("", "apart began while nothing was on its way", np.bool_)
     # What members are expected to use until they report again.
-    predicted: Annotated[
-        Floats,
-        _cell("units", "taken as admitted since reported_at, up to at; own: by others"),
-    ]
-    extrapolated_rate: Annotated[
-        Floats, _cell("units/s", "ρ, at which predicted grows; silent: the reserve")
-    ]
-    at_once: Annotated[
-        Flags, _cell("", "reports each admission; silence: none", np.bool_)
-    ]
-    weight: Annotated[Floats, _cell("", "in the max-min; 0 iff silent or empty")]
-    kept: Annotated[Floats, _cell("units/s", "average share, for isolation hold")]
-    aside: Annotated[
-        Floats, _cell("units", "part of the level reserved for a silent member")
-    ]
+    predicted: Floats = _cell(
+        "units", "taken as admitted since reported_at, up to at; own: by others"
+    )
+    extrapolated_rate: Floats = _cell(
+        "units/s", "ρ, at which predicted grows; silent: the reserve"
+    )
+    at_once: Flags = _cell("", "reports each admission; silence: none", np.bool_)
+    weight: Floats = _cell("", "in the max-min; 0 iff silent or empty")
+    kept: Floats = _cell("units/s", "average share, for isolation hold")
+    aside: Floats = _cell("units", "part of the level reserved for a silent member")
     # The bucket.
-    rate: Annotated[Floats, _ledger("units/s", "Q, 0 where unlimited")]
-    burst: Annotated[Floats, _ledger("units", "B")]
-    level: Annotated[
-        Floats, _ledger("units", "L = E + Σ predicted of the others, at at")
-    ]
-    at: Annotated[Floats, _ledger("s", "time of the last calculation")]
-    belief: Annotated[Floats, _ledger("units", "E ≤ B, at at")]
-    limited_at: Annotated[
-        Floats, _ledger("s", "when a limit was set where there was none", fill=-inf)
-    ]
-    overflowed: Annotated[Floats, _ledger("units", "own bucket's counter, as entered")]
-    cut: Annotated[Floats, _ledger("units", "cut off at B lately, for late charges")]
-    late: Annotated[Floats, _ledger("units", "charged since the look, unexpectedly")]
-    news: Annotated[Floats, _ledger("units", "unexpected, and reported within Δ")]
-    unheard: Annotated[Floats, _ledger("units", "the same within the bus's lag")]
-    outflow: Annotated[Floats, _ledger("units/s", "Σ ρ of all, own included")]
-    tokens: Annotated[Floats, _ledger("units", "in the own bucket, if strict")]
+    rate: Floats = _ledger("units/s", "Q, 0 where unlimited")
+    burst: Floats = _ledger("units", "B")
+    level: Floats = _ledger("units", "L = E + Σ predicted of the others, at at")
+    at: Floats = _ledger("s", "time of the last calculation")
+    belief: Floats = _ledger("units", "E ≤ B, at at")
+    limited_at: Floats = _ledger(
+        "s", "when a limit was set where there was none", fill=-inf
+    )
+    overflowed: Floats = _ledger("units", "own bucket's counter, as entered")
+    cut: Floats = _ledger("units", "cut off at B lately, for late charges")
+    late: Floats = _ledger("units", "charged since the look, unexpectedly")
+    news: Floats = _ledger("units", "unexpected, and reported within Δ")
+    unheard: Floats = _ledger("units", "the same within the bus's lag")
+    outflow: Floats = _ledger("units/s", "Σ ρ of all, own included")
+    tokens: Floats = _ledger("units", "in the own bucket, if strict")
     # What this agent spent beyond what the others know or expect.
-    unseen: Annotated[Floats, _ledger("units", "V, at at; 0 if no other agent is")]
-    known_admitted: Annotated[Floats, _ledger("units", "own counter that all know")]
-    known_predicted: Annotated[Floats, _ledger("units", "expected since that counter")]
-    known_demand: Annotated[Floats, _ledger("units/s", "own λ that all know")]
-    paid: Annotated[Floats, _ledger("units", "own counter that overflow has paid for")]
-    payable: Annotated[Floats, _ledger("units", "own counter at the last look")]
-    paying: Annotated[Floats, _ledger("units/s", "growth of paid; 0 if C is below B")]
-    pending_demand: Annotated[Floats, _ledger("units/s", "own λ on its way")]
-    pending_admitted: Annotated[Floats, _ledger("units", "own counter on its way")]
-    pending_predicted: Annotated[Floats, _ledger("units", "expected since that one")]
-    pending_at: Annotated[
-        Floats, _ledger("s", "when it left; infinite if none", fill=inf)
-    ]
-    reported_admitted: Annotated[
-        Floats, _ledger("units", "own counter as last reported")
-    ]
-    row_reported_at: Annotated[Floats, _ledger("s", "when it was reported", fill=-inf)]
-    reported_demand: Annotated[Floats, _ledger("units/s", "own λ as last reported")]
-    reported_rate: Annotated[Floats, _ledger("units/s", "own ρ when it was reported")]
-    swung: Annotated[Floats, _ledger("units/s", "change of own ρ since then")]
-    bucket_knows: Annotated[
-        Flags, _ledger("", "the own bucket was given E once, and goes on", np.bool_)
-    ]
+    unseen: Floats = _ledger("units", "V, at at; 0 if no other agent is")
+    known_admitted: Floats = _ledger("units", "own counter that all know")
+    known_predicted: Floats = _ledger("units", "expected since that counter")
+    known_demand: Floats = _ledger("units/s", "own λ that all know")
+    paid: Floats = _ledger("units", "own counter that overflow has paid for")
+    payable: Floats = _ledger("units", "own counter at the last look")
+    paying: Floats = _ledger("units/s", "growth of paid; 0 if C is below B")
+    pending_demand: Floats = _ledger("units/s", "own λ on its way")
+    pending_admitted: Floats = _ledger("units", "own counter on its way")
+    pending_predicted: Floats = _ledger("units", "expected since that one")
+    pending_at: Floats = _ledger("s", "when it left; infinite if none", fill=inf)
+    reported_admitted: Floats = _ledger("units", "own counter as last reported")
+    row_reported_at: Floats = _ledger("s", "when it was reported", fill=-inf)
+    reported_demand: Floats = _ledger("units/s", "own λ as last reported")
+    reported_rate: Floats = _ledger("units/s", "own ρ when it was reported")
+    swung: Floats = _ledger("units/s", "change of own ρ since then")
+    bucket_knows: Flags = _ledger(
+        "", "the own bucket was given E once, and goes on", np.bool_
+    )
     # Shares.
-    demand_cap: Annotated[Floats, _ledger("units/s", "largest λ that counts")]
-    available: Annotated[Floats, _ledger("units/s", "Q', the rate to divide")]
-    reserved: Annotated[Floats, _ledger("units/s", "reserved for silent members")]
-    theta: Annotated[
-        Floats, _ledger("units/s", "water level per weight; inf: all fits", fill=inf)
-    ]
-    aside_in_all: Annotated[Floats, _ledger("units", "Σ aside")]
-    slack: Annotated[Floats, _ledger("units/s", "part of Q' in no share")]
-    share: Annotated[Floats, _ledger("units/s", "of this agent")]
-    fair_part: Annotated[
-        Floats, _ledger("", "its max-min part of what all admit", fill=1.0)
-    ]
-    lead: Annotated[Floats, _ledger("units", "admitted lately beyond that part")]
-    untaken_s: Annotated[
-        Floats, _ledger("s", "for which E allowed others a request, since one came")
-    ]
-    yielded: Annotated[Floats, _ledger("units", "of E that it leaves to others")]
-    window: Annotated[
-        Floats, _ledger("units", "a, what this agent may spend unseen", fill=inf)
-    ]
-    margin: Annotated[Floats, _ledger("units", "m, what all may spend unseen")]
-    others_margin: Annotated[Floats, _ledger("units", "the same without this agent")]
-    horizon: Annotated[Floats, _ledger("s", "H, over which a surplus is worked off")]
-    quiet_s: Annotated[Floats, _ledger("s", "T', age a row in steady load may reach")]
-    agents: Annotated[
-        Floats, _ledger("", "n, those that take part; at least 1", fill=1.0)
-    ]
-    present_weight: Annotated[Floats, _ledger("", "of those that take part")]
-    equal_weight: Annotated[
-        Floats, _ledger("", "of each that takes part; NaN if they differ", fill=nan)
-    ]
-    whole_weight: Annotated[Floats, _ledger("", "of all agents, silent included")]
-    plausible: Annotated[Floats, _ledger("units/s", "most that one could admit")]
+    demand_cap: Floats = _ledger("units/s", "largest λ that counts")
+    available: Floats = _ledger("units/s", "Q', the rate to divide")
+    reserved: Floats = _ledger("units/s", "reserved for silent members")
+    theta: Floats = _ledger(
+        "units/s", "water level per weight; inf: all fits", fill=inf
+    )
+    aside_in_all: Floats = _ledger("units", "Σ aside")
+    slack: Floats = _ledger("units/s", "part of Q' in no share")
+    share: Floats = _ledger("units/s", "of this agent")
+    fair_part: Floats = _ledger("", "its max-min part of what all admit", fill=1.0)
+    lead: Floats = _ledger("units", "admitted lately beyond that part")
+    untaken_s: Floats = _ledger(
+        "s", "for which E allowed others a request, since one came"
+    )
+    yielded: Floats = _ledger("units", "of E that it leaves to others")
+    window: Floats = _ledger("units", "a, what this agent may spend unseen", fill=inf)
+    margin: Floats = _ledger("units", "m, what all may spend unseen")
+    others_margin: Floats = _ledger("units", "the same without this agent")
+    horizon: Floats = _ledger("s", "H, over which a surplus is worked off")
+    quiet_s: Floats = _ledger("s", "T', age a row in steady load may reach")
+    agents: Floats = _ledger("", "n, those that take part; at least 1", fill=1.0)
+    present_weight: Floats = _ledger("", "of those that take part")
+    equal_weight: Floats = _ledger(
+        "", "of each that takes part; NaN if they differ", fill=nan
+    )
+    whole_weight: Floats = _ledger("", "of all agents, silent included")
+    plausible: Floats = _ledger("units/s", "most that one could admit")
     # This agent's own callers, and the parent groups.
-    own_cost: Annotated[Floats, _ledger("units", "one own request lately", fill=1.0)]
-    parent_cap: Annotated[
-        Floats, _ledger("units/s", "most that may be taken from the parent", fill=inf)
-    ]
-    own_callers: Annotated[
-        Floats, _ledger("units/s", "λ of own callers of a parent; NaN", fill=nan)
-    ]
-    own_callers_theta: Annotated[
-        Floats, _ledger("units/s", "water level of such callers")
-    ]
+    own_cost: Floats = _ledger("units", "one own request lately", fill=1.0)
+    parent_cap: Floats = _ledger(
+        "units/s", "most that may be taken from the parent", fill=inf
+    )
+    own_callers: Floats = _ledger(
+        "units/s", "λ of own callers of a parent; NaN", fill=nan
+    )
+    own_callers_theta: Floats = _ledger("units/s", "water level of such callers")
     # Strict ledgers.
-    right: Annotated[Floats, _ledger("", "part of Q and B that this agent owns")]
+    right: Floats = _ledger("", "part of Q and B that this agent owns")
     # Bookkeeping.
-    error: Annotated[Floats, _ledger("units", "how far over, lately: see explain")]
-    due: Annotated[
-        Floats, _ledger("s", "when to look again; infinite at rest", fill=inf)
-    ]
-    joining_until: Annotated[
-        Floats, _ledger("s", "end of asking for the level; infinite before")
-    ]
-    number: Annotated[Ints, _ledger("", "number of the ledger; −1: free", np.int64, -1)]
-    used: Annotated[Ints, _ledger("", "rows handed out, own included", np.int64)]
-    holes: Annotated[Ints, _ledger("", "rows below used that are empty", np.int64)]
-    dirty: Annotated[Flags, _ledger("", "an input changed", np.bool_)]
-    voiced: Annotated[
-        Flags, _ledger("", "a level was reported since the look", np.bool_)
-    ]
-    full: Annotated[Flags, _ledger("", "it overflowed at the last look", np.bool_)]
-    brimful: Annotated[Flags, _ledger("", "C was B at the last look", np.bool_)]
-    stale: Annotated[Flags, _ledger("", "silence or weights changed", np.bool_)]
-    unlimited: Annotated[Flags, _ledger("", "nothing is refused", np.bool_)]
-    strict: Annotated[Flags, _ledger("", "permits decide, not shares", np.bool_)]
-    may_owe: Annotated[Flags, _ledger("", "admits while E ≥ 0", np.bool_)]
-    isolation: Annotated[Codes, _ledger("", "index into ISOLATIONS", np.int8)]
+    error: Floats = _ledger("units", "how far over, lately: see explain")
+    due: Floats = _ledger("s", "when to look again; infinite at rest", fill=inf)
+    joining_until: Floats = _ledger("s", "end of asking for the level; infinite before")
+    number: Ints = _ledger("", "number of the ledger; −1: free", np.int64, -1)
+    used: Ints = _ledger("", "rows handed out, own included", np.int64)
+    holes: Ints = _ledger("", "rows below used that are empty", np.int64)
+    dirty: Flags = _ledger("", "an input changed", np.bool_)
+    voiced: Flags = _ledger("", "a level was reported since the look", np.bool_)
+    full: Flags = _ledger("", "it overflowed at the last look", np.bool_)
+    brimful: Flags = _ledger("", "C was B at the last look", np.bool_)
+    stale: Flags = _ledger("", "silence or weights changed", np.bool_)
+    unlimited: Flags = _ledger("", "nothing is refused", np.bool_)
+    strict: Flags = _ledger("", "permits decide, not shares", np.bool_)
+    may_owe: Flags = _ledger("", "admits while E ≥ 0", np.bool_)
+    isolation: Codes = _ledger("", "index into ISOLATIONS", np.int8)
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -321,10 +290,9 @@ class LedgerBlock:
         self.free.extend(range(capacity - 1, old - 1, -1))
 
 
-def _declared() -> dict[str, Field]:
-    hints = get_type_hints(LedgerBlock, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items()}
-
-
-FIELDS: dict[str, Field] = _declared()
+FIELDS: dict[str, Field] = {
+    name: declared
+    for name, declared in vars(LedgerBlock).items()
+    if isinstance(declared, Field)
+}
 """All arrays of a block by name."""
