@@ -336,9 +336,6 @@ class Coordinator:
         moved = local.count(event)
         if not moved and not local.demand.due(now):
             local.rest(now)
-            for place in local.places:
-                slots, rows = single(place.slots), single(place.rows)
-                place.block.tokens[slots] = local.held[rows]
             return False
         reset = local.look(now)
         if self._state.strict:
@@ -356,7 +353,7 @@ class Coordinator:
                 since,
                 local.used[rows] & moved,
             )
-            block.tokens[slots] = block.held[0, slots] = local.held[rows]
+            block.held[0, slots] = local.held[rows]
             block.demand[0, slots] = local.usable[rows]
             block.cost[0, slots] = block.own_cost[slots] = local.cost[rows]
             block.refused[0, slots] = local.refused[rows]

@@ -139,7 +139,6 @@ class LedgerBlock:
     news: Floats = _ledger("units", "unexpected, and reported within Δ")
     unheard: Floats = _ledger("units", "the same within the bus's lag")
     outflow: Floats = _ledger("units/s", "Σ ρ of all, own included")
-    tokens: Floats = _ledger("units", "in the own bucket, if strict")
     # What this agent spent beyond what the others know or expect.
     unseen: Floats = _ledger("units", "V, at at; 0 if no other agent is")
     known_admitted: Floats = _ledger("units", "own counter that all know")
