@@ -355,7 +355,7 @@ class Coordinator:
             )
             block.held[0, slots] = local.held[rows]
             block.demand[0, slots] = local.usable[rows]
-            block.cost[0, slots] = block.own_cost[slots] = local.cost[rows]
+            block.cost[0, slots] = local.cost[rows]
             block.refused[0, slots] = local.refused[rows]
             block.subjects[0, slots] = local.subjects[rows]
             if moved:

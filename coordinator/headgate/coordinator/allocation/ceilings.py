@@ -598,7 +598,7 @@ def start_level(
     """
     rate, burst = block.rate.item(slot), block.burst.item(slot)
     unseen_s = on.lag_s + settings.interval_s
-    margin = MARGIN_SIGMAS * sqrt(block.own_cost.item(slot) * rate * unseen_s)
+    margin = MARGIN_SIGMAS * sqrt(block.cost.item(0, slot) * rate * unseen_s)
     return min(margin, MARGIN_PART * burst)
 
 
@@ -609,13 +609,14 @@ def own_ceilings(
     # Copies: what the shell is told must not change with the ledger.
     rate, window = block.rate[slots] + 0.0, block.window[slots] + 0.0
     share, burst = block.share[slots] + 0.0, block.burst[slots]
+    cost = block.cost[0, slots]
     extrapolated_rate = block.extrapolated_rate[block.lines(slots), slots]
     alone = window == inf
     size = len(rate)
     aside = block.aside_in_all[slots]
     expected = extrapolated_rate[0]
     # An agent below θ may exceed its mean by the noise of its own arrivals.
-    noisy = share + np.sqrt(2.0 * share * block.own_cost[slots])
+    noisy = share + np.sqrt(2.0 * share * cost)
     own_most = block.weight[0, slots] * np.minimum(block.theta[slots], HIGH)
     sustained = np.minimum(noisy, own_most) + block.slack[slots] / block.agents[slots]
     reserve, most = alone_of(
@@ -628,7 +629,7 @@ def own_ceilings(
     room = window - unseen
     # Not a lower level, from which delays are told: others may well leave the request.
     yielded = block.yielded[slots]
-    need = np.where(block.may_owe[slots], 0.0, block.own_cost[slots])
+    need = np.where(block.may_owe[slots], 0.0, cost)
     mine = block.belief[slots] - aside - need - yielded
     room = np.where(yielded > 0.0, np.minimum(room, mine), room)
     paying = np.where(unseen > 0.0, block.paying[slots], 0.0)
@@ -677,7 +678,7 @@ def _inside(
     inside = parent | (block.parent_cap[slots] < inf)
     if not np.count_nonzero(inside):
         return new
-    rate, cost = block.rate[slots], block.own_cost[slots]
+    rate, cost = block.rate[slots], block.cost[0, slots]
     theta = block.theta[slots]
     demand = np.minimum(block.demand[0, slots], block.demand_cap[slots])
     # What the group's own callers may use; its children have their own part.

@@ -69,7 +69,7 @@ def targets(block: LedgerBlock, slot: int, lines: Ints, permits: int) -> Ints:
     """
     whole = max(float(block.rate[slot]), 1e-12)
     rate = whole * permits / PERMITS
-    cost = float(block.own_cost[slot])
+    cost = block.cost.item(0, slot)
     # An agent with less than one cost of the burst admits nothing at all.
     fewest = ceil(PERMITS * cost / max(block.burst.item(slot), cost))
     demand = np.minimum(block.demand[lines, slot], block.demand_cap[slot])

@@ -188,7 +188,6 @@ class LedgerBlock:
     whole_weight: Floats = _ledger("", "of all agents, silent included")
     plausible: Floats = _ledger("units/s", "most that one could admit")
     # This agent's own callers, and the parent groups.
-    own_cost: Floats = _ledger("units", "one own request lately", fill=1.0)
     parent_cap: Floats = _ledger(
         "units/s", "most that may be taken from the parent", fill=inf
     )

@@ -45,7 +45,7 @@ def block_of(
     block.agents[0] = size
     block.present_weight[0] = weight * size
     block.demand[:size, 0] = demands
-    block.cost[:size, 0] = block.own_cost[0] = COST
+    block.cost[:size, 0] = COST
     block.known_demand[0] = block.reported_demand[0] = demands[0]
     block.lead[0] = lead
     return block
