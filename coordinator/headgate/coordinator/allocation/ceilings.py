@@ -389,7 +389,6 @@ def _expect(block: LedgerBlock, slots: Index, asked: _Asked, common: Floats) -> 
     block.extrapolated_rate[lines, slots] = extrapolated_rate
     block.outflow[slots] = total(extrapolated_rate)
     block.swung[slots] = greater(block.swung[slots], swing)
-    block.share[slots] = lesser(asked.newest, asked.own_weight * lesser(theta, HIGH))
 
 
 def _window(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> Floats:
@@ -608,8 +607,10 @@ def own_ceilings(
     """Return what this agent's buckets may do in ledgers whose shares are computed."""
     # Copies: what the shell is told must not change with the ledger.
     rate, window = block.rate[slots] + 0.0, block.window[slots] + 0.0
-    share, burst = block.share[slots] + 0.0, block.burst[slots]
-    cost = block.cost[0, slots]
+    burst, cost = block.burst[slots], block.cost[0, slots]
+    demand = np.minimum(block.demand[0, slots], block.demand_cap[slots])
+    own_most = block.weight[0, slots] * np.minimum(block.theta[slots], HIGH)
+    share = np.minimum(demand, own_most)
     extrapolated_rate = block.extrapolated_rate[block.lines(slots), slots]
     alone = window == inf
     size = len(rate)
@@ -617,7 +618,6 @@ def own_ceilings(
     expected = extrapolated_rate[0]
     # An agent below θ may exceed its mean by the noise of its own arrivals.
     noisy = share + np.sqrt(2.0 * share * cost)
-    own_most = block.weight[0, slots] * np.minimum(block.theta[slots], HIGH)
     sustained = np.minimum(noisy, own_most) + block.slack[slots] / block.agents[slots]
     reserve, most = alone_of(
         block, slots, quorate=on.quorate, presumed_dead=on.presumed_dead

@@ -168,7 +168,6 @@ class LedgerBlock:
     )
     aside_in_all: Floats = _ledger("units", "Σ aside")
     slack: Floats = _ledger("units/s", "part of Q' in no share")
-    share: Floats = _ledger("units/s", "of this agent")
     fair_part: Floats = _ledger("", "its max-min part of what all admit", fill=1.0)
     lead: Floats = _ledger("units", "admitted lately beyond that part")
     untaken_s: Floats = _ledger(

@@ -64,7 +64,7 @@ def test_shares_of_two_ledgers_are_those_of_each_by_itself(
         for slots in parts:
             settle(block, slots, NOW)
             share_out(block, slots, CONDITIONS, Settings())
-    for name in ("theta", "share", "window", "margin", "fair_part", "outflow"):
+    for name in ("theta", "demand_cap", "window", "margin", "fair_part", "outflow"):
         assert getattr(together, name)[:2] == pytest.approx(
             getattr(alone, name)[:2], rel=1e-12
         ), name

@@ -512,7 +512,7 @@ def test_terms_that_were_told_do_not_change_with_the_ledger() -> None:
     one = np.ones(1, dtype=np.bool_)
     assert told.at(one) is told
     before = {name: getattr(told, name).tolist() for name in told.__slots__}
-    for name in ("rate", "burst", "share", "window", "belief", "unseen", "theta"):
+    for name in ("rate", "burst", "demand_cap", "window", "belief", "unseen", "theta"):
         getattr(block, name)[:] = 7.0
-    block.extrapolated_rate[:] = 7.0
+    block.extrapolated_rate[:] = block.demand[:] = block.weight[:] = 7.0
     assert {name: getattr(told, name).tolist() for name in told.__slots__} == before
