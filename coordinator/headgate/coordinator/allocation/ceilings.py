@@ -446,32 +446,19 @@ def _know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> Non
     takes is unknown until one report has come back.
     """
     at_once = block.at_once[0, slots]
-    for name in ("known_predicted", "pending_predicted"):
-        column = getattr(block, name)
+    for column in (block.known_predicted, block.pending_predicted):
         column[slots] = chosen(at_once, 0.0, column[slots])
     arrived = block.pending_at[slots] <= on.now - KNOWN_LAGS * on.lag_s
     if np.count_nonzero(arrived) and on.echoed and not on.cut_off:
-        block.known_admitted[slots] = chosen(
-            arrived, block.pending_admitted[slots], block.known_admitted[slots]
-        )
-        block.known_predicted[slots] = chosen(
-            arrived, block.pending_predicted[slots], block.known_predicted[slots]
-        )
-        block.known_demand[slots] = chosen(
-            arrived, block.pending_demand[slots], block.known_demand[slots]
-        )
         # The newest report is awaited next, if it left after the one that arrived.
         newer = arrived & (block.row_reported_at[slots] > block.pending_at[slots])
-        told = block.reported_admitted[slots]
-        block.pending_admitted[slots] = chosen(
-            newer, told, block.pending_admitted[slots]
-        )
-        block.pending_predicted[slots] = chosen(
-            newer, block.predicted[0, slots], block.pending_predicted[slots]
-        )
-        block.pending_demand[slots] = chosen(
-            newer, block.reported_demand[slots], block.pending_demand[slots]
-        )
+        for known, pending, reported in (
+            (block.known_admitted, block.pending_admitted, block.reported_admitted),
+            (block.known_predicted, block.pending_predicted, block.predicted[0]),
+            (block.known_demand, block.pending_demand, block.reported_demand),
+        ):
+            known[slots] = chosen(arrived, pending[slots], known[slots])
+            pending[slots] = chosen(newer, reported[slots], pending[slots])
         then = chosen(arrived, inf, block.pending_at[slots])
         block.pending_at[slots] = chosen(newer, block.row_reported_at[slots], then)
     unseen = block.admitted[0, slots] - seen_by_all(block, slots)
@@ -561,14 +548,13 @@ def note_told(
     # negative.
     unexpected = -block.extrapolated_rate[0, slots] * (now - block.at[slots])
     free = block.pending_at[slots] == inf
-    block.pending_admitted[slots] = np.where(
-        free, admitted, block.pending_admitted[slots]
-    )
-    block.pending_predicted[slots] = np.where(
-        free, unexpected, block.pending_predicted[slots]
-    )
-    block.pending_demand[slots] = np.where(free, demand, block.pending_demand[slots])
-    block.pending_at[slots] = np.where(free, now, block.pending_at[slots])
+    for pending, reported in (
+        (block.pending_admitted, admitted),
+        (block.pending_predicted, unexpected),
+        (block.pending_demand, demand),
+        (block.pending_at, now),
+    ):
+        pending[slots] = np.where(free, reported, pending[slots])
     block.predicted[0, slots] = unexpected
     block.reported_rate[slots] = block.extrapolated_rate[0, slots]
     block.swung[slots] = 0.0
