@@ -681,15 +681,16 @@ def _inside(
         0.25 * block.burst[slots] / np.maximum(rate, 1e-300), PARENT_S
     )
     room = np.maximum(ceiling * bucket_s, np.sqrt(0.5 * share * cost))
-    return replace(
+    return _changed(
         new,
-        share=np.where(inside, share, new.share),
-        ceiling=np.where(inside, ceiling, new.ceiling),
-        room=np.where(inside, nan, new.room),
-        window=np.where(inside, room, new.window),
-        expected_rate=np.where(inside, ceiling, new.expected_rate),
-        room_cap=np.where(inside, room, new.room_cap),
-        cautious=new.cautious & ~inside,
+        inside,
+        share=share,
+        ceiling=ceiling,
+        room=nan,
+        window=room,
+        expected_rate=ceiling,
+        room_cap=room,
+        cautious=False,
     )
 
 
@@ -701,12 +702,9 @@ def _cut_off(
     reserve = np.minimum(new.reserve, most)
     quota = np.maximum(block.rate[slots], 1e-300)
     part = np.minimum(np.where(reserve == inf, 1.0, reserve / quota), 1.0)
-    return replace(
-        new,
-        shared=new.shared & ~own,
-        rate=np.where(own, reserve, new.rate),
-        capacity=np.where(own, part * block.burst[slots], new.capacity),
-        ceiling=np.where(own, reserve, new.ceiling),
+    capacity = part * block.burst[slots]
+    return _changed(
+        new, own, shared=False, rate=reserve, capacity=capacity, ceiling=reserve
     )
 
 
@@ -722,30 +720,26 @@ def _strictly(
     bound = (block.parent_cap[slots] < rate) | (own_callers == own_callers)
     within = np.where(bound, new.ceiling, inf)
     ceiling = np.minimum(np.minimum(right * rate, most), within)
-    return replace(
-        new,
-        shared=new.shared & ~strict,
-        share=np.where(strict, right * rate, new.share),
-        ceiling=np.where(strict, ceiling, new.ceiling),
-        rate=np.where(strict, ceiling, new.rate),
-        capacity=np.where(strict, right * block.burst[slots], new.capacity),
-        reserve=np.where(strict, 0.0, new.reserve),
-    )
+    new = _changed(new, strict, shared=False, share=right * rate, ceiling=ceiling)
+    capacity = right * block.burst[slots]
+    return _changed(new, strict, rate=ceiling, capacity=capacity, reserve=0.0)
 
 
 def _unlimited(block: LedgerBlock, slots: Index, new: Ceilings) -> Ceilings:
     unlimited = block.unlimited[slots] | (~new.shared & (new.rate == inf))
     if not np.count_nonzero(unlimited):
         return new
-    return replace(
-        new,
-        shared=new.shared & ~unlimited,
-        share=np.where(unlimited, inf, new.share),
-        ceiling=np.where(unlimited, inf, new.ceiling),
-        rate=np.where(unlimited, inf, new.rate),
-        capacity=np.where(unlimited, inf, new.capacity),
-        reserve=np.where(unlimited, inf, new.reserve),
-    )
+    everything = dict.fromkeys(("share", "ceiling", "rate", "capacity", "reserve"), inf)
+    return _changed(new, unlimited, shared=False, **everything)
+
+
+def _changed(new: Ceilings, where: Flags, **columns: Floats | float | bool) -> Ceilings:
+    """Return the same ceilings with other `columns` where a flag is set."""
+    changed = {
+        name: np.where(where, column, getattr(new, name))
+        for name, column in columns.items()
+    }
+    return replace(new, **changed)
 
 
 def allocated_of(block: LedgerBlock, slot: int) -> Floats:
