@@ -65,7 +65,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.max_min import level_of, shares_at
+from headgate.coordinator.allocation.max_min import FINITE, level_of, shares_at
 from headgate.coordinator.allocation.reserves import alone_of
 from headgate.coordinator.ledger.replay import seen_by_all
 from headgate.coordinator.messages.events import Ceilings
@@ -157,9 +157,6 @@ limit is the parent's rate rather than the group's own level."""
 ROUNDING = 1e-9
 """Part of the burst by which a full bucket may seem less, and of 1 by which a part of
 what all admit may."""
-
-HIGH = 1e300
-"""Replaces an infinite θ wherever it is multiplied by a weight that may be 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,12 +391,11 @@ def _expect(block: LedgerBlock, slots: Index, asked: _Asked, common: Floats) -> 
 def _window(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> Floats:
     """Return a, ``float64[K]``: the max-min part of C by demand within Δ."""
     own_weight, spare = asked.own_weight, asked.spare
-    own_most = own_weight * lesser(block.theta[slots], HIGH)
+    own_most = own_weight * lesser(block.theta[slots], FINITE)
     heavy = asked.newest > NEAR * own_most
     pool = greater(spare - chosen(heavy, block.others_margin[slots], 0.0), 0.0)
     level = level_of(asked.demand, asked.weight, pool / on.age_s, asked.wanted)
-    window: Floats = lesser(asked.demand[0], own_weight * lesser(level, HIGH))
-    window = window * on.age_s
+    window = shares_at(level, asked.demand[0], own_weight) * on.age_s
     even = own_weight / greater(block.present_weight[slots], 1e-300)
     left = pool - asked.wanted * on.age_s
     window = chosen(level == inf, window + left * even, window)
@@ -595,7 +591,7 @@ def own_ceilings(
     rate, window = block.rate[slots] + 0.0, block.window[slots] + 0.0
     burst, cost = block.burst[slots], block.cost[0, slots]
     demand = np.minimum(block.demand[0, slots], block.demand_cap[slots])
-    own_most = block.weight[0, slots] * np.minimum(block.theta[slots], HIGH)
+    own_most = block.weight[0, slots] * np.minimum(block.theta[slots], FINITE)
     share = np.minimum(demand, own_most)
     extrapolated_rate = block.extrapolated_rate[block.lines(slots), slots]
     alone = window == inf
@@ -670,7 +666,7 @@ def _inside(
     # What the group's own callers may use; its children have their own part.
     demand = np.where(parent, block.own_callers[slots], demand)
     theta = np.where(parent, block.own_callers_theta[slots], theta)
-    most = block.weight[0, slots] * np.minimum(theta, HIGH)
+    most = block.weight[0, slots] * np.minimum(theta, FINITE)
     slack = block.slack[slots] * np.maximum(
         1.0 / block.agents[slots], settings.slack_part
     )

@@ -25,14 +25,17 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from headgate.coordinator.table.one_or_many import lesser
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int32]
 
-_ALL = 1e290
-"""Replaces an infinite θ: times any weight, it is more than anyone can want."""
+FINITE = 1e290
+"""Replaces an infinite θ: times a weight above 0 it is more than anyone can want, and
+times 0 it is 0."""
 
 
 def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
@@ -123,5 +126,4 @@ def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
 
 def shares_at(theta: Floats, demand: Floats, weight: Floats) -> Floats:
     """Return min(λ, w·θ), ``float64[A, G]``, for arguments as of `level_of`."""
-    share: Floats = np.minimum(demand, weight * np.minimum(theta, _ALL))
-    return share
+    return lesser(demand, weight * lesser(theta, FINITE))
