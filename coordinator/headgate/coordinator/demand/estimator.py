@@ -225,15 +225,6 @@ class Demand:
         noise: Floats = np.sqrt(self.rate * cost / self.age_s)
         return noise
 
-    def room(self, cost: Floats) -> Floats:
-        """Return ``float64[N]``, the extra noise of young averages, units/s.
-
-        It is 0 from an age of τ on, when the noise of arrivals exceeds the average's.
-        """
-        youth = np.maximum(1.0 / np.sqrt(self.age_s / TAU_S) - 1.0, 0.0)
-        room: Floats = np.sqrt(self.rate * cost / TAU_S) * youth
-        return room
-
     def _surprised(self, now: float, totals: Floats, cost: Floats) -> Flags:
         at, ago = self._at, AGO[self._seen % DEPTH]
         spans = now - self._times[ago]

@@ -156,12 +156,6 @@ def test_a_tick_in_which_demand_changed_is_left_out() -> None:
     assert count([15.0, 3.0]).rate[0] == pytest.approx(3 / TICK_S)
 
 
-def test_room_is_left_for_a_young_estimate_only() -> None:
-    young, old = count([5.0] * 4), count([5.0] * 60)
-    assert young.room(COST)[0] == pytest.approx(np.sqrt(200 / 0.1) - np.sqrt(200))
-    assert old.room(COST)[0] == 0.0
-
-
 @pytest.mark.filterwarnings("error")
 def test_a_total_that_fell_ends_the_look_back() -> None:
     # A child that had counted 10 leaves its parent in the tick before a rise.
