@@ -38,7 +38,6 @@ from headgate.coordinator.table.one_or_many import (
     chosen,
     greater,
     lesser,
-    renewed,
     single,
     some,
 )
@@ -139,18 +138,14 @@ class Demand:
     def inherit(
         self, old: Demand, to: NDArray[np.int64], of: NDArray[np.int64]
     ) -> None:
-        """Copy the buckets `of` of another into the places `to` of this one."""
+        """Copy the buckets `of` of another into the places `to` of this new one."""
         self.rate[to] = old.rate[of]
         self.age_s[to] = old.age_s[of]
         self._totals[:, to] = old._totals[:, of]
         self._rates[:, to] = old._rates[:, of]
         self._grew_at[to] = old._grew_at[of]
-        self._before = self.rate[self._at] + 0.0
         self._times[:] = old._times
         self._seen = old._seen
-        fresh = np.ones(len(self.rate), np.bool_)
-        fresh[to] = False
-        self._totals[:, fresh] = 0.0
 
     def begin(self, at: NDArray[np.int64], totals: Floats) -> None:
         """Make some buckets count from these totals on, ``float64[K]`` units."""
@@ -178,7 +173,7 @@ class Demand:
             # New requests came after the last tick, not evenly since the last look.
             faded = self._look(self._idle_at, self._totals[last, at] + 0.0, cost)
             return faded | self._look(now, totals, cost)
-        before = self.rate[at]
+        before = self.rate[at] + 0.0
         self._seen += 1
         here = self._seen % DEPTH
         self._totals[here, at] = totals
@@ -189,14 +184,15 @@ class Demand:
 
         tau = LEAST_REQUESTS * cost / greater(before, 1e-9)
         tau = lesser(greater(tau, TAU_S), LONGEST_TAU_S)
-        reset = self._surprised(now, totals, cost)
+        firing = self._surprised(now, totals, cost)
+        reset: Flags = np.logical_or.reduce(firing, axis=0)
         age_s = lesser(self.age_s[at] + elapsed, tau)
         gain = lesser(elapsed / age_s, 1.0)
-        self.age_s = renewed(self.age_s, at, age_s)
-        self.rate = renewed(self.rate, at, before + gain * (grown / elapsed - before))
+        self.age_s[at] = age_s
+        self.rate[at] = before + gain * (grown / elapsed - before)
         self._before = before
         if some(reset):
-            self._reset(now, np.atleast_1d(totals), np.atleast_1d(cost), reset)
+            self._reset(now, np.atleast_1d(totals), np.atleast_1d(cost), firing)
             self._before = chosen(reset, self.rate[at] + 0.0, before)
         silent = (now - self._grew_at[at]) * self.rate[at] > SILENCE * cost
         if some(silent):
@@ -226,6 +222,7 @@ class Demand:
         return noise
 
     def _surprised(self, now: float, totals: Floats, cost: Floats) -> Flags:
+        """Return ``bool[W, N]``: which windows hardly came from the average."""
         at, ago = self._at, AGO[self._seen % DEPTH]
         spans = now - self._times[ago]
         if isinstance(at, slice):
@@ -233,23 +230,19 @@ class Demand:
         came = np.maximum(totals - self._totals[ago, at], 0.0) / cost
         # Compare with the average from before the window, which has no part of it.
         due = self._rates[ago, at] / cost * spans
-        candidates = np.abs(came - due) > LEAST_SURPRISE
-        self._firing = None
+        candidates: Flags = np.abs(came - due) > LEAST_SURPRISE
         if not np.count_nonzero(candidates):
-            return totals < 0.0
+            return candidates
         before = self.age_s[at] - spans
         candidates &= before > 0.999 * spans
         # That average is noisy as well, and the younger it is the more so.
         limit = SUSPICIOUS_DEVIANCE * (1.0 + spans / np.maximum(before, spans))
-        firing: Flags = candidates & (deviance(came, due) > limit)
-        self._firing = firing
-        surprised: Flags = np.logical_or.reduce(firing, axis=0)
-        return surprised
+        candidates &= deviance(came, due) > limit
+        return candidates
 
-    def _reset(self, now: float, totals: Floats, cost: Floats, reset: Flags) -> None:
-        which = np.flatnonzero(reset)
-        assert self._firing is not None
-        firing = self._firing.reshape(len(WINDOWS), -1)
+    def _reset(self, now: float, totals: Floats, cost: Floats, firing: Flags) -> None:
+        firing = firing.reshape(len(WINDOWS), -1)
+        which = np.flatnonzero(firing.any(axis=0))
         window = WINDOWS[np.argmax(firing[:, which], axis=0)]
         old = self._rates[(self._seen - window) % DEPTH, which]
         per, ticks = cost[which], window // 2
@@ -276,5 +269,3 @@ class Demand:
         at = (self._seen - ticks) % DEPTH
         came = np.maximum(totals[which] - self._totals[at, which], 0.0)
         return came, np.maximum(now - self._times[at], 1e-6)
-
-    _firing: Flags | None = None

@@ -44,7 +44,6 @@ class Place:
 
     Attributes:
         block: The block.
-        size: K, the number of lines.
         rows: K positions in what was looked up.
         slots: K columns of the block.
         cells: K positions in the flattened [A, G] arrays.
@@ -52,7 +51,6 @@ class Place:
     """
 
     block: LedgerBlock
-    size: int
     rows: Index
     slots: Index
     cells: Index
@@ -72,14 +70,7 @@ def place_of(
 ) -> Place:
     """Return the place of some rows, ``int64[K]`` each; of own rows without `lines`."""
     cells = slots if lines is None else lines * block.capacity + slots
-    return Place(
-        block,
-        len(rows),
-        compact(rows),
-        compact(slots),
-        compact(cells),
-        fresh,
-    )
+    return Place(block, compact(rows), compact(slots), compact(cells), fresh)
 
 
 class Table:
@@ -309,12 +300,12 @@ class Table:
             if size == len(numbers):
                 slots = self._slot_of[numbers]
                 cells = lines * block.capacity + slots
-                return [Place(block, size, slice(0, size), slots, cells)]
+                return [Place(block, slice(0, size), slots, cells)]
             if size:
                 rows = here.nonzero()[0]
                 slots = self._slot_of[numbers[rows]]
                 cells = lines[rows] * block.capacity + slots
-                places.append(Place(block, size, rows, slots, cells))
+                places.append(Place(block, rows, slots, cells))
         return places
 
     def all_places(self, member: int) -> list[Place]:

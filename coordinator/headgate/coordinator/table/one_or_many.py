@@ -90,20 +90,6 @@ def some(flags: Flags | Floats | bool) -> bool:
     return bool(np.count_nonzero(flags))
 
 
-def renewed(column: Floats, at: Index, new: Floats | float) -> Floats:
-    """Return a column with new numbers: `new`, or `column` with its one number set.
-
-    Args:
-        column: ``float64[N]``.
-        at: 0 if N is 1, else all of it.
-        new: ``float64[N]``, or a number if N is 1.
-    """
-    if isinstance(at, slice):
-        return cast("Floats", new)
-    column[at] = new
-    return column
-
-
 def total(cells: Floats) -> Floats:
     """Return the sum over agents."""
     return cast("Floats", np.add.reduce(cells, axis=0))
