@@ -61,18 +61,6 @@ class Place:
         return self if self.fresh is None else replace(self, fresh=None)
 
 
-def place_of(
-    block: LedgerBlock,
-    rows: Ints,
-    slots: Ints,
-    lines: Ints | None = None,
-    fresh: NDArray[np.bool_] | None = None,
-) -> Place:
-    """Return the place of some rows, ``int64[K]`` each; of own rows without `lines`."""
-    cells = slots if lines is None else lines * block.capacity + slots
-    return Place(block, compact(rows), compact(slots), compact(cells), fresh)
-
-
 class Table:
     """All ledgers that this agent tracks.
 
@@ -214,12 +202,7 @@ class Table:
         Args:
             numbers: ``int64[N]`` ledger numbers; −1 is left out.
         """
-        places: list[Place] = []
-        for at, block in enumerate(self.blocks):
-            rows = np.flatnonzero(self._stands_in(at, numbers))
-            if len(rows):
-                places.append(place_of(block, rows, self._slot_of[numbers[rows]]))
-        return places
+        return self._standing(numbers, np.zeros(len(numbers), dtype=np.int64))
 
     def places(self, member: int, numbers: NDArray[np.int64]) -> list[Place]:
         """Return where a member's lines stand, making those that don't exist.
@@ -232,42 +215,16 @@ class Table:
         if lines is None or len(lines) < len(self._keys):
             lines = self._longer(lines, len(self._keys), fill=NOBODY)
             self._lines[member] = lines
-        if len(numbers) and np.minimum.reduce(numbers) >= 0:
-            together = self._together(numbers, lines[numbers])
-            if together is not None:
-                return [together]
-        asked = numbers[numbers >= 0]
-        missing = asked[lines[asked] == NOBODY]
-        fresh: NDArray[np.bool_] | None = None
-        if len(missing):
-            self._make_lines(member, lines, missing)
-            fresh = np.isin(numbers, missing)
-        places: list[Place] = []
-        for at, block in enumerate(self.blocks):
-            rows = np.flatnonzero(self._stands_in(at, numbers))
-            if len(rows):
-                there = numbers[rows]
-                news = None if fresh is None else fresh[rows]
-                places.append(
-                    place_of(block, rows, self._slot_of[there], lines[there], news)
-                )
-        return places
-
-    def _together(self, numbers: Ints, lines: Ints) -> Place | None:
-        """Return the place of lines that all exist in one block, the usual case.
-
-        Args:
-            numbers: ``int64[N]`` ledger numbers, all of them tracked.
-            lines: ``int64[N]``.
-        """
-        if np.minimum.reduce(lines) == NOBODY:
-            return None
-        blocks = self._block_of[numbers]
-        at = int(blocks[0])
-        if len(self.blocks) > 1 and (blocks != at).any():
-            return None
-        slots = self._slot_of[numbers]
-        return place_of(self.blocks[at], np.arange(len(numbers)), slots, lines)
+        if not self.blocks:
+            return []
+        fresh = (numbers >= 0) & (lines[numbers] == NOBODY)
+        if not np.count_nonzero(fresh):
+            return self._standing(numbers, lines[numbers])
+        self._make_lines(member, lines, numbers[fresh])
+        return [
+            replace(place, fresh=fresh[place.rows])
+            for place in self._standing(numbers, lines[numbers])
+        ]
 
     def standing(
         self, members: list[int], sizes: list[int], numbers: Ints
@@ -289,31 +246,32 @@ class Table:
             # Clip −1, which is left out below: otherwise numpy would use a buffer.
             of_member.take(numbers[first:last], out=lines[first:last], mode="clip")
             first = last
-        blocks, unknown = self._block_of[numbers], numbers < 0
-        blocks[unknown], lines[unknown] = NOBODY, 0
+        lines[numbers < 0] = 0
         if len(lines) and np.minimum.reduce(lines) == NOBODY:
             return None
+        return self._standing(numbers, lines)
+
+    def _standing(self, numbers: Ints, lines: Ints) -> list[Place]:
+        """Return where lines stand, ``int64[N]``, each in the ledger of that number."""
+        if not self.blocks:
+            return []
+        blocks = self._block_of[numbers]
+        blocks[numbers < 0] = NOBODY
         places: list[Place] = []
         for at, block in enumerate(self.blocks):
             here = blocks == at
             size = int(np.count_nonzero(here))
-            if size == len(numbers):
-                slots = self._slot_of[numbers]
-                cells = lines * block.capacity + slots
-                return [Place(block, slice(0, size), slots, cells)]
             if size:
-                rows = here.nonzero()[0]
+                whole = size == len(numbers)
+                rows = slice(0, size) if whole else compact(here.nonzero()[0])
                 slots = self._slot_of[numbers[rows]]
                 cells = lines[rows] * block.capacity + slots
-                places.append(Place(block, rows, slots, cells))
+                places.append(Place(block, rows, compact(slots), compact(cells)))
         return places
 
     def all_places(self, member: int) -> list[Place]:
         """Return all lines that a member has."""
-        lines = self._lines.get(member)
-        if lines is None:
-            return []
-        return self.places(member, np.flatnonzero(lines != NOBODY))
+        return self.places(member, self.lines_of(member))
 
     def lines_of(self, member: int) -> NDArray[np.int64]:
         """Return the ledger numbers, ``int64[K]``, in which a member has a line."""
@@ -335,11 +293,6 @@ class Table:
         for number in self.lines_of(member).tolist():
             self.drop_line(member, number)
         self._lines.pop(member, None)
-
-    def _stands_in(self, at: int, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        here = numbers >= 0
-        here[here] = self._block_of[numbers[here]] == at
-        return here
 
     def _block(self, number: int) -> LedgerBlock:
         return self.blocks[int(self._block_of[number])]

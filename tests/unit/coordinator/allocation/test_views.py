@@ -19,7 +19,7 @@ from headgate.coordinator.allocation.ceilings import (
 from headgate.coordinator.ledger.replay import charge_own, hear, settle
 from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.arrays import LedgerBlock
-from headgate.coordinator.table.index import Place, place_of
+from headgate.coordinator.table.index import Place
 
 RATE, BURST, AGE_S, LAG_S = 1000.0, 1000.0, 0.1, 0.025
 NOW = 10.0
@@ -336,7 +336,7 @@ def row(admitted: float, demand: float = 400.0, level: float | None = None) -> R
 
 def other(block: LedgerBlock, line: int = 1) -> Place:
     zero = np.zeros(1, dtype=np.int64)
-    return place_of(block, zero, zero, zero + line)
+    return Place(block, zero, zero, zero + line * block.capacity)
 
 
 def test_a_full_bucket_at_rest_overflows_once_whoever_used_it_first() -> None:
