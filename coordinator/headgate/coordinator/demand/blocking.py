@@ -17,6 +17,7 @@ whatever d does.
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,15 +45,8 @@ class Blocking:
         if len({group_id for _, group_id in names}) < len(names):
             for i, (_, group_id) in enumerate(names):
                 by_group.setdefault(group_id, []).append(i)
-        pairs = [
-            (i, j)
-            for members in by_group.values()
-            for i in members
-            for j in members
-            if i != j
-        ]
-        self._blocked = np.array([pair[0] for pair in pairs], dtype=np.int64)
-        self._by = np.array([pair[1] for pair in pairs], dtype=np.int64)
+        pairs = [p for same in by_group.values() for p in permutations(same, 2)]
+        self._blocked, self._by = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         self._node = np.full(len(names), np.inf)
         if node:
             self._node[:] = [node.get(name, np.inf) for name in names]
@@ -71,7 +65,6 @@ class Blocking:
         by_node = np.minimum(1.0, self._node / wanted)
         factor = by_node.copy()
         if len(self._by):
-            allowed = np.where(np.isnan(ceiling), np.inf, ceiling)
-            passing = np.minimum(by_node, np.minimum(1.0, allowed / wanted))
+            passing = np.fmin(by_node, ceiling / wanted)  # a NaN blocks nothing
             np.minimum.at(factor, self._blocked, passing[self._by])
         return demand * factor
