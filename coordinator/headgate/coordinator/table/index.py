@@ -74,7 +74,7 @@ class Table:
         self.blocks: list[LedgerBlock] = []
         self.version = 0
         self._numbers: dict[Key, int] = {}
-        self._keys: list[Key | None] = []
+        self._keys: list[Key] = []
         self._unused: list[int] = []
         self._index: dict[str, NDArray[np.int64]] = {}
         self._far: dict[str, Ints] = {}
@@ -96,15 +96,8 @@ class Table:
         return sum(block.width * block.capacity for block in self.blocks)
 
     def key_of(self, number: int) -> Key:
-        """Return the ledger's key.
-
-        Raises:
-            KeyError: No ledger has this number.
-        """
-        key = self._keys[number] if 0 <= number < len(self._keys) else None
-        if key is None:
-            raise KeyError(number)
-        return key
+        """Return the key of a ledger that is tracked."""
+        return self._keys[number]
 
     def at(self, key: Key) -> tuple[LedgerBlock, int]:
         """Return block and slot of a ledger.
@@ -118,7 +111,7 @@ class Table:
     def add(self, key: Key, *, own: int) -> tuple[LedgerBlock, int]:
         """Track a ledger, with line 0 for member `own`; return block and slot."""
         dimension, group_id = key
-        number = self._unused.pop() if self._unused else self._new_number()
+        number = self._unused.pop() if self._unused else self._new_number(key)
         block_number = self._block_with(LEAST_WIDTH)
         block = self.blocks[block_number]
         slot = block.take_slot()
@@ -156,7 +149,6 @@ class Table:
             far = self._far[dimension]
             at = np.searchsorted(far[0], group_id)
             self._far[dimension] = np.delete(far, at, axis=1)
-        self._keys[number] = None
         self._unused.append(number)
         self.version += 1
 
@@ -336,9 +328,9 @@ class Table:
         self.blocks.append(LedgerBlock(width))
         return len(self.blocks) - 1
 
-    def _new_number(self) -> int:
+    def _new_number(self, key: Key) -> int:
         number = len(self._keys)
-        self._keys.append(None)
+        self._keys.append(key)
         if number >= len(self._block_of):
             length = max(16, 2 * number)
             self._block_of = self._longer(self._block_of, length, fill=0)
