@@ -179,19 +179,15 @@ class LocalBuckets:
         self.demand.inherit(old.demand, to, of)
         self._given.inherit(old._given, to, of)
         self._retired = old._retire(self.at)
-        again = [
-            (i, self._retired.pop(name))
-            for i, name in enumerate(self.names)
-            if name in self._retired
-        ]
-        for i, counted in again:
+        again = [i for i, name in enumerate(self.names) if name in self._retired]
+        for i in again:
+            counted = self._retired.pop(self.names[i])
             for name, value in zip(_COUNTERS, counted, strict=True):
                 getattr(self, name)[i] = value
-        at = np.array([i for i, _ in again], dtype=np.int64)
+        at = np.array(again, dtype=np.int64)
         self.demand.begin(at, (self.admitted + self.refused)[at])
         if self._families is not None and old._families is not None:
-            moved = {was: i for i, was in both}
-            self._families.inherit(old._families, moved, self._raw())
+            self._families.inherit(old._families, to, of, self._raw())
 
     def _retire(self, kept: Mapping[Key, int]) -> dict[Key, tuple[float, ...]]:
         """Return the counters of dropped buckets, the newest last."""

@@ -57,28 +57,21 @@ class Families:
         """Let time pass in which nothing was attempted."""
         self._demand.rest(now)
 
-    def inherit(self, old: Families, at: dict[int, int], totals: Floats) -> None:
+    def inherit(self, old: Families, to: Ints, of: Ints, totals: Floats) -> None:
         """Take over earlier estimates.
 
         Args:
             old: The parents before.
-            at: Position before → position now.
+            to: ``int64[K]`` positions now.
+            of: ``int64[K]`` positions of the same buckets before.
             totals: ``float64[N]`` as for `look`.
         """
-        before = {i: place for place, i in enumerate(old._called.tolist())}
-        after = {i: place for place, i in enumerate(self._called.tolist())}
-        pairs = [
-            (after[i], before[was])
-            for was, i in at.items()
-            if i in after and was in before
-        ]
-        to = np.array([pair[0] for pair in pairs], dtype=np.int64)
-        of = np.array([pair[1] for pair in pairs], dtype=np.int64)
-        self._demand.inherit(old._demand, to, of)
-        fresh: Ints = np.setdiff1d(np.arange(len(self._called)), to)
+        self._told[to] = old._told[of]
+        both = np.isin(to, self._called) & np.isin(of, old._called)
+        at = np.searchsorted(self._called, to[both])
+        self._demand.inherit(old._demand, at, np.searchsorted(old._called, of[both]))
+        fresh: Ints = np.setdiff1d(np.arange(len(self._called)), at)
         self._demand.begin(fresh, totals[self._called[fresh]])
-        moved = np.array(list(at.items()), dtype=np.int64).reshape(-1, 2)
-        self._told[moved[:, 1]] = old._told[moved[:, 0]]
 
     def add_up(self, usable: Floats, rate: Floats) -> Floats:
         """Return λ', ``float64[N]``; a parent's includes its callers and children.

@@ -86,7 +86,8 @@ def test_estimates_go_on_in_other_buckets() -> None:
     now = called(families, [400.0, 0.0, 0.0, 0.0, 0.0])
     # MIDDLE and what is in it are gone; TOP is 1 now, and another bucket stands first.
     after = Families(np.array([1]), np.array([0]), size=2, shell_size=2, now=now)
-    after.inherit(families, {TOP: 1}, np.array([7.0, 400.0 * now]))
+    to, of = np.array([[1], [TOP]])
+    after.inherit(families, to, of, np.array([7.0, 400.0 * now]))
     later = now + LOOK_S
     after.look(later, np.array([7.0, 400.0 * later]), np.ones(2))
     rate = np.array([0.0, 400.0])
