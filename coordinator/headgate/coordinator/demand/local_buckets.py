@@ -18,7 +18,6 @@ from headgate.coordinator.allocation.last_ceilings import LastCeilings
 from headgate.coordinator.demand.blocking import Blocking
 from headgate.coordinator.demand.estimator import Demand
 from headgate.coordinator.demand.parents import Families
-from headgate.coordinator.ledger.counter_resets import restarted
 from headgate.coordinator.messages.events import SetCeilings
 from headgate.coordinator.table.one_or_many import (
     chosen,
@@ -231,10 +230,10 @@ class LocalBuckets:
         self.held[at] = event.held[at]
         if moved:
             if min(grown.min(), turned_away.min()) < 0.0:
-                raw = self._raw_admitted
-                grown = restarted(grown, raw, at, event.admitted)
-                raw = self._raw_refused
-                turned_away = restarted(turned_away, raw, at, event.refused)
+                grown = restarted(grown, self._raw_admitted, at, event.admitted)
+                turned_away = restarted(
+                    turned_away, self._raw_refused, at, event.refused
+                )
             self.admitted[at] += grown
             self.refused[at] += turned_away
             self._raw_admitted[at] += grown
@@ -352,6 +351,23 @@ class LocalBuckets:
         # cost for ever.
         self.cost[n:] = 0.0
         np.maximum.at(self.cost, self._sum_to, self._direct_cost[self._sum_of])
+
+
+def restarted(grown: Floats, counted: Floats, at: Index, now: Floats) -> Floats:
+    """Return how much counters grew, some of which may have fallen; never below 0.
+
+    Either the bucket was recreated at 0, or a charge was given back.  A charge that was
+    given back is not counted again when it is charged the next time.
+
+    Args:
+        grown: ``float64[K]`` growth, or a number if K is 1.
+        counted: ``float64[N]`` the counters before; those that fell to 0 are changed.
+        at: Where the K counters stand.
+        now: ``float64[K]`` the counters.
+    """
+    made_anew = (grown < 0.0) & (now[at] <= 0.5 * counted[at])
+    counted[at] = chosen(made_anew, 0.0, counted[at])
+    return chosen(made_anew, now[at], greater(grown, 0.0))
 
 
 _COUNTERS = ("admitted", "refused", "_raw_admitted", "_raw_refused")

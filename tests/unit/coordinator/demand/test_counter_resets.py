@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headgate.coordinator.ledger.counter_resets import restarted
+from headgate.coordinator.demand.local_buckets import restarted
 
 COUNTED = 100.0
 
