@@ -30,15 +30,15 @@ SET_ANYWAY = 8
 """If there are no more buckets than this, all are set: comparing a few costs more than
 setting them."""
 
-RATES = ("rate", "window", "expected_rate", "room_cap", "quota", "reserve", "ceiling")
-"""Columns that are compared directly."""
-
-REMEMBERED = (*RATES, "level", "room", "capacity", "least_delay_s")
-"""Columns that `LastCeilings` keeps."""
+IF_SHARED = ("window", "expected_rate", "room_cap", "quota", "level", "room")
+"""Columns that are compared for shared buckets only."""
 
 ALWAYS_READ = ("rate", "capacity", "ceiling")
-"""Those that it keeps of so few buckets that none is ever compared.  If more are added,
-all are set once more."""
+"""Columns that `LastCeilings` keeps even of so few buckets that none is ever compared.
+If more are added, all are set once more."""
+
+COMPARED = (*ALWAYS_READ, *IF_SHARED, "reserve", "least_delay_s", "shared", "cautious")
+"""Columns that it keeps of more."""
 
 
 class LastCeilings:
@@ -55,9 +55,8 @@ class LastCeilings:
 
     def __init__(self, size: int, shell_size: int) -> None:
         self._shell_size = shell_size
-        names = REMEMBERED if size > SET_ANYWAY else ALWAYS_READ
+        names = COMPARED if size > SET_ANYWAY else ALWAYS_READ
         self._last = {name: np.full(size, np.nan) for name in names}
-        self._shared, self._cautious = np.zeros((2, size), dtype=np.bool_)
         self._counted, self._as_of_s = np.zeros((2, size))
         self.deadline = np.full(size, -np.inf)
 
@@ -70,7 +69,7 @@ class LastCeilings:
         """Copy the buckets `of` of another into the places `to` of this one."""
         for name in self._last.keys() & old._last.keys():
             self._last[name][to] = old._last[name][of]
-        for name in ("_shared", "_cautious", "_counted", "_as_of_s", "deadline"):
+        for name in ("_counted", "_as_of_s", "deadline"):
             getattr(self, name)[to] = getattr(old, name)[of]
 
     def is_lower(self, rows: Ints, new: Ceilings) -> Flags:
@@ -112,7 +111,6 @@ class LastCeilings:
         at = rows[far]
         for name, column in self._last.items():
             column[at] = getattr(new, name)[far]
-        self._shared[at], self._cautious[at] = new.shared[far], new.cautious[far]
         self._counted[at], self._as_of_s[at] = counted[far], now
         self.deadline[at] = now + lease_s
         return far
@@ -120,20 +118,16 @@ class LastCeilings:
     def _near(self, rows: Ints, new: Ceilings, counted: Floats, now: float) -> Flags:
         """Return ``bool[K]``: which buckets have reached the new state already."""
         last = {name: column[rows] for name, column in self._last.items()}
-        near: Flags = (self._shared[rows] == new.shared) & (
-            self._cautious[rows] == new.cautious
-        )
+        near: Flags = last["shared"] == new.shared
+        near &= last["cautious"] == new.cautious
         passed_s = now - self._as_of_s[rows]
         spent = counted - self._counted[rows]
-        level = last["level"] + last["rate"] * passed_s - spent
-        room = last["room"] + last["expected_rate"] * passed_s - spent
-        near &= _close(new.level, level) | ~new.shared
-        near &= _close(new.room, room) | ~new.shared
-        for name in RATES:
-            shared = name in ("rate", "reserve", "ceiling")
-            near &= _close(getattr(new, name), last[name]) | (
-                ~new.shared & (not shared)
-            )
+        last["level"] = last["level"] + last["rate"] * passed_s - spent
+        last["room"] = last["room"] + last["expected_rate"] * passed_s - spent
+        for name in IF_SHARED:
+            near &= _close(getattr(new, name), last[name]) | ~new.shared
+        for name in ("rate", "reserve", "ceiling"):
+            near &= _close(getattr(new, name), last[name])
         part = np.where(new.shared, CHANGED_PART, CHANGED_CAPACITY)
         near &= _close(new.capacity, last["capacity"], part)
         near &= _close(new.least_delay_s, last["least_delay_s"], CHANGED_CAPACITY)
