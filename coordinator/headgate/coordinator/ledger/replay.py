@@ -437,24 +437,20 @@ def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> N
 
     Rows that come `together` may belong to the same ledger.
     """
-    block = place.block
-    due = charged * block.fair_part[place.slots]
-    _change(block.level, np.subtract, charged, place, together=together)
-    _change(block.lead, np.subtract, due, place, together=together)
-    _change(block.belief, np.subtract, more, place, together=together)
-    _change(block.late, np.add, np.maximum(more, 0.0), place, together=together)
-    _change(block.news, np.add, np.abs(more), place, together=together)
-    _change(block.unheard, np.add, more, place, together=together)
-
-
-def _change(
-    column: Floats, how: np.ufunc, by: Floats, place: Place, *, together: bool
-) -> None:
-    """Change a column of the ledgers; rows that come `together` may share one."""
-    if together:
-        how.at(column, place.block.slots[place.slots], by)
-    else:
-        column[place.slots] = how(column[place.slots], by)
+    block, slots = place.block, place.slots
+    at = block.slots[slots]
+    for column, by in (
+        (block.level, -charged),
+        (block.lead, -charged * block.fair_part[slots]),
+        (block.belief, -more),
+        (block.late, np.maximum(more, 0.0)),
+        (block.news, np.abs(more)),
+        (block.unheard, more),
+    ):
+        if together:
+            np.add.at(column, at, by)
+        else:
+            column[slots] += by
 
 
 LEAST_COST = 1e-9
