@@ -500,9 +500,8 @@ def _agree(block: LedgerBlock, slots: Index) -> None:
     block.level[agreed] += shift
     block.belief[agreed] += shift
     # An average goes on until this agent moves; what counts at once counts once.
-    heard_of = np.ix_(np.arange(len(apart)), agreed)
-    kept = block.averaged[heard_of] & (shift == 0.0)
-    block.apart[heard_of] = np.where(kept, block.apart[heard_of], nan)
+    kept = block.averaged[lines, agreed] & (shift == 0.0)
+    block.apart[lines, agreed] = np.where(kept, apart[:, enough], nan)
 
 
 def _median(voices: Floats) -> Floats:

@@ -185,16 +185,14 @@ class Tree:
         limit = ruled.limit
         wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
         # A child can't use more than its own limit admits, whatever it wants.
-        own = inf if block.unlimited[slot] else self._usable(block, slot)
+        own = inf
+        if not block.unlimited[slot]:
+            surplus = float(block.belief[slot] - block.margin[slot])
+            horizon = max(float(block.horizon[slot]), 1e-9)
+            own = max(0.0, float(block.rate[slot]) + surplus / horizon)
         return Branch(
             weight=ruled.group.weight,
             minimum=limit.minimum / limit.period_s,
             maximum=limit.maximum / limit.period_s,
             demand=min(float(wanted.sum()), own),
         )
-
-    @staticmethod
-    def _usable(block: LedgerBlock, slot: int) -> float:
-        surplus = float(block.belief[slot] - block.margin[slot])
-        horizon = max(float(block.horizon[slot]), 1e-9)
-        return max(0.0, float(block.rate[slot]) + surplus / horizon)
