@@ -126,7 +126,7 @@ class Lifecycle:
 
     def _open(self, key: Key, now: float, *, born: bool) -> None:
         state, local = self._state, self._state.local
-        block, slot = state.table.add(key, own=0)
+        block, slot = state.table.add(key)
         block.at[slot] = now
         apply(state.limits.by_key[key], block, slot)
         block.admitted[0, slot] = 0.0

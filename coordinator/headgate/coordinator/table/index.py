@@ -108,15 +108,15 @@ class Table:
         number = self._numbers[key]
         return self._block(number), int(self._slot_of[number])
 
-    def add(self, key: Key, *, own: int) -> tuple[LedgerBlock, int]:
-        """Track a ledger, with line 0 for member `own`; return block and slot."""
+    def add(self, key: Key) -> tuple[LedgerBlock, int]:
+        """Track a ledger, with line 0 for this agent; return block and slot."""
         dimension, group_id = key
         number = self._unused.pop() if self._unused else self._new_number(key)
         block_number = self._block_with(LEAST_WIDTH)
         block = self.blocks[block_number]
         slot = block.take_slot()
         block.number[slot] = number
-        block.member[0, slot] = own
+        block.member[0, slot] = 0
         self._numbers[key] = number
         self._keys[number] = key
         self._block_of[number] = block_number

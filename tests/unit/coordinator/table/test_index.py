@@ -12,7 +12,7 @@ LEDGERS, MEMBERS = 100, 20
 def test_ledgers_that_moved_to_a_wider_block_leave_no_memory_behind() -> None:
     table = Table()
     for group in range(1, LEDGERS + 1):
-        block, slot = table.add(("requests", group), own=0)
+        block, slot = table.add(("requests", group))
         block.level[slot] = float(group)
     numbers = table.numbers("requests", np.arange(1, LEDGERS + 1))
     for member in range(1, MEMBERS + 1):
@@ -33,10 +33,10 @@ def test_ledgers_that_moved_to_a_wider_block_leave_no_memory_behind() -> None:
 
 def test_a_block_that_was_left_takes_new_ledgers() -> None:
     table = Table()
-    table.add(("requests", 1), own=0)
+    table.add(("requests", 1))
     numbers = table.numbers("requests", np.array([1]))
     for member in range(1, LEAST_WIDTH + 1):
         table.places(member, numbers)
-    block, slot = table.add(("requests", 2), own=0)
+    block, slot = table.add(("requests", 2))
     assert (block.width, block.used[slot]) == (LEAST_WIDTH, 1)
     assert table.at(("requests", 1))[0].width == 2 * LEAST_WIDTH
