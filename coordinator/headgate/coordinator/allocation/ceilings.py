@@ -298,9 +298,8 @@ def _tell_apart(
     # Permits alone keep the bound of a strict group, so nobody needs to know what
     # was admitted; reporting demand with each request would only make them noisy.
     quiet = chosen(strict, settings.interval_s, quiet)
-    usual = shares_at(
-        level_of(demand, asked.weight, rate, wanted), demand, asked.weight
-    )
+    theta = level_of(demand, asked.weight, rate, wanted)
+    usual = shares_at(theta, demand, asked.weight)
     few = chosen(strict, 0.0, AT_ONCE_COSTS / quiet)
     at_once = asked.present & (usual < few * cost)
 
@@ -373,12 +372,9 @@ def _expect(block: LedgerBlock, slots: Index, asked: _Asked, common: Floats) -> 
     available = chosen(rate > 0.0, greater(available, 0.0), 0.0)
     theta = level_of(demand, weight, available, wanted)
     # A silent member is expected to spend its reserve, not a share.
-    extrapolated_rate = without(
-        block.at_once[lines, slots], shares_at(theta, demand, weight)
-    )
-    extrapolated_rate = chosen(
-        asked.present, extrapolated_rate, block.extrapolated_rate[lines, slots]
-    )
+    share = without(block.at_once[lines, slots], shares_at(theta, demand, weight))
+    reserve = block.extrapolated_rate[lines, slots]
+    extrapolated_rate = chosen(asked.present, share, reserve)
     swing = np.abs(extrapolated_rate[0] - block.reported_rate[slots])
     block.available[slots] = available
     block.theta[slots] = theta
@@ -614,6 +610,7 @@ def own_ceilings(
     mine = block.belief[slots] - aside - need - yielded
     room = np.where(yielded > 0.0, np.minimum(room, mine), room)
     paying = np.where(unseen > 0.0, block.paying[slots], 0.0)
+    asked = (block.reported_demand[slots] > 0.0) | (block.demand[0, slots] > 0.0)
     new = Ceilings(
         shared=np.ones(size, dtype=np.bool_),
         share=share,
@@ -629,10 +626,7 @@ def own_ceilings(
         expected_rate=np.maximum(expected, paying),
         room_cap=np.where(paying > 0.0, np.maximum(room, window), inf),
         # The first request that the others don't know of may pass anyway.
-        cautious=(
-            np.maximum(block.reported_demand[slots], block.demand[0, slots]) <= 0.0
-        )
-        & ~alone,
+        cautious=~(alone | asked),
         quota=rate,
         least_delay_s=np.where(alone, 0.0, heard_s),
         reserve=reserve,
@@ -666,15 +660,12 @@ def _inside(
     demand = np.where(parent, block.own_callers[slots], demand)
     theta = np.where(parent, block.own_callers_theta[slots], theta)
     most = block.weight[0, slots] * np.minimum(theta, FINITE)
-    slack = block.slack[slots] * np.maximum(
-        1.0 / block.agents[slots], settings.slack_part
-    )
     noisy = demand + np.sqrt(2.0 * demand * cost)
-    ceiling = np.minimum(most, noisy) + slack
+    part = np.maximum(1.0 / block.agents[slots], settings.slack_part)
+    ceiling = np.minimum(most, noisy) + block.slack[slots] * part
     share = np.minimum(demand, most)
-    bucket_s = np.minimum(
-        0.25 * block.burst[slots] / np.maximum(rate, 1e-300), PARENT_S
-    )
+    refill_s = block.burst[slots] / np.maximum(rate, 1e-300)
+    bucket_s = np.minimum(0.25 * refill_s, PARENT_S)
     room = np.maximum(ceiling * bucket_s, np.sqrt(0.5 * share * cost))
     return _changed(
         new,
@@ -742,9 +733,8 @@ def allocated_of(block: LedgerBlock, slot: int) -> Floats:
 
     A silent member's entry is its reserve.
     """
-    weight = block.weight[:, [slot]]
-    demand = block.demand[:, [slot]].copy()
+    weight, demand = block.weight[:, slot], block.demand[:, slot].copy()
     demand[0] = block.known_demand[slot]
     demand = np.minimum(demand, block.demand_cap[slot])
-    share = shares_at(block.theta[slot : slot + 1], demand, weight)[:, 0]
-    return np.where(weight[:, 0] > 0.0, share, block.extrapolated_rate[:, slot])
+    share = shares_at(block.theta[slot], demand, weight)
+    return np.where(weight > 0.0, share, block.extrapolated_rate[:, slot])

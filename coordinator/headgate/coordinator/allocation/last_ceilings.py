@@ -49,7 +49,6 @@ class LastCeilings:
         shell_size: How many of the N the shell has; it hears nothing about the others.
 
     Attributes:
-        ceiling: ``float64[N]`` units/s.
         deadline: ``float64[N]`` monotonic seconds.
     """
 

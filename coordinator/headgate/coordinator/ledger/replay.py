@@ -145,10 +145,8 @@ def _predict(
     what it was expected to spend before is given back while its last row is on its way.
     """
     lines = block.lines(slots)
-    rate, predicted = (
-        block.extrapolated_rate[lines, slots],
-        block.predicted[lines, slots],
-    )
+    rate = block.extrapolated_rate[lines, slots]
+    predicted = block.predicted[lines, slots]
     fading = block.at_once[lines, slots] & (predicted != 0.0)
     if np.count_nonzero(fading):
         predicted = chosen(fading, predicted * lately, predicted)

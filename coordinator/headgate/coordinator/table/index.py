@@ -156,9 +156,7 @@ class Table:
         self, dimension: str, group_ids: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return ``int64[N]`` ledger numbers, −1 where not tracked."""
-        index = self._index.get(dimension)
-        if index is None:
-            index = NO_INDEX
+        index = self._index.get(dimension, NO_INDEX)
         if not len(group_ids) or (
             np.minimum.reduce(group_ids) >= 0
             and np.maximum.reduce(group_ids) < len(index)
