@@ -270,19 +270,13 @@ class Table:
             return np.zeros(0, dtype=np.int64)
         return np.flatnonzero(lines != NOBODY)
 
-    def drop_line(self, member: int, number: int) -> None:
-        """Take a member out of one ledger."""
-        lines = self._lines[member]
-        block = self._block(number)
-        block.clear_line(int(lines[number]), int(self._slot_of[number]))
-        lines[number] = NOBODY
-        self.version += 1
-
     def drop_member(self, member: int) -> None:
         """Take a member out of every ledger."""
         for number in self.lines_of(member).tolist():
-            self.drop_line(member, number)
+            block, line = self._block(number), self._lines[member][number]
+            block.clear_line(int(line), int(self._slot_of[number]))
         self._lines.pop(member, None)
+        self.version += 1
 
     def _block(self, number: int) -> LedgerBlock:
         return self.blocks[int(self._block_of[number])]
