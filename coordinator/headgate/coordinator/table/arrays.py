@@ -269,10 +269,6 @@ class LedgerBlock:
         self.holes[slot] += 1
         self.dirty[slot] = self.stale[slot] = True
 
-    def bytes_held(self) -> int:
-        """Return the memory of all arrays."""
-        return sum(getattr(self, name).nbytes for name in FIELDS)
-
     def _grow(self, capacity: int) -> None:
         old = self.capacity
         for name, declared in FIELDS.items():
