@@ -179,11 +179,9 @@ class Table:
         Args:
             numbers: ``int64[N]`` of tracked ledgers, each once.
         """
-        blocks = self._block_of[numbers]
         return [
-            (block, self._slot_of[numbers[blocks == at]])
-            for at, block in enumerate(self.blocks)
-            if np.count_nonzero(blocks == at)
+            (place.block, place.block.slots[place.slots])
+            for place in self.own_places(numbers)
         ]
 
     def own_places(self, numbers: NDArray[np.int64]) -> list[Place]:
