@@ -50,7 +50,7 @@ class Bench:
         self.groups, self.agents, self.users = groups, agents, users
         self.now = 0.0
         self.coordinator = Coordinator(
-            Settings(), agent="self", incarnation=1, seed=1, now=0.0, wall_s=0.0
+            Settings(), agent="self", incarnation=1, seed=1, now=0.0
         )
         ids = np.arange(1, groups + 1)
         limit = Limit(dimension=DIMENSION, rate=RATE, burst=RATE)
@@ -154,7 +154,7 @@ class Bench:
     def echo(self) -> None:
         """Hear this agent's own reports: without an echo it would think it is mute."""
         for report in self.said:
-            self.coordinator.step(self.now, Heard(report, self.now), wall_s=self.now)
+            self.coordinator.step(self.now, Heard(report), wall_s=self.now)
         self.said.clear()
 
 

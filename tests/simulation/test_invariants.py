@@ -85,7 +85,6 @@ class Broken(Coordinator):
             incarnation=birth.incarnation,
             seed=birth.seed,
             now=birth.now,
-            wall_s=birth.wall_s,
         )
         self.index = birth.index
 

@@ -446,7 +446,6 @@ class Runtime:
                 seed=0,
                 draw=random.random,
                 now=now,
-                wall_s=self._wall(),
                 observing=self._options.observing,
             )
 

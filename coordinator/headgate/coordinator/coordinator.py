@@ -74,7 +74,6 @@ class Coordinator:
         draw: Returns numbers from 0 to 1, to be used instead of the seed: a process
             that draws only two of them need not load numpy's generators (7 MB).
         now: Monotonic time, seconds.
-        wall_s: Wall clock, seconds since the epoch.
         observing: This agent only listens: it publishes nothing and has no share.
     """
 
@@ -86,7 +85,6 @@ class Coordinator:
         incarnation: int,
         seed: int,
         now: float,
-        wall_s: float,
         observing: bool = False,
         draw: Callable[[], float] | None = None,
     ) -> None:

@@ -144,9 +144,6 @@ class Tree:
         for siblings in self.children.values():
             siblings.sort()
 
-    def __bool__(self) -> bool:
-        return bool(self.children)
-
     def pass_down(self, parent: Key, table: Table) -> None:
         """Set the parts of the children of a ledger that was just computed."""
         siblings = [key for key in self.children.get(parent, ()) if key in table]

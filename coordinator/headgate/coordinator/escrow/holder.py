@@ -261,14 +261,6 @@ class Strict:
                 views.append(SlotView(life.agent, may_own, *used))
         return views
 
-    def owned(self, key: Key) -> dict[AgentLife, float]:
-        """Return the parts by owner, as far as known; empty if not strict."""
-        held = self._held.get(key)
-        if held is None or held.silent:
-            return {}
-        registers = held.escrow.registers
-        return {life: registers.count(life) / PERMITS for life in registers.owners()}
-
     # What is heard.
 
     def note(self, life: AgentLife, now: float) -> None:

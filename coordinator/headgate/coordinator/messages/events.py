@@ -111,11 +111,9 @@ class Heard:
 
     Attributes:
         report: What was decoded.
-        received_wall_s: Receiver's wall clock when it came out of the bus.
     """
 
     report: Report
-    received_wall_s: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -136,7 +136,7 @@ class _Cluster:
             heard, self._underway = self._underway, []
             for agent, per_s in zip(self._agents, rate.tolist(), strict=True):
                 for report in heard:
-                    agent.step(self._now, Heard(report, self._now))
+                    agent.step(self._now, Heard(report))
                 agent.serve(self._now, per_s * TICK_S)
                 self._underway += agent.reports()
 
@@ -171,7 +171,6 @@ class _Agent:
             incarnation=1,
             seed=number,
             now=now,
-            wall_s=now,
         )
         self.step(now, Configured(alone))
 

@@ -78,7 +78,6 @@ def real_coordinator(scenario: Scenario, birth: Birth) -> Controller:
         incarnation=birth.incarnation,
         seed=birth.seed,
         now=birth.now,
-        wall_s=birth.wall_s,
     )
 
 

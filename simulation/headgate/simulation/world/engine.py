@@ -302,7 +302,7 @@ class SimulationEngine:
                 self._observer.delivered(now, index, report)
             else:
                 self._observer.garbled(now, report)
-        node.step(now, wall_s, Heard(report, wall_s))
+        node.step(now, wall_s, Heard(report))
         self._after(now, index, node)
 
     def _wake(self, now: float, index: int, payload: object) -> None:

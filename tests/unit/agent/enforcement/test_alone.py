@@ -60,7 +60,7 @@ class Alone:
         self.bucket = local.bucket
         self.columns = Columns([local], None)
         self.coordinator = Coordinator(
-            Settings(), agent="a", incarnation=1, seed=1, now=0.0, wall_s=0.0
+            Settings(), agent="a", incarnation=1, seed=1, now=0.0
         )
         self.echoes: list[tuple[float, Report]] = []
         self.wake_s = 0.0
@@ -89,7 +89,7 @@ class Alone:
             if due_s > now:
                 return
             if echo_s <= self.wake_s:
-                self.step(echo_s, Heard(self.echoes.pop(0)[1], echo_s))
+                self.step(echo_s, Heard(self.echoes.pop(0)[1]))
             else:
                 self.tick(due_s)
 

@@ -54,7 +54,7 @@ class Caller:
             ("bytes", "messages"), np.array([0, 1]), np.ones(2, dtype=np.int64)
         )
         self.coordinator = Coordinator(
-            Settings(), agent=name, incarnation=1, seed=1, now=0.0, wall_s=0.0
+            Settings(), agent=name, incarnation=1, seed=1, now=0.0
         )
         configured = Configured(Configuration(revision=1, groups=(GROUP,)))
         self.coordinator.step(0.0, configured, wall_s=0.0)
@@ -90,7 +90,7 @@ def admitted_bytes(callers: list[Caller], seconds: float) -> list[float]:
         arrived, under_way = under_way, []
         for caller in callers:
             for report in arrived:
-                caller.coordinator.step(now, Heard(report, now), wall_s=now)
+                caller.coordinator.step(now, Heard(report), wall_s=now)
         for caller in callers:
             under_way += caller.tick(now)
         if i == round((seconds - 5.0) / TICK_S):

@@ -43,9 +43,7 @@ PERMITS = Permits(dimension="requests", lives=(KnownLife(1, LIFE),))
 
 @pytest.mark.parametrize("heard_after_s", [0.0, 0.004, 0.02])
 def test_permits_are_looked_at_soon_but_several_together(heard_after_s: float) -> None:
-    agent = Coordinator(
-        Settings(), agent="a", incarnation=1, seed=1, now=0.0, wall_s=0.0
-    )
+    agent = Coordinator(Settings(), agent="a", incarnation=1, seed=1, now=0.0)
 
     def wake_s(now: float, event: Event) -> float:
         effects = agent.step(now, event, wall_s=now)
@@ -64,4 +62,4 @@ def test_permits_are_looked_at_soon_but_several_together(heard_after_s: float) -
     )
     heard_s = 1.0 + heard_after_s
     expected = max(heard_s, 1.0 + PERMITS_GAP_S)
-    assert wake_s(heard_s, Heard(report, heard_s)) == pytest.approx(expected)
+    assert wake_s(heard_s, Heard(report)) == pytest.approx(expected)

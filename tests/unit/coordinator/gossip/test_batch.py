@@ -51,9 +51,7 @@ class Twins:
         self.odd = float(random.choice([0.1, 1.0]))  # how much of it is out of order
         self.now = 0.0
         self.both = [
-            Coordinator(
-                Settings(), agent="self", incarnation=1, seed=1, now=0.0, wall_s=0.0
-            )
+            Coordinator(Settings(), agent="self", incarnation=1, seed=1, now=0.0)
             for _ in range(2)
         ]
         limits = tuple(Limit(dimension=d, rate=900, burst=500) for d in DIMENSIONS)
@@ -158,7 +156,7 @@ class Twins:
         found = [
             effect
             for report in reports
-            for effect in apart.step(self.now, Heard(report, self.now), wall_s=self.now)
+            for effect in apart.step(self.now, Heard(report), wall_s=self.now)
         ]
         event = HeardTogether(tuple(reports))
         others = together.step(self.now, event, wall_s=self.now)
@@ -250,9 +248,7 @@ def test_reports_heard_together_do_what_they_do_one_by_one(
 
 
 def test_who_uses_no_group_yet_hears_many_at_once() -> None:
-    one = Coordinator(
-        Settings(), agent="self", incarnation=1, seed=1, now=0.0, wall_s=0.0
-    )
+    one = Coordinator(Settings(), agent="self", incarnation=1, seed=1, now=0.0)
     column = np.ones(2)
     for sequence in (1, 2):
         rows = Rows(

@@ -48,9 +48,7 @@ class Cluster:
         self.admitted = {agent: np.zeros(2) for agent in AGENTS}
         self.refused = {agent: np.zeros(2) for agent in AGENTS}
         self.agents = {
-            agent: Coordinator(
-                Settings(), agent=agent, incarnation=1, seed=i, now=0.0, wall_s=0.0
-            )
+            agent: Coordinator(Settings(), agent=agent, incarnation=1, seed=i, now=0.0)
             for i, agent in enumerate(AGENTS)
         }
         for each in self.agents.values():
@@ -67,7 +65,7 @@ class Cluster:
             while self.on_their_way and self.on_their_way[0][0] <= self._now:
                 report = self.on_their_way.pop(0)[1]
                 for each in self.agents.values():
-                    heard = Heard(report, self._now)
+                    heard = Heard(report)
                     self._send(each.step(self._now, heard, wall_s=self._now))
             for agent, at_s in self._ticks.items():
                 if self._now >= at_s:

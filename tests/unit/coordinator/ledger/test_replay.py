@@ -82,7 +82,7 @@ class LedgerMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 0.0
         self.coordinator = Coordinator(
-            Settings(), agent="a", incarnation=1, seed=1, now=0.0, wall_s=0.0
+            Settings(), agent="a", incarnation=1, seed=1, now=0.0
         )
         self.senders = {name: Sender(name) for name in NAMES}
         self.newest: dict[str, tuple[int, int, float]] = {}
@@ -118,7 +118,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(report=reports)
     def deliver(self, report: Report) -> None:
         """Deliver any report that was ever sent: late, twice, in any order."""
-        self.coordinator.step(self.now, Heard(report, self.now), wall_s=self.now)
+        self.coordinator.step(self.now, Heard(report), wall_s=self.now)
         stamp = (report.incarnation, report.sequence)
         known = self.newest.get(report.agent)
         if known is None or stamp > known[:2]:
