@@ -530,10 +530,11 @@ class Strict:
         count -= sum(map(len, held.aside.values()))
         part = max(0, count) / PERMITS
         at = local.at.get(key, local.shell_size)
-        if held.due and at < local.shell_size:
-            local.credit[at] += held.due
-            held.due = 0.0
-            block.dirty[slot] = True
+        if held.due:
+            if at < local.shell_size:
+                local.credit[at] += held.due
+                block.dirty[slot] = True
+            held.due = 0.0  # without a bucket they are lost, as after `retire`
         if part != block.right[slot]:
             block.right[slot] = part
             block.dirty[slot] = True
