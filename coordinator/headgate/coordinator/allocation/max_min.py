@@ -110,6 +110,7 @@ def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
     while True:
         satisfied = wanted <= weight * level
         count = np.add.reduce(satisfied.view(np.uint8), axis=0, dtype=np.int32)
+        # With the same agents satisfied as before, it is the root of its piece.
         if before is not None and not (count > before).any():
             return level
         before = count

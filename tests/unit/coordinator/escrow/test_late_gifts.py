@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
+from tests.scenarios.world import DIMENSION, STEP_S, Process, World
 
-from headgate.coordinator import Keys, KnownLife, PermitRun, Report, Settings
+from headgate.coordinator import (
+    Counted,
+    Keys,
+    KnownLife,
+    PermitRun,
+    Report,
+    SetCeilings,
+    Settings,
+)
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.escrow.holder import Held, Strict
 from headgate.coordinator.membership.members import Members
 from headgate.coordinator.messages.report import AgentLife, Permits
 from headgate.coordinator.table.index import Table
+
+if TYPE_CHECKING:
+    from headgate.coordinator import Effect
 
 KEY, CHILD = ("requests", 1), ("requests", 2)
 GIVER, RECEIVER = AgentLife("a", 1), AgentLife("b", 1)
@@ -66,3 +80,84 @@ def test_tokens_of_a_limit_without_a_bucket_here_are_lost(own: bool) -> None:
     strict.step(1.2, local, heard_own=True)
     assert held.due == 0.0
     assert local.credit.tolist() == ([50.0] if own else [0.0, 0.0])
+
+
+class Clipping(World):
+    """A world whose buckets are full, so that lowered capacities take tokens away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clipped: dict[str, float] = {}
+        self.credited: dict[str, float] = {}
+
+    def _tick(self, process: Process) -> None:
+        size = len(process.keys.group_ids)
+        clipped = np.full(size, self.clipped.get(process.name, 0.0))
+        counted = Counted(
+            keys=process.keys,
+            refused=process.refused.copy(),
+            admitted=process.admitted.copy(),
+            held=process.held.copy(),
+            cost=np.ones(size),
+            subjects=np.ones(size, dtype=np.int64),
+            clipped=clipped,
+        )
+        self.step(process, counted)
+
+    def _perform(self, process: Process, effect: Effect) -> None:
+        if isinstance(effect, SetCeilings):
+            name, before = process.name, process.ceilings.get(1)
+            if before is not None:
+                fell = before.ceilings.capacity[0] - effect.ceilings.capacity[0]
+                taken = self.clipped.get(name, 0.0) + max(0.0, float(fell))
+                self.clipped[name] = taken
+            if effect.credit is not None:
+                got = self.credited.get(name, 0.0) + float(effect.credit.sum())
+                self.credited[name] = got
+        super()._perform(process, effect)
+
+    def tokens_flying(self, name: str) -> bool:
+        """Return whether a gift of tokens to a process is on its way to it."""
+        return any(
+            run.owner.agent == name and run.tokens > 0.0
+            for _, to, report in self.flying
+            if to == name
+            for permits in report.permits
+            for run in permits.runs
+        )
+
+    def drop(self, name: str) -> None:
+        """Let a process drop all of its buckets, at once."""
+        process = self.processes[name]
+        process.keys = Keys((DIMENSION,), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        process.admitted = process.refused = process.held = np.zeros(0)
+        process.rates.clear()
+        self._tick(process)
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_a_gift_that_crosses_with_the_end_of_use_is_not_credited_at_the_next_use(
+    drops: bool,
+) -> None:
+    world = Clipping()
+    world.group(1, rate=100.0, burst=100.0, mode="strict")
+    world.start("a")
+    world.run(4.0)
+    world.start("b")
+    world.load("b", 1, admitted=10.0, refused=200.0)
+    while not world.tokens_flying("b"):
+        world.run(STEP_S)
+        assert world.now < 20.0
+    process = world.processes["b"]
+    keys = process.keys
+    if not drops:
+        world.run(2.0)
+        assert world.credited["b"] > 10.0
+        return
+    world.drop("b")
+    world.run(2.0)
+    world.apart = [{"b"}]  # no other gift
+    process.keys = keys
+    process.admitted, process.refused, process.held = np.zeros((3, 1))
+    world.run(1.0)
+    assert not world.credited
