@@ -125,7 +125,9 @@ class ReportReceiver:
             wait: Its rows may wait until `enter` is called, or until a report arrives
                 that needs them entered.
         """
-        if report.revision != revision and not (self._observing or self._bootstrap):
+        levels = any(rows.level is not None for rows in report.rows)
+        other_limits = levels and report.revision != revision
+        if other_limits and not (self._observing or self._bootstrap):
             # A level that was computed under other limits says nothing about these.
             rows = tuple(replace(each, level=None) for each in report.rows)
             report = replace(report, rows=rows)

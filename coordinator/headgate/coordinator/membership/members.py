@@ -286,6 +286,8 @@ class Members:
         settings = self._settings
         interval = settings.interval_s if member is None else member.interval_s
         loss = self.loss if member is None else max(self.loss, member.loss)
-        wanted = log(LOSS_FLOOR) / log(min(max(loss, LOSS_FLOOR), LOSS_MAX))
+        wanted = 1.0
+        if loss > LOSS_FLOOR:
+            wanted = log(LOSS_FLOOR) / log(min(loss, LOSS_MAX))
         least, most = settings.lease_min_intervals, settings.lease_max_intervals
         return interval * min(max(wanted, least), most)
