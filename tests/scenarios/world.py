@@ -155,6 +155,14 @@ class World:
         self.step(self.processes[name], Stopping())
         del self.processes[name]
 
+    def drop(self, name: str) -> None:
+        """Let a process drop all of its buckets, at once."""
+        process = self.processes[name]
+        process.keys = Keys((DIMENSION,), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        process.admitted = process.refused = process.held = np.zeros(0)
+        process.rates.clear()
+        self._tick(process)
+
     def load(self, name: str, group_id: int, admitted: float, refused: float) -> None:
         """Let a process admit and refuse so many units a second from now on."""
         self.processes[name].rates[group_id] = (admitted, refused)

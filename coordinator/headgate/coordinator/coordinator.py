@@ -11,7 +11,6 @@ from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.escrow.holder import GONE_PART
 from headgate.coordinator.escrow.targets import ask_for_room
 from headgate.coordinator.explain.explain import explained, ledger_view, member_views
-from headgate.coordinator.gossip.receiver import NEWBORN_SEQUENCE
 from headgate.coordinator.gossip.schedule import CONFIRM_S
 from headgate.coordinator.ledger.replay import charge_own
 from headgate.coordinator.lifecycle import Lifecycle
@@ -30,7 +29,7 @@ from headgate.coordinator.messages.events import (
     Vouched,
     WakeAt,
 )
-from headgate.coordinator.messages.report import AgentLife
+from headgate.coordinator.receiver import NEWBORN_SEQUENCE, ReportReceiver
 from headgate.coordinator.recompute import Recomputation
 from headgate.coordinator.sender import ReportSender
 from headgate.coordinator.state import CoordinatorState
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.escrow.slots import SlotView
     from headgate.coordinator.explain.views import Explanation, LedgerView, MemberView
-    from headgate.coordinator.gossip.receiver import Outcome
     from headgate.coordinator.messages.report import Report
     from headgate.coordinator.table.index import Key
 
@@ -53,10 +51,6 @@ if TYPE_CHECKING:
 
 RENAMED_MARK = "~"
 """Separates the given id from the suffix that makes it unique."""
-
-PERMITS_GAP_S = 0.01
-"""Least time between two looks because of permits that were heard of, seconds: one look
-costs as much after five reports as after one."""
 
 
 class Coordinator:
@@ -89,8 +83,7 @@ class Coordinator:
         draw: Callable[[], float] | None = None,
     ) -> None:
         self._draw = draw or np.random.default_rng(seed).random
-        self._now = self._counted_at = now
-        self._goes_on = self._asked_again = False
+        self._now = now
         self._may_hold: dict[int, int] = {}
         self._slots_until = -inf
         self._state = CoordinatorState(
@@ -103,6 +96,7 @@ class Coordinator:
         )
         self._recomputation = Recomputation(self._state)
         self._lifecycle = Lifecycle(self._state, self._recomputation)
+        self._receiver = ReportReceiver(self._state, now)
         self._sender = ReportSender(self._state)
 
     @property
@@ -149,7 +143,7 @@ class Coordinator:
                         wait = not self._state.strict
                         self._hear(now, report, effects, wait=wait)
                 finally:  # rows must not wait past this step: members come and go
-                    self._take_in(self._state.receiver.enter(), effects)
+                    self._receiver.enter(now, effects)
             case Configured():
                 self._lifecycle.configure(now, event)
             case Vouched():
@@ -164,71 +158,11 @@ class Coordinator:
                 assert_never(event)
         return effects
 
-    # What is heard.
-
     def _hear(
         self, now: float, report: Report, effects: list[Effect], *, wait: bool = False
     ) -> None:
-        state = self._state
-        # Rows that are still waiting may have to be entered first.
-        self._notice_pause(now, effects)
-        heard_nobody = state.detector.hears_nobody(now)
-        heard = state.receiver.hear(
-            state.limits.of_this_period(report),
-            now,
-            agent=state.agent,
-            incarnation=state.incarnation,
-            revision=self.revision,
-            wait=wait,
-        )
-        self._take_in(heard, effects)
-        if report.cluster == state.settings.cluster:
-            state.strict.note(AgentLife(report.agent, report.incarnation), now)
-        if heard.believed and state.strict:
-            self._hear_permits(report, now, effects)
-        if heard.doubled or state.strict.superseded:
+        if self._receiver.hear(report, now, effects, wait=wait):
             self._rename(effects)
-        self._note_questions(report, heard, now)
-        if heard.behind and not self._asked_again and not self._goes_on:
-            # The hello after a pause may have been answered before the bus was back.
-            self._asked_again = True
-            self._ask_anew()
-        if heard_nobody and not state.detector.hears_nobody(now) and not self._goes_on:
-            # The others know better than this agent what they spent meanwhile.
-            self._ask_anew()
-        if heard.echo is not None:
-            state.bootstrap.echoed(heard.echo, now + state.members.answer_s())
-        elif state.observing and state.bootstrap.answered():
-            # An observer never asks, so nothing echoes; the first answers must do.
-            state.bootstrap.take_what_came(now + state.settings.interval_s)
-
-    def _take_in(self, heard: Outcome, effects: list[Effect]) -> None:
-        """Pass on what was noticed; answer senders that had no row for this agent."""
-        effects.extend(heard.noticed)
-        state, local = self._state, self._state.local
-        if local is not None and heard.fresh:
-            state.schedule.owe_rows(self._now, state.members.answer_gap_s())
-            for number in heard.fresh:
-                if number in local.index_of:
-                    local.wanted[local.index_of[number]] = True
-
-    def _note_questions(self, report: Report, heard: Outcome, now: float) -> None:
-        """Note what to answer, and what to ask for unless it arrives unasked."""
-        members, schedule = self._state.members, self._state.schedule
-        if heard.asked:
-            schedule.owe(now, members.answer_gap_s())
-        if heard.believed and report.hello:
-            schedule.round_at = now
-        if heard.unknown or heard.missed:
-            wait_s = 2.0 * members.answer_gap_s() + members.answer_s()
-            schedule.wonder(now, wait_s, patient=not heard.unknown)
-
-    def _hear_permits(self, report: Report, now: float, effects: list[Effect]) -> None:
-        if self._state.strict.hear(report, now):
-            self._state.schedule.owe(now, self._state.members.answer_gap_s())
-        if (report.permits or report.rows) and not self._state.observing:
-            # Others wait for the permits that are passed on: look soon.
-            effects.append(WakeAt(max(now, self._counted_at + PERMITS_GAP_S)))
 
     def _rename(self, effects: list[Effect]) -> None:
         """Leave the id to the process that started later; go on under a new one."""
@@ -257,12 +191,7 @@ class Coordinator:
         if state.placed != state.table.version:
             local.place_in(state.table)
             state.placed = state.table.version
-        self._notice_pause(now, effects)
-        since, self._counted_at = self._counted_at, now
-        if self._goes_on:
-            # Not earlier: a report sent before the question does not answer it.
-            self._goes_on = self._asked_again = False
-            self._ask_anew()
+        since = self._receiver.look(now, effects)
         self._count_slots(event, now)
         busy = self._enter_counters(local, event, now, since)
         effects.extend(state.detector.advance(now, state.agent))
@@ -308,24 +237,6 @@ class Coordinator:
         if may_hold or self._may_hold:
             effects.append(SetSlots(may_hold, self._slots_until))
         self._may_hold = may_hold
-
-    def _notice_pause(self, now: float, effects: list[Effect]) -> None:
-        """Start over after a pause longer than a lease: the others did not wait."""
-        pause = now - self._counted_at
-        if pause <= self._state.members.lease_of(None):
-            return
-        effects.append(Noticed("paused", f"this agent was paused for {pause:.1f} s"))
-        self._state.members.excuse(since=self._counted_at, pause_s=pause)
-        self._counted_at, self._goes_on = now, True
-
-    def _ask_anew(self) -> None:
-        """Ask the others for their rows and levels, as an agent that joins does."""
-        self._state.schedule.hello = True
-        for key in self._state.table:
-            block, slot = self._state.table.at(key)
-            block.joining_until[slot] = np.inf
-            block.dirty[slot] = True
-            self._state.bootstrap.begin(int(block.number[slot]), doubted=True)
 
     def _enter_counters(
         self, local: LocalBuckets, event: Counted, now: float, since: float

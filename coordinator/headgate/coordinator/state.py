@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from headgate.coordinator.allocation.hierarchy import Tree
 from headgate.coordinator.escrow.holder import Strict
-from headgate.coordinator.gossip.receiver import ReportReceiver
 from headgate.coordinator.gossip.schedule import ReportSchedule
 from headgate.coordinator.ledger.limits import Limits
 from headgate.coordinator.membership.bootstrap import Bootstrap
+from headgate.coordinator.membership.failure_detector import FailureDetector
+from headgate.coordinator.membership.members import Members
 from headgate.coordinator.table.index import Table
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ class CoordinatorState:
         agents_told: How many agents there are according to the API, if it says.
         bootstrap: Ledgers whose level is not known yet.
         schedule: Timers and the choice of rows.
-        receiver: What to do with the reports of others.
         members: All other agents.
         detector: Which of them are silent or gone.
         strict: The strict ledgers.
@@ -63,11 +63,10 @@ class CoordinatorState:
         self.agents_told: int | None = None
         self.bootstrap = Bootstrap()
         self.schedule = ReportSchedule(settings, phase=phase, now=now)
-        self.receiver = ReportReceiver(
-            settings, self.table, self.bootstrap, now, observing=observing
+        self.members = Members(settings, now)
+        self.detector = FailureDetector(
+            settings, self.table, self.members, now, observing=observing
         )
-        self.members = self.receiver.members
-        self.detector = self.receiver.detector
         self.strict = Strict(settings, self.table, self.members)
         self.strict.begin(agent, incarnation, now)
 

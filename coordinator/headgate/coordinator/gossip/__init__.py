@@ -1,4 +1,4 @@
-"""When agents report, which rows a report carries, and what its receivers do with it.
+"""When agents report, which rows a report carries, and how many reports are entered.
 
 The formulas that rows feed are in `ledger` and `allocation`.
 """

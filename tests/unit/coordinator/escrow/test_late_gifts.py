@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.scenarios.world import DIMENSION, STEP_S, Process, World
+from tests.scenarios.world import STEP_S, Process, World
 
 from headgate.coordinator import (
     Counted,
@@ -125,14 +125,6 @@ class Clipping(World):
             for permits in report.permits
             for run in permits.runs
         )
-
-    def drop(self, name: str) -> None:
-        """Let a process drop all of its buckets, at once."""
-        process = self.processes[name]
-        process.keys = Keys((DIMENSION,), np.zeros(0, np.int64), np.zeros(0, np.int64))
-        process.admitted = process.refused = process.held = np.zeros(0)
-        process.rates.clear()
-        self._tick(process)
 
 
 @pytest.mark.parametrize("drops", [False, True])

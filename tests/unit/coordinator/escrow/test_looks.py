@@ -20,7 +20,7 @@ from headgate.coordinator import (
     Settings,
     WakeAt,
 )
-from headgate.coordinator.coordinator import PERMITS_GAP_S
+from headgate.coordinator.receiver import PERMITS_GAP_S
 
 KEYS = Keys(("requests",), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64))
 GROUP = Group(

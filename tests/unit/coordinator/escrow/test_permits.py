@@ -88,6 +88,16 @@ def test_the_permits_of_a_killed_agent_come_back_with_its_next_life() -> None:
     assert sum(owned(world).values()) > 999.0
 
 
+def test_a_next_life_that_does_not_use_the_limit_ends_the_earlier_one() -> None:
+    world = strict_world("abc")
+    watch(world, 4.0)
+    world.kill("c")
+    world.start("c", incarnation=2)
+    world.drop("c")
+    watch(world, 4.0)
+    assert sum(owned(world).values()) > 999.0
+
+
 def test_an_agent_that_leaves_gives_all_away() -> None:
     world = strict_world("abc")
     watch(world, 4.0)

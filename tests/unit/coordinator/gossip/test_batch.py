@@ -214,9 +214,7 @@ def bus_of(coordinator: Coordinator) -> tuple[float, float]:
 def test_reports_heard_together_do_what_they_do_one_by_one(
     rows_together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "headgate.coordinator.gossip.receiver.ROWS_TOGETHER", rows_together
-    )
+    monkeypatch.setattr("headgate.coordinator.receiver.ROWS_TOGETHER", rows_together)
     entered = 0
 
     def counted(*args: object) -> list[int] | None:
@@ -233,8 +231,8 @@ def test_reports_heard_together_do_what_they_do_one_by_one(
         assert (lag_s, loss) in map(bus_of, twins.both)
         return hear(*args, lag_s=lag_s, loss=loss, **options)
 
-    monkeypatch.setattr("headgate.coordinator.gossip.receiver.enter_together", counted)
-    monkeypatch.setattr("headgate.coordinator.gossip.receiver.hear", noted)
+    monkeypatch.setattr("headgate.coordinator.receiver.enter_together", counted)
+    monkeypatch.setattr("headgate.coordinator.receiver.hear", noted)
     monkeypatch.setattr(gathering, "hear", noted)
     for seed in range(6):
         twins = Twins(np.random.default_rng(seed), strict=seed == STRICT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.scenarios.world import STEP_S, World
 
-from headgate.coordinator.gossip.receiver import NEWBORN_SEQUENCE
+from headgate.coordinator.receiver import NEWBORN_SEQUENCE
 
 SPENT = 400.0
 

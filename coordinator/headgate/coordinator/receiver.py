@@ -1,0 +1,426 @@
+"""What a report changes: the table, what is known of its sender, what to answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.gossip.batch import (
+    ROWS_MAX,
+    ROWS_TOGETHER,
+    enter_together,
+    finite,
+)
+from headgate.coordinator.ledger.replay import close_account, common_level, hear
+from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
+from headgate.coordinator.messages.report import AgentLife
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headgate.coordinator.membership.members import Hole, Member
+    from headgate.coordinator.messages.report import Report, Rows
+    from headgate.coordinator.state import CoordinatorState
+    from headgate.coordinator.table.index import Place
+
+    Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+    Ints = NDArray[np.int64]
+
+NOTICES_MAX = 1024
+"""Number of (kind, agent) pairs whose first occurrence is remembered."""
+
+SEQUENCES_PER_S = 40.0
+"""A sequence grows by at most twice the most urgent rate of reports."""
+
+SEQUENCE_GRACE = 1000
+"""Allowed in addition, for a burst of reports after a pause."""
+
+NEWBORN_SEQUENCE = 20
+"""If the first report heard of a life has a number up to this, the life has just begun
+and its counters are charged from 0 (`ReportReceiver._count_from_0`).  Otherwise they
+are only a baseline."""
+
+OBSERVER_PULL = 0.3
+"""Fraction of the difference to another agent's level that an observer adopts."""
+
+
+PERMITS_GAP_S = 0.01
+"""Least time between two looks because of permits that were heard of, seconds: one look
+costs as much after five reports as after one."""
+
+
+class ReportReceiver:
+    """The receiver's side of one agent.
+
+    Attributes:
+        counted_at: When this agent last read its counters, monotonic seconds.
+    """
+
+    def __init__(self, state: CoordinatorState, now: float) -> None:
+        self._state = state
+        self._told: set[tuple[str, str]] = set()
+        self._waiting: dict[str, tuple[Member, Report]] = {}
+        self._rows_waiting = 0
+        self.counted_at = now
+        self._stood_still = self._asked_again = False
+
+    def hear(
+        self, report: Report, now: float, effects: list[Effect], *, wait: bool = False
+    ) -> bool:
+        """Take one report.
+
+        Args:
+            report: From any agent, this one included.
+            now: Monotonic seconds.
+            effects: Appended to.
+            wait: Its rows may wait until `enter` is called, or until a report arrives
+                that needs them entered.
+
+        Returns:
+            Whether this agent must leave its id to another process.
+        """
+        state = self._state
+        # Rows that are still waiting may have to be entered first.
+        self._notice_pause(now, effects)
+        heard_nobody = state.detector.hears_nobody(now)
+        wait = wait and self._may_wait(report)
+        if not wait:
+            self.enter(now, effects)
+        doubled = False
+        if report.cluster != state.settings.cluster:
+            what = "belongs to another cluster"
+            self._notice(effects, "foreign_cluster", report.agent, what)
+        else:
+            state.strict.note(AgentLife(report.agent, report.incarnation), now)
+            if report.agent == state.agent:
+                doubled = self._hear_own(report, now, effects)
+            else:
+                self._hear_other(self._comparable(report), now, effects, wait=wait)
+        if heard_nobody and not state.detector.hears_nobody(now):
+            # The others know better than this agent what they spent meanwhile.
+            self._ask_anew()
+        if state.observing and state.bootstrap.answered():
+            # An observer never asks, so nothing echoes; the first answers must do.
+            state.bootstrap.take_what_came(now + state.settings.interval_s)
+        return doubled or state.strict.superseded
+
+    def look(self, now: float, effects: list[Effect]) -> float:
+        """Note that this agent reads its counters; return when it last did."""
+        self._notice_pause(now, effects)
+        since, self.counted_at = self.counted_at, now
+        if self._stood_still:
+            # Not earlier: a report sent before the question does not answer it.
+            self._stood_still = self._asked_again = False
+            self._ask_anew()
+        return since
+
+    def enter(self, now: float, effects: list[Effect]) -> None:
+        """Enter the waiting rows."""
+        if not self._waiting:
+            return
+        waiting = list(self._waiting.values())
+        self._waiting.clear()
+        self._rows_waiting = 0
+        members = self._state.members
+        wrong = enter_together(self._state.table, waiting, members.lag_s, members.loss)
+        if wrong is None:
+            for member, report in waiting:
+                self._hear_rows(member, report, now, effects)
+        for at in wrong or ():
+            self._disbelieve(waiting[at][0], effects)
+
+    def _notice_pause(self, now: float, effects: list[Effect]) -> None:
+        """Start over after a pause longer than a lease: the others did not wait."""
+        pause = now - self.counted_at
+        if pause <= self._state.members.lease_of(None):
+            return
+        effects.append(Noticed("paused", f"this agent was paused for {pause:.1f} s"))
+        self._state.members.excuse(since=self.counted_at, pause_s=pause)
+        self.counted_at, self._stood_still = now, True
+
+    def _ask_anew(self) -> None:
+        """Ask the others for their rows and levels, as an agent that joins does."""
+        if self._stood_still:
+            return  # at the next look
+        state = self._state
+        state.schedule.hello = True
+        for key in state.table:
+            block, slot = state.table.at(key)
+            block.joining_until[slot] = np.inf
+            block.dirty[slot] = True
+            state.bootstrap.begin(int(block.number[slot]), doubted=True)
+
+    def _comparable(self, report: Report) -> Report:
+        """Return a report without levels that say nothing about this agent's own.
+
+        They are of another calendar period, or were computed under other limits.
+        """
+        state = self._state
+        report = state.limits.of_this_period(report)
+        if (
+            report.revision == state.limits.revision
+            or state.observing
+            or state.bootstrap
+            or all(rows.level is None for rows in report.rows)
+        ):
+            return report
+        rows = tuple(replace(each, level=None) for each in report.rows)
+        return replace(report, rows=rows)
+
+    def _may_wait(self, report: Report) -> bool:
+        """Return whether a report does no more than bring rows, as most of them do."""
+        state = self._state
+        member = state.members.by_agent.get(report.agent)
+        return (
+            member is not None
+            and not (state.observing or state.bootstrap)
+            and not (member.silent or report.hello or report.leave)
+            and member.incarnation == report.incarnation
+            and member.weight == report.weight
+            and report.agent not in self._waiting
+            and all(len(rows.group_ids) <= ROWS_MAX for rows in report.rows)
+        )
+
+    def _hear_own(self, report: Report, now: float, effects: list[Effect]) -> bool:
+        """Measure the bus; return whether another process uses this agent's id."""
+        state, members = self._state, self._state.members
+        same_life = report.incarnation == state.incarnation
+        if same_life and members.is_own(report.sequence):
+            if state.detector.cut_off(now):  # the others may have presumed it dead
+                state.schedule.owe(now, members.answer_gap_s())
+            members.echo(report.sequence, now)
+            state.detector.hears(now)
+            state.bootstrap.echoed(report.sequence, now + members.answer_s())
+            return False
+        doubled = report.incarnation > state.incarnation or (
+            same_life and report.sequence > members.last_sequence
+        )
+        if doubled:
+            self._notice(effects, "doubled_id", report.agent, "is running twice")
+        return doubled
+
+    def _hear_other(
+        self, report: Report, now: float, effects: list[Effect], *, wait: bool
+    ) -> None:
+        state, members = self._state, self._state.members
+        member = members.by_agent.get(report.agent) or self._join(report, now)
+        if member is None:
+            what = "is ignored: there are too many members"
+            self._notice(effects, "too_many_members", report.agent, what)
+            return
+        if not self._believable(member, report, now, effects):
+            return
+        # From the point of view of a sender that was silent this agent returns, too.
+        asked = report.hello or member.silent
+        hole = self._note_sender(member, report, now)
+        if wait and report.rows:
+            self._waiting[report.agent] = member, report
+            self._rows_waiting += sum(len(rows.group_ids) for rows in report.rows)
+            if self._rows_waiting >= ROWS_TOGETHER or hole.behind:
+                self.enter(now, effects)
+        else:
+            self._hear_rows(member, report, now, effects)
+            if report.leave:
+                state.detector.drop(member, charge=False)
+        if state.strict:
+            asked |= self._hear_permits(report, now, effects)
+        if asked:
+            state.schedule.owe(now, members.answer_gap_s())
+        self._note_questions(report, hole, now)
+
+    def _note_sender(self, member: Member, report: Report, now: float) -> Hole:
+        """Note what a report says of its sender; return what is missing before it."""
+        members, detector = self._state.members, self._state.detector
+        member.reported_at = member.arrival_of(report, now, members.least_lag_s)
+        hole = members.note_sequence(member, report.sequence)
+        if member.silent:
+            detector.return_of(member)
+        member.heard_at = now
+        if member.weight != report.weight:
+            member.weight = report.weight if 0 < report.weight < 1e9 else 1.0
+            detector.reseat(member)
+        if isfinite(report.interval_s) and 0 < report.interval_s <= 3600:
+            member.interval_s = report.interval_s
+        member.revision = report.revision
+        member.whole |= report.keyframe
+        detector.heard(member, now)
+        return hole
+
+    def _note_questions(self, report: Report, hole: Hole, now: float) -> None:
+        """Note what was asked, and what to ask for unless it arrives unasked."""
+        members, schedule = self._state.members, self._state.schedule
+        if report.hello:
+            schedule.round_at = now
+        if (hole.new or hole.hidden) and not report.keyframe:
+            # A sender that dropped this agent, or was cut off, sends only what changes.
+            wait_s = 2.0 * members.answer_gap_s() + members.answer_s()
+            schedule.wonder(now, wait_s, patient=not hole.new)
+        if hole.behind and not self._asked_again:
+            # The hello after a pause may have been answered before the bus was back.
+            self._asked_again = not self._stood_still
+            self._ask_anew()
+
+    def _join(self, report: Report, now: float) -> Member | None:
+        """Make the sender a member; None if there are too many."""
+        detector = self._state.detector
+        departed = detector.departed.pop(report.agent, None)
+        member = self._state.members.join(report, now)
+        if member is not None:
+            # Nobody here knows what a member did after it was dropped unheard.
+            member.newborn = departed is None and report.sequence <= NEWBORN_SEQUENCE
+            detector.begin(member)
+        return member
+
+    def _hear_permits(self, report: Report, now: float, effects: list[Effect]) -> bool:
+        """Take what a report says of strict groups; return whether to answer it."""
+        if (report.permits or report.rows) and not self._state.observing:
+            # Others wait for the permits that are passed on: look soon.
+            effects.append(WakeAt(max(now, self.counted_at + PERMITS_GAP_S)))
+        return self._state.strict.hear(report, now)
+
+    def _believable(
+        self, member: Member, report: Report, now: float, effects: list[Effect]
+    ) -> bool:
+        quiet_s = now - member.heard_at
+        begins = report.hello and quiet_s > 1.5 * member.interval_s
+        if report.incarnation < member.incarnation and not (begins or member.silent):
+            # A silent life may never have existed: an incarnation that was corrupted on
+            # the way must not mute the real one until that life is presumed dead.
+            what = "sent a report from an earlier life"
+            self._notice(effects, "older_incarnation", report.agent, what)
+            return False
+        if report.incarnation != member.incarnation:
+            self._rebirth(member, report)
+            return True
+        if report.sequence <= member.sequence:
+            return False
+        grown = report.sequence - member.sequence
+        if member.sequence > 0 and grown > SEQUENCE_GRACE + SEQUENCES_PER_S * quiet_s:
+            what = "sent an impossible sequence number"
+            self._notice(effects, "sequence_jump", report.agent, what)
+            return False
+        return True
+
+    def _rebirth(self, member: Member, report: Report) -> None:
+        """Begin a new life of a member: its counters restart, the old ones end."""
+        table = self._state.table
+        for place in table.all_places(member.number):
+            close_account(place, charge=True)
+        member.newborn = report.sequence <= NEWBORN_SEQUENCE
+        # Its rows count as fresh again, or nobody would answer them: a process may
+        # say hello before it has a bucket, and then the answers are of no use to it.
+        table.drop_member(member.number)
+        member.cache.clear()
+        member.incarnation = report.incarnation
+        member.sequence = 0
+        member.whole = False
+        member.disbelieved_at = -np.inf
+        self._state.detector.begin(member)
+
+    def _hear_rows(
+        self, member: Member, report: Report, now: float, effects: list[Effect]
+    ) -> None:
+        state, members = self._state, self._state.members
+        for rows in report.rows:
+            if not finite(rows):
+                what = "reports values that are not finite numbers"
+                self._notice(effects, "not_a_number", member.agent, what)
+                continue
+            wrong = 0
+            for place in self._places(member, rows):
+                if place.fresh is not None and place.fresh.any():
+                    if member.newborn:
+                        # A goodbye tells no level, but isn't from one that asks for it.
+                        told = rows.level is not None or report.leave
+                        self._count_from_0(place, place.fresh, told=told)
+                    self._answer(place.block.number[place.slots][place.fresh], now)
+                false = hear(
+                    place,
+                    rows,
+                    member.reported_at,
+                    lag_s=members.lag_s,
+                    loss=members.loss,
+                )
+                wrong += int(np.count_nonzero(false))
+                if rows.level is not None and (state.observing or state.bootstrap):
+                    self._hear_levels(member, place, rows.level[place.rows])
+            if wrong:
+                self._disbelieve(member, effects)
+
+    def _answer(self, numbers: Ints, now: float) -> None:
+        """Plan to tell a sender that was new to these ledgers about them."""
+        state, local = self._state, self._state.local
+        if local is not None:
+            state.schedule.owe_rows(now, state.members.answer_gap_s())
+            for number in numbers.tolist():
+                if number in local.index_of:
+                    local.wanted[local.index_of[number]] = True
+
+    @staticmethod
+    def _count_from_0(place: Place, fresh: Flags, *, told: bool) -> None:
+        """Charge everything that a newborn member has counted in its `fresh` rows.
+
+        It was spent after this ledger was opened.  While this agent is itself asking
+        for the level, a member that has `told` its level spent earlier, and its level
+        includes that; one that has not told it is asking, too.
+        """
+        block = place.block
+        if told:
+            fresh = fresh & np.isfinite(block.joining_until[place.slots])
+        counters = block.admitted.reshape(-1)
+        counters[np.arange(len(counters))[place.cells][fresh]] = 0.0
+
+    def _disbelieve(self, member: Member, effects: list[Effect]) -> None:
+        member.disbelieved_at = member.reported_at
+        what = "reports a counter that fell or grew by too much"
+        self._notice(effects, "disbelieved", member.agent, what)
+
+    def _hear_levels(self, member: Member, place: Place, levels: Floats) -> None:
+        state = self._state
+        told = np.isfinite(levels)  # leaves out levels of another calendar period
+        block, levels = place.block, levels[told]
+        slots = block.slots[place.slots][told]
+        if state.bootstrap:
+            state.bootstrap.answer(
+                block.number[slots],
+                levels,
+                levels - common_level(block, slots, member.reported_at),
+                member=member.number,
+                reported_at=member.reported_at,
+            )
+        if state.observing:
+            # An observer has no share, and so no feedback of its own to rely on.
+            known = np.isfinite(block.joining_until[slots])
+            apart = levels - block.belief[slots]
+            pulled = np.where(known, OBSERVER_PULL * apart, 0.0)
+            block.level[slots] += pulled
+            block.belief[slots] += pulled
+
+    def _places(self, member: Member, rows: Rows) -> list[Place]:
+        table, cached = self._state.table, member.cache.get(rows.dimension)
+        if (
+            cached is not None
+            and cached[0] == table.version
+            and (
+                cached[1] is rows.group_ids
+                or cached[1].tobytes() == rows.group_ids.tobytes()
+            )
+        ):
+            return cached[2]
+        numbers = table.numbers(rows.dimension, rows.group_ids)
+        places = table.places(member.number, numbers)
+        settled = [place.settled() for place in places]
+        member.cache[rows.dimension] = (table.version, rows.group_ids, settled)
+        return places
+
+    def _notice(self, effects: list[Effect], kind: str, agent: str, what: str) -> None:
+        """Say what people should be able to see, in words the first time only."""
+        first = (kind, agent) not in self._told
+        detail = f"agent {agent!r} {what}" if first else ""
+        if first and len(self._told) < NOTICES_MAX:
+            self._told.add((kind, agent))
+        effects.append(Noticed(kind, detail, agent))
