@@ -148,7 +148,6 @@ class Coordinator:
                 self._lifecycle.configure(now, event)
             case Vouched():
                 self._state.detector.vouch(event, now)
-                self._state.strict.vouch(event)
             case Restored():
                 self._lifecycle.restore(now, event)
             case Stopping():

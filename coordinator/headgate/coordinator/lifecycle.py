@@ -109,14 +109,14 @@ class Lifecycle:
         for key in state.table:
             if key not in wanted:
                 state.bootstrap.forget(self._number(key))
-                if key in limits.by_key and strict.retire(key, now):
-                    state.schedule.urgent = True
-                strict.close(key)
+                configured = key in limits.by_key
+                moved = strict.stop_using(key, now, configured=configured)
+                state.schedule.urgent |= moved
                 state.table.remove(key)
         for key in sorted(wanted.difference(state.table)):
             self._open(key, now, born=key in born)
         for key in wanted - limits.strict:
-            strict.close(key)
+            strict.stop_using(key, now, configured=False)
         for key in sorted(wanted & limits.strict):
             strict.open(key, now)
 

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.membership.members import Members
-    from headgate.coordinator.messages.events import Vouched
     from headgate.coordinator.messages.report import Report
     from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key, Table
@@ -155,8 +154,6 @@ class Strict:
         self._held: dict[Key, Held] = {}
         self.stocks: dict[Key, Stock] = {}
         self._sightings = Sightings()
-        self._alive: dict[str, AgentLife] = {}
-        self._gone: dict[str, AgentLife] = {}
         self._whole: set[str] = set()
         self._noticed: set[AgentLife] = set()
         self._gone_look_at = -inf
@@ -196,30 +193,23 @@ class Strict:
             held.escrow.uses, held.escrow.reported_at = True, now
             held.ask_soon()
 
-    def retire(self, key: Key, now: float) -> bool:
-        """Stop using a limit that others still use; return whether to report at once.
+    def stop_using(self, key: Key, now: float, *, configured: bool = True) -> bool:
+        """Stop using a limit; return whether to report at once.
 
-        All permits go to agents that use it.  If there are none, they are kept for the
-        first agent that reports using it.
+        If it is still configured, all permits go to agents that use it.  If there are
+        none, they are kept for the first agent that reports using it.  Either way this
+        life goes on reporting them, because others need it to agree.  If the limit is
+        gone, its permits are not reported any more.
         """
         held = self._held.get(key)
         if held is None or not held.escrow.uses:
             return False
-        held.escrow.uses, held.escrow.reported_at = False, now
-        held.aside, held.due = {}, 0.0
-        self._give_all(held.escrow, now)
-        return True
-
-    def close(self, key: Key) -> None:
-        """Stop tracking a limit: its permits are neither used nor reported any more.
-
-        After `retire`, by contrast, they are still reported, because others need this
-        life's agreement.
-        """
-        held = self._held.get(key)
-        if held is not None:
-            held.silent |= held.escrow.uses
-            held.escrow.uses, held.aside, held.due = False, {}, 0.0
+        held.escrow.uses, held.aside, held.due = False, {}, 0.0
+        held.silent = not configured
+        if configured:
+            held.escrow.reported_at = now
+            self._give_all(held.escrow, now)
+        return configured
 
     def follow_slots(self, sizes: Mapping[int, int], now: float) -> bool:
         """Use these stocks of slots, by group id, and no others.
@@ -229,7 +219,7 @@ class Strict:
         """
         moved = False
         for key in [key for key in self.stocks if key[1] not in sizes]:
-            moved |= self.retire(key, now)
+            moved |= self.stop_using(key, now)
             del self.stocks[key]
         for group_id, size in sizes.items():
             self.open((IN_FLIGHT, group_id), now)
@@ -298,25 +288,15 @@ class Strict:
             self._end(sender, now)
         return fenced
 
-    def vouch(self, word: Vouched) -> None:
-        """Note what the API says about a life.
-
-        "Gone" ends a life once it is silent on the bus as well; "alive" keeps this
-        agent from founding limits before it has heard from it.
-        """
-        self._alive.pop(word.agent, None)
-        self._gone.pop(word.agent, None)
-        if word.alive is not None:
-            words = self._alive if word.alive else self._gone
-            words[word.agent] = AgentLife(word.agent, word.incarnation)
-
     def _end_gone(self, now: float) -> None:
+        """End lives that are gone according to the API and silent on the bus."""
         if now < self._gone_look_at:
             return
         self._gone_look_at = now + LOOK_INTERVALS * self._settings.interval_s
         silent_s = GONE_PART * self._members.lease_of(None)
-        for life in self._gone.values():
-            if now - self._sightings.heard_at(life) >= silent_s:
+        for word in self._members.said.values():
+            life = AgentLife(word.agent, word.incarnation)
+            if not word.alive and now - self._sightings.heard_at(life) >= silent_s:
                 self._end(life, now)
 
     def _end(self, life: AgentLife, now: float) -> None:
@@ -377,7 +357,11 @@ class Strict:
     def _unheard(self) -> list[AgentLife]:
         """Return the lives that the API sees but that have sent no keyframe."""
         known = self._whole | {self._me.agent}
-        return [life for agent, life in self._alive.items() if agent not in known]
+        return [
+            AgentLife(word.agent, word.incarnation)
+            for word in self._members.said.values()
+            if word.alive and word.agent not in known
+        ]
 
     def permits(self, now: float, *, whole: bool) -> tuple[Permits, ...]:
         """Return the permits to report; everything if `whole`, for a keyframe."""
@@ -534,7 +518,7 @@ class Strict:
             if at < local.shell_size:
                 local.credit[at] += held.due
                 block.dirty[slot] = True
-            held.due = 0.0  # without a bucket they are lost, as after `retire`
+            held.due = 0.0  # without a bucket they are lost, as after the end of use
         if part != block.right[slot]:
             block.right[slot] = part
             block.dirty[slot] = True

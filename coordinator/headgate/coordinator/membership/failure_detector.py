@@ -37,10 +37,6 @@ VOUCHED_PART = 0.5
 """Fraction of the lease: a process that is gone according to the API is dropped after
 this much silence, so that its last reports can still arrive."""
 
-ALIVE_MAX = 10_000
-"""Most ids that are kept as alive according to the API; further agents are judged by
-the bus alone."""
-
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
@@ -79,7 +75,6 @@ class FailureDetector:
         self._members = members
         self._observing = observing
         self.departed: dict[str, DepartedMember] = {}
-        self._alive: set[str] = set()
         self._heard_at = self._hearing_since = now
         self._next_at = np.inf
         self._was_alone = False, False
@@ -135,9 +130,7 @@ class FailureDetector:
 
     def vouch(self, event: Vouched, now: float) -> None:
         """Note what the API says about a process, even one not heard of yet."""
-        self._alive.discard(event.agent)
-        if event.alive and len(self._alive) < ALIVE_MAX:
-            self._alive.add(event.agent)
+        self._members.vouch(event)
         member = self._members.by_agent.get(event.agent)
         if member is not None:
             if member.vouched and event.alive is None:
@@ -152,7 +145,8 @@ class FailureDetector:
 
         Only "alive" is applied; if the API said "gone", it meant an earlier life.
         """
-        member.vouched = True if member.agent in self._alive else None
+        said = self._members.said.get(member.agent)
+        member.vouched = True if said is not None and said.alive else None
 
     def heard(self, member: Member, now: float) -> None:
         """Plan the next check of a member that was just heard: when its lease ends.

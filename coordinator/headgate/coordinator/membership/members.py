@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.constants import Settings
+    from headgate.coordinator.messages.events import Vouched
     from headgate.coordinator.messages.report import Report
     from headgate.coordinator.table.index import Place
 
@@ -54,6 +55,10 @@ CHANCE_FLOOR = 1e-3
 
 MISSED_MAX = 20
 """Most missed reports counted at once: a longer gap is on its way to silence."""
+
+SAID_MAX = 10_000
+"""Most ids of which it is kept what the API said; the oldest word is forgotten first,
+and that agent is judged by the bus alone."""
 
 LOSS_MAX = 0.9
 """Largest loss that is assumed: beyond it a member is as good as cut off.  It keeps
@@ -155,6 +160,7 @@ class Members:
     Attributes:
         by_agent: The members, by id.
         by_number: The members, by their number in the table.
+        said: What the API said last about other agents, members or not, by id.
         lag_s: One-way lag of the bus, measured on this agent's own reports.
         least_lag_s: The smallest recent lag.
         echo_at: When this agent's newest report came back, or should have.
@@ -170,6 +176,7 @@ class Members:
         self._settings = settings
         self.by_agent: dict[str, Member] = {}
         self.by_number: dict[int, Member] = {}
+        self.said: dict[str, Vouched] = {}
         self.lag_s = 0.02
         self.least_lag_s = 0.02
         self.echo_at = now
@@ -180,6 +187,14 @@ class Members:
         self.loss = 0.0
         self._published: dict[int, float] = {}
         self._unused: list[int] = []
+
+    def vouch(self, word: Vouched) -> None:
+        """Keep what the API says about an agent, or forget it if that is withdrawn."""
+        self.said.pop(word.agent, None)
+        if word.alive is not None:
+            self.said[word.agent] = word
+            if len(self.said) > SAID_MAX:
+                del self.said[next(iter(self.said))]
 
     def published(self, sequence: int, now: float) -> None:
         """Remember when a report of this agent left."""

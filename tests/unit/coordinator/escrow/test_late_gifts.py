@@ -59,7 +59,7 @@ def gift(*, permits: int, tokens: float) -> Report:
 def test_tokens_of_a_gift_are_used_now_or_never(late: bool) -> None:
     strict, held = strict_of(RECEIVER, Table())
     if late:
-        strict.retire(KEY, 1.0)
+        strict.stop_using(KEY, 1.0)
     strict.note(GIVER, 1.1)
     strict.hear(gift(permits=100, tokens=0.5), 1.1)
     assert len(held.escrow.owned()) == (0 if late else 100), "late ones go back"
