@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.demand.local_buckets import LocalBuckets
+    from headgate.coordinator.messages.report import Rows
     from headgate.coordinator.state import CoordinatorState
     from headgate.coordinator.table.index import Place
 
@@ -44,14 +45,9 @@ class ReportSender:
         if picked is None:
             return []
         picked = local.with_ancestors(picked)
-        report = state.schedule.publish(
-            local,
-            picked,
-            now=now,
-            level=self._levels(local, picked, now),
-            demand=local.tell(picked, outlook.at_once),
-            like=self._blank(now),
-        )
+        level = self._levels(local, picked, now)
+        demand = local.tell(picked, outlook.at_once)
+        report = self._report(local.report(picked, demand, level), now)
         if state.bootstrap:
             state.bootstrap.asked(report.sequence, local.numbers[picked])
         state.members.published(report.sequence, now)
@@ -115,30 +111,37 @@ class ReportSender:
             level[place.rows] = np.minimum(block.belief[slots] + grown, most)
         return level
 
-    def _blank(self, now: float, *, leave: bool = False) -> Report:
-        """Return a report without number, rows, `hello` and `keyframe`."""
-        state, schedule = self._state, self._state.schedule
-        whole = leave or schedule.answer or schedule.hello
-        return Report(
-            cluster=state.settings.cluster,
-            agent=state.agent,
-            incarnation=state.incarnation,
-            sequence=0,
-            sent_at_s=state.wall_s,
-            revision=state.limits.revision,
-            leave=leave,
-            permits=state.strict.permits(now, whole=whole),
-            weight=state.settings.weight,
-            interval_s=state.settings.interval_s,
-        )
-
     def stop(self, now: float) -> Publish:
         """Return the last report: final counters, and all permits given away."""
         local = self._state.local
-        rows = None if local is None else local.numbers >= 0
+        rows: tuple[Rows, ...] = ()
+        if local is not None:
+            rows = local.report(local.numbers >= 0, local.usable, None)
         self._state.schedule.hello = False
         self._state.strict.leave(now)
-        like = self._blank(now, leave=True)
-        return Publish(
-            self._state.schedule.publish(local, rows, now=now, level=None, like=like)
+        return Publish(self._report(rows, now, leave=True))
+
+    def _report(
+        self, rows: tuple[Rows, ...], now: float, *, leave: bool = False
+    ) -> Report:
+        """Return the next report."""
+        state, schedule = self._state, self._state.schedule
+        schedule.sequence += 1
+        keyframe = schedule.hello or schedule.answer
+        report = Report(
+            cluster=state.settings.cluster,
+            agent=state.agent,
+            incarnation=state.incarnation,
+            sequence=schedule.sequence,
+            sent_at_s=state.wall_s,
+            revision=state.limits.revision,
+            hello=schedule.hello,
+            leave=leave,
+            keyframe=keyframe,
+            rows=rows,
+            permits=state.strict.permits(now, whole=leave or keyframe),
+            weight=state.settings.weight,
+            interval_s=state.settings.interval_s,
         )
+        schedule.leaves(now)
+        return report

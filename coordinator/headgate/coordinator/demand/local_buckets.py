@@ -19,6 +19,7 @@ from headgate.coordinator.demand.blocking import Blocking
 from headgate.coordinator.demand.estimator import Demand
 from headgate.coordinator.demand.parents import Families
 from headgate.coordinator.messages.events import SetCeilings
+from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.one_or_many import (
     chosen,
     greater,
@@ -44,6 +45,9 @@ COST_LASTS = 50.0
 """Number of looks with requests over which the mean cost is averaged.  The mean decides
 how a ledger is kept, and each agent uses its own: a single request of fifteen times the
 usual cost must not make one agent treat a quota as a small one."""
+
+ANNOUNCED_COSTS = 3.0
+"""A request, or the sum of one tick, above this many mean costs is announced."""
 
 RETIRED_MAX = 1 << 16
 """Most dropped buckets whose counters are remembered; the oldest is forgotten first."""
@@ -293,6 +297,44 @@ class LocalBuckets:
         if self._families is not None:
             return self._families.tell(chosen, tellable)
         return tellable
+
+    def report(
+        self, chosen: NDArray[np.bool_], demand: Floats, level: Floats | None
+    ) -> tuple[Rows, ...]:
+        """Return rows to report, by dimension, and note what they say.
+
+        Args:
+            chosen: ``bool[N]`` which ones.
+            demand: ``float64[N]`` λ' to report.
+            level: ``float64[N]`` E; None while this agent doesn't know it for sure.
+        """
+        parts: list[Rows] = []
+        for dimension, where, groups in self.by_dimension:
+            picked = chosen[where]
+            if not picked.any():
+                continue
+            at = where[picked]
+            largest, cost = self.largest[at], self.cost[at]
+            large = largest > ANNOUNCED_COSTS * cost
+            parts.append(
+                Rows(
+                    dimension=dimension,
+                    group_ids=groups[picked],
+                    refused=self.refused[at],
+                    admitted=self.admitted[at],
+                    demand=demand[at],
+                    held=self.held[at],
+                    cost=cost,
+                    largest=np.where(large, largest, 0.0) if large.any() else None,
+                    level=None if level is None else level[at],
+                    subjects=self.subjects[at],
+                )
+            )
+        self.sent_admitted[chosen] = self.admitted[chosen]
+        self.sent_demand[chosen] = demand[chosen]
+        self.wanted[chosen] = False
+        self.largest[chosen] = 0.0
+        return tuple(parts)
 
     def change(
         self,

@@ -25,14 +25,12 @@ before is an implicit question: the receiver answers with its own row of that gr
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, log
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from headgate.coordinator.ledger.replay import LOSS_FLOOR
-from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.one_or_many import chosen, greater, lesser, root, some
 
 if TYPE_CHECKING:
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import LocalBuckets
-    from headgate.coordinator.messages.report import Report
 
     Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]
@@ -69,9 +66,6 @@ while reports are being lost."""
 
 MISSED_BY = 0.01
 """Accepted probability of missing a change and all its repeats."""
-
-ANNOUNCED_COSTS = 3.0
-"""A request, or the sum of one tick, above this many mean costs is announced."""
 
 REPEATS_MAX = 5
 """Most heartbeats that repeat a change; a keyframe comes every ten anyway."""
@@ -245,50 +239,15 @@ class ReportSchedule:
             self._next_beat += interval * (1.0 + late // interval)
         self._beats += 1
 
-    def publish(
-        self,
-        local: LocalBuckets | None,
-        rows: Flags | None,
-        *,
-        now: float,
-        level: Floats | None,
-        like: Report,
-        demand: Floats | None = None,
-    ) -> Report:
-        """Make the report and remember what it says.
-
-        Args:
-            local: The buckets, if there are any.
-            rows: ``bool[N]`` which of them to report.
-            now: Monotonic seconds.
-            demand: ``float64[N]`` λ' to report; `usable` by default.
-            level: ``float64[N]`` E; None while this agent doesn't know it for sure.
-            like: A report with all but its number, rows, `hello` and `keyframe`.
-        """
-        self.sequence += 1
+    def leaves(self, now: float) -> None:
+        """Note that a report leaves now that does all that was asked for."""
         self._last_at = now
-        parts: list[Rows] = []
-        if local is not None and rows is not None:
-            demand = local.usable if demand is None else demand
-            parts = _rows_of(local, rows, demand, level)
-            local.sent_admitted[rows] = local.admitted[rows]
-            local.sent_demand[rows] = demand[rows]
-            local.wanted[rows] = False
-            local.largest[rows] = 0.0
-        report = replace(
-            like,
-            sequence=self.sequence,
-            hello=self.hello,
-            keyframe=self.hello or self.answer,
-            rows=tuple(parts),
-        )
-        if report.hello:
+        if self.hello:
             self.round_at = now
-        if report.keyframe:
+        if self.hello or self.answer:
             self._told_all_at = now
             self._answer_at = self._rows_at = np.inf
         self.hello = self.answer = self.urgent = False
-        return report
 
 
 def _moved(local: LocalBuckets, outlook: Extrapolation) -> Flags:
@@ -339,35 +298,3 @@ def _repeats(loss: float) -> int:
     if loss < LOSS_FLOOR:
         return 1
     return min(max(1, ceil(log(MISSED_BY) / log(min(loss, 0.9)))), REPEATS_MAX)
-
-
-def _announced(largest: Floats, cost: Floats) -> Floats | None:
-    """Return what to announce about large requests; None if there were none."""
-    large = largest > ANNOUNCED_COSTS * cost
-    return np.where(large, largest, 0.0) if np.count_nonzero(large) else None
-
-
-def _rows_of(
-    local: LocalBuckets, chosen: NDArray[np.bool_], demand: Floats, level: Floats | None
-) -> list[Rows]:
-    parts: list[Rows] = []
-    for dimension, where, groups in local.by_dimension:
-        picked = chosen[where]
-        if not picked.any():
-            continue
-        at = where[picked]
-        parts.append(
-            Rows(
-                dimension=dimension,
-                group_ids=groups[picked],
-                refused=local.refused[at],
-                admitted=local.admitted[at],
-                demand=demand[at],
-                held=local.held[at],
-                cost=local.cost[at],
-                largest=_announced(local.largest[at], local.cost[at]),
-                level=None if level is None else level[at],
-                subjects=local.subjects[at],
-            )
-        )
-    return parts

@@ -8,11 +8,6 @@ from headgate.coordinator.config.constants import Settings
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.gossip.schedule import Extrapolation, ReportSchedule
 from headgate.coordinator.messages.events import Keys
-from headgate.coordinator.messages.report import Report
-
-LIKE = Report(
-    cluster="", agent="a", incarnation=1, sequence=0, sent_at_s=0.0, revision=1
-)
 
 OUTLOOK = Extrapolation(
     off=np.zeros(1),
@@ -40,7 +35,8 @@ class Sender:
         rows = self.schedule.choose(self.local, now, OUTLOOK, loss)
         if rows is None:
             return False
-        self.schedule.publish(self.local, rows, now=now, level=None, like=LIKE)
+        self.local.report(rows, self.local.usable, None)
+        self.schedule.leaves(now)
         return bool(rows.any())
 
     def heartbeats(self, count: int, loss: float = 0.0) -> list[bool]:
