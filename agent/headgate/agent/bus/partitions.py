@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.agent.errors import BusUnavailable
+from headgate.coordinator.messages.report import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from headgate.coordinator.messages.report import Report, Rows
+    from headgate.coordinator.messages.report import Report
 
     Numbers = NDArray[np.int64]
 
@@ -226,64 +227,16 @@ def _picked(
     for one in columns:
         where = np.flatnonzero(plan.places(one.group_ids) == partition)
         if len(where):
-            picked.append(_rows_at(one, where))
+            picked.append(one.at(where))
     return tuple(picked)
 
 
-def _rows_at(rows: Rows, where: Numbers) -> Rows:
-    """Return the rows at these positions."""
-    return replace(
-        rows,
-        group_ids=rows.group_ids[where],
-        refused=rows.refused[where],
-        admitted=rows.admitted[where],
-        demand=rows.demand[where],
-        held=rows.held[where],
-        cost=rows.cost[where],
-        largest=None if rows.largest is None else rows.largest[where],
-        level=None if rows.level is None else rows.level[where],
-        subjects=None if rows.subjects is None else rows.subjects[where],
-    )
-
-
 def _merged(columns: list[Rows]) -> tuple[Rows, ...]:
-    """Return one entry for each dimension."""
+    """Return one entry for each dimension, its rows by group id."""
     of: dict[str, list[Rows]] = {}
     for one in columns:
         of.setdefault(one.dimension, []).append(one)
     return tuple(
-        _rows_joined(many) if len(many) > 1 else many[0] for many in of.values()
+        rows.at(np.argsort(rows.group_ids, kind="stable"))
+        for rows in map(Rows.joined, of.values())
     )
-
-
-def _rows_joined(many: list[Rows]) -> Rows:
-    """Return the rows of several parts, by group id."""
-    ids = np.concatenate([rows.group_ids for rows in many])
-    order = np.argsort(ids, kind="stable")
-    levels = [rows.level for rows in many if rows.level is not None]
-    subjects = [rows.subjects for rows in many if rows.subjects is not None]
-    return replace(
-        many[0],
-        group_ids=ids[order],
-        refused=np.concatenate([rows.refused for rows in many])[order],
-        admitted=np.concatenate([rows.admitted for rows in many])[order],
-        demand=np.concatenate([rows.demand for rows in many])[order],
-        held=np.concatenate([rows.held for rows in many])[order],
-        cost=np.concatenate([rows.cost for rows in many])[order],
-        largest=_largest_of(many, order),
-        level=np.concatenate(levels)[order] if len(levels) == len(many) else None,
-        subjects=(
-            np.concatenate(subjects)[order] if len(subjects) == len(many) else None
-        ),
-    )
-
-
-def _largest_of(many: list[Rows], order: Numbers) -> NDArray[np.float64] | None:
-    """Return what is announced about large requests; None if nothing is."""
-    if all(rows.largest is None for rows in many):
-        return None
-    columns = [
-        np.zeros(len(rows.cost)) if rows.largest is None else rows.largest
-        for rows in many
-    ]
-    return np.concatenate(columns)[order]

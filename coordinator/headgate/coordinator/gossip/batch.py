@@ -9,7 +9,7 @@ result is that of entering them one after the other, bit for bit
 
 from __future__ import annotations
 
-from math import isfinite, nan
+from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -119,8 +119,10 @@ def _columns(
         if rows.dimension == dimension
     ]
     of, members, parts = zip(*found, strict=True)
-    rows = _joined(parts)
-    if rows is None:
+    if len({part.subjects is None for part in parts}) > 1:
+        return None
+    rows = Rows.joined(parts)
+    if not finite(rows):
         return None
     sizes = [len(part.group_ids) for part in parts]
     numbers = table.numbers(dimension, rows.group_ids)
@@ -137,37 +139,3 @@ def finite(rows: Rows) -> bool:
     if rows.largest is not None:
         columns.append(rows.largest)
     return isfinite(sum(float(np.add.reduce(column)) for column in columns))
-
-
-def _joined(parts: tuple[Rows, ...]) -> Rows | None:
-    """Return one dimension's rows, concatenated; None if some are not numbers."""
-    if len({rows.subjects is None for rows in parts}) > 1:
-        return None
-    subjects = [rows.subjects for rows in parts if rows.subjects is not None]
-    joined = Rows(
-        dimension=parts[0].dimension,
-        group_ids=np.concatenate([rows.group_ids for rows in parts]),
-        refused=np.concatenate([rows.refused for rows in parts]),
-        admitted=np.concatenate([rows.admitted for rows in parts]),
-        demand=np.concatenate([rows.demand for rows in parts]),
-        held=np.concatenate([rows.held for rows in parts]),
-        cost=np.concatenate([rows.cost for rows in parts]),
-        largest=_column([rows.largest for rows in parts], parts, absent=0.0),
-        level=_column([rows.level for rows in parts], parts, absent=nan),
-        subjects=np.concatenate(subjects) if subjects else None,
-    )
-    return joined if finite(joined) else None
-
-
-def _column(
-    columns: list[Floats | None], parts: tuple[Rows, ...], *, absent: float
-) -> Floats | None:
-    """Return columns that reports may leave out, concatenated."""
-    if all(column is None for column in columns):
-        return None
-    return np.concatenate(
-        [
-            np.full(len(rows.cost), absent) if column is None else column
-            for rows, column in zip(parts, columns, strict=True)
-        ]
-    )

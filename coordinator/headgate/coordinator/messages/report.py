@@ -7,12 +7,15 @@ incarnation, so a lost, doubled or reordered report loses nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, fields, replace
+from math import inf, nan
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
 
@@ -47,6 +50,40 @@ class Rows:
     largest: NDArray[np.float64] | None = None
     level: NDArray[np.float64] | None = None
     subjects: NDArray[np.int64] | None = None
+
+    def at(self, where: NDArray[np.int64]) -> Rows:
+        """Return the rows at these positions, ``int64[K]``."""
+        return _rows([self], lambda columns: columns[0][where])
+
+    @staticmethod
+    def joined(parts: Sequence[Rows]) -> Rows:
+        """Return rows of one dimension, one part after the other, in their order.
+
+        Where some parts leave out a column, `largest` counts as 0 there and `level` as
+        unknown (NaN), and no row has `subjects`.
+        """
+        return _rows(parts, np.concatenate)
+
+
+ABSENT = {"largest": 0.0, "level": nan}
+"""What these columns count as in rows that leave them out."""
+
+
+def _rows(
+    parts: Sequence[Rows], made_of: Callable[[list[NDArray[Any]]], NDArray[Any]]
+) -> Rows:
+    """Return rows whose columns are made of the same columns of some parts."""
+    columns: dict[str, Any] = {}
+    for name in (field.name for field in fields(Rows) if field.name != "dimension"):
+        found: list[NDArray[Any] | None] = [getattr(rows, name) for rows in parts]
+        told = [column for column in found if column is not None]
+        if told and len(told) < len(found) and name in ABSENT:
+            told = [
+                np.full(len(rows.cost), ABSENT[name]) if column is None else column
+                for rows, column in zip(parts, found, strict=True)
+            ]
+        columns[name] = made_of(told) if len(told) == len(parts) else None
+    return replace(parts[0], **columns)
 
 
 PERMITS = 1024
