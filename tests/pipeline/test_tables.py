@@ -18,7 +18,7 @@ from headgate.pipeline.stream.maintenance import (
     settled_until,
     write_bill,
 )
-from headgate.pipeline.tables.schema import COUNTERS, LOSSES, USAGE
+from headgate.pipeline.tables.schema import COUNTERS, LOSSES, PERIODS, USAGE
 from headgate.pipeline.tables.store import TableStore, dated
 
 if TYPE_CHECKING:
@@ -206,3 +206,31 @@ def test_a_write_that_retires_is_done_once_though_it_was_cut_off(
     kept = store.read("usage_10s").agg(f.sum("admitted")).collect()[0][0]
     retired = store.read("retired").agg(f.sum("admitted")).collect()[0][0]
     assert (kept, retired) == (1.0, 3.0)
+
+
+def test_periods_that_began_before_retired_days_stay_as_they_were(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = TableStore(spark, tmp_path.as_uri())
+
+    def months(used: float) -> DataFrame:
+        starts = (datetime(2026, month, 1, tzinfo=UTC) for month in (3, 4))
+        rows = [
+            (
+                start, start + timedelta(days=30), "month", "UTC", 1, "gold", "acme",
+                "requests", 100.0, used, 0.0, used / 100, 0.0,
+            )
+            for start in starts
+        ]  # fmt: skip
+        return spark.createDataFrame(rows, PERIODS)
+
+    def used() -> list[float]:
+        found = store.read("periods").orderBy("period_start").collect()
+        return [row["admitted"] for row in found]
+
+    middle = date(2026, 3, 10)
+    store.replace_from("periods", months(7.0), middle)
+    assert used() == [7.0]  # the month that lost days was never complete
+    store.replace_from("periods", months(8.0), None)
+    store.replace_from("periods", months(9.0), middle)
+    assert used() == [8.0, 9.0]

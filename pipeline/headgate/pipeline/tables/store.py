@@ -61,12 +61,16 @@ class TableStore:
         writer.partitionBy(DATE).save(self.uri(name))
 
     def replace_from(self, name: str, frame: DataFrame, first: date | None) -> None:
-        """Replace the rows from the day `first` on; all rows if it is None."""
+        """Replace the rows from the day `first` on; all rows if it is None.
+
+        Rows of `frame` before `first` are left out, so that those in the table stay.
+        """
         rows = dated(frame, name, 0)
-        writer = rows.write.format("delta").mode("overwrite").partitionBy(DATE)
-        if first is not None and self.version(name) >= 0:
-            writer = writer.option("replaceWhere", f"{DATE} >= '{first}'")
+        if first is not None:
             rows = rows.where(f.col(DATE) >= f.lit(first))
+        writer = rows.write.format("delta").mode("overwrite").partitionBy(DATE)
+        if first is not None:
+            writer = writer.option("replaceWhere", f"{DATE} >= '{first}'")
         writer.save(self.uri(name))
 
     def read(
