@@ -158,6 +158,18 @@ def test_what_is_deleted_takes_its_attachment_along(rest: httpx.Client) -> None:
     assert rest.delete("/groups/gold").status_code == 204
 
 
+def test_what_is_deleted_leaves_names_in_other_letters_alone(
+    rest: httpx.Client,
+) -> None:
+    rest.put("/namespaces/acme/Orders").raise_for_status()
+    attach(rest, "gold", topic="acme/Orders/new")
+    policy = {"level": "topic", "target": "acme/Orders/new", "kind": "publish"}
+    rest.put("/policies", json={**policy, "policy": {"bytes": 5}}).raise_for_status()
+    assert rest.delete("/namespaces/acme/orders").status_code == 204
+    assert len(rest.get("/attachments").json()["items"]) == 1
+    assert len(rest.get("/policies").json()["items"]) == 1
+
+
 def test_a_namespace_needs_its_tenant(rest: httpx.Client, unchanged: Any) -> None:
     with unchanged():
         answer = rest.put("/namespaces/nobody/orders")

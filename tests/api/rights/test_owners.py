@@ -184,6 +184,19 @@ def test_a_tenant_sees_what_is_its_own_and_nothing_else(call: Call) -> None:
     assert call("acme", "POST", "/api/v1/preview", json=asked).status_code == 404
 
 
+def test_a_tenant_sees_nothing_of_one_named_in_other_letters(call: Call) -> None:
+    for path in ("tenants/ACME", "namespaces/ACME/orders"):
+        assert call("admin", "PUT", f"/api/v1/{path}", json={}).is_success
+    theirs = {"subject": {"namespace": "ACME/orders"}}
+    assert attach(call, "admin", theirs, "theirs") == 201
+    policy = {"level": "namespace", "target": "ACME/orders", "kind": "publish"}
+    body = {**policy, "policy": {"bytes": 5}}
+    assert call("admin", "PUT", "/api/v1/policies", json=body).is_success
+    for path in ("attachments", "policies"):
+        assert call("acme", "GET", f"/api/v1/{path}").json()["items"] == []
+    assert call("acme", "GET", "/api/v1/groups/theirs").status_code == 404
+
+
 def test_a_tenant_sees_the_overrides_and_slots_of_its_groups(call: Call) -> None:
     attach(call, "admin", ACME, "cap")
     for group in ("cap", "theirs"):

@@ -23,6 +23,7 @@ from headgate.api.store.tables import (
     GroupRow,
     NamespaceRow,
     TenantRow,
+    is_below,
 )
 from headgate.api.values.errors import Forbidden, NotFound
 from headgate.api.values.ownership import tenant_of_subject
@@ -196,7 +197,7 @@ def delete_attachments_under(change: Change, namespace: str) -> None:
     topics = AttachmentRow.kind.startswith("topic")
     query = select(AttachmentRow.subject).where(
         ((AttachmentRow.kind == "namespace") & (AttachmentRow.name == namespace))
-        | (topics & AttachmentRow.name.startswith(f"{namespace}/", autoescape=True))
+        | (topics & is_below(AttachmentRow.name, namespace))
     )
     for key in change.session.scalars(query).all():
         delete_attachment(change, checked_subject(subject_of_key(key)))

@@ -24,7 +24,7 @@ from headgate.api.policies.schemas import (
     SettingShown,
 )
 from headgate.api.store import Change
-from headgate.api.store.tables import NamespaceRow, PolicyRow, SettingRow
+from headgate.api.store.tables import NamespaceRow, PolicyRow, SettingRow, is_below
 from headgate.api.values.body_paths import place_of, place_text
 from headgate.api.values.errors import Invalid, NotFound
 from headgate.api.values.preconditions import ANYTHING, Precondition
@@ -52,10 +52,7 @@ def list_policies(
     if target is not None:
         query = query.where(PolicyRow.target == target)
     if tenants is not None:
-        named = [
-            PolicyRow.target.startswith(f"{tenant}/", autoescape=True)
-            for tenant in tenants
-        ]
+        named = [is_below(PolicyRow.target, tenant) for tenant in tenants]
         query = query.where(or_(false(), *named))
     rows = session.scalars(query.order_by(*place).limit(limit + 1)).all()
     last = rows[limit - 1] if len(rows) > limit else None
@@ -156,8 +153,7 @@ def delete_policy(
 def delete_policies_under(change: Change, namespace: str) -> None:
     """Delete the policies of a namespace and of its topics."""
     query = select(PolicyRow).where(
-        (PolicyRow.target == namespace)
-        | PolicyRow.target.startswith(f"{namespace}/", autoescape=True)
+        (PolicyRow.target == namespace) | is_below(PolicyRow.target, namespace)
     )
     for row in change.session.scalars(query).all():
         shown = _shown(row)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sqlalchemy import ColumnElement, false, or_, select
 from sqlalchemy.orm import Session
 
-from headgate.api.store.tables import AttachmentRow, GroupRow, StateRow
+from headgate.api.store.tables import AttachmentRow, GroupRow, StateRow, is_below
 from headgate.api.values.errors import NotFound
 from headgate.api.values.ownership import OF_TENANTS
 
@@ -16,8 +16,7 @@ Tenants = frozenset[str] | None
 def of_tenants(tenants: Collection[str]) -> ColumnElement[bool]:
     """Return the condition that an attachment's subject belongs to one of `tenants`."""
     named = [
-        (AttachmentRow.name == tenant)
-        | AttachmentRow.name.startswith(f"{tenant}/", autoescape=True)
+        (AttachmentRow.name == tenant) | is_below(AttachmentRow.name, tenant)
         for tenant in tenants
     ]
     kinds = [AttachmentRow.kind.startswith(kind) for kind in sorted(OF_TENANTS)]

@@ -7,16 +7,28 @@ revision that last changed the row; they are the row's ETag.
 from sqlalchemy import (
     JSON,
     BigInteger,
+    ColumnElement,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
+    SQLColumnExpression,
     Text,
+    func,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 SerialId = Integer().with_variant(BigInteger(), "postgresql")
 """A key that the database counts up; SQLite counts only plain INTEGER."""
+
+
+def is_below(column: SQLColumnExpression[str | None], name: str) -> ColumnElement[bool]:
+    """Return the condition that `column` begins with `name` and a slash.
+
+    Not by LIKE: SQLite's ignores case, so ACME's namespaces would be acme's as well.
+    """
+    beginning = f"{name}/"
+    return func.substr(column, 1, len(beginning)) == beginning
 
 
 class StoreTable(DeclarativeBase):
