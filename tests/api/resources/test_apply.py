@@ -186,6 +186,8 @@ def test_one_thing_that_can_not_be_spoils_all(
         ("groups: {x: {weight: .inf}}", 422),
         ("groups: {1: {}}", 422),
         ("groups: {x: {parent: 2020-01-01}}", 422),
+        ("namespace_policies: {acme/orders: {x: 2020-01-01}}", 422),
+        ("namespace_policies: {acme/orders: {x: [.nan]}}", 422),
         ("just text", 422),
         ("\x00", 400),
         ("[" * 5000, 400),
@@ -198,6 +200,28 @@ def test_yaml_holds_no_surprises(
     with unchanged():
         answer = rest.post("/apply", content=text.encode(), headers=headers)
     assert answer.status_code == status, answer.text
+
+
+def test_policies_that_are_kept_as_sent_hold_what_json_can_say(
+    rest: httpx.Client, unchanged: Any
+) -> None:
+    policies: dict[str, Any] = {"acme/orders": {"a": [{"b": "größe"}]}}
+    apply(rest, {"tenants": {"acme": None}, "namespace_policies": policies})
+    for text in ('"a\\ud800"', '[{"\\ud800": 1}]', "NaN", "[1e999]"):
+        body = f'{{"namespace_policies": {{"acme/orders": {{"x": {text}}}}}}}'
+        headers = {"Content-Type": "application/json"}
+        with unchanged():
+            answer = rest.post("/apply", content=body, headers=headers)
+        assert answer.status_code == 422, answer.text
+        (error,) = answer.json()["errors"]
+        assert error["field"] == "namespace_policies.acme/orders"
+    assert rest.get("/audit").status_code == 200
+    assert rest.get("/export").json()["namespace_policies"] == policies
+    numbered = b"namespace_policies: {acme/orders: {a: {1: x}}}"
+    headers = {"Content-Type": "application/yaml"}
+    for _ in range(2):
+        plan = rest.post("/apply", content=numbered, headers=headers).json()
+    assert plan["changes"] == []
 
 
 def test_a_thousand_things_are_made_moved_and_pruned_as_a_few_are(

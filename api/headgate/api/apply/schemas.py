@@ -1,6 +1,9 @@
 """Schemas of a quota file and of the resulting plan."""
 
-from pydantic import BaseModel, ConfigDict, Field
+import json
+from typing import Annotated, cast
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from headgate.api.attachments.schemas import AttachmentPut
 from headgate.api.groups.schemas import GroupBody
@@ -8,9 +11,24 @@ from headgate.api.overrides.schemas import OverridePut
 from headgate.api.policies.schemas import PolicyPut
 from headgate.api.tenants.schemas import TenantPut
 from headgate.api.values.schemas import Body, ChangeShown
+from headgate.api.values.text import check_storable
 
 MAX_THINGS = 250_000
 """Most objects of a kind in one file; the store is tested with 100,000 attachments."""
+
+
+def _as_json(policies: dict[str, object]) -> dict[str, object]:
+    """Return `policies` as JSON keeps them, since they are stored as they are sent.
+
+    YAML also has dates and keys that are numbers; Python's JSON has NaN and lone
+    surrogates, which every later export and audit would fail on.
+    """
+    try:
+        text = json.dumps(policies, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"expected JSON: {error}") from error
+    check_storable(text)
+    return cast("dict[str, object]", json.loads(text))
 
 
 class AttachmentItem(AttachmentPut):
@@ -49,7 +67,9 @@ class Quotas(Body):
 
     tenants: dict[str, TenantPut | None] = Field(default={}, max_length=MAX_THINGS)
     namespaces: list[str] = Field(default=[], max_length=MAX_THINGS)
-    namespace_policies: dict[str, dict[str, object]] = Field(
+    namespace_policies: dict[
+        str, Annotated[dict[str, object], AfterValidator(_as_json)]
+    ] = Field(
         default={},
         max_length=MAX_THINGS,
         description="For each namespace, the policies that Pulsar's clients store "
