@@ -261,6 +261,7 @@ def test_a_thousand_things_are_made_moved_and_pruned_as_a_few_are(
     ("parents", "status", "detail"),
     [
         ({"a": "b", "b": "c", "c": "a"}, 409, "would be part of itself"),
+        ({"a": "b", "b": "c", "c": "b"}, 409, "group 'b' would be part of itself"),
         ({f"g{n}": f"g{n + 1}" for n in range(20)} | {"g20": None}, 422, "16 levels"),
         ({"a": "nowhere"}, 404, "group 'nowhere' does not exist"),
         ({"a": "a"}, 409, "would be part of itself"),

@@ -281,12 +281,13 @@ def _check_tree(session: Session, names: Collection[str]) -> None:
     query = select(GroupRow.id, GroupRow.name, GroupRow.parent_id)
     found = {row.id: row for row in session.execute(query)}
     for row in found.values():
-        above, levels = row.parent_id, 1
+        above, path = row.parent_id, [row.id]
         while above is not None:
-            levels += 1
-            if above == row.id:
-                raise Conflict(f"parent: group {row.name!r} would be part of itself")
-            if levels > MAX_DEPTH:
+            if above in path:
+                name = found[above].name
+                raise Conflict(f"parent: group {name!r} would be part of itself")
+            path.append(above)
+            if len(path) > MAX_DEPTH:
                 raise Invalid(
                     "parent", f"expected a tree of at most {MAX_DEPTH} levels"
                 )
