@@ -98,6 +98,18 @@ def test_what_is_shown_has_the_tag_that_a_change_asks_for(
     assert shown.headers["ETag"] == f'"{shown.json()["revision"]}"'
 
 
+def test_a_tag_that_a_compressing_proxy_made_weak_is_as_good(
+    rest: httpx.Client,
+) -> None:
+    weak = f"W/{rest.get('/groups/gold').headers['ETag']}"
+    shown = rest.get("/groups/gold", headers={"If-None-Match": f'"x", {weak}'})
+    assert shown.status_code == 304
+    changed = rest.patch("/groups/gold", json={"weight": 2}, headers={"If-Match": weak})
+    assert changed.is_success
+    stale = rest.patch("/groups/gold", json={"weight": 3}, headers={"If-Match": weak})
+    assert stale.status_code == 412
+
+
 def test_a_setting_that_has_its_default_is_a_404(rest: httpx.Client) -> None:
     assert rest.get("/settings/dispatchThrottlingRateInMsg").status_code == 404
 

@@ -21,6 +21,7 @@ from headgate.api.http.dependencies import (
     ServiceOf,
     TenantsOf,
     etag,
+    revisions_of,
     tell,
 )
 from headgate.api.rights.visibility import require_visible, visible_groups
@@ -69,7 +70,7 @@ def get_group(
         require_visible(session, tenants, name)
         group = groups.get_group(session, name)
     response.headers["ETag"] = etag(group.revision)
-    if if_none_match == etag(group.revision):
+    if if_none_match is not None and group.revision in revisions_of(if_none_match):
         response.status_code = HTTPStatus.NOT_MODIFIED
     return group
 

@@ -83,14 +83,22 @@ def precondition_of(
         return Precondition(exists=exists)
     if if_match.strip() == "*":
         return Precondition(exists=True)
-    tags = (tag.strip().strip('"') for tag in if_match.split(","))
-    revisions = frozenset(int(tag) for tag in tags if _is_revision(tag))
-    return Precondition(revisions=revisions, exists=exists)
+    return Precondition(revisions=revisions_of(if_match), exists=exists)
 
 
 def etag(revision: int) -> str:
     """Return the ETag of a thing that `revision` last changed."""
     return f'"{revision}"'
+
+
+def revisions_of(etags: str) -> frozenset[int]:
+    """Return the revisions in a list of ETags; those that name none are left out.
+
+    A proxy that compresses answers makes ETags weak, as in ``W/"7"``; compressed or
+    not, revision 7 of a thing is the same.
+    """
+    tags = (tag.strip().removeprefix("W/").strip('"') for tag in etags.split(","))
+    return frozenset(int(tag) for tag in tags if _is_revision(tag))
 
 
 def tell(response: Response, change: Change, *, of: int | None = None) -> None:
