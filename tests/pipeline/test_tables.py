@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
@@ -10,10 +11,12 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as f
 
+from headgate.pipeline.counters.rows import STEP_SCHEMA
 from headgate.pipeline.jobs.bill import differences
-from headgate.pipeline.settings import PipelineSettings
-from headgate.pipeline.stream.batch_log import BatchLog
+from headgate.pipeline.settings import WINDOW_S, PipelineSettings
+from headgate.pipeline.stream.batch_log import BatchLog, BatchSummary
 from headgate.pipeline.stream.maintenance import (
+    EVERY,
     Maintenance,
     settled_until,
     write_bill,
@@ -234,3 +237,26 @@ def test_periods_that_began_before_retired_days_stay_as_they_were(
     store.replace_from("periods", months(8.0), None)
     store.replace_from("periods", months(9.0), middle)
     assert used() == [8.0, 9.0]
+
+
+def test_days_are_retired_though_each_run_ends_after_one_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = TableStore(spark, f"{tmp_path.as_uri()}/tables")
+    steps = BatchLog(spark, f"{tmp_path.as_uri()}/steps")
+    store.append("usage_10s", usage(spark, (0, "a", 3.0), (9, "a", 1.0)), 0)
+    noon = datetime(2026, 3, 11, 12, tzinfo=UTC)
+    before = BatchSummary(
+        batch=0,
+        window_us=WINDOW_S * 1_000_000,
+        watermark_us=round(noon.timestamp()) * 1_000_000,
+    )
+    steps.write(before, spark.createDataFrame([], STEP_SCHEMA))
+    settings = PipelineSettings(
+        out=tmp_path.as_uri(), files="f", keep_days={"usage_10s": 4}
+    )
+    for batch in range(100, 100 + EVERY):
+        run = Maintenance(settings, store, steps)
+        run.after_batch(replace(before, batch=batch))
+    assert [row["admitted"] for row in store.read("usage_10s").collect()] == [1.0]
+    assert settled_until(store) == date(2026, 3, 7)

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
     from headgate.pipeline.stream.batch_log import BatchLog, BatchSummary
     from headgate.pipeline.tables.store import TableStore
 
-EVERY = 24
-"""Batches between two looks at a table for small files: four minutes at 10 s."""
+FINISHED = (*STREAMED, "bill")
+"""Tables whose days are finished."""
+
+EVERY = len(STREAMED) + 1 + len(FINISHED)
+"""Batches between two looks at a table, for small files and for a day that has ended:
+four minutes at 10 s.  The number of a batch says whose turn it is, so that runs of a
+single batch (``--once``) come to all tables as well."""
 
 CLUSTERED = frozenset({"usage_10s", "usage_1m", "usage_1h"})
 """Tables whose finished days are sorted by group."""
@@ -36,25 +41,24 @@ class Maintenance:
         self._settings = settings
         self._store = store
         self._steps = steps
-        self._day: date | None = None
-        self._due: list[str] = []
+        # A new process finishes the last day again: it can't tell if that was done.
+        self._finished: dict[str, date] = {}
 
     def after_batch(self, now: BatchSummary) -> None:
         """Do the upkeep that is due after a batch, for at most one table."""
         if not now.watermark_us:
             return  # no window has been closed yet
         today = day_of(now.watermark_us)
-        if self._day is not None and today > self._day:
-            there = (*STREAMED, "bill")
-            self._due = [name for name in there if self._store.version(name) >= 0]
-        self._day = today
         place = now.batch % EVERY
-        if place == len(STREAMED):
-            self._steps.vacuum()
-        elif place < len(STREAMED):
+        if place < len(STREAMED):
             self.compact(STREAMED[place], today)
-        elif self._due:
-            self.finish_day(self._due.pop(), today)
+        elif place == len(STREAMED):
+            self._steps.vacuum()
+        else:
+            name = FINISHED[place - len(STREAMED) - 1]
+            if self._finished.get(name) != today and self._store.version(name) >= 0:
+                self.finish_day(name, today)
+                self._finished[name] = today
 
     def compact(self, name: str, today: date) -> None:
         """Merge what recent batches wrote."""
