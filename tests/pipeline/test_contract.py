@@ -16,6 +16,7 @@ from headgate.pipeline.command import app, seconds
 from headgate.pipeline.report.html_report import (
     drawn,
     headline,
+    print_effect,
     print_summary,
     write_page,
 )
@@ -161,3 +162,18 @@ def test_a_name_in_brackets_is_printed_as_it_is() -> None:
     text = io.StringIO()
     print_summary(summary, Console(file=text, width=200))
     assert "[red]" in text.getvalue()
+
+
+def test_the_effect_of_a_limit_names_groups_and_agents_as_they_are() -> None:
+    effect: dict[str, object] = dict.fromkeys(
+        ("attempted", "admitted", "admitted_then", "refused_then"), 1.0
+    )
+    text = io.StringIO()
+    console = Console(file=text, width=200)
+    print_effect("gold [eu]: requests", [effect | {"agent": "[/red]"}], console)
+    assert "gold [eu]: requests" in text.getvalue()
+    assert "[/red]" in text.getvalue()
+
+
+def test_a_name_with_dollar_signs_is_drawn_as_it_is() -> None:
+    assert drawn(Curve(r"$\frac$", "requests", [0, 10], [9, 9], [5, 5], [6, 6]))

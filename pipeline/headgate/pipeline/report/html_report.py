@@ -73,7 +73,8 @@ def write_page(summary: UsageSummary, folder: Path) -> Path:
         '<meta name="viewport" content="width=device-width">'
         f"<title>Headgate usage</title><style>{_STYLE}</style>"
         f"<h1>Headgate usage</h1><p>{escape(headline(summary))}</p>"
-        f'<div class="figures">{"".join(figures)}</div>{"".join(lists)}</html>'
+        f'<div class="figures">{"".join(figures)}</div>{"".join(lists)}</html>',
+        encoding="utf-8",
     )
     return page
 
@@ -121,15 +122,17 @@ def print_summary(summary: UsageSummary, console: Console) -> None:
 
 def print_effect(title: str, rows: list[dict[str, object]], console: Console) -> None:
     """Print what another limit would have meant for each agent."""
+    from rich.markup import escape as escaped
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escaped(title), title_justify="left")
     table.add_column("agent")
     columns = ("attempted", "admitted", "admitted_then", "refused_then")
     for column in columns:
         table.add_column(heading(column), justify="right")
     for row in rows:
-        table.add_row(str(row["agent"]), *(written(c, row[c]) for c in columns))
+        agent = escaped(str(row["agent"]))
+        table.add_row(agent, *(written(c, row[c]) for c in columns))
     console.print(table)
 
 
@@ -139,7 +142,8 @@ _PRINTED = 8
 
 def drawn(curve: Curve) -> bytes:
     """Return a PNG of what was attempted and admitted against the limit."""
-    with mpl.rc_context({"date.converter": "concise"}):
+    # A name with two dollar signs is no formula.
+    with mpl.rc_context({"date.converter": "concise", "text.parse_math": False}):
         return _drawn(curve)
 
 
