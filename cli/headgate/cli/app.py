@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -305,6 +306,7 @@ def root(
 def run(arguments: Sequence[str] | None) -> int:
     """Run the command line; see `headgate.cli.main`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _prepare_streams()
     try:
         code: object = application(_words_to_complete() or words)(
             args=words,
@@ -329,6 +331,19 @@ def run(arguments: Sequence[str] | None) -> int:
     except OSError as error:
         return _fail(str(error), FAILED)
     return code if isinstance(code, int) else OK
+
+
+def _prepare_streams() -> None:
+    """Make stdin, stdout and stderr usable, however the process was started.
+
+    A stream that was closed is empty.  Text that the locale's encoding does not have
+    is escaped on stdout, as Python does on stderr: it comes after the change was made.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _words_to_complete() -> list[str]:

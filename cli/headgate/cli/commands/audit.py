@@ -1,6 +1,5 @@
 """`headgate audit` and `headgate rollback`: who changed what, and undoing it."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +15,12 @@ from headgate.cli.options.dataclass_options import spread
 from headgate.cli.options.output import Output
 from headgate.cli.options.times import parse_ago, show_time
 from headgate.cli.output.plan import carry_out, changes_of, lines_of
-from headgate.cli.output.printing import print_document, print_line, print_table
+from headgate.cli.output.printing import (
+    json_text,
+    print_document,
+    print_line,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from headgate.cli.client.rest import JsonObject, Query, Rest
@@ -208,7 +212,7 @@ def _follow(
         for entry in entries:
             seen = max(seen, cast("int", entry["revision"]))
             if as_json:
-                print_line(json.dumps(entry, ensure_ascii=False))
+                print_line(json_text(entry))
             else:
                 _print_one(entry)
 

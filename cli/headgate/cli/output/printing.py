@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import shutil
 import sys
@@ -51,8 +52,12 @@ class Listing(Generic[Item]):
 
 def print_json(value: object) -> None:
     """Print `value` as indented JSON."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-    sys.stdout.flush()
+    print_line(json_text(value, indent=2))
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """Return `value` as JSON, escaped where stdout can't take every character."""
+    return json.dumps(value, indent=indent, ensure_ascii=not _takes_unicode())
 
 
 def print_yaml(value: object) -> None:
@@ -71,7 +76,7 @@ def print_yaml(value: object) -> None:
         value,
         Dumper=yaml.CSafeDumper,
         sort_keys=False,
-        allow_unicode=True,
+        allow_unicode=_takes_unicode(),
         default_flow_style=None,
         width=100,
     )
@@ -203,6 +208,11 @@ def cell_width(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
+
+
+def _takes_unicode() -> bool:
+    encoding = sys.stdout.encoding or "utf-8"
+    return codecs.lookup(encoding).name.startswith("utf")
 
 
 def _padded(cell: str, width: int, *, right: bool) -> str:
