@@ -191,4 +191,4 @@ def give_back_to(
         if dimension == until:
             return
         chain = chains.get(dimension) or NO_LIMITS
-        give_back_before(chain.buckets, None, cost + 0.0)
+        give_back_before(chain.buckets, None, float(cost + 0.0))

@@ -6,7 +6,7 @@ through, and all else comes here, including what can't be compared.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, SupportsFloat
 
 from headgate.agent.errors import InvalidCost, InvalidDimension
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Addable(Protocol):
-    """A number of another kind that adds to floats, such as numpy's integers."""
+    """A number of another kind that adds to floats, such as numpy's."""
 
-    def __add__(self, other: float, /) -> float:
+    def __add__(self, other: float, /) -> SupportsFloat:
         """Return the sum."""
         ...
 
@@ -25,7 +25,9 @@ class Addable(Protocol):
 Number = float | Addable
 """What a caller may give.  In compiled code, a `float` would be checked before the
 function runs, and refused with mypyc's own TypeError; with this type, adding 0.0 makes
-a float, or fails, by the same rules as in Python."""
+a number, or fails, by the same rules as in Python, and `float` makes it a float.  A sum
+of another kind, such as numpy's float32, would make the bucket's counters its own kind,
+which counts no further than 16,777,216."""
 
 MOST_COST = float(1 << 53)
 """Most units of one attempt: above it a double can't count single units, and the sum of
@@ -42,7 +44,7 @@ def is_cost(cost: Number) -> bool:
     """Whether `cost` is a number from 0 to `MOST_COST`; a whole or a float one."""
     try:
         # Decimals compare with floats but don't add up; bool(...) of an array fails.
-        return bool(0.0 <= cost + 0.0 <= MOST_COST)
+        return 0.0 <= float(cost + 0.0) <= MOST_COST
     except NOT_A_NUMBER:
         return False
 
@@ -59,7 +61,7 @@ def checked_costs(costs: Mapping[str, Number]) -> dict[str, float]:
             raise InvalidDimension(f"expected an identifier, got {dimension[:80]!r}")
         if not is_cost(cost):
             raise InvalidCost(f"{dimension}: {expected_cost(cost)}")
-    return {dimension: cost + 0.0 for dimension, cost in costs.items()}
+    return {dimension: float(cost + 0.0) for dimension, cost in costs.items()}
 
 
 def explained(error: Exception, costs: Mapping[str, Number]) -> Exception:

@@ -46,7 +46,7 @@ class DimensionHandle(Generic[LimiterT]):
         now = self.clock()
         chain = self.chain
         try:
-            units = cost if type(cost) is float else cost + 0.0
+            units = cost if type(cost) is float else float(cost + 0.0)
             if chain is None or not 0.0 < units <= MOST_COST:
                 return self.limiter.attempt(now, {self.dimension: cost})
             only = chain.only

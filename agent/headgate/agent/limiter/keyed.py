@@ -125,7 +125,7 @@ class KeyedLimiter:
         now = self._clock()
         held = self._keys.get(key)
         try:
-            units = cost if type(cost) is float else cost + 0.0
+            units = cost if type(cost) is float else float(cost + 0.0)
             if held is None or not 0.0 < units <= MOST_COST:
                 if not is_cost(cost):
                     raise InvalidCost(expected_cost(cost))
@@ -147,7 +147,7 @@ class KeyedLimiter:
             raise InvalidCost(expected_cost(cost)) from None
         return self._refuse(key, held, now, units)
 
-    def charge(self, key: Hashable, cost: float) -> None:
+    def charge(self, key: Hashable, cost: Number) -> None:
         """Charge what has already happened, whatever is left: any excess is owed.
 
         Raises:
@@ -155,7 +155,8 @@ class KeyedLimiter:
         """
         if not is_cost(cost):
             raise InvalidCost(expected_cost(cost))
-        if cost == 0.0:
+        units = float(cost + 0.0)
+        if units == 0.0:
             return
         now = self._clock()
         with self._lock:  # nobody drops the key meanwhile
@@ -164,7 +165,7 @@ class KeyedLimiter:
             level = held.level + (now - held.since_s) * self._rate
             if level > self._burst:
                 level = self._burst
-            held.level = level - cost
+            held.level = level - units
             held.since_s = now
 
     def level(self, key: Hashable) -> float:

@@ -127,7 +127,7 @@ class Limiter:
         now = self.clock()
         chain = self._requests
         try:
-            cost = requests if type(requests) is float else requests + 0.0
+            cost = requests if type(requests) is float else float(requests + 0.0)
             if chain is None or costs or not 0.0 < cost <= MOST_COST:
                 if requests is not _NOTHING:
                     costs["requests"] = requests
@@ -236,10 +236,10 @@ class Limiter:
             self,
             clock=self.clock,
             keep_open=self._resolver.keep_open,
-            open_s=timeout_s + 0.0,
+            open_s=float(timeout_s + 0.0),
             estimate=estimate,
             queue=None if wait_s is None else self._resolver.waiting,
-            wait_s=0.0 if wait_s is None else wait_s + 0.0,
+            wait_s=0.0 if wait_s is None else float(wait_s + 0.0),
             lock=self._lock,
         )
         if wait_s is None:
@@ -265,8 +265,8 @@ class Limiter:
         return SlotClaim(
             self._resolver.slots,
             self._resolver.slot_pools(self.subject),
-            timeout_s=timeout_s + 0.0,
-            lease_s=checked_lease(lease_s + 0.0),
+            timeout_s=float(timeout_s + 0.0),
+            lease_s=checked_lease(float(lease_s + 0.0)),
         )
 
     def try_slot(self, *, lease_s: Number = LEASE_S) -> Slot:
@@ -279,7 +279,7 @@ class Limiter:
             InvalidSetting: The lease is not above 0.
         """
         pools = self._resolver.slot_pools(self.subject)
-        return self._resolver.slots.take(pools, checked_lease(lease_s + 0.0))
+        return self._resolver.slots.take(pools, checked_lease(float(lease_s + 0.0)))
 
     @property
     def has_slots(self) -> bool:
@@ -298,7 +298,8 @@ class Limiter:
         Returns:
             Admitted, or a refusal: never, the deadline, or the queue is full.
         """
-        return self._resolver.waiting.wait(self, checked_costs(costs), timeout_s + 0.0)
+        units, wait_s = checked_costs(costs), float(timeout_s + 0.0)
+        return self._resolver.waiting.wait(self, units, wait_s)
 
     def wait_async(
         self, *, timeout_s: Number = inf, **costs: Number
@@ -307,8 +308,8 @@ class Limiter:
 
         Cancelling it costs no tokens and nobody's place.
         """
-        units = checked_costs(costs)
-        return self._resolver.waiting.wait_async(self, units, timeout_s + 0.0)
+        units, wait_s = checked_costs(costs), float(timeout_s + 0.0)
+        return self._resolver.waiting.wait_async(self, units, wait_s)
 
     def refusing(self, mode: RefusalMode | None) -> Limiter:
         """Return a limiter of the same subject for callers with another mode.
@@ -447,7 +448,7 @@ class Limiter:
         for dimension, cost in costs.items():
             chain = chains.get(dimension)
             try:
-                units = cost if type(cost) is float else cost + 0.0
+                units = cost if type(cost) is float else float(cost + 0.0)
                 if chain is None or not 0.0 < units <= MOST_COST:
                     give_back_to(dimension, chains, costs)
                     return None

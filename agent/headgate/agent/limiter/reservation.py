@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Self
 
 from headgate.agent.bucket.chain import give_back_before
-from headgate.agent.bucket.costs import expected_cost, is_cost
+from headgate.agent.bucket.costs import checked_costs, expected_cost, is_cost
 from headgate.agent.decision import Decision, Refusal
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from headgate.agent.bucket.bucket import Bucket
+    from headgate.agent.bucket.costs import Number
     from headgate.agent.ports import ChargeableLimiter, Returnable, WaitingLine
 
 MOST_OPEN_S = 60.0
@@ -194,7 +195,7 @@ class Reservation:
         """Return the charge if the block failed without a settlement."""
         self.__exit__(kind, error, trace)
 
-    def settle(self, actual: float | None = None, **actuals: float) -> None:
+    def settle(self, actual: Number | None = None, **actuals: Number) -> None:
         """Charge the actual cost: any excess is returned, any shortfall is owed.
 
         Args:
@@ -216,15 +217,16 @@ class Reservation:
                     f"{dimension}: {expected_cost(units)}; the reserved dimensions"
                     f" are {sorted(self.costs)}"
                 )
+        settled = checked_costs(actuals)
         before = self._close("settled")
         # A charge that was returned as overdue is made after all.
         reserved = self.costs if before == "open" else dict.fromkeys(self.costs, 0.0)
         if before not in ("refused", "waiting"):
             self._correct(
-                {d: actuals.get(d, r) - reserved[d] for d, r in self.costs.items()}
+                {d: settled.get(d, r) - reserved[d] for d, r in self.costs.items()}
             )
-        if self._estimate is not None and self._estimate.dimension in actuals:
-            self._estimate.note(actuals[self._estimate.dimension])
+        if self._estimate is not None and self._estimate.dimension in settled:
+            self._estimate.note(settled[self._estimate.dimension])
 
     def cancel(self) -> None:
         """Return everything, as if it had never been reserved.

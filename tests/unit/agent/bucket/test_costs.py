@@ -137,3 +137,36 @@ def test_whole_numbers_and_those_of_numpy_are_costs() -> None:
     for cost in costs:
         assert limiter.try_acquire(requests=cost)
     assert enforcer.usage(clock.now)[0].admitted == 5.0
+
+
+SHORT: dict[str, Callable[[Limiter, Any], object]] = {
+    **{name: way for name, way in WAYS.items() if "key" not in name},
+    "settle": lambda limiter, cost: limiter.reserve(requests=1).settle(cost + cost),
+}
+
+
+@pytest.mark.parametrize("way", SHORT.values(), ids=SHORT)
+def test_a_cost_of_fewer_bits_does_not_shorten_what_is_counted(
+    way: Callable[[Limiter, Any], object],
+) -> None:
+    """A float32 of 16,777,216 plus 1 is 16,777,216 again."""
+    enforcer, clock = make(group(replace(NODE, rate=1e9, burst=1e9)), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    limiter.charge(requests=2**24)
+    way(limiter, np.float32(1))
+    before = int(enforcer.usage(clock.now)[0].admitted)
+    for _ in range(4):
+        clock.now += 0.01  # past the lull, what was spent is added to the counter
+        assert limiter.try_acquire(requests=1)
+    assert int(enforcer.usage(clock.now)[0].admitted) == before + 4
+
+
+def test_a_cost_of_fewer_bits_does_not_shorten_the_level_of_a_key() -> None:
+    keyed = KeyedLimiter(rate=1.0, burst=2.0**25, clock=lambda: 0.0)
+    short: Any = np.float32(1)
+    keyed.try_acquire("tried", short)
+    keyed.charge("charged", short)
+    for key in ("tried", "charged"):
+        for _ in range(2):
+            keyed.try_acquire(key, 1)
+        assert keyed.level(key) == 2.0**25 - 3.0
