@@ -64,6 +64,16 @@ def checked_costs(costs: Mapping[str, Number]) -> dict[str, float]:
     return {dimension: float(cost + 0.0) for dimension, cost in costs.items()}
 
 
+def asked_costs(costs: Mapping[str, Number]) -> dict[str, float]:
+    """Return the costs above 0: one of 0 asks for nothing, and meets no limit.
+
+    Raises:
+        InvalidDimension: A dimension is not an identifier.
+        InvalidCost: A cost is not a finite number from 0 to `MOST_COST`.
+    """
+    return {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
+
+
 def explained(error: Exception, costs: Mapping[str, Number]) -> Exception:
     """Return why an attempt failed: a cost that is not a number, else `error`."""
     try:

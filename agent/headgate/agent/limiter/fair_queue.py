@@ -193,8 +193,8 @@ class FairQueue:
         limiter, now = waiter.limiter, self._clock()
         tenant = _tenant_of(waiter)
         with self._wake:
-            # Nobody overtakes earlier callers of the same tenant.
-            if tenant not in self._tenants:
+            # Nobody who asks for anything overtakes earlier callers of the same tenant.
+            if tenant not in self._tenants or not waiter.costs:
                 stopped = limiter.charge_quietly(now, waiter.costs)
                 if stopped is None:
                     return ADMITTED

@@ -25,6 +25,7 @@ from headgate.agent.bucket.compiled import mypyc_attr
 from headgate.agent.bucket.costs import (
     MOST_COST,
     NOT_A_NUMBER,
+    asked_costs,
     checked_costs,
     explained,
 )
@@ -188,16 +189,16 @@ class Limiter:
     def charge(self, **costs: Number) -> None:
         """Charge what has already happened, whatever is left: any excess is owed."""
         now = self.clock()
-        for dimension, cost in checked_costs(costs).items():
+        for dimension, cost in asked_costs(costs).items():
             chain = self.chain(dimension)
             with self._lock or nullcontext():
-                for bucket in chain.buckets if cost > 0.0 else ():
+                for bucket in chain.buckets:
                     bucket.charge_at(now, cost)
 
     def count_refused(self, **costs: Number) -> None:
         """Count an attempt that was not made, where it would have been refused."""
         now = self.clock()
-        for dimension, cost in checked_costs(costs).items():
+        for dimension, cost in asked_costs(costs).items():
             for bucket in self.chain(dimension).buckets:
                 if bucket.delay_at(now, cost) > 0.0:
                     bucket.count_refused(cost)
@@ -230,7 +231,7 @@ class Limiter:
         """
         if estimate is not None:
             costs[estimate.dimension] = estimate.units
-        units = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
+        units = asked_costs(costs)
         reservation = Reservation(
             units,
             self,
@@ -298,7 +299,7 @@ class Limiter:
         Returns:
             Admitted, or a refusal: never, the deadline, or the queue is full.
         """
-        units, wait_s = checked_costs(costs), float(timeout_s + 0.0)
+        units, wait_s = asked_costs(costs), float(timeout_s + 0.0)
         return self._resolver.waiting.wait(self, units, wait_s)
 
     def wait_async(
@@ -308,7 +309,7 @@ class Limiter:
 
         Cancelling it costs no tokens and nobody's place.
         """
-        units, wait_s = checked_costs(costs), float(timeout_s + 0.0)
+        units, wait_s = asked_costs(costs), float(timeout_s + 0.0)
         return self._resolver.waiting.wait_async(self, units, wait_s)
 
     def refusing(self, mode: RefusalMode | None) -> Limiter:
@@ -394,7 +395,7 @@ class Limiter:
         if decision is not None:
             return decision
         # Something is odd or not resolved yet: look closely, then try again.
-        units = {d: cost for d, cost in checked_costs(costs).items() if cost > 0.0}
+        units = asked_costs(costs)
         chains = {dimension: self.chain(dimension) for dimension in units}
         return self._charge_all(chains, now, units)
 
@@ -422,8 +423,8 @@ class Limiter:
     def foresee(self, now: float, costs: Mapping[str, Number]) -> Decision:
         """Return the answer that an attempt would get; charges and counts nothing."""
         worst = ADMITTED
-        for dimension, cost in checked_costs(costs).items():
-            for link in self.chain(dimension).links if cost > 0.0 else ():
+        for dimension, cost in asked_costs(costs).items():
+            for link in self.chain(dimension).links:
                 with self._lock or nullcontext():
                     delay_s = link.bucket.delay_at(now, cost)
                 never = cost > link.hopeless_above

@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.unit.agent.making import NODE, Clock, configuration, group, make
+from tests.unit.agent.making import NODE, TOKENS, Clock, configuration, group, make
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.coordinator.config.configuration import Attachment, Configuration, Group
@@ -258,6 +258,25 @@ def test_what_can_never_be_admitted_does_not_wait() -> None:
         decision = await enforcer.limiter(tenant="acme").wait_async(requests=2)
         assert decision.never
         assert len(enforcer.waiting) == 0
+
+    asyncio.run(main())
+
+
+def test_a_cost_of_nothing_waits_for_no_limit_and_behind_nobody() -> None:
+    async def main() -> None:
+        enforcer, clock = make(group(limits=(SLOW, TOKENS)), acme=1)
+        stepped(enforcer)
+        limiter = enforcer.limiter(tenant="acme")
+        assert limiter.try_acquire(requests=10)
+        line = Line(enforcer, clock)
+        await line.join("waits", limiter)
+        assert await limiter.wait_async(timeout_s=0.0, requests=0)
+        assert limiter.wait(timeout_s=0.0, requests=0.0)
+        assert limiter.wait(timeout_s=0.0)
+        assert line.order == []
+        await line.pass_time(20.0)
+        assert limiter.try_acquire(requests=10)
+        assert limiter.wait(timeout_s=0.0, requests=0, tokens=1)
 
     asyncio.run(main())
 
