@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from headgate.agent.bucket.bucket import Bucket
-    from headgate.agent.bucket.chain import Chain
+    from headgate.agent.bucket.chain import Chain, Taken
     from headgate.agent.bucket.costs import Number
     from headgate.agent.decision import Decision
     from headgate.agent.follow.policies import Policies
@@ -81,17 +81,16 @@ class ChargeableLimiter(Protocol):
         """Return the chain of a dimension."""
         ...
 
-    def attempt(self, now: float, costs: Mapping[str, Number]) -> Decision:
+    def attempt(
+        self, now: float, costs: Mapping[str, Number], taken: Taken | None = None
+    ) -> Decision:
         """Admit and charge, or refuse."""
         ...
 
     def charge_quietly(
-        self,
-        now: float,
-        costs: Mapping[str, float],
-        charged: list[tuple[Bucket, float]] | None = None,
-    ) -> Bucket | None:
-        """Charge, or return the bucket that refuses, counting no refusal."""
+        self, now: float, costs: Mapping[str, float], taken: Taken
+    ) -> Decision | Bucket:
+        """Admit and charge, or return the bucket that refuses, uncounted."""
         ...
 
     def foresee(self, now: float, costs: Mapping[str, Number]) -> Decision:
@@ -103,15 +102,23 @@ class WaitingLine(Protocol):
     """Where callers wait until their costs are admitted."""
 
     def wait(
-        self, limiter: ChargeableLimiter, costs: Mapping[str, float], timeout_s: float
+        self,
+        limiter: ChargeableLimiter,
+        costs: Mapping[str, float],
+        timeout_s: float,
+        taken: Taken | None = None,
     ) -> Decision:
-        """Block the calling thread."""
+        """Block the calling thread; what is charged is added to `taken`."""
         ...
 
     def wait_async(
-        self, limiter: ChargeableLimiter, costs: Mapping[str, float], timeout_s: float
+        self,
+        limiter: ChargeableLimiter,
+        costs: Mapping[str, float],
+        timeout_s: float,
+        taken: Taken | None = None,
     ) -> Coroutine[object, None, Decision]:
-        """Suspend the calling task."""
+        """Suspend the calling task; what is charged is added to `taken`."""
         ...
 
 

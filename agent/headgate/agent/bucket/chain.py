@@ -134,6 +134,10 @@ class Chain:
 NO_LIMITS = Chain()
 """A chain that admits everything."""
 
+Taken = dict[str, list["Bucket"]]
+"""The buckets that an admitted attempt charged, by dimension: all of its limits but
+those in shadow that would have refused it."""
+
 
 def charge_chain_at(
     chain: tuple[Bucket, ...], now: float, cost: float
@@ -174,6 +178,18 @@ def give_back_before(
         if bucket is stopped:
             return
         bucket.give_back(cost)
+
+
+def give_back(taken: Taken, costs: Mapping[str, float]) -> None:
+    """Give back what an attempt charged.
+
+    Args:
+        taken: The buckets that it charged.
+        costs: Units by dimension.
+    """
+    for dimension, buckets in taken.items():
+        for bucket in buckets:
+            bucket.give_back(costs[dimension])
 
 
 def give_back_to(

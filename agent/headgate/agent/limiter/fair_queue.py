@@ -16,13 +16,15 @@ from collections import OrderedDict, deque
 from math import inf
 from typing import TYPE_CHECKING
 
-from headgate.agent.decision import ADMITTED, Decision, Refusal
+from headgate.agent.bucket.chain import give_back
+from headgate.agent.decision import Decision, Refusal
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
 
     from headgate.agent.bucket.bucket import Bucket
+    from headgate.agent.bucket.chain import Taken
     from headgate.agent.ports import ChargeableLimiter
 
 TICK_S = 0.016
@@ -56,7 +58,7 @@ class Waiter:
         deadline_s: When the caller gives up, on the limiter's clock.
         answer: The decision, once there is one.
         gone: The caller gave up; the queue skips it.
-        charged: Buckets charged when it was admitted.
+        taken: Buckets charged when it was admitted.
         counted: Buckets that counted it as refused on arrival.
         event: A waiting thread's event.
         future: A waiting task's future.
@@ -64,7 +66,6 @@ class Waiter:
 
     __slots__ = (
         "answer",
-        "charged",
         "costs",
         "counted",
         "deadline_s",
@@ -72,10 +73,15 @@ class Waiter:
         "future",
         "gone",
         "limiter",
+        "taken",
     )
 
     def __init__(
-        self, limiter: ChargeableLimiter, costs: Mapping[str, float], deadline_s: float
+        self,
+        limiter: ChargeableLimiter,
+        costs: Mapping[str, float],
+        deadline_s: float,
+        taken: Taken | None = None,
     ) -> None:
         """Make a waiter that is not in the queue yet."""
         self.limiter = limiter
@@ -83,7 +89,7 @@ class Waiter:
         self.deadline_s = deadline_s
         self.answer: Decision | None = None
         self.gone = False
-        self.charged: list[tuple[Bucket, float]] = []
+        self.taken: Taken = {} if taken is None else taken
         self.counted: list[tuple[Bucket, float]] = []
         self.event: threading.Event | None = None
         self.future: asyncio.Future[None] | None = None
@@ -93,9 +99,8 @@ class Waiter:
 
         It goes to the buckets that were charged: the limits may have changed since.
         """
-        for bucket, cost in self.charged:
-            bucket.give_back(cost)
-        self.charged.clear()
+        give_back(self.taken, self.costs)
+        self.taken.clear()
 
 
 class FairQueue:
@@ -128,10 +133,17 @@ class FairQueue:
         return self._waiting
 
     def wait(
-        self, limiter: ChargeableLimiter, costs: Mapping[str, float], timeout_s: float
+        self,
+        limiter: ChargeableLimiter,
+        costs: Mapping[str, float],
+        timeout_s: float,
+        taken: Taken | None = None,
     ) -> Decision:
-        """Block the calling thread until the costs are admitted."""
-        waiter = Waiter(limiter, costs, self._clock() + timeout_s)
+        """Block the calling thread until the costs are admitted.
+
+        What is charged is added to `taken`.
+        """
+        waiter = Waiter(limiter, costs, self._clock() + timeout_s, taken)
         waiter.event = threading.Event()
         answer = self._join(waiter)
         if answer is not None:
@@ -146,10 +158,17 @@ class FairQueue:
         return waiter.answer or self._too_late(waiter)
 
     async def wait_async(
-        self, limiter: ChargeableLimiter, costs: Mapping[str, float], timeout_s: float
+        self,
+        limiter: ChargeableLimiter,
+        costs: Mapping[str, float],
+        timeout_s: float,
+        taken: Taken | None = None,
     ) -> Decision:
-        """Suspend the calling task until the costs are admitted."""
-        waiter = Waiter(limiter, costs, self._clock() + timeout_s)
+        """Suspend the calling task until the costs are admitted.
+
+        What is charged is added to `taken`.
+        """
+        waiter = Waiter(limiter, costs, self._clock() + timeout_s, taken)
         import asyncio  # late: a process without an event loop never needs it
 
         waiter.future = asyncio.get_running_loop().create_future()
@@ -195,12 +214,13 @@ class FairQueue:
         with self._wake:
             # Nobody who asks for anything overtakes earlier callers of the same tenant.
             if tenant not in self._tenants or not waiter.costs:
-                stopped = limiter.charge_quietly(now, waiter.costs)
-                if stopped is None:
-                    return ADMITTED
+                answer = limiter.charge_quietly(now, waiter.costs, waiter.taken)
+                if isinstance(answer, Decision):
+                    return answer
             foreseen = limiter.foresee(now, waiter.costs)
             if foreseen.never or self._waiting >= self._most:
-                decision = limiter.attempt(now, waiter.costs)  # count the demand
+                # Counts the demand.
+                decision = limiter.attempt(now, waiter.costs, waiter.taken)
                 if foreseen.never or decision:
                     return decision
                 self.turned_away += 1
@@ -251,17 +271,17 @@ class FairQueue:
                 del self._tenants[tenant]
                 continue
             first = waiters[0]
-            stopped = first.limiter.charge_quietly(now, first.costs, first.charged)
-            if stopped is not None:
+            answer = first.limiter.charge_quietly(now, first.costs, first.taken)
+            if not isinstance(answer, Decision):
                 blocked.add(tenant)
-                after_s = stopped.retry_after_at(now, max(waiters[0].costs.values()))
-                soonest = min(soonest, now + max(after_s, _tick_s(stopped)))
+                after_s = answer.retry_after_at(now, max(waiters[0].costs.values()))
+                soonest = min(soonest, now + max(after_s, _tick_s(answer)))
                 continue
             waiter = waiters.popleft()
             self._waiting -= 1
             for bucket, cost in waiter.counted:
                 bucket.uncount_refused(cost)
-            waiter.answer = ADMITTED
+            waiter.answer = answer
             ready.append(waiter)
             if not waiters:
                 del self._tenants[tenant]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from headgate.agent.bucket.chain import (
     Chain,
     charge_chain_at,
+    give_back,
     give_back_before,
     give_back_to,
 )
@@ -41,13 +42,11 @@ if TYPE_CHECKING:
     from threading import Lock
 
     from headgate.agent.bucket.bucket import Bucket
-    from headgate.agent.bucket.chain import Link
+    from headgate.agent.bucket.chain import Link, Taken
     from headgate.agent.bucket.costs import Number
     from headgate.agent.follow.subject import Subject
     from headgate.agent.limiter.slots import Slot, SlotResolver
     from headgate.coordinator.config.configuration import Refusal as RefusalMode
-
-    Charges = list[tuple[Bucket, float]]
 
 MOST_DIMENSIONS = 64
 """Different dimensions of one limiter; more is a mistake such as a name per user."""
@@ -245,7 +244,9 @@ class Limiter:
         )
         if wait_s is None:
             chains = {dimension: self.chain(dimension) for dimension in units}
-            reservation.charged(self._charge_all(chains, self.clock(), units))
+            reservation.began(
+                self._charge_all(chains, self.clock(), units, reservation.taken)
+            )
         return reservation
 
     def slot(self, *, timeout_s: Number = inf, lease_s: Number = LEASE_S) -> SlotClaim:
@@ -383,46 +384,60 @@ class Limiter:
         """Return the chain of a dimension, resolving it when first needed."""
         return self._chains.get(dimension) or self._resolver.resolve(self, dimension)
 
-    def attempt(self, now: float, costs: Mapping[str, Number]) -> Decision:
-        """Admit and charge, or refuse; raises as `try_acquire` does."""
+    def attempt(
+        self, now: float, costs: Mapping[str, Number], taken: Taken | None = None
+    ) -> Decision:
+        """Admit and charge, or refuse; raises as `try_acquire` does.
+
+        What is charged is added to `taken`.
+        """
         if not costs:
             self._resolver.note_no_cost()
         if self._lock is None:  # a context costs as much as a charge
-            decision = self._charge(self._chains, now, costs)
+            decision = self._charge(self._chains, now, costs, taken)
         else:
             with self._lock:
-                decision = self._charge(self._chains, now, costs)
+                decision = self._charge(self._chains, now, costs, taken)
         if decision is not None:
             return decision
         # Something is odd or not resolved yet: look closely, then try again.
         units = asked_costs(costs)
         chains = {dimension: self.chain(dimension) for dimension in units}
-        return self._charge_all(chains, now, units)
+        return self._charge_all(chains, now, units, taken)
 
     def charge_quietly(
-        self, now: float, costs: Mapping[str, float], charged: Charges | None = None
-    ) -> Bucket | None:
-        """Charge checked costs, or return the bucket that refuses, uncounted.
+        self, now: float, costs: Mapping[str, float], taken: Taken
+    ) -> Decision | Bucket:
+        """Admit and charge checked costs, or return the bucket that refuses, uncounted.
 
-        What was charged is added to `charged`.
+        What is charged is added to `taken`.  A limit in shadow refuses nobody.
         """
-        chains = {dimension: self.chain(dimension) for dimension in costs}
+        links = [(d, link) for d in costs for link in self.chain(d).links]
+        charged: Taken = {}
+        shadows: list[tuple[str, Link]] = []
         with self._lock or nullcontext():
-            for dimension, cost in costs.items():
-                buckets = chains[dimension].buckets
-                stopped = charge_chain_at(buckets, now, cost)
-                if stopped is not None:
-                    stopped.uncount_refused(cost)
-                    give_back_before(buckets, stopped, cost)
-                    give_back_to(dimension, chains, costs)
-                    return stopped
-        if charged is not None:
-            charged += [(b, costs[d]) for d in costs for b in chains[d].buckets]
-        return None
+            for dimension, link in links:
+                bucket, cost = link.bucket, costs[dimension]
+                if bucket.try_acquire_at(now, cost) == 0.0:
+                    charged.setdefault(dimension, []).append(bucket)
+                elif link.mode == "shadow":
+                    shadows.append((dimension, link))
+                else:
+                    bucket.uncount_refused(cost)
+                    for passed, shadow in shadows:
+                        shadow.bucket.uncount_refused(costs[passed])
+                    give_back(charged, costs)
+                    return bucket
+        taken.update(charged)
+        for dimension, shadow in shadows:
+            shadow.local.shadow_refused += costs[dimension]
+        return (
+            Decision(limit=shadows[-1][1].limit, shadow=True) if shadows else ADMITTED
+        )
 
     def foresee(self, now: float, costs: Mapping[str, Number]) -> Decision:
         """Return the answer that an attempt would get; charges and counts nothing."""
-        worst = ADMITTED
+        firm = lenient = ADMITTED
         for dimension, cost in asked_costs(costs).items():
             for link in self.chain(dimension).links:
                 with self._lock or nullcontext():
@@ -430,19 +445,35 @@ class Limiter:
                 never = cost > link.hopeless_above
                 if not never and delay_s == inf:
                     delay_s = RECONSIDERED_S
-                if never or (delay_s > worst.delay_s and not worst.never):
-                    worst = Refusal(inf if never else delay_s, never, link.limit)
-        return worst
+                if delay_s <= 0.0 and not never:
+                    continue
+                if link.mode == "shadow":
+                    if lenient is ADMITTED:
+                        lenient = Decision(limit=link.limit, shadow=True)
+                elif link.lenient and not never:
+                    if delay_s > lenient.delay_s:
+                        lenient = Decision(delay_s, limit=link.limit)
+                elif never or (delay_s > firm.delay_s and not firm.never):
+                    firm = Refusal(inf if never else delay_s, never, link.limit)
+        return lenient if firm is ADMITTED else firm
 
     def _charge_all(
-        self, chains: Mapping[str, Chain], now: float, costs: Mapping[str, float]
+        self,
+        chains: Mapping[str, Chain],
+        now: float,
+        costs: Mapping[str, float],
+        taken: Taken | None,
     ) -> Decision:
         with self._lock or nullcontext():
-            decision = self._charge(chains, now, costs)
+            decision = self._charge(chains, now, costs, taken)
         return ADMITTED if decision is None else decision
 
     def _charge(
-        self, chains: Mapping[str, Chain], now: float, costs: Mapping[str, Number]
+        self,
+        chains: Mapping[str, Chain],
+        now: float,
+        costs: Mapping[str, Number],
+        taken: Taken | None,
     ) -> Decision | None:
         """Charge all or nothing; None, and nothing, when a cost needs a closer look."""
         answer = ADMITTED
@@ -460,9 +491,11 @@ class Limiter:
             if stopped is not None:
                 give_back_before(chain.buckets, stopped, units)
                 give_back_to(dimension, chains, costs)
-                return settle_refusal(chains, now, checked_costs(costs), stopped)
+                return settle_refusal(chains, now, checked_costs(costs), stopped, taken)
             if chain.admitted is not ADMITTED:
                 answer = chain.admitted
+        if taken is not None:
+            taken.update((d, list(chains[d].buckets)) for d in costs)
         return answer
 
     def _fitting(self, now: float, dimension: str, cost: float, each: float) -> float:

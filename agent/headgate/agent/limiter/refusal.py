@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headgate.agent.bucket.bucket import Bucket
-    from headgate.agent.bucket.chain import Chain, Link
+    from headgate.agent.bucket.chain import Chain, Link, Taken
 
 RECONSIDERED_S = 1.0
 """Delay of a refusal by a bucket that does not refill at present although its limit
@@ -51,6 +51,7 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
     now: float,
     costs: Mapping[str, float],
     stopped: Bucket,
+    taken: Taken | None = None,
 ) -> Decision:
     """Count the attempt in the groups that refuse; the longest delay wins.
 
@@ -63,6 +64,7 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
         now: Seconds on the limiter's clock.
         costs: Units by dimension, checked; none of them is charged now.
         stopped: The bucket that refused first, and counted it.
+        taken: What is charged is added to it.
     """
     worst: Link | None = None
     worst_s = -1.0
@@ -92,7 +94,7 @@ def settle_refusal(  # noqa: C901  # a call for each limit would be a third of i
             elif delay_s > worst_s:
                 worst, worst_s = link, delay_s
     if worst is None:
-        return _admit(chains, now, costs, lenient)
+        return _admit(chains, now, costs, lenient, taken)
     if admitting:
         _count_in_refusing_groups(chains, costs, admitting)
     bucket = worst.bucket
@@ -139,6 +141,7 @@ def _admit(
     now: float,
     costs: Mapping[str, float],
     lenient: Mapping[int, float],
+    taken: Taken | None,
 ) -> Decision:
     """Charge all but those in shadow; the longest of the others' delays mutes.
 
@@ -147,6 +150,7 @@ def _admit(
         now: Seconds on the limiter's clock.
         costs: Units by dimension.
         lenient: By id of a bucket that would refuse: its delay, -1 in shadow.
+        taken: What is charged is added to it.
     """
     muted: Link | None = None
     shadow: Link | None = None
@@ -154,14 +158,15 @@ def _admit(
     for dimension, cost in costs.items():
         for link in chains.get(dimension, NO_LIMITS).links:
             delay_s = lenient.get(id(link.bucket))
-            if delay_s is None:
-                link.bucket.charge_at(now, cost)
-            elif delay_s < 0.0:
+            if delay_s is not None and delay_s < 0.0:
                 link.local.shadow_refused += cost
                 shadow = link
-            else:
+                continue
+            link.bucket.charge_at(now, cost)
+            if taken is not None:
+                taken.setdefault(dimension, []).append(link.bucket)
+            if delay_s is not None:
                 link.bucket.uncount_refused(cost)
-                link.bucket.charge_at(now, cost)
                 link.local.throttle_s += delay_s
                 if muted is None or delay_s > muted_s:
                     muted, muted_s = link, delay_s

@@ -9,7 +9,6 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Self
 
-from headgate.agent.bucket.chain import give_back_before
 from headgate.agent.bucket.costs import checked_costs, expected_cost, is_cost
 from headgate.agent.decision import Decision, Refusal
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from threading import Lock
     from types import TracebackType
 
-    from headgate.agent.bucket.bucket import Bucket
+    from headgate.agent.bucket.chain import Taken
     from headgate.agent.bucket.costs import Number
     from headgate.agent.ports import ChargeableLimiter, Returnable, WaitingLine
 
@@ -83,6 +82,7 @@ class Reservation:
         due_s: When it is returned if not settled, on the limiter's clock.
         state: ``waiting``, ``refused``, ``open``, ``settled``, ``cancelled`` or
             ``returned``.
+        taken: The buckets that hold the charge, by dimension.
     """
 
     __slots__ = (
@@ -94,12 +94,12 @@ class Reservation:
         "_open_s",
         "_queue",
         "_state_lock",
-        "_taken",
         "_wait_s",
         "costs",
         "decision",
         "due_s",
         "state",
+        "taken",
     )
 
     def __init__(
@@ -115,7 +115,7 @@ class Reservation:
         queue: WaitingLine | None = None,
         wait_s: float = 0.0,
     ) -> None:
-        """Reserve nothing yet; `charged` does, or entering the block.
+        """Reserve nothing yet; `began` does, or entering the block.
 
         Args:
             costs: Units by dimension.
@@ -141,15 +141,16 @@ class Reservation:
         self._estimate = estimate
         self._queue = queue
         self._wait_s = wait_s
-        self._taken: dict[str, tuple[Bucket, ...]] = {}
+        self.taken: Taken = {}
 
-    def charged(self, decision: Decision) -> None:
-        """Keep track of what was charged just now, or refused."""
-        limiter = self._limiter
+    def began(self, decision: Decision) -> None:
+        """Keep an attempt that was admitted just now, and charged `taken`, or refused.
+
+        Limits that change afterwards don't change where the charge is corrected.
+        """
         self.decision = decision
-        self.state = "open" if decision and not decision.shadow else "refused"
+        self.state = "open" if decision else "refused"
         self.due_s = self._clock() + self._open_s
-        self._taken = {d: limiter.chain(d).buckets for d in self.costs}
         if self.state == "open":
             self._keep_open(self)
 
@@ -166,7 +167,8 @@ class Reservation:
         """
         if self._queue is not None and self.state == "waiting":
             costs, wait_s = self.costs, self._wait_s
-            self.charged(self._queue.wait(self._limiter, costs, wait_s))
+            wait = self._queue.wait
+            self.began(wait(self._limiter, costs, wait_s, self.taken))
         return self._entered()
 
     def __exit__(
@@ -183,7 +185,8 @@ class Reservation:
         """Do what `__enter__` does, without blocking the event loop."""
         if self._queue is not None and self.state == "waiting":
             costs, wait_s = self.costs, self._wait_s
-            self.charged(await self._queue.wait_async(self._limiter, costs, wait_s))
+            wait = self._queue.wait_async
+            self.began(await wait(self._limiter, costs, wait_s, self.taken))
         return self._entered()
 
     async def __aexit__(
@@ -265,11 +268,10 @@ class Reservation:
         now = self._clock()
         with self._lock or nullcontext():
             for dimension, units in more.items():
-                buckets = self._taken[dimension]
-                if units < 0.0:
-                    give_back_before(buckets, None, -units)
-                elif units > 0.0:
-                    for bucket in buckets:
+                for bucket in self.taken.get(dimension, ()):
+                    if units < 0.0:
+                        bucket.give_back(-units)
+                    elif units > 0.0:
                         bucket.charge_at(now, units)
 
 

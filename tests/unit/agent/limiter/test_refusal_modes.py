@@ -78,6 +78,27 @@ def test_one_firm_limit_is_enough_to_refuse_whatever_shadow_would_do() -> None:
     assert refusal.limit.group == "child"
 
 
+@pytest.mark.parametrize("mode", ["reject", "delay", "wait", "shadow"])
+def test_validate_foretells_the_answer_in_every_mode(mode: Refusal) -> None:
+    enforcer, _ = make(group(refusal=mode), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    limiter.charge(requests=25)
+    foreseen = limiter.validate(requests=1)
+    assert foreseen == limiter.try_acquire(requests=1)
+    assert bool(foreseen) == (mode in ("delay", "shadow"))
+
+
+def test_a_limit_in_shadow_makes_nobody_wait() -> None:
+    enforcer, clock = make(group(refusal="shadow"), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    assert limiter.try_acquire(requests=25)
+    decision = limiter.wait(requests=1, timeout_s=0.0)
+    assert decision
+    assert decision.shadow
+    (usage,) = enforcer.usage(clock.now)
+    assert (usage.admitted, usage.refused, usage.shadow_refused) == (25.0, 1.0, 1.0)
+
+
 def test_the_mode_of_a_group_changes_live() -> None:
     enforcer, clock = make(group(refusal="reject"), acme=1)
     limiter = enforcer.limiter(tenant="acme")

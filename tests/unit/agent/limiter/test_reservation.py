@@ -9,10 +9,11 @@ from math import inf, nan
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.agent.making import TOKENS, Clock, group, make
+from tests.unit.agent.making import TOKENS, Clock, configuration, group, make
 
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
 from headgate.agent.limiter.reservation import MOST_OPEN_S, Estimate
+from headgate.coordinator.config.configuration import Group
 
 if TYPE_CHECKING:
     from headgate.agent.enforcement.enforcer import Enforcer
@@ -168,6 +169,53 @@ def test_a_reservation_that_waits_charges_once_it_is_entered() -> None:
         assert held(enforcer, clock) == 400.0
         reservation.settle(50)
     assert held(enforcer, clock) == 950.0
+
+
+@pytest.mark.parametrize("wait_s", [None, 0.0])
+def test_a_reservation_is_corrected_where_it_was_charged_and_nowhere_else(
+    wait_s: float | None,
+) -> None:
+    slow = replace(TOKENS, rate=1e-9)
+    trial = Group(id=2, name="trial", limits=(slow,), refusal="shadow", parent=1)
+    enforcer, clock = make(group(slow), trial, acme=2)
+    limiter = enforcer.limiter(tenant="acme")
+    own, parent = (link.bucket for link in limiter.chain("tokens").links)
+    own.charge_at(clock.now, 1_200)
+    reservation = limiter.reserve(tokens=500, wait_s=wait_s)
+    with reservation:
+        assert reservation.decision.shadow
+        assert (own.level_at(clock.now), parent.level_at(clock.now)) == (-200, 500)
+        reservation.settle(10)
+    assert (own.level_at(clock.now), parent.level_at(clock.now)) == (-200, 990)
+    with pytest.raises(KeyError), limiter.reserve(tokens=500, wait_s=wait_s):
+        raise KeyError("model")
+    assert (own.level_at(clock.now), parent.level_at(clock.now)) == (-200, 990)
+
+
+def test_a_reservation_that_waited_is_corrected_where_it_was_charged() -> None:
+    async def main() -> None:
+        lead = Group(id=2, name="lead", limits=(TOKENS,))
+        enforcer, clock = make(group(TOKENS), lead, acme=1)
+        enforcer.waiting.step_by_hand()
+        limiter = enforcer.limiter(tenant="acme")
+        old = limiter.chain("tokens").buckets[0]
+        limiter.charge(tokens=1_100)
+
+        async def work() -> None:
+            async with limiter.reserve(tokens=500, wait_s=60) as reservation:
+                reservation.settle(10)
+
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        clock.now += 1.0
+        enforcer.waiting.tick_at(clock.now)  # admitted, but the task runs later
+        changed = configuration(group(TOKENS), lead, revision=2, acme=2)
+        enforcer.configure(changed, clock.now)
+        await task
+        assert old.level_at(clock.now) == pytest.approx(-10.0)
+        assert limiter.chain("tokens").buckets[0].level_at(clock.now) == 1_000.0
+
+    asyncio.run(main())
 
 
 def test_a_task_waits_for_its_reservation_until_the_debt_is_paid() -> None:
