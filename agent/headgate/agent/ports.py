@@ -130,6 +130,11 @@ class Returnable(Protocol):
         """When that is, on the limiter's clock."""
         ...
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it would be returned if it were due now."""
+        ...
+
     def return_overdue(self) -> bool:
         """Return everything if nobody settled; tell whether that was the case."""
         ...

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import heapq
 import threading
 from contextlib import nullcontext
-from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Self
 
 from headgate.agent.bucket.costs import checked_costs, expected_cost, is_cost
 from headgate.agent.decision import Decision, Refusal
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
+from headgate.agent.limiter.dues import Dues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from threading import Lock
     from types import TracebackType
 
@@ -27,7 +26,8 @@ MOST_OPEN_S = 60.0
 A late settlement is still charged."""
 
 MOST_OPEN = 100_000
-"""Most open reservations; beyond that, the ones due first are returned."""
+"""Most open reservations: if more are found when those that have ended are cleared
+away, the ones due first are returned."""
 
 ESTIMATE_WEIGHT = 0.1
 """Weight of the newest settlement in the running average: ten dominate it."""
@@ -158,6 +158,11 @@ class Reservation:
         """Return whether the reservation was admitted."""
         return bool(self.decision)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it would be returned if it were due now."""
+        return self.state == "open"
+
     def __enter__(self) -> Self:
         """Return the reservation, after waiting for it if it waits.
 
@@ -280,28 +285,31 @@ class OpenReservations:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._heap: list[tuple[float, int, Returnable]] = []
-        self._number = count()
+        self._dues: Dues[Returnable] = Dues(lambda one: not one.is_open)
         self._lock = threading.Lock()
         self.returned = 0
 
     def __len__(self) -> int:
-        """Return their number; settled ones count until they are due."""
-        return len(self._heap)
+        """Return how many are open."""
+        return self._dues.open()
+
+    def __bool__(self) -> bool:
+        """Return whether any may be open; faster than their number."""
+        return len(self._dues) > 0
 
     def add(self, reservation: Returnable) -> None:
-        """Keep a reservation until it is due."""
+        """Keep a reservation until it is due, or has ended."""
         with self._lock:
-            entry = (reservation.due_s, next(self._number), reservation)
-            heapq.heappush(self._heap, entry)
-            full = len(self._heap) > MOST_OPEN
-        if full:
-            self.return_overdue(self._heap[0][0])
+            surplus = self._dues.add(reservation.due_s, reservation, MOST_OPEN)
+        self._return(surplus)
 
     def return_overdue(self, now: float) -> None:
         """Return those that are due by `now` and unsettled."""
         due: list[Returnable] = []
         with self._lock:
-            while self._heap and self._heap[0][0] <= now:
-                due.append(heapq.heappop(self._heap)[2])
-        self.returned += sum(reservation.return_overdue() for reservation in due)
+            while (reservation := self._dues.pop(now)) is not None:
+                due.append(reservation)
+        self._return(due)
+
+    def _return(self, due: Iterable[Returnable]) -> None:
+        self.returned += sum(one.return_overdue() for one in due)

@@ -24,18 +24,17 @@ its process was cut off      for so long that the others took it: `Slot.held` sa
 
 from __future__ import annotations
 
-import heapq
 import logging
 import threading
 from collections import deque
 from contextlib import nullcontext
-from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 from weakref import ref
 
 from headgate.agent.decision import ADMITTED, Decision, LimitName, Refusal
 from headgate.agent.errors import AlreadyReleased, InvalidSetting, Throttled
+from headgate.agent.limiter.dues import Dues
 from headgate.agent.ports import ChainResolver, LimiterT
 from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.messages.events import SlotCount
@@ -393,8 +392,7 @@ class SlotBook:
         self.expired = self.dropped = 0
         self._taking = lock
         self._pools: dict[int, SlotPool] = {}
-        self._leases: list[tuple[float, int, ref[Slot]]] = []
-        self._number = count()
+        self._leases: Dues[ref[Slot]] = Dues(_ended)
         self._lock = threading.RLock()  # around the queue and the leases
         self._waiting: deque[SlotWaiter] = deque()
         self._said = 0
@@ -497,8 +495,7 @@ class SlotBook:
         slot = Slot(self, pools, ADMITTED, now=now, lease_s=lease_s)
         if lease_s < inf:
             with self._lock:
-                entry = (slot.due_s, next(self._number), ref(slot))
-                heapq.heappush(self._leases, entry)
+                self._leases.add(slot.due_s, ref(slot))
         return slot
 
     # What the agent's thread does.
@@ -585,16 +582,23 @@ class SlotBook:
         }
 
     def _expire(self, now: float) -> None:
-        while self._leases and self._leases[0][0] <= now:
+        while True:
             with self._lock:
-                _, number, held = heapq.heappop(self._leases)
+                held = self._leases.pop(now)
+                if held is None:
+                    return
                 slot = held()
                 if slot is None or slot.state != "held":
                     continue
                 if slot.due_s > now:  # it was renewed
-                    heapq.heappush(self._leases, (slot.due_s, number, held))
+                    self._leases.add(slot.due_s, held)
                     continue
             self.expired += slot.expire(now)
+
+
+def _ended(held: ref[Slot]) -> bool:
+    slot = held()
+    return slot is None or slot.state != "held"
 
 
 def checked_lease(lease_s: float) -> float:

@@ -39,6 +39,36 @@ def test_a_reservation_that_nobody_settles_is_returned_after_its_time() -> None:
     assert reservation.state == "returned"
 
 
+def test_settled_reservations_do_not_crowd_out_an_open_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headgate.agent.limiter.reservation.MOST_OPEN", 2_000)
+    enforcer, clock = make(group(TOKENS), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    stream = limiter.reserve(tokens=1)
+    for _ in range(5_000):
+        clock.now += 0.01  # all within the time of the first
+        limiter.reserve(tokens=1).settle(1)
+    assert stream.state == "open"
+    assert enforcer.metrics()["reservations_open"] == 1
+
+
+def test_of_too_many_open_reservations_the_first_due_are_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headgate.agent.limiter.reservation.MOST_OPEN", 2_000)
+    enforcer, clock = make(group(replace(TOKENS, rate=1e6, burst=1e6)), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    made = []
+    for _ in range(10_000):
+        clock.now += 0.001
+        made.append(limiter.reserve(tokens=1))
+    states = [reservation.state for reservation in made]
+    assert states == sorted(states, reverse=True)  # "returned", then "open"
+    assert 2_000 <= states.count("open") <= 4_000
+    assert enforcer.metrics()["reservations_open"] == states.count("open")
+
+
 def test_a_settlement_that_comes_after_the_return_is_charged_none_the_less() -> None:
     enforcer, clock = make(group(TOKENS), acme=1)
     reservation = enforcer.limiter(tenant="acme").reserve(tokens=500)

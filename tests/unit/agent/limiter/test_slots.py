@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sys
 import threading
+import tracemalloc
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,21 @@ def test_a_slot_beyond_its_lease_goes_to_others(process: Process) -> None:
     slot.release()  # its holder may have been slow, and does no harm
     assert process.counted()[2][0] == 0
     assert process.enforcer.metrics()["slots_expired"] == 1.0
+
+
+def test_a_slot_that_was_released_leaves_nothing_behind(process: Process) -> None:
+    tracemalloc.start()
+    try:
+        for _ in range(20_000):  # a lease of an hour would keep 200 bytes of each
+            with process.limiter.slot():
+                process.now += 0.001
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    held = process.limiter.try_slot()
+    process.now += 3_600.0
+    process.counted()
+    assert held.state == "expired"
 
 
 def test_slots_that_others_took_are_not_given_back(process: Process) -> None:
