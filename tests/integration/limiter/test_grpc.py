@@ -6,7 +6,7 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.limiter.making import make, node_limit
@@ -18,6 +18,9 @@ from headgate.agent.integrations.grpc_server import (
     Call,
     LimitInterceptor,
 )
+
+if TYPE_CHECKING:
+    from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 Grpc = Any
 """grpcio has no types."""
@@ -116,6 +119,30 @@ def test_a_method_that_there_is_not_stays_unimplemented() -> None:
     finally:
         channel.close()
         server.stop(None).wait()
+
+
+@pytest.mark.parametrize("mode", ["wait", "delay", "reject"])
+def test_a_call_that_waits_holds_up_no_other(mode: RefusalMode) -> None:
+    """gRPC calls the interceptors of all calls in one thread."""
+    enforcer = make(node_limit("requests", 0.25, 1), refusal=mode)
+    enforcer.limiter(tenant="acme").charge(requests=2)
+    interceptor = LimitInterceptor(
+        enforcer, subject=who, longest_wait_s=5.0, mute_refused=True
+    )
+    server, channel = serve(interceptor)
+    try:
+        if mode == "reject":
+            with pytest.raises(grpc.RpcError):
+                call(channel, "unary_unary")
+        stub = channel.unary_unary("/test.Echo/unary_unary")
+        waiting = stub.future(b"x", metadata=ACME, timeout=10)
+        for shape in ("unary_unary", "unary_stream"):
+            call(channel, shape, metadata=())
+        assert not waiting.done()
+        waiting.cancel()
+    finally:
+        channel.close()
+        server.stop(None)
 
 
 def test_an_asynchronous_server_refuses_and_waits_alike() -> None:

@@ -141,32 +141,32 @@ class _LimitInterceptor:
     def intercept_service(
         self, continuation: Callable[[object], object], handler_call_details: object
     ) -> object:
-        found = self._rules.find(handler_call_details)
         handler = _reading(continuation(handler_call_details), self._rules.reading)
+        found = self._rules.find(handler_call_details)
         if found is None or handler is None:
             return handler
         limiter, costs = found
-        if (held_s := self._rules.held_s(limiter)) > 0.0:
-            time.sleep(held_s)
-        if limiter.waits(costs):
-            decision = limiter.wait(timeout_s=self._rules.longest_wait_s, **costs)
-        else:
-            decision = limiter.try_acquire(**costs)
+
+        # One thread of gRPC runs the interceptors of all calls, so this one must not
+        # wait here; `admit` runs in the call's own thread.
+        def admit(context: _Context) -> None:
+            if (held_s := self._rules.held_s(limiter)) > 0.0:
+                time.sleep(held_s)
+            if limiter.waits(costs):
+                decision = limiter.wait(timeout_s=self._rules.longest_wait_s, **costs)
+            else:
+                decision = limiter.try_acquire(**costs)
+            if not decision:
+                abort(context, decision)
+            if decision.delay_s > 0.0:
+                time.sleep(min(decision.delay_s, LONGEST_MUTE_S))
 
         def abort(context: _Context, refused: Decision) -> object:
             self._rules.note_refused(limiter, refused)
             context.set_trailing_metadata(_trailers(refused))
             return context.abort(_exhausted(), str(refused))
 
-        if decision:
-            if decision.delay_s > 0.0:
-                time.sleep(min(decision.delay_s, LONGEST_MUTE_S))
-            return _passing_on(cast("_Handler", handler), abort)
-
-        def refuse(_: object, context: _Context) -> object:
-            return abort(context, decision)
-
-        return _made_like(cast("_Handler", handler), refuse)
+        return _limited(cast("_Handler", handler), admit, abort)
 
 
 class _AsyncLimitInterceptor:
@@ -295,19 +295,31 @@ def _trailers(decision: Decision) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _passing_on(
-    handler: _Handler, abort: Callable[[_Context, Decision], object]
+def _limited(
+    handler: _Handler,
+    admit: Callable[[_Context], None],
+    abort: Callable[[_Context, Decision], object],
 ) -> object:
-    """Return a handler that passes on what a controller said to its servicer."""
+    """Return a handler that serves what is admitted.
+
+    It passes on what a controller said to its servicer.
+
+    Args:
+        handler: Serves the call.
+        admit: Waits as long as the call must; raises if it is refused.
+        abort: Refuses the call; raises.
+    """
     inner = _behaviour(handler)
 
     def unary(request: object, context: _Context) -> object:
+        admit(context)
         try:
             return inner(request, context)
         except Throttled as error:
             return abort(context, composed(ADMITTED, error, time.monotonic()))
 
     def stream(request: object, context: _Context) -> Iterator[object]:
+        admit(context)
         try:
             yield from cast("Iterator[object]", inner(request, context))
         except Throttled as error:
@@ -319,7 +331,7 @@ def _passing_on(
 def _passing_on_async(
     handler: _Handler, abort: Callable[[_Context, Decision], Awaitable[None]]
 ) -> object:
-    """Do what `_passing_on` does, for servicers of `grpc.aio`."""
+    """Return a handler that passes on what a controller said to its servicer."""
     inner = _behaviour(handler)
 
     async def unary(request: object, context: _Context) -> object:
