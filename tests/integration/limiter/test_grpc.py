@@ -108,6 +108,39 @@ def test_a_refused_call_is_resource_exhausted_and_says_when_to_come_back(
         server.stop(None).wait()
 
 
+@pytest.mark.parametrize("shape", ["unary_unary", "stream_stream"])
+def test_a_tenant_that_can_t_be_one_is_told_so(shape: str) -> None:
+    enforcer = make(node_limit("requests", 1, 1))
+    server, channel = serve(LimitInterceptor(enforcer, subject=who))
+    try:
+        with pytest.raises(grpc.RpcError) as caught:
+            call(channel, shape, metadata=(("tenant", "acme/orders"),))
+        error: Grpc = caught.value
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert error.details().startswith("tenant: expected a name without '/'")
+    finally:
+        channel.close()
+        server.stop(None).wait()
+
+
+def test_a_tenant_that_can_t_be_one_is_told_so_by_an_asynchronous_server() -> None:
+    async def main() -> None:
+        enforcer = make(node_limit("requests", 1, 1))
+        server = aio.server(interceptors=[AsyncLimitInterceptor(enforcer, subject=who)])
+        server.add_generic_rpc_handlers([ASYNC_ECHO])
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            echo = channel.unary_unary("/test.Echo/unary_unary")
+            with pytest.raises(aio.AioRpcError) as caught:
+                await echo(b"x", metadata=(("tenant", ""),), timeout=10)
+        await server.stop(None)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "expected a name of 1 to" in caught.value.details()
+
+    asyncio.run(main())
+
+
 def test_a_method_that_there_is_not_stays_unimplemented() -> None:
     enforcer = make(node_limit("requests", 0.1, 1))
     server, channel = serve(LimitInterceptor(enforcer, subject=who))

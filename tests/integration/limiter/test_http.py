@@ -76,6 +76,23 @@ def test_fastapi_answers_429_with_exact_retry_after_and_ratelimit_headers() -> N
         assert "gold" in body["detail"]
 
 
+@pytest.mark.parametrize("tenant", ["", "acme/orders", "x" * 5_000])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_tenant_that_can_t_be_one_is_answered_400(tenant: str, named: bool) -> None:
+    def asker(scope: Scope) -> dict[str, str | None] | str | None:
+        return who(scope) if named else header(scope, b"x-tenant")
+
+    enforcer = make(node_limit("requests", 1, 1))
+    app = Starlette(
+        middleware=[Middleware(LimitMiddleware, source=enforcer, subject=asker)]
+    )
+    with served(app) as url, httpx.Client(timeout=PATIENCE_S) as client:
+        answer = client.get(url, headers={"x-tenant": tenant})
+        assert answer.status_code == 400
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["detail"].startswith("the caller can't be determined: ")
+
+
 def test_a_request_holds_a_slot_until_its_response_has_ended() -> None:
     source = Enforcer(clock=time.monotonic)
     gold = Group(id=1, name="gold", limits=(), slots=1)

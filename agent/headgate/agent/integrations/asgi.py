@@ -23,17 +23,19 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, cast
 
 from headgate.agent.decision import ADMITTED
-from headgate.agent.errors import Throttled
+from headgate.agent.errors import InvalidSubject, Throttled
 from headgate.agent.integrations.asgi_reading import serve_readable
 from headgate.agent.integrations.mutes import LONGEST_MUTE_S
 from headgate.agent.integrations.reading import reading_limits
 from headgate.agent.integrations.sources import MOST_LIMITERS, SubjectCache
 from headgate.agent.integrations.web.answers import (
+    BAD_REQUEST,
     ONE_REQUEST,
     PROBLEM_JSON,
     TOO_MANY_REQUESTS,
     refusal_body,
     retry_after_s,
+    unusable_subject_body,
 )
 from headgate.agent.limiter.kafka_quota import composed
 from headgate.agent.limiter.limiter import Limiter
@@ -106,7 +108,7 @@ class LimitMiddleware:
             source: The agent.
             subject: Returns who asks: a tenant's name, or any subject such as
                 ``{"tenant": "acme", "user": "alice"}``; None lets the request pass
-                without a limit, as for health checks.
+                without a limit, as for health checks.  An invalid name is answered 400.
             costs: Returns units by dimension; one unit of ``requests`` by default.
             longest_wait_s: Longest wait for tokens in groups of mode ``wait``.
             headers: Add RateLimit and RateLimit-Policy to every admitted response.
@@ -141,7 +143,7 @@ class LimitMiddleware:
             max_pending_requests_per_connection, max_buffered_bytes
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: C901  # the short way has no call to spare
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: C901, PLR0915  # the short way has no call to spare
         """Serve one connection."""
         kind = scope["type"]
         if kind != "http" and kind != "websocket":  # cheaper than `in`
@@ -157,10 +159,14 @@ class LimitMiddleware:
             return
         # The rest is tuned for the smallest request: no avoidable call, and a subject
         # that is a string needs no key of its own.
-        if type(subject) is str:
-            handle = self._of_tenant.get(subject) or self._add_tenant(subject)
-        else:
-            handle = self._handles.get(cast("Mapping[str, str | None]", subject))
+        try:
+            if type(subject) is str:
+                handle = self._of_tenant.get(subject) or self._add_tenant(subject)
+            else:
+                handle = self._handles.get(cast("Mapping[str, str | None]", subject))
+        except InvalidSubject as error:
+            await _turn_away(kind, error, send)
+            return
         if self._slots:
             await self._serve_in_slot(handle.limiter, scope, receive, send)
             return
@@ -320,17 +326,24 @@ async def _refuse(
     if kind == "websocket":  # before it is accepted: the server answers 403
         await send({"type": "websocket.close", "code": 1013, "reason": str(decision)})
         return
-    body = refusal_body(decision)
+    await _send_problem(TOO_MANY_REQUESTS, refusal_body(decision), marks, send)
+
+
+async def _turn_away(kind: object, error: InvalidSubject, send: Send) -> None:
+    """Answer a caller that names a subject that can't exist."""
+    if kind == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": str(error)})
+        return
+    await _send_problem(BAD_REQUEST, unusable_subject_body(error), [], send)
+
+
+async def _send_problem(
+    status: int, body: bytes, marks: list[Header], send: Send
+) -> None:
     headers = [
         (b"content-type", PROBLEM_JSON.encode()),
         (b"content-length", str(len(body)).encode()),
         *marks,
     ]
-    await send(
-        {
-            "type": "http.response.start",
-            "status": TOO_MANY_REQUESTS,
-            "headers": headers,
-        }
-    )
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

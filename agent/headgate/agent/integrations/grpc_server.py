@@ -26,7 +26,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from headgate.agent.decision import ADMITTED
-from headgate.agent.errors import Throttled
+from headgate.agent.errors import InvalidSubject, Throttled
 from headgate.agent.integrations.grpc_reading import (
     PeerContext,
     read_by_tasks,
@@ -142,8 +142,13 @@ class _LimitInterceptor:
         self, continuation: Callable[[object], object], handler_call_details: object
     ) -> object:
         handler = _reading(continuation(handler_call_details), self._rules.reading)
-        found = self._rules.find(handler_call_details)
-        if found is None or handler is None:
+        if handler is None:
+            return None
+        try:
+            found = self._rules.find(handler_call_details)
+        except InvalidSubject as error:
+            return _turning_away(cast("_Handler", handler), str(error))
+        if found is None:
             return handler
         limiter, costs = found
 
@@ -164,7 +169,7 @@ class _LimitInterceptor:
         def abort(context: _Context, refused: Decision) -> object:
             self._rules.note_refused(limiter, refused)
             context.set_trailing_metadata(_trailers(refused))
-            return context.abort(_exhausted(), str(refused))
+            return context.abort(_status("RESOURCE_EXHAUSTED"), str(refused))
 
         return _limited(cast("_Handler", handler), admit, abort)
 
@@ -180,11 +185,16 @@ class _AsyncLimitInterceptor:
         continuation: Callable[[object], Awaitable[object]],
         handler_call_details: object,
     ) -> object:
-        found = self._rules.find(handler_call_details)
         handler = _reading_async(
             await continuation(handler_call_details), self._rules.reading
         )
-        if found is None or handler is None:
+        if handler is None:
+            return None
+        try:
+            found = self._rules.find(handler_call_details)
+        except InvalidSubject as error:
+            return _turning_away_async(cast("_Handler", handler), str(error))
+        if found is None:
             return handler
         limiter, costs = found
         if (held_s := self._rules.held_s(limiter)) > 0.0:
@@ -198,7 +208,8 @@ class _AsyncLimitInterceptor:
         async def abort(context: _Context, refused: Decision) -> None:
             self._rules.note_refused(limiter, refused)
             context.set_trailing_metadata(_trailers(refused))
-            await cast("Awaitable[None]", context.abort(_exhausted(), str(refused)))
+            status = _status("RESOURCE_EXHAUSTED")
+            await cast("Awaitable[None]", context.abort(status, str(refused)))
 
         if decision:
             if decision.delay_s > 0.0:
@@ -226,7 +237,7 @@ def LimitInterceptor(  # noqa: N802 RUF100  # used as a class
     Args:
         source: The agent.
         subject: Returns who calls, such as ``{"tenant": "acme"}``; None lets a call
-            pass without a limit.
+            pass without a limit.  An invalid name is answered INVALID_ARGUMENT.
         costs: Returns units by dimension; one unit of ``requests`` by default.
         longest_wait_s: Longest wait for tokens in groups of mode ``wait``.
         mute_refused: Refuse *and* mute, as KIP-599's brokers do: hold the next calls of
@@ -283,8 +294,8 @@ def _interceptor(module: str, kind: type, rules: _Rules) -> object:
     return cast("Callable[[_Rules], object]", made)(rules)
 
 
-def _exhausted() -> object:
-    return cast("object", import_module("grpc").StatusCode.RESOURCE_EXHAUSTED)
+def _status(name: str) -> object:
+    return cast("object", getattr(import_module("grpc").StatusCode, name))
 
 
 def _trailers(decision: Decision) -> tuple[tuple[str, str], ...]:
@@ -293,6 +304,25 @@ def _trailers(decision: Decision) -> tuple[tuple[str, str], ...]:
         ("retry-after-ms", milliseconds),
         ("grpc-retry-pushback-ms", milliseconds),
     )
+
+
+def _turning_away(handler: _Handler, message: str) -> object:
+    """Return a handler for a caller whose subject can't exist."""
+
+    def turn_away(_: object, context: _Context) -> object:
+        return context.abort(_status("INVALID_ARGUMENT"), message)
+
+    return _made_like(handler, turn_away)
+
+
+def _turning_away_async(handler: _Handler, message: str) -> object:
+    """Do what `_turning_away` does, for servicers of `grpc.aio`."""
+
+    async def turn_away(_: object, context: _Context) -> None:
+        status = _status("INVALID_ARGUMENT")
+        await cast("Awaitable[None]", context.abort(status, message))
+
+    return _made_like(handler, turn_away)
 
 
 def _limited(
