@@ -335,6 +335,9 @@ def test_kip599_the_asynchronous_client_retries_too() -> None:
         ({"retry-after": "soon"}, b"[]", 1.0),
         ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, b"", 0.001),
         ({"retry-after": "0"}, b"", 0.001),
+        ({"retry-after": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}, b"", 1.0),
+        ({"retry-after": "7"}, b"[" * 100_000, 7.0),
+        ({}, b'{"throttle_time_ms": 1' + b"0" * 400 + b"}", 2_147_483.647),
     ],
 )
 def test_what_a_stranger_answers_gives_a_sane_delay(
@@ -342,6 +345,11 @@ def test_what_a_stranger_answers_gives_a_sane_delay(
 ) -> None:
     response = httpx.Response(429, headers=headers, content=content)
     assert throttle_delay_s(response) == delay_s
+
+
+def test_a_digit_that_is_no_number_is_no_delay() -> None:
+    response = httpx.Response(429, headers=[(b"retry-after", "²".encode("latin-1"))])
+    assert throttle_delay_s(response) == 1.0
 
 
 @pytest.mark.parametrize(

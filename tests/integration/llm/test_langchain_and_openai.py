@@ -181,6 +181,7 @@ def test_durations_of_providers_are_read(text: str, seconds: float | None) -> No
             },
             0.0,
         ),
+        ({"x-ratelimit-remaining-tokens": "²"}, 0.0),
     ],
 )
 def test_odd_headers_never_hold_for_long(

@@ -171,7 +171,7 @@ def exhausted_for_s(headers: Mapping[str, str]) -> float:
     longest_s = 0.0
     for what in ("requests", "tokens"):
         left = headers.get(f"x-ratelimit-remaining-{what}", "").strip()
-        if left.isdigit() and int(left) == 0:
+        if left.isdecimal() and left.strip("0") == "":
             reset_s = duration_s(headers.get(f"x-ratelimit-reset-{what}", ""))
             longest_s = max(longest_s, reset_s or 0.0)
     return min(longest_s, LONGEST_HOLD_S)

@@ -6,6 +6,8 @@ import json
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from headgate.agent.decision import LONGEST_MS
+
 THROTTLED = 429
 
 DEADLINE_S = 30.0
@@ -30,23 +32,23 @@ def delay_of(body: bytes, retry_after: str | None) -> float:
     """
     try:
         read: object = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         read = None
     if isinstance(read, dict):
         milliseconds: object = read.get("throttle_time_ms")  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]  # JSON of a stranger
         if isinstance(milliseconds, int) and milliseconds >= 0:
-            return max(milliseconds / 1e3, LEAST_DELAY_S)
+            return max(min(milliseconds, LONGEST_MS) / 1e3, LEAST_DELAY_S)
     return max(_retry_after_s(retry_after), LEAST_DELAY_S)
 
 
 def _retry_after_s(value: str | None) -> float:
     if value is None:
         return DEFAULT_DELAY_S
-    if value.strip().isdigit():
+    if value.strip().isdecimal():
         return float(value)
     try:
         at = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # such as a year of twenty digits
         return DEFAULT_DELAY_S
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
