@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from headgate.agent.bucket.chain import give_back
 from headgate.agent.decision import Decision, Refusal
+from headgate.agent.errors import HeadgateError
 
 if TYPE_CHECKING:
     import asyncio
@@ -56,7 +57,7 @@ class Waiter:
         limiter: Its limits apply.
         costs: Units by dimension.
         deadline_s: When the caller gives up, on the limiter's clock.
-        answer: The decision, once there is one.
+        answer: The decision, once there is one; or the error to be raised.
         gone: The caller gave up; the queue skips it.
         taken: Buckets charged when it was admitted.
         counted: Buckets that counted it as refused on arrival.
@@ -87,7 +88,7 @@ class Waiter:
         self.limiter = limiter
         self.costs = costs
         self.deadline_s = deadline_s
-        self.answer: Decision | None = None
+        self.answer: Decision | HeadgateError | None = None
         self.gone = False
         self.taken: Taken = {} if taken is None else taken
         self.counted: list[tuple[Bucket, float]] = []
@@ -155,7 +156,7 @@ class FairQueue:
             raise
         if waiter.answer is None:
             self._leave(waiter, keep=True)
-        return waiter.answer or self._too_late(waiter)
+        return self._outcome(waiter)
 
     async def wait_async(
         self,
@@ -183,7 +184,7 @@ class FairQueue:
         except BaseException:
             self._leave(waiter)
             raise
-        return waiter.answer or self._too_late(waiter)
+        return self._outcome(waiter)
 
     def nudge(self) -> None:
         """Check now, because limits have changed."""
@@ -271,8 +272,13 @@ class FairQueue:
                 del self._tenants[tenant]
                 continue
             first = waiters[0]
-            answer = first.limiter.charge_quietly(now, first.costs, first.taken)
-            if not isinstance(answer, Decision):
+            answer: Decision | Bucket | HeadgateError
+            try:
+                answer = first.limiter.charge_quietly(now, first.costs, first.taken)
+            except HeadgateError as error:
+                # Its group is gone, and its agent is strict: it alone is told so.
+                answer = error
+            if not isinstance(answer, Decision | HeadgateError):
                 blocked.add(tenant)
                 after_s = answer.retry_after_at(now, max(waiters[0].costs.values()))
                 soonest = min(soonest, now + max(after_s, _tick_s(answer)))
@@ -311,7 +317,12 @@ class FairQueue:
                 del self._tenants[tenant]
         self._gone = 0
 
-    def _too_late(self, waiter: Waiter) -> Refusal:
+    def _outcome(self, waiter: Waiter) -> Decision:
+        answer = waiter.answer
+        if isinstance(answer, HeadgateError):
+            raise answer
+        if answer is not None:
+            return answer
         foreseen = waiter.limiter.foresee(self._clock(), waiter.costs)
         return Refusal(foreseen.delay_s, limit=foreseen.limit, reason="deadline")
 

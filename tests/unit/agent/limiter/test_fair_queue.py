@@ -7,9 +7,11 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.unit.agent.making import NODE, TOKENS, Clock, configuration, group, make
 
 from headgate.agent.enforcement.enforcer import Enforcer
+from headgate.agent.errors import NoLimitApplies
 from headgate.coordinator.config.configuration import Attachment, Configuration, Group
 
 if TYPE_CHECKING:
@@ -257,6 +259,33 @@ def test_what_can_never_be_admitted_does_not_wait() -> None:
         stepped(enforcer)
         decision = await enforcer.limiter(tenant="acme").wait_async(requests=2)
         assert decision.never
+        assert len(enforcer.waiting) == 0
+
+    asyncio.run(main())
+
+
+def test_a_caller_whose_group_is_gone_holds_nobody_up() -> None:
+    async def main() -> None:
+        clock = Clock()
+        enforcer = Enforcer(clock=clock, seed=1, strict=True)
+        gold, lead = group(SLOW), Group(id=2, name="lead", limits=(SLOW,))
+        both = configuration(gold, lead, acme=1, zoo=2)
+        enforcer.configure(both, clock.now)
+        stepped(enforcer)
+        limiters = [enforcer.limiter(tenant=name) for name in ("acme", "zoo")]
+        for limiter in limiters:
+            limiter.charge(requests=2)
+        waiting = [
+            asyncio.create_task(limiter.wait_async(timeout_s=60, requests=1))
+            for limiter in reversed(limiters)
+        ]
+        await asyncio.sleep(0)
+        enforcer.configure(configuration(lead, revision=2, zoo=2), clock.now)
+        clock.now += 2.0
+        enforcer.waiting.tick_at(clock.now)
+        assert await waiting[0]
+        with pytest.raises(NoLimitApplies, match="no group is attached to tenant acme"):
+            await waiting[1]
         assert len(enforcer.waiting) == 0
 
     asyncio.run(main())
