@@ -238,7 +238,8 @@ class Agent:
         """Leave the cluster.  Calling it again, or at process exit, does nothing.
 
         Limiters that callers still hold keep their last rate until its deadline, and
-        after that the rate that a partitioned agent may spend.
+        after that the rate that a partitioned agent may spend.  Slots in flight are
+        refused from then on, also to callers that wait for one.
         """
         if self._closed:
             return
@@ -246,6 +247,7 @@ class Agent:
         if not self._inherited:  # otherwise the threads and locks are the parent's
             self._watch.close()
             self._runtime.close()
+        self._enforcer.close()
 
     def prepare_after_fork(self) -> None:
         """Prepare a forked child for its first attempt; called in the child."""

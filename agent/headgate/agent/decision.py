@@ -48,7 +48,8 @@ class Decision:
         limit: The limit with the longest delay, or the one that warns.
         warning: The group's use is above its soft threshold.
         shadow: Admitted only because the group's refusal is ``shadow``.
-        reason: Why a waiting caller was refused: ``deadline`` or ``queue full``.
+        reason: Why a waiting caller was refused: ``deadline`` or ``queue full``; for
+            slots in flight also ``agent closed``.
     """
 
     delay_s: float = 0.0

@@ -322,6 +322,14 @@ class Enforcer:
             limiter.forget_chains()
             self._limiters.count(limiter, self._prepare(limiter, self.clock()))
 
+    def close(self) -> None:
+        """Refuse slots from now on: the agent has left the cluster.
+
+        Nobody would give it any, so that callers without a deadline would wait for
+        ever.
+        """
+        self.slots.close()
+
     def usage(self, now: float | None = None) -> list[Usage]:
         """Return the counters and tokens of each limit in force in this process.
 

@@ -19,6 +19,7 @@ it is forgotten              given back once it is garbage; counted as ``slots_d
 it is held beyond its lease  given back; counted as ``slots_expired``
 its process is killed        the others take it when the API has seen the process go
 its process was cut off      for so long that the others took it: `Slot.held` says so
+its agent is closed          the others take it; whoever waits here is refused for good
 ===========================  ==========================================================
 """
 
@@ -60,6 +61,9 @@ HOLD_WEIGHT = 0.1
 FIRST_HOLD_S = 1.0
 """What that time is assumed to be before any slot was released."""
 
+AGENT_CLOSED = "agent closed"
+"""The reason of a refusal after the agent has left the cluster."""
+
 LEAST_DELAY_S = 0.01
 """Shortest delay that a refused caller gets."""
 
@@ -98,9 +102,11 @@ class SlotPool:
         refused: Callers refused since the last count.
         refusals: Callers refused since the start.
         mean_hold_s: Mean time for which one is held.
+        ended: Why none is handed out any more; empty while some may be.
     """
 
     __slots__ = (
+        "ended",
         "group_id",
         "in_use",
         "life",
@@ -127,6 +133,7 @@ class SlotPool:
         self.in_use = self.life = self.waiting = 0
         self.peak = self.refused = self.refusals = 0
         self.mean_hold_s = FIRST_HOLD_S
+        self.ended = ""
 
     def open(self) -> None:
         """Stop limiting: the group has no limit any more, or is gone."""
@@ -136,7 +143,12 @@ class SlotPool:
         """Return a refused caller's delay: when the next slot should be free."""
         delay_s = max(self.mean_hold_s / max(self.in_use, 1), LEAST_DELAY_S)
         never = self.size == 0
+        reason = self.ended or reason
         return Refusal(inf if never else delay_s, never, self.name, reason=reason)
+
+    def end(self, reason: str) -> None:
+        """Hand out none any more."""
+        self.size, self.may_hold, self.ended = 0, 0, reason
 
 
 class Slot:
@@ -396,6 +408,7 @@ class SlotBook:
         self._lock = threading.RLock()  # around the queue and the leases
         self._waiting: deque[SlotWaiter] = deque()
         self._said = 0
+        self._closed = False
 
     # What callers do.
 
@@ -509,10 +522,24 @@ class SlotBook:
             name = LimitName(group.name, IN_FLIGHT, level)
             pool = self._pools[group.id] = SlotPool(group.id, name, group.slots)
             pool.shadow = group.refusal == "shadow"
+            if self._closed:
+                pool.end(AGENT_CLOSED)
         return pool
+
+    def close(self) -> None:
+        """Hand out no slot any more, and answer those that wait for one.
+
+        The agent has left the cluster: others have its slots.
+        """
+        self._closed = True
+        for pool in list(self._pools.values()):
+            pool.end(AGENT_CLOSED)
+        self.serve()
 
     def follow(self, groups: Mapping[int, Group]) -> None:
         """Adopt a new configuration."""
+        if self._closed:
+            return
         for group_id, pool in list(self._pools.items()):
             group = groups.get(group_id)
             if group is None or group.slots is None:

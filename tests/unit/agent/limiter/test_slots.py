@@ -276,6 +276,33 @@ async def close_on_one(process: Process) -> None:
     assert all(slot.held for slot in held)
 
 
+def test_when_the_agent_is_closed_nobody_goes_on_waiting(process: Process) -> None:
+    held = [process.limiter.try_slot() for _ in range(2)]
+    told: list[Throttled] = []
+
+    def work() -> None:
+        try:
+            with process.limiter.slot():
+                pass
+        except Throttled as refused:
+            told.append(refused)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while not process.enforcer.metrics()["slots_waiting"]:
+        pass
+    process.enforcer.close()
+    thread.join(30.0)
+    work()  # and nobody begins to wait
+    for slot in held:
+        slot.release()
+    process.configure(5)
+    process.set(5)
+    work()
+    assert [refused.decision.reason for refused in told] == ["agent closed"] * 3
+    assert all(refused.decision.never for refused in told)
+
+
 def test_threads_never_hold_more_than_is_allowed(process: Process) -> None:
     process.set(2)
     before = sys.getswitchinterval()
