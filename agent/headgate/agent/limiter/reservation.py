@@ -72,16 +72,16 @@ class Estimate:
 class Reservation:
     """A charge made in advance; truthy if admitted.
 
-    As a context manager, it returns everything if the block raises, and leaves the
-    charge as it is if the block ends without a settlement.  One that waits charges
-    nothing until its block is entered.
+    As a context manager, it returns everything if the block raises, and keeps the
+    charge if the block ends without a settlement; it can still be settled then.  One
+    that waits charges nothing until its block is entered.
 
     Attributes:
         decision: The answer to the attempt.
         costs: Reserved units, by dimension.
         due_s: When it is returned if not settled, on the limiter's clock.
-        state: ``waiting``, ``refused``, ``open``, ``settled``, ``cancelled`` or
-            ``returned``.
+        state: ``waiting``, ``refused``, ``open``, ``kept`` (its block has ended),
+            ``settled``, ``cancelled`` or ``returned``.
         taken: The buckets that hold the charge, by dimension.
     """
 
@@ -182,9 +182,13 @@ class Reservation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Return the charge if the block failed without a settlement."""
+        """Keep the charge, or return it if the block failed, unless it was settled."""
         if self.state == "open" and kind is not None:
             self.cancel()
+            return
+        with self._state_lock:
+            if self.state == "open":
+                self.state = "kept"
 
     async def __aenter__(self) -> Self:
         """Do what `__enter__` does, without blocking the event loop."""
@@ -200,7 +204,7 @@ class Reservation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Return the charge if the block failed without a settlement."""
+        """Do what `__exit__` does."""
         self.__exit__(kind, error, trace)
 
     def settle(self, actual: Number | None = None, **actuals: Number) -> None:
@@ -228,7 +232,8 @@ class Reservation:
         settled = checked_costs(actuals)
         before = self._close("settled")
         # A charge that was returned as overdue is made after all.
-        reserved = self.costs if before == "open" else dict.fromkeys(self.costs, 0.0)
+        charged = before in ("open", "kept")
+        reserved = self.costs if charged else dict.fromkeys(self.costs, 0.0)
         if before not in ("refused", "waiting"):
             self._correct(
                 {d: settled.get(d, r) - reserved[d] for d, r in self.costs.items()}
@@ -242,7 +247,7 @@ class Reservation:
         Raises:
             AlreadySettled: It was settled or cancelled before.
         """
-        if self._close("cancelled") == "open":
+        if self._close("cancelled") in ("open", "kept"):
             self._correct({d: -units for d, units in self.costs.items()})
 
     def return_overdue(self) -> bool:

@@ -102,11 +102,28 @@ def test_a_block_that_fails_returns_what_it_reserved() -> None:
     assert held(enforcer, clock) == 1_000.0
 
 
-def test_a_block_without_a_settlement_stands_as_reserved() -> None:
-    enforcer, clock = make(group(TOKENS), acme=1)
-    with enforcer.limiter(tenant="acme").reserve(tokens=500):
+@pytest.mark.parametrize("wait_s", [None, 5])
+def test_a_block_without_a_settlement_stands_as_reserved(wait_s: int | None) -> None:
+    slow = replace(TOKENS, rate=1)  # its own refill would hide a return
+    enforcer, clock = make(group(slow), acme=1)
+    with enforcer.limiter(tenant="acme").reserve(tokens=500, wait_s=wait_s) as kept:
         pass
     assert held(enforcer, clock) == 500.0
+    clock.now += MOST_OPEN_S
+    enforcer.counts(clock.now)
+    assert held(enforcer, clock) == 500.0 + MOST_OPEN_S
+    assert (kept.state, enforcer.metrics()["reservations_returned"]) == ("kept", 0)
+
+
+def test_a_charge_that_its_block_kept_can_be_settled_or_cancelled() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    with limiter.reserve(tokens=500) as later, limiter.reserve(tokens=100) as never:
+        pass
+    later.settle(300)
+    assert held(enforcer, clock) == 600.0
+    never.cancel()
+    assert held(enforcer, clock) == 700.0
 
 
 def test_a_refused_reservation_is_falsy_and_raises_only_as_a_context() -> None:
