@@ -48,3 +48,14 @@ def test_an_enforcer_is_at_rest_until_a_bucket_moves() -> None:
     turns.limiter.try_acquire(requests=1)
     rests.append(turns.enforcer.at_rest())
     assert rests == [True, False]
+
+
+def test_an_agent_rests_though_a_reservation_was_made_and_settled() -> None:
+    turns = Turns()
+    reserved = turns.limiter.reserve(requests=1)
+    turns.run(3.0 * RESTS_AFTER_S)
+    rests = [turns.enforcer.at_rest()]
+    reserved.settle(1)
+    turns.run(3.0 * RESTS_AFTER_S)
+    rests.append(turns.enforcer.at_rest())
+    assert rests == [False, True]

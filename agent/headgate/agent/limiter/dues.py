@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Item = TypeVar("Item")
 
@@ -39,9 +39,9 @@ class Dues(Generic[Item]):
         """Return how many are kept, ended ones included."""
         return len(self._heap)
 
-    def open(self) -> int:
-        """Return how many have not ended."""
-        return sum(not self._ended(item) for _, _, item in tuple(self._heap))
+    def open(self) -> Iterator[Item]:
+        """Yield those that have not ended."""
+        return (item for _, _, item in tuple(self._heap) if not self._ended(item))
 
     def add(self, due_s: float, item: Item, most: float = inf) -> list[Item]:
         """Keep an item; if it is time, clear away those that have ended.

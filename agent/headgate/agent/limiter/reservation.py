@@ -296,11 +296,11 @@ class OpenReservations:
 
     def __len__(self) -> int:
         """Return how many are open."""
-        return self._dues.open()
+        return sum(1 for _ in self._dues.open())
 
     def __bool__(self) -> bool:
-        """Return whether any may be open; faster than their number."""
-        return len(self._dues) > 0
+        """Return whether any is open; faster than their number."""
+        return any(True for _ in self._dues.open())
 
     def add(self, reservation: Returnable) -> None:
         """Keep a reservation until it is due, or has ended."""
