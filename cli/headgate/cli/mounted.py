@@ -11,7 +11,9 @@ def simulate(context: typer.Context) -> None:
     """Run scenarios on a simulated cluster, reproducible from a seed."""
     from headgate.simulation.command import simulate as command
 
-    mounted = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+    mounted = typer.Typer(
+        rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False
+    )
     mounted.command("simulate")(command)
     _run(mounted, context, "headgate simulate")
 
@@ -24,5 +26,10 @@ def pipeline(context: typer.Context) -> None:
 
 
 def _run(mounted: typer.Typer, context: typer.Context, name: str) -> None:
-    code: object = mounted(args=context.args, prog_name=name, standalone_mode=False)
+    code: object = mounted(
+        args=context.args,
+        prog_name=name,
+        standalone_mode=False,
+        help_option_names=["-h", "--help"],  # as of all other commands
+    )
     raise typer.Exit(code if isinstance(code, int) else OK)

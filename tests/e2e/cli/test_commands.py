@@ -333,6 +333,8 @@ def test_the_version_is_that_of_the_package(headgate: Headgate) -> None:
 def test_the_simulation_is_a_command_like_the_others(headgate: Headgate) -> None:
     code, said, _ = headgate("simulate", "--help")
     assert (code, "headgate simulate" in said) == (0, True)
+    assert "-completion" not in said
+    assert headgate("simulate", "-h") == (0, said, "")
     code, _, error = headgate("simulate", "--no-such-option")
     assert (code, error.count("\n")) == (2, 1)
 
