@@ -319,18 +319,25 @@ class Agent:
             return None
         return sum(row.demand for row in ledger.agents)
 
-    def _level_of(self, group_id: int, dimension: str) -> tuple[float, float] | None:
+    def _level_of(
+        self, group_id: int, dimension: str
+    ) -> tuple[float, float, float] | None:
         """Return how much of a limit is left across the cluster; None if unknown.
 
         Returns:
-            Units left, and the units/s that the other agents take.
+            Units left, the units/s that the other agents take, and the units admitted
+            here that are already taken off.
         """
         try:
             ledger = self._runtime.table(group_id, dimension)
         except KeyError:
             return None
-        others = [row for row in ledger.agents if row.agent != self._runtime.agent]
-        return ledger.level, sum(min(row.demand, row.share) for row in others)
+        rows = {row.agent: row for row in ledger.agents}
+        own = rows.pop(self._runtime.agent, None)
+        if own is None:
+            return None
+        others_per_s = sum(min(row.demand, row.share) for row in rows.values())
+        return ledger.level, others_per_s, own.admitted
 
     def _check_open(self) -> None:
         """Raise once the agent is closed."""

@@ -63,7 +63,7 @@ class CommonLevel:
         level: Units left, those in the local buckets of all agents included.
         others_per_s: Units/s that the other agents took.
         at_s: When it was looked at.
-        admitted: Units admitted here until then.
+        admitted: Units admitted here that `level` allows for.
         read_s: When it was last asked for.
     """
 
@@ -106,6 +106,7 @@ class LocalBucket:
     def level_at(self, now: float) -> float:
         """Return the units left of the limit, across all processes that share it.
 
+        Below zero, it is a debt.
         Between two looks at the ledger, it is assumed that the limit refills, this
         process takes what it admits, and the others go on as before.  Until the first
         look nobody else is known to take anything.
@@ -115,11 +116,11 @@ class LocalBucket:
         self.asked.add(self)
         limit, common, admitted = self.limit, self.common, self.bucket.admitted
         if common is None:
-            return max(0.0, limit.burst - admitted)
+            return limit.burst - admitted
         common.read_s = now
         gained = (limit.rate_per_s - common.others_per_s) * (now - common.at_s)
         level = common.level + gained - (admitted - common.admitted)
-        return max(0.0, min(level, limit.burst))
+        return min(level, limit.burst)
 
     @property
     def spendable(self) -> float:

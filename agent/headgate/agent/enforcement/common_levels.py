@@ -27,9 +27,10 @@ MOST_LOOKS = 5
 KEEP_S = 10.0
 """Limits that nobody has asked about for this long are no longer looked at."""
 
-LevelOf = Callable[[int, str], tuple[float, float] | None]
-"""Maps group id and dimension to the units left across the cluster and the units/s that
-other agents take; None if unknown."""
+LevelOf = Callable[[int, str], tuple[float, float, float] | None]
+"""Maps group id and dimension to the units left across the cluster, the units/s that
+other agents take, and the units admitted here that are already taken off; None if
+unknown."""
 
 
 def note_common_levels(asked: set[LocalBucket], now: float, level_of: LevelOf) -> None:
@@ -55,7 +56,7 @@ def note_common_levels(asked: set[LocalBucket], now: float, level_of: LevelOf) -
                 level=found[0],
                 others_per_s=found[1],
                 at_s=now,
-                admitted=local.bucket.admitted,
+                admitted=found[2],
                 read_s=read_s,
             )
 

@@ -17,13 +17,14 @@ class Ledger:
     """What the cluster has left; counts how often it is looked at."""
 
     def __init__(self) -> None:
-        self.left: tuple[float, float] | None = (150.0, 80.0)
+        self.left = (150.0, 80.0)
+        self.told_of = 0.0
         self.looks = 0
 
-    def __call__(self, group_id: int, dimension: str) -> tuple[float, float] | None:
+    def __call__(self, group_id: int, dimension: str) -> tuple[float, float, float]:
         assert (group_id, dimension) == (1, "requests")
         self.looks += 1
-        return self.left
+        return *self.left, self.told_of
 
 
 def _made() -> tuple[Enforcer, Clock, Ledger]:
@@ -57,7 +58,7 @@ def test_what_the_ledger_knows_is_told_and_goes_on_until_the_next_look() -> None
     assert _told(enforcer) == b'"gold.requests";r=200;t=0'
     ledger.left = (-7.0, 80.0)
     enforcer.counts(clock.now)
-    assert _told(enforcer) == b'"gold.requests";r=0;t=1'
+    assert _told(enforcer) == b'"gold.requests";r=0;t=2'  # 207 units are missing
 
 
 def test_what_is_admitted_here_is_taken_off_at_once() -> None:
@@ -67,6 +68,21 @@ def test_what_is_admitted_here_is_taken_off_at_once() -> None:
     enforcer.counts(clock.now)
     assert enforcer.limiter(tenant="acme").try_acquire(requests=1)
     assert _told(enforcer) == b'"gold.requests";r=149;t=1'
+
+
+def test_what_the_ledger_was_not_told_of_yet_is_taken_off() -> None:
+    enforcer, clock, ledger = _made()
+    ledger.left = (200.0, 200.0)
+    _told(enforcer)
+    enforcer.counts(clock.now)
+    assert enforcer.limiter(tenant="acme").try_acquire(requests=30)
+    clock.now += LOOK_S
+    enforcer.counts(clock.now)  # looks at the ledger, which then hears of the 30
+    assert _told(enforcer) == b'"gold.requests";r=170;t=1'
+    ledger.left, ledger.told_of = (170.0, 200.0), 30.0
+    clock.now += LOOK_S
+    enforcer.counts(clock.now)
+    assert _told(enforcer) == b'"gold.requests";r=170;t=1'
 
 
 def test_a_limit_is_looked_at_only_while_somebody_wants_to_know() -> None:
