@@ -125,6 +125,16 @@ def test_an_unknown_job_and_a_missing_folder_are_one_line(tmp_path: Path) -> Non
         assert len(result.output.strip().splitlines()) == 1
 
 
+def test_a_burst_of_0_is_refused_and_not_replaced() -> None:
+    result = CliRunner().invoke(
+        app, ["what-if", "gold", "requests", "--rate", "5", "--burst", "0"]
+    )
+    assert (result.exit_code, result.output) == (
+        1,
+        "headgate pipeline: burst: expected > 0, got 0\n",
+    )
+
+
 def test_a_length_of_time_is_read_with_its_unit() -> None:
     assert [seconds(text) for text in ("90s", "5m", "1h", "7d")] == [
         90, 300, 3600, 604_800,

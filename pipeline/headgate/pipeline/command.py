@@ -132,7 +132,7 @@ def report(
     cores: opt.Cores = 2,
     memory: opt.Memory = "1g",
 ) -> None:
-    """Print a summary; with --page, also write it as a page with plots."""
+    """Print a summary, and write it as a page with plots."""
     with _failures():
         settings, since_s = _reading(out, history), seconds(since)
         more = _pairs("spark-option", spark_option or [])
@@ -214,7 +214,10 @@ def _limit(dimension: str, rate: float, burst: float | None) -> Limit:
     from headgate.coordinator import InvalidConfiguration, Limit
 
     try:
-        return Limit(dimension=dimension, rate=rate, burst=burst or max(rate, 1.0))
+        second = max(rate, 1.0)
+        return Limit(
+            dimension=dimension, rate=rate, burst=second if burst is None else burst
+        )
     except InvalidConfiguration as error:
         raise WrongSettings(str(error)) from None
 

@@ -113,7 +113,11 @@ MetricsHost: TypeAlias = Annotated[
 ]
 Since: TypeAlias = Annotated[str, typer.Option(help="How far back: 90s, 5m, 1h, 7d.")]
 Page: TypeAlias = Annotated[
-    Path | None, typer.Option(help="Write index.html and its plots to this folder.")
+    Path | None,
+    typer.Option(
+        help="Folder for index.html and its plots; by default, OUT/report, or ./report"
+        " if OUT is a URI."
+    ),
 ]
 Rate: TypeAlias = Annotated[
     float, typer.Option(min=0, help="Limit to try, units per second.")
@@ -121,7 +125,7 @@ Rate: TypeAlias = Annotated[
 Burst: TypeAlias = Annotated[
     float | None,
     typer.Option(
-        min=0, help="Burst to try, units; by default, one second of the rate."
+        min=0, help="Burst to try, units > 0; by default, one second of the rate."
     ),
 ]
 GroupName: TypeAlias = Annotated[str, typer.Argument(help="Name of the group.")]
