@@ -26,6 +26,9 @@ EXPECTED_URL = "expected a URL such as http://127.0.0.1:8080"
 MAX_ANSWER_BYTES = 256 << 20
 """Largest answer that is read: the plan of an apply of 250,000 things is smaller."""
 
+MAX_SAID = 200
+"""Most bytes of an unexpected answer that an error shows."""
+
 MAX_HOST = 253
 """The longest name that DNS can hold."""
 
@@ -210,6 +213,16 @@ class Connection:
         poll = select.poll()
         poll.register(self._connection.sock, select.POLLIN)
         return bool(poll.poll(0))
+
+
+def beginning_of(body: bytes) -> str:
+    r"""Return the beginning of an unexpected answer in one line.
+
+    >>> beginning_of(b"<h1>\n Not Found</h1>"), beginning_of(b"")
+    ('<h1> Not Found</h1>', 'an empty answer')
+    """
+    said = " ".join(body[:MAX_SAID].decode(errors="replace").split())
+    return said or "an empty answer"
 
 
 def _body(response: HTTPResponse, most_bytes: int) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.agent.rigs import until
 
-from headgate.agent import InvalidSetting, connect
+from headgate.agent import Admin, AdminError, InvalidSetting, connect
 from headgate.agent.follow import snapshot_file
 from headgate.agent.follow.snapshot import Snapshot, snapshot_to_json
 from headgate.coordinator.config.configuration import Configuration
@@ -66,7 +66,12 @@ def answering(
 @pytest.mark.parametrize(
     ("status", "body", "says"),
     [
-        (404, b"<h1>Not Found</h1>", "404"),
+        (
+            404,
+            b"<html>\r\n<h1>Not Found</h1>\n</html>",
+            "404: <html> <h1>Not Found</h1>",
+        ),
+        (404, b"", "404: an empty answer"),
         (200, b"<h1>It works!</h1>", "not JSON"),
         (200, b'{"hello": "world"}', "other JSON"),
         (400, b"The plain HTTP request was sent to HTTPS port", "HTTPS port"),
@@ -79,6 +84,17 @@ def test_another_server_at_the_address_is_an_error(
         connect(url, keep_snapshot=False)
     assert "url: expected the address of Headgate's API" in str(caught.value)
     assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_another_server_says_to_an_admin_is_one_line() -> None:
+    page = b"<p>\r\nIt works\n</p>"
+    with (
+        answering(200, page) as url,
+        Admin(url) as admin,
+        pytest.raises(AdminError, match="got 200: <p> It works </p>"),
+    ):
+        admin.group("gold")
 
 
 def test_a_redirection_is_an_error_that_says_where_to() -> None:

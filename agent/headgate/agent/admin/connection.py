@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from headgate.agent.errors import HeadgateError, InvalidSetting, MalformedSnapshot
 from headgate.agent.follow.certificates import trusting
-from headgate.agent.http_connection import Connection, NoAnswer
+from headgate.agent.http_connection import Connection, NoAnswer, beginning_of
 from headgate.agent.json_place import Json, JsonPlace
 from headgate.agent.names import is_visible_ascii
 from headgate.agent.settings import check_url
@@ -24,9 +24,6 @@ PAGE = 500
 
 MAX_PAGES = 2_000
 """Most pages of one list: a million items.  An endless list is not believed."""
-
-MAX_SAID = 200
-"""Most characters that an error quotes of an answer that is not a problem document."""
 
 
 class AdminError(HeadgateError):
@@ -186,10 +183,9 @@ def _answer(operation: str, status: int, text: bytes) -> JsonPlace:
             return place
         if status >= 400:
             raise _refusal(operation, status, place)
-    said = text[:MAX_SAID].decode(errors="replace").strip() or "an empty answer"
     raise AdminError(
         operation,
-        f"expected an answer from Headgate's API, got {status}: {said}",
+        f"expected an answer from Headgate's API, got {status}: {beginning_of(text)}",
         status=status,
     )
 

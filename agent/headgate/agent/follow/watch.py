@@ -26,7 +26,7 @@ from headgate.agent.follow import snapshot_file
 from headgate.agent.follow.snapshot import snapshot_from_changes
 from headgate.agent.follow.snapshot_file import MAX_SNAPSHOT_BYTES
 from headgate.agent.follow.stored_levels import levels_of
-from headgate.agent.http_connection import Connection
+from headgate.agent.http_connection import Connection, beginning_of
 from headgate.agent.json_place import JsonPlace
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def _body(answer: HttpAnswer) -> bytes:
     """Return the body of an answer; raise what another status says."""
     if answer.is_success:
         return answer.body
-    said = answer.body[:200].decode(errors="replace")
+    said = beginning_of(answer.body)
     if answer.location:
         said = f"redirected to {answer.location}"
     status = answer.status
