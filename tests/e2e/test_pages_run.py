@@ -206,10 +206,15 @@ def test_the_code_on_the_page_runs(
     assert done.returncode == 0, f"{program}\n{done.stderr}"
 
 
-def test_the_limits_that_the_migration_page_shows_can_be_typed(
+def test_the_commands_and_limits_that_the_migration_page_shows_can_be_typed(
     headgate: Callable[..., tuple[int, str, str]],
 ) -> None:
     text = (DOCS / "migration.md").read_text(encoding="utf-8")
+    commands = re.findall(r"`headgate ((?:group|attach) [^`]*)`", text)
+    assert len(commands) == 2
+    for command in commands:
+        code, _, error = headgate(*shlex.split(command))
+        assert (command, code, error) == (command, 0, "")
     limits = re.findall(r"`(?:--limit )?(\w+=\d[^`]*)`", text)
     assert len(limits) == 2
     for number, limit in enumerate(limits):
