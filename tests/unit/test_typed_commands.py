@@ -17,7 +17,7 @@ from headgate.simulation.command import simulate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PAGES = [
     path
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
