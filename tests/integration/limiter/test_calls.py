@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.limiter.making import make, node_limit
 
 from headgate.agent.errors import Throttled
 from headgate.agent.integrations.calls import limited
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 def test_a_decorated_function_raises_when_its_quota_is_used_up() -> None:
@@ -75,3 +79,46 @@ def test_threads_that_wait_are_woken_in_their_turn() -> None:
     decisions = [limiter.wait(timeout_s=10.0, requests=1) for _ in range(5)]
     assert all(decisions)
     assert time.monotonic() - began >= 7 / 100
+
+
+def test_a_decorated_asynchronous_generator_waits_without_stopping_the_loop() -> None:
+    limiter = make(node_limit("requests", 4, 1)).limiter(tenant="acme")
+    ended: list[str] = []
+
+    @limited(limiter, wait_s=60)
+    async def stream() -> AsyncIterator[int]:
+        try:
+            for number in range(3):
+                yield number
+        finally:
+            ended.append("stream")
+
+    async def main() -> None:
+        limiter.charge(requests=3)  # half a second
+        reading = asyncio.ensure_future(anext(stream()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ended.append("others")
+        assert not reading.done()
+        assert await reading == 0
+        limiter.charge(requests=1)
+        assert [number async for number in stream()] == [0, 1, 2]
+        assert ended[0] == "others"
+
+    asyncio.run(main())
+    assert ended.count("stream") == 2
+
+
+def test_a_decorated_asynchronous_generator_that_is_refused_says_so_at_once() -> None:
+    limiter = make(node_limit("requests", 0.01, 1)).limiter(tenant="acme")
+
+    @limited(limiter)
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+
+    async def main() -> None:
+        limiter.charge(requests=2)
+        with pytest.raises(Throttled):
+            stream()
+
+    asyncio.run(main())

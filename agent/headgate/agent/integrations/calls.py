@@ -12,13 +12,15 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import aclosing
 from functools import wraps
+from math import inf
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, cast
 
 from headgate.agent.errors import Throttled
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from headgate.agent.decision import Decision
     from headgate.agent.limiter.limiter import Limiter
@@ -46,12 +48,18 @@ class limited:  # noqa: N801 RUF100  # read as a word: `@limited(...)`, `with li
             costs: Units by dimension; one unit of ``requests`` by default.
         """
         self._limiter = limiter
-        self._wait_s = wait_s
+        self._always_waits = wait_s is not None
+        self._wait_s = inf if wait_s is None else wait_s
         self._costs = costs or {"requests": 1.0}
         self.decision: Decision | None = None
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Apply the limit to a function or coroutine function."""
+        """Apply the limit to a function, also one that is asynchronous or a generator.
+
+        A call that may wait must not hold up the event loop, so an asynchronous
+        generator waits when its first item is asked for; otherwise it raises when it is
+        called.
+        """
         if inspect.iscoroutinefunction(function):
             call = cast("Callable[P, Awaitable[object]]", function)
 
@@ -61,6 +69,18 @@ class limited:  # noqa: N801 RUF100  # read as a word: `@limited(...)`, `with li
                 return await call(*args, **kwargs)
 
             return cast("Callable[P, R]", asynchronous)
+
+        if inspect.isasyncgenfunction(function):
+            make = cast("Callable[P, AsyncGenerator[object]]", function)
+
+            @wraps(function)
+            def streaming(*args: P.args, **kwargs: P.kwargs) -> object:
+                if self._waits():
+                    return self._stream_after_waiting(make(*args, **kwargs))
+                self._admit()
+                return make(*args, **kwargs)
+
+            return cast("Callable[P, R]", streaming)
 
         @wraps(function)
         def synchronous(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -85,25 +105,32 @@ class limited:  # noqa: N801 RUF100  # read as a word: `@limited(...)`, `with li
     async def __aexit__(self, *_: object) -> None:
         """Return nothing: what was admitted has been used."""
 
+    def _waits(self) -> bool:
+        return self._always_waits or self._limiter.waits(self._costs)
+
     def _admit(self) -> None:
         limiter, costs = self._limiter, self._costs
-        if self._wait_s is not None:
+        if self._waits():
             decision = limiter.wait(timeout_s=self._wait_s, **costs)
-        elif limiter.waits(costs):
-            decision = limiter.wait(**costs)
         else:
             decision = limiter.try_acquire(**costs)
         self._judge(decision)
 
     async def _admit_async(self) -> None:
         limiter, costs = self._limiter, self._costs
-        if self._wait_s is not None:
+        if self._waits():
             decision = await limiter.wait_async(timeout_s=self._wait_s, **costs)
-        elif limiter.waits(costs):
-            decision = await limiter.wait_async(**costs)
         else:
             decision = limiter.try_acquire(**costs)
         self._judge(decision)
+
+    async def _stream_after_waiting(
+        self, items: AsyncGenerator[object]
+    ) -> AsyncGenerator[object]:
+        await self._admit_async()
+        async with aclosing(items):
+            async for item in items:
+                yield item
 
     def _judge(self, decision: Decision) -> None:
         self.decision = decision
