@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from functools import update_wrapper
@@ -94,6 +95,34 @@ def connect(
     return joined
 
 
+class _Joining:
+    """An agent that is made in another thread, and that nobody may want any more."""
+
+    def __init__(self, connect: Callable[[], Agent]) -> None:
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._joined: Agent | None = None
+        self._abandoned = False
+
+    def join(self) -> Agent:
+        """Make the agent; it is closed at once if it was abandoned meanwhile."""
+        joined = self._connect()
+        with self._lock:
+            self._joined = joined
+            abandoned = self._abandoned
+        if abandoned:
+            joined.close()
+        return joined
+
+    def abandon(self) -> None:
+        """Close the agent once it is there, in a thread that may wait for that."""
+        with self._lock:
+            self._abandoned = True
+            joined = self._joined
+        if joined is not None:
+            threading.Thread(target=joined.close, name="headgate-closing").start()
+
+
 def _for_an_event_loop(
     connect: Callable[P, Agent],
 ) -> Callable[P, AbstractAsyncContextManager[Agent]]:
@@ -107,7 +136,12 @@ def _for_an_event_loop(
         """
         import asyncio  # late: a process without an event loop never needs it
 
-        joined = await asyncio.to_thread(connect, *args, **kwargs)
+        joining = _Joining(lambda: connect(*args, **kwargs))
+        try:
+            joined = await asyncio.to_thread(joining.join)
+        except BaseException:  # cancelled: the thread goes on, and joins
+            joining.abandon()
+            raise
         try:
             yield joined
         finally:

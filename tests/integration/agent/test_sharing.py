@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 import time
 from math import inf
 from typing import TYPE_CHECKING
@@ -120,6 +122,19 @@ def test_an_agent_in_an_event_loop_joins_and_leaves_by_itself(
     agent = asyncio.run(life())
     with pytest.raises(AgentClosed):
         agent.limiter(tenant="acme")
+
+
+def test_an_agent_that_nobody_waits_for_any_more_leaves() -> None:
+    before = set(threading.enumerate())
+
+    async def life(url: str) -> None:
+        async with asyncio.timeout(0.2), connect_async(url, keep_snapshot=False):
+            pytest.fail("the API doesn't answer")
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with pytest.raises(TimeoutError):
+            asyncio.run(life(f"http://127.0.0.1:{silent.getsockname()[1]}"))
+        until(lambda: set(threading.enumerate()) <= before, "its threads to end")
 
 
 def test_of_two_processes_with_one_id_one_takes_another(join: Join) -> None:
