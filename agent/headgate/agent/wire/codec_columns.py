@@ -24,8 +24,9 @@ MAX_ROWS = 1 << 18
 MAX_GROUP_ID = VALUES_BELOW - 1
 """Ids of the store are small; those of single values are digests just below this."""
 
-MAX_SUBJECTS = 1 << 44
-"""Most limiters that one agent may report for a group."""
+MAX_SUBJECTS = (1 << 31) - 1
+"""Most limiters that one agent may report for a group: more than fit into a process,
+and the largest number that the coordinator's tables hold."""
 
 MAX_SCALE = 1_000_000
 """Most steps per unit that a foreign writer may choose; ours go up to 1,000."""

@@ -18,6 +18,7 @@ from headgate.agent.wire.codec import (
     decode,
     encode,
 )
+from headgate.agent.wire.codec_columns import MAX_SUBJECTS
 from headgate.coordinator.messages.report import (
     AgentLife,
     KnownLife,
@@ -51,7 +52,7 @@ def all_rows(draw: st.DrawFn, counter: st.SearchStrategy[float] = whole) -> Rows
     size = len(ids)
     with_level = size > 0 and draw(st.booleans())
     with_subjects = size > 0 and draw(st.booleans())
-    subjects = arrays(np.int64, size, elements=st.integers(0, 1 << 40))
+    subjects = arrays(np.int64, size, elements=st.integers(0, MAX_SUBJECTS))
     return Rows(
         dimension=draw(st.from_regex(r"[a-z_]{1,20}", fullmatch=True)),
         group_ids=np.array(sorted(ids), np.int64),

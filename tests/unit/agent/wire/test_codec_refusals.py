@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.unit.agent.turns import Turns
 from tests.unit.agent.wire.rows import ROW, floats, ids
 
 from headgate.agent.errors import MalformedReport
 from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 from headgate.agent.wire.codec import decode, encode
-from headgate.agent.wire.codec_columns import MAX_GROUP_ID, MAX_ROWS
+from headgate.agent.wire.codec_columns import MAX_GROUP_ID, MAX_ROWS, MAX_SUBJECTS
+from headgate.coordinator import HeardTogether
 from headgate.coordinator.messages.report import Report, Rows
 from headgate.proto import report_pb2 as wire
 
@@ -111,7 +113,7 @@ def _long_subjects(message: wire.Report) -> None:
 
 
 def _absurd_subjects(message: wire.Report) -> None:
-    message.rows[0].subjects.extend([1, 1 << 60])
+    message.rows[0].subjects.extend([1, MAX_SUBJECTS + 1])
 
 
 def _unsorted(message: wire.Report) -> None:
@@ -284,6 +286,24 @@ def test_what_no_agent_writes_is_refused_by_name(
     spoil(message)
     with pytest.raises(MalformedReport, match=re.escape(says)):
         decode(message.SerializeToString())
+
+
+def test_the_largest_number_of_subjects_is_one_that_the_coordinator_can_hold() -> None:
+    turns = Turns()
+    row = replace(
+        ROW,
+        **{
+            name: getattr(ROW, name)[:1]
+            for name in ("refused", "admitted", "demand", "held", "cost")
+        },
+        group_ids=ids(1),
+        subjects=ids(MAX_SUBJECTS),
+    )
+    heard = decode(encode(replace(report(row), sequence=1, keyframe=True)))
+    turns.runtime._step(HeardTogether((heard,)))  # pyright: ignore[reportPrivateUsage]
+    turns.run(1.0)
+    rows = turns.runtime.table(1, "requests").agents
+    assert max(each.subjects for each in rows) == MAX_SUBJECTS
 
 
 def test_a_payload_beyond_the_bound_is_not_even_parsed() -> None:
