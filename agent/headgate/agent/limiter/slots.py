@@ -285,7 +285,11 @@ class SlotClaim:
         event = threading.Event()
         waiter = SlotWaiter(self._pools, self._lease_s, event.set)
         if self._book.queue(waiter):
-            event.wait(None if self._timeout_s == inf else self._timeout_s)
+            try:
+                event.wait(None if self._timeout_s == inf else self._timeout_s)
+            except BaseException:  # a signal's: what came goes to the next one
+                self._book.abandon(waiter)
+                raise
         return self._book.answer(waiter)
 
     async def take_async(self) -> Slot:
@@ -311,9 +315,7 @@ class SlotClaim:
         except TimeoutError:
             pass
         except BaseException:  # cancelled: what came meanwhile goes to the next one
-            slot = self._book.answer(waiter)
-            if slot:
-                slot.release()
+            self._book.abandon(waiter)
             raise
         return self._book.answer(waiter)
 
@@ -469,6 +471,12 @@ class SlotBook:
                 refusal = waiter.pools[0].refusal(waiter.reason)
                 return Slot(self, (), refusal, now=self.clock(), lease_s=0.0)
             return waiter.slot
+
+    def abandon(self, waiter: SlotWaiter) -> None:
+        """Forget a caller that is gone, and give back what it was given."""
+        slot = self.answer(waiter)
+        if slot:
+            slot.release()
 
     def serve(self) -> None:
         """Give slots to waiting callers, in their order."""

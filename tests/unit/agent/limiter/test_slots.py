@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import sys
 import threading
 import tracemalloc
@@ -255,6 +256,28 @@ async def cancel_one_of_two(process: Process) -> None:
     await asyncio.gather(cancelled, patient, return_exceptions=True)
     assert not patient.cancelled()
     assert process.counted()[2][0] == 1
+
+
+def test_a_caller_that_a_signal_interrupts_no_longer_waits(process: Process) -> None:
+    class TimeIsUp(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise TimeIsUp
+
+    held = [process.limiter.try_slot() for _ in range(2)]
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(TimeIsUp), process.limiter.slot():
+            pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert process.enforcer.metrics()["slots_waiting"] == 0
+    for slot in held:
+        slot.release()
+    assert process.enforcer.metrics()["slots_dropped"] == 0
 
 
 def test_a_number_of_zero_answers_those_who_wait(process: Process) -> None:
