@@ -1,10 +1,19 @@
 """Rights that a server can not start with."""
 
+import os
 from pathlib import Path
 
+import httpx
 import pytest
 
-from headgate.api import CannotStart, RightsSettings, ServerSettings, run
+from headgate.api import (
+    CannotStart,
+    RightsSettings,
+    ServerSettings,
+    create_token,
+    run,
+    running,
+)
 
 
 def test_without_rights_only_this_machine_is_served(tmp_path: Path) -> None:
@@ -65,3 +74,23 @@ def test_a_trusted_proxy_that_is_no_address_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(CannotStart, match=r"trusted proxy proxy\.example: expected"):
         run(settings)
+
+
+def test_a_user_without_a_name_makes_the_first_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    number = 2**31 - 5  # as containers are given by `docker run --user`
+    monkeypatch.setattr(os, "getuid", lambda: number)
+    settings = ServerSettings(
+        database=str(tmp_path / "x.db"),
+        port=0,
+        bus_ports=(0, 0),
+        rights=RightsSettings(required=True),
+    )
+    token = create_token(settings, "ada", "admin")
+    headers = {"Authorization": f"Bearer {token}"}
+    with running(settings) as addresses:
+        audit = httpx.get(f"{addresses.api}/api/v1/audit", headers=headers).json()
+    assert audit["items"][0]["author"] == f"user {number} (local)"

@@ -1,6 +1,7 @@
 """Create a token in the database itself: the first one, before any server runs."""
 
 import getpass
+import os
 
 from headgate.api.opening import opened_store
 from headgate.api.rights.principal import Role
@@ -24,7 +25,7 @@ def create_token(
         CannotStart: The database can't be opened, or a field can't be accepted.
     """
     store = opened_store(settings)
-    author = Author(name=f"{getpass.getuser()} (local)", action="headgate token create")
+    author = Author(name=f"{_user()} (local)", action="headgate token create")
     try:
         with store.changing(author) as change:
             token, _ = make_token(change, name, role, tenants=tenants, life_s=life_s)
@@ -33,3 +34,11 @@ def create_token(
     finally:
         store.close()
     return token
+
+
+def _user() -> str:
+    """Return the name of the process's user, or its number in a container without."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the latter since Python 3.13
+        return f"user {os.getuid()}"
