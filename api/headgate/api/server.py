@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from errno import EADDRINUSE
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Literal, TextIO, cast
@@ -337,12 +338,16 @@ def _listening_socket(settings: ServerSettings) -> BoundedListener:
 def _bound_socket(settings: ServerSettings) -> socket.socket:
     wanted = USUAL_PORT if settings.port is None else settings.port
     try:
-        return bound(settings.host, wanted)
-    except OSError as error:
-        if settings.port is None:
+        try:
+            return bound(settings.host, wanted)
+        except OSError as error:
+            if settings.port is not None or error.errno != EADDRINUSE:
+                raise
             return bound(settings.host, ANY_PORT)
+    except (OSError, TypeError) as error:  # the latter for a name that can't be one
+        reason = error.strerror if isinstance(error, OSError) else str(error)
         where = f"{settings.host}:{wanted}"
-        raise CannotStart(f"can't listen on {where}: {error.strerror}") from error
+        raise CannotStart(f"can't listen on {where}: {reason}") from error
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -1,6 +1,7 @@
 """The server as a process: ports, signals, a crash in the middle of writes."""
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -105,6 +106,19 @@ def test_a_given_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
             run(ServerSettings(database=database, port=port))
         with pytest.raises(CannotStart, match="bus: zeromq"):
             run(ServerSettings(database=database, port=0, bus_ports=(port, 0)))
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "none.invalid", "ü..b"])
+@pytest.mark.parametrize("port", [None, 0])
+def test_a_host_that_is_not_this_machine_is_an_error_that_names_it(
+    tmp_path: Path, host: str, port: int | None
+) -> None:
+    rights = RightsSettings(trust_network=True)
+    settings = ServerSettings(
+        database=str(tmp_path / "x.db"), host=host, port=port, rights=rights
+    )
+    with pytest.raises(CannotStart, match=f"can't listen on {re.escape(host)}:"):
+        run(settings)
 
 
 def test_a_usual_port_that_is_bound_but_not_yet_listened_on_is_left_alone() -> None:
