@@ -244,6 +244,47 @@ def test_what_belongs_to_a_namespace_goes_with_it(
     assert rest.get("/attachments").json()["items"] == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "policy", "path", "shown"),
+    [
+        (
+            "publish",
+            {"messages": 600, "bytes": 90, "period_s": 60},
+            "publishRate",
+            {"publishThrottlingRateInMsg": 10, "publishThrottlingRateInByte": 2},
+        ),
+        (
+            "dispatch",
+            {"messages": 100, "bytes": 0.2, "period_s": 0.5},
+            "dispatchRate",
+            {
+                "dispatchThrottlingRateInMsg": 200,
+                "dispatchThrottlingRateInByte": 1,  # 0 would admit none
+                "relativeToPublishRate": False,
+                "ratePeriodInSecond": 1,
+            },
+        ),
+        (
+            "subscribe",
+            {"messages": 5, "period_s": 2.5},
+            "subscribeRate",
+            {"subscribeThrottlingRatePerConsumer": 4, "ratePeriodInSecond": 2},
+        ),
+    ],
+)
+def test_pulsar_is_told_the_rate_in_a_period_that_it_has(
+    rest: httpx.Client,
+    pulsar: httpx.Client,
+    kind: str,
+    policy: dict[str, float],
+    path: str,
+    shown: dict[str, Any],
+) -> None:
+    body = {"level": "namespace", "target": "acme/orders", "kind": kind}
+    assert rest.put("/policies", json={**body, "policy": policy}).is_success
+    assert pulsar.get(f"{NAMESPACE}/{path}").json() == shown
+
+
 def test_policies_can_be_set_by_rest_and_are_rolled_back(rest: httpx.Client) -> None:
     body = {
         "level": "topic",

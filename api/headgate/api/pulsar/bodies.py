@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from math import isfinite
+from math import isfinite, isinf
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
@@ -15,6 +15,9 @@ JsonObject = Mapping[str, object]
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+
+UNLIMITED = -1
+"""Pulsar's word for no limit; other negative rates mean nothing."""
 
 MAX_SHOWN = 40
 """Most characters of a wrong value in an answer."""
@@ -78,6 +81,13 @@ def integer(body: JsonObject, field: str, *, largest: int) -> int | None:
         shown = ascii(value)[:MAX_SHOWN]
         raise _bad_request(f"{field}: expected a {bits}-bit integer, got {shown}")
     return number
+
+
+def shown_rate(rate: float, *, largest: int) -> int:
+    """Return a rate as an integer that clients can read; only 0 admits none."""
+    if isinf(rate):
+        return UNLIMITED
+    return 0 if rate == 0 else min(largest, max(1, round(rate)))
 
 
 def flag(body: JsonObject, field: str, *, default: bool) -> bool:

@@ -5,7 +5,6 @@ of scope ``node``, and whatever else a group has stay as they are.
 """
 
 from http import HTTPStatus
-from math import isinf
 
 from fastapi import APIRouter, Response
 from sqlalchemy import select
@@ -22,15 +21,14 @@ from headgate.api.http.dependencies import AuthorOf, ServiceOf, tell
 from headgate.api.pulsar.bodies import (
     INT32_MAX,
     INT64_MAX,
+    UNLIMITED,
     JsonObject,
     ObjectOf,
     integer,
+    shown_rate,
 )
 from headgate.api.store.tables import GroupRow
 from headgate.api.values.errors import Invalid
-
-UNLIMITED = -1
-"""Pulsar's word for no limit; other negative rates mean nothing."""
 
 RATES = {
     "publishRateInMsgs": ("publish_messages", INT32_MAX),
@@ -141,11 +139,9 @@ def rates_of(group: GroupShown) -> dict[str, int]:
 
 
 def _shown_rate(limit: LimitShown | None, largest: int) -> int:
-    if limit is None or isinf(limit.rate):
+    if limit is None:
         return UNLIMITED
-    if limit.rate == 0:
-        return 0
-    return min(largest, max(1, round(limit.rate / limit.period_s)))  # 0 admits none
+    return shown_rate(limit.rate / limit.period_s, largest=largest)
 
 
 def _wanted(body: JsonObject) -> dict[str, int]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from math import isinf
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
@@ -16,17 +15,16 @@ from headgate.api.policies.schemas import Kind, Level, Policy, PolicyPut
 from headgate.api.pulsar.bodies import (
     INT32_MAX,
     INT64_MAX,
+    UNLIMITED,
     JsonObject,
     ObjectOf,
     flag,
     integer,
+    shown_rate,
 )
 from headgate.api.pulsar.targets import NameOf, namespace_name, topic_name
 from headgate.api.values.errors import Invalid, NotFound
 from headgate.api.values.pulsar_wording import POLICIES_MISSING
-
-UNLIMITED = -1
-"""Pulsar's word for no limit; other negative rates mean nothing."""
 
 RELATIVE = "relativeToPublishRate"
 PERIOD = "ratePeriodInSecond"
@@ -74,14 +72,20 @@ router = APIRouter(tags=["pulsar: rates"])
 
 
 def pulsar_rate(shape: Shape, policy: Policy) -> dict[str, int | bool]:
-    """Return `policy` as Pulsar's client reads it."""
-    shown: dict[str, int | bool] = {shape.messages: _shown(policy.messages, shape.most)}
+    """Return `policy` as Pulsar's client reads it.
+
+    Its periods are whole seconds, and those of publish rates are one second.
+    """
+    period_s = 1 if shape.period_s is None else max(1, round(policy.period_s))
+    periods = period_s / policy.period_s
+    messages = shown_rate(policy.messages * periods, largest=shape.most)
+    shown: dict[str, int | bool] = {shape.messages: messages}
     if shape.bytes is not None:
-        shown[shape.bytes] = _shown(policy.bytes, INT64_MAX)
+        shown[shape.bytes] = shown_rate(policy.bytes * periods, largest=INT64_MAX)
     if shape.relative:
         shown[RELATIVE] = policy.relative_to_publish_rate
     if shape.period_s is not None:
-        shown[PERIOD] = max(1, round(policy.period_s))
+        shown[PERIOD] = period_s
     return shown
 
 
@@ -117,10 +121,6 @@ def _rate(body: JsonObject, member: str, largest: int) -> float | str:
     if rate < UNLIMITED:
         raise Invalid(member, f"expected ≥ 0, or -1 for unlimited, got {rate}")
     return float(rate)
-
-
-def _shown(rate: float, largest: int) -> int:
-    return UNLIMITED if isinf(rate) else min(largest, round(rate))
 
 
 def _require(session: Session, level: Level, target: str) -> None:
