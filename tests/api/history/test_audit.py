@@ -147,6 +147,29 @@ def test_a_tree_that_was_turned_upside_down_is_turned_back(rest: httpx.Client) -
     assert state(rest) == before
 
 
+def test_going_back_is_judged_by_where_it_ends(rest: httpx.Client) -> None:
+    precise, batch = (
+        "/settings/preciseDispatcherFlowControl",
+        "/settings/dispatchThrottlingOnBatchMessageEnabled",
+    )
+    put(rest, "/groups/each", per="user")
+    for level in range(16):  # as deep as a tree may be
+        put(rest, f"/groups/g{level}", parent=f"g{level - 1}" if level else None)
+    put(rest, precise, text="true")
+    first, before = revision(rest), state(rest)
+    put(rest, "/groups/each")
+    put(rest, "/groups/part", parent="each")
+    put(rest, "/groups/g0")
+    put(rest, "/groups/g1")
+    put(rest, "/groups/bottom", parent="g15")
+    assert rest.delete(precise).is_success
+    put(rest, batch, text="true")
+    answer = rest.post(f"/revisions/{first}/rollback")
+    assert answer.is_success, answer.text
+    assert state(rest) == before
+    assert rest.get("/settings").json() == {precise.rpartition("/")[2]: "true"}
+
+
 def test_a_dry_run_shows_what_going_back_would_change(
     rest: httpx.Client, unchanged: Any
 ) -> None:

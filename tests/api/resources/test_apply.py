@@ -224,6 +224,21 @@ def test_policies_that_are_kept_as_sent_hold_what_json_can_say(
     assert plan["changes"] == []
 
 
+def test_a_file_is_judged_by_where_it_ends(rest: httpx.Client, unchanged: Any) -> None:
+    one, other = (
+        "preciseDispatcherFlowControl",
+        "dispatchThrottlingOnBatchMessageEnabled",
+    )
+    apply(rest, {"settings": {one: "true"}})
+    for off in ("false", None):  # in this order, which a file need not think about
+        apply(rest, {"settings": {other: "true", one: off}})
+        one, other = other, one
+    with unchanged():
+        answer = rest.post("/apply", json={"settings": {one: "true", other: "true"}})
+    assert answer.status_code == 422
+    assert "not together with" in answer.json()["detail"]
+
+
 def test_a_thousand_things_are_made_moved_and_pruned_as_a_few_are(
     rest: httpx.Client,
 ) -> None:

@@ -24,7 +24,7 @@ def test_every_rate_that_the_api_knows_has_its_kind() -> None:
 def test_a_policy_that_is_set_is_read_as_the_api_reads_it(kind: str) -> None:
     settings = settings_of(kind, {"messages": 50.0})
     for key, text in settings.items():
-        broker.check_setting(key, text, {})
+        broker.check_setting(key, text)
     assert policies_in(settings) == broker.broker_policies(settings)
     assert policies_in(settings)[kind]["messages"] == 50.0
 

@@ -16,6 +16,7 @@ from headgate.api.groups import service as groups
 from headgate.api.groups.schemas import GroupBody
 from headgate.api.overrides import service as overrides
 from headgate.api.policies import service as policies
+from headgate.api.policies.broker import check_together
 from headgate.api.policies.schemas import PolicyPut
 from headgate.api.store import Change, Document
 from headgate.api.tenants import service as tenants
@@ -38,10 +39,13 @@ class Kind:
     Attributes:
         write: Create or replace the things with these keys.
         delete: Delete them; those that don't exist are ignored.
+        check: Raise Refused unless all things of the kind fit together; called in the
+            end, because on the way there they need not.
     """
 
     write: Callable[[Change, Documents], None]
     delete: Callable[[Change, Collection[str]], None]
+    check: Callable[[Change], None] = lambda _: None
 
 
 def put_in_place(change: Change, target: Target) -> None:
@@ -70,6 +74,10 @@ def put_in_place(change: Change, target: Target) -> None:
         ]
         if unwanted:
             kind.delete(change, unwanted)
+    touched = {name for name, _ in target}
+    for name, kind in KINDS.items():
+        if name in touched:
+            kind.check(change)
 
 
 def _each(
@@ -99,6 +107,10 @@ def _each_of(
 def _write_groups(change: Change, documents: Documents) -> None:
     bodies = {key: GroupBody.model_validate(found) for key, found in documents.items()}
     groups.put_groups(change, bodies)
+
+
+def _check_groups(change: Change) -> None:
+    groups.check_groups(change.session)
 
 
 def _write_attachments(change: Change, documents: Documents) -> None:
@@ -152,7 +164,11 @@ def _delete_policy(change: Change, key: str) -> None:
 
 
 def _write_setting(change: Change, key: str, document: Mapping[str, object]) -> None:
-    policies.put_setting(change, key, str(document.get("text")))
+    policies.write_setting(change, key, str(document.get("text")))
+
+
+def _check_settings(change: Change) -> None:
+    check_together(policies.get_settings(change.session))
 
 
 def _delete_setting(change: Change, key: str) -> None:
@@ -172,10 +188,10 @@ KINDS: Mapping[str, Kind] = {
     "tenant": Kind(_write_tenants, _each_of(_delete_tenant)),
     "namespace": Kind(_each(_write_namespace), _each_of(_delete_namespace)),
     "topic": Kind(_each(_write_topic), _each_of(topics.delete_partitions)),
-    "group": Kind(_write_groups, groups.delete_groups),
+    "group": Kind(_write_groups, groups.delete_groups, _check_groups),
     "attachment": Kind(_write_attachments, attachments.delete_attachments),
     "policy": Kind(_each(_write_policy), _each_of(_delete_policy)),
-    "setting": Kind(_each(_write_setting), _each_of(_delete_setting)),
+    "setting": Kind(_each(_write_setting), _each_of(_delete_setting), _check_settings),
     "override": Kind(_each(_write_override), _each_of(_delete_override)),
 }
 """Name → kind, in the order in which things depend on earlier ones."""

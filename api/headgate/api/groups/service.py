@@ -116,9 +116,11 @@ def put_group(
 def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
     """Create or replace many groups, parents possibly among them, in few queries.
 
+    Whether all groups fit together is left to `check_groups`, because some may yet be
+    deleted.
+
     Raises:
         NotFound: A parent neither exists nor is among them.
-        Conflict: The parents form a circle.
         Invalid: A field can't be accepted.
     """
     session = change.session
@@ -147,8 +149,6 @@ def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
                 raise NotFound("group", body.parent)
             rows[name].parent_id = rows[body.parent].id
     session.flush()
-    _check_tree(session, wanted)
-    _check_templates(session)
     for group in shown_groups(session, [rows[name] for name in wanted]):
         name = group.name
         if change.record("group", name, before=before.get(name), after=document(group)):
@@ -235,6 +235,17 @@ def delete_groups(change: Change, names: Collection[str]) -> None:
         change.record("group", group.name, before=document(group), after=None)
 
 
+def check_groups(session: Session) -> None:
+    """Check that all groups fit together.
+
+    Raises:
+        Conflict: Parents form a circle.
+        Invalid: A tree is too deep, or a template has children.
+    """
+    _check_tree(session)
+    _check_templates(session)
+
+
 def shown_groups(session: Session, rows: Sequence[GroupRow]) -> list[GroupShown]:
     """Return `rows` as responses show them, parents by name."""
     parents = {row.parent_id for row in rows if row.parent_id is not None}
@@ -274,10 +285,8 @@ def _document_of(body: GroupBody) -> dict[str, object]:
     return {**found, "limits": limits, "offered_to": sorted(set(body.offered_to))}
 
 
-def _check_tree(session: Session, names: Collection[str]) -> None:
-    """Refuse circles and overly deep trees among the groups `names` and those below."""
-    if not names:
-        return
+def _check_tree(session: Session) -> None:
+    """Refuse circles and overly deep trees."""
     query = select(GroupRow.id, GroupRow.name, GroupRow.parent_id)
     found = {row.id: row for row in session.execute(query)}
     for row in found.values():

@@ -103,12 +103,12 @@ KEYS = tuple(
 """All keys that can be set."""
 
 
-def check_setting(key: str, text: str, others: Mapping[str, str]) -> None:
-    """Check that `key` may be set to `text` given the settings `others`.
+def check_setting(key: str, text: str) -> None:
+    """Check that `key` may be set to `text`, whatever else is set.
 
     Raises:
         NotFound: There is no such key.
-        Invalid: The text is not a valid value, or another setting excludes it.
+        Invalid: The text is not a valid value.
     """
     if key in RATES:
         _checked_integer(key, text, least=-1, largest=MAX_RATE)
@@ -123,9 +123,20 @@ def check_setting(key: str, text: str, others: Mapping[str, str]) -> None:
             raise Invalid(key, f"expected true or false, got {text[:40]!a}")
     else:
         raise NotFound("setting", key[:MAX_NAME])
-    together = {**others, key: text}
-    if all(together.get(name) == "true" for name in EXCLUSIVE):
-        raise Invalid(key, f"not together with {_other(key)}")
+
+
+def check_together(settings: Mapping[str, str], changed: str = EXCLUSIVE[0]) -> None:
+    """Check that none of `settings` excludes another.
+
+    Args:
+        settings: All that are set.
+        changed: The key that is to blame, if one of two is.
+
+    Raises:
+        Invalid: One does.
+    """
+    if all(settings.get(name) == "true" for name in EXCLUSIVE):
+        raise Invalid(changed, f"not together with {_other(changed)}")
 
 
 def broker_policies(settings: Mapping[str, str]) -> dict[str, dict[str, object]]:

@@ -11,6 +11,7 @@ from headgate.api.attachments.subjects import checked_subject
 from headgate.api.policies.broker import (
     broker_policies,
     check_setting,
+    check_together,
     dispatch_options,
 )
 from headgate.api.policies.schemas import (
@@ -186,19 +187,33 @@ def put_setting(
     Raises:
         Outdated: It does not match `precondition`.
         NotFound: There is no such key.
+        Invalid: The text is not a valid value for it, or another setting excludes it.
+    """
+    revision = write_setting(change, key, text, precondition)
+    check_together(get_settings(change.session), key)
+    return revision
+
+
+def write_setting(
+    change: Change, key: str, text: str, precondition: Precondition = ANYTHING
+) -> int:
+    """Set a key as `put_setting` does, but leave `check_together` to the caller.
+
+    Raises:
+        Outdated: It does not match `precondition`.
+        NotFound: There is no such key.
         Invalid: The text is not a valid value for it.
     """
-    others = get_settings(change.session)
-    check_setting(key, text, others)
+    check_setting(key, text)
     if key in change.refused_settings:
         raise Invalid(key, change.refused_settings[key])
     row = change.session.get(SettingRow, key)
     precondition.check(None if row is None else row.revision)
+    before = None if row is None else {"text": row.text}
     if row is None:
         row = SettingRow(key=key, revision=change.revision)
         change.session.add(row)
     row.text = text
-    before = {"text": others[key]} if key in others else None
     if change.record("setting", key, before=before, after={"text": text}):
         row.revision = change.revision
     change.session.flush()
