@@ -106,6 +106,42 @@ def test_kip599_samples_and_window_give_the_burst(rest: httpx.Client) -> None:
     assert "not both" in answer.text
 
 
+def test_samples_whose_burst_can_not_be_stored_are_refused(
+    rest: httpx.Client, unchanged: Unchanged
+) -> None:
+    for rate, burst in ((9e18, "2.84602e+32"), (1e-8, "1e-11")):
+        year_or_ms = {"samples": 1_000_000, "window_s": 31_622_400}
+        if rate < 1:
+            year_or_ms = {"samples": 1, "window_s": 0.001}
+        limit = {"dimension": "requests", "rate": rate, **year_or_ms}
+        with unchanged():
+            answer = rest.put("/groups/kafka", json={"limits": [limit]})
+        assert answer.status_code == 422, answer.text
+        assert f"limits[0]: burst of {burst}: expected" in answer.json()["detail"]
+    assert rest.get("/export").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("patch", "reason"),
+    [
+        ({"burst": 5, "samples": 5}, "expected burst, or samples and window_s"),
+        ({"period": "day", "period_s": 5}, "expected period or period_s"),
+        ({"period": "day", "samples": 5}, "expected no samples or window_s"),
+        ({"dimension": "new", "rate": 1, "burst": 2, "samples": 3}, "expected burst"),
+    ],
+)
+def test_a_patch_of_members_that_exclude_each_other_is_refused(
+    rest: httpx.Client, unchanged: Unchanged, patch: dict[str, Any], reason: str
+) -> None:
+    make(rest, "gold", limits=[REQUESTS])
+    with unchanged():
+        body = {"limits": [{"dimension": "requests", **patch}]}
+        answer = rest.patch("/groups/gold", json=body)
+    assert answer.status_code == 422, answer.text
+    (error,) = answer.json()["errors"]
+    assert (error["field"], reason in error["reason"]) == ("limits[0]", True)
+
+
 def test_patch_leaves_what_it_does_not_name(rest: httpx.Client) -> None:
     tokens = {"dimension": "tokens", "rate": 5, "burst": 50}
     make(rest, "gold", limits=[REQUESTS, tokens], weight=3.0)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
 from headgate.agent.follow.periods import UnknownTimeZone, zone_of
 from headgate.api.groups.schemas import MAX_LIMITS, GroupBody, LimitBody, LimitPatch
 from headgate.api.values.errors import Invalid
@@ -72,7 +74,8 @@ def merged_limits(
     """Return `present` with `patches` applied; a rate of null removes a limit.
 
     Raises:
-        Invalid: A patch without a rate is for a limit that does not exist.
+        Invalid: A patch without a rate is for a limit that does not exist, or a limit
+            would have members that exclude each other.
     """
     limits = {(limit.dimension, limit.scope): limit for limit in present}
     for index, patch in enumerate(patches):
@@ -94,5 +97,9 @@ def merged_limits(
             if old.burst == old.rate or patch.rate == 0 or kafkas:
                 kept["burst"] = None  # so that the default applies
             given = {**kept, **given}
-        limits[key] = LimitBody.model_validate(given)
+        try:
+            limits[key] = LimitBody.model_validate(given)
+        except ValidationError as error:  # what was patched doesn't go with the rest
+            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise Invalid(f"limits[{index}]", reason) from error
     return list(limits.values())

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
-from headgate.api.values.quantities import Quantity, ShownQuantity
+from headgate.api.values.quantities import Quantity, ShownQuantity, quantity
 from headgate.api.values.schemas import Body
 from headgate.coordinator.config.configuration import (
     MOST_SLOTS,
@@ -114,7 +114,11 @@ class LimitBody(Body):
         samples = KAFKA_SAMPLES if self.samples is None else self.samples
         window_s = KAFKA_WINDOW_S if self.window_s is None else self.window_s
         if self.rate < inf:  # an unlimited one has no burst
-            self.burst = self.rate / self.period_s * samples * window_s
+            burst = self.rate / self.period_s * samples * window_s
+            try:
+                self.burst = quantity(burst)
+            except ValueError as error:
+                raise ValueError(f"burst of {burst:g}: {error}") from error
         return self
 
 

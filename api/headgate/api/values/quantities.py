@@ -13,7 +13,12 @@ MAX_QUANTITY = float(2**63 - 1)
 Unlimited = Literal["unlimited"]
 
 
-def _quantity(value: object) -> float:
+def quantity(value: object) -> float:
+    """Return a number of units that is given in JSON.
+
+    Raises:
+        ValueError: It is not one; the message says what was expected.
+    """
     expected = 'expected a number ≥ 0 or "unlimited"'
     if value == "unlimited":
         return inf
@@ -45,7 +50,7 @@ _SCHEMA = WithJsonSchema(
 )
 _SERIALIZER = PlainSerializer(shown, when_used="json")
 
-Quantity = Annotated[float, PlainValidator(_quantity), _SERIALIZER, _SCHEMA]
+Quantity = Annotated[float, PlainValidator(quantity), _SERIALIZER, _SCHEMA]
 """Units of a request: a finite number ≥ 0, or ``unlimited``; JSON has no infinity."""
 
 ShownQuantity = Annotated[float, _SERIALIZER, _SCHEMA]
