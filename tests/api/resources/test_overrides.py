@@ -7,6 +7,8 @@ import httpx
 import pytest
 from tests.api.conftest import NOT_WOKEN_S
 
+from headgate.agent.follow.snapshot import snapshot_from_json
+
 REQUESTS = {"dimension": "requests", "rate": 1000, "burst": 500}
 TOKENS = {"dimension": "tokens", "rate": 10}
 
@@ -130,3 +132,25 @@ def test_an_override_of_an_unknown_group_is_a_404(
     with unchanged():
         answer = put(rest, group="none", factor=2, for_s=10)
     assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("limit", "override"),
+    [
+        ({"rate": 1, "period_s": 3600}, {"factor": 1e-10}),
+        ({"rate": 5, "period": "month"}, {"factor": 1e-10}),
+        ({"rate": 1e12, "burst": 10}, {"dimension": "requests", "rate": 1}),
+        ({"rate": "unlimited", "burst": 3}, {"factor": 0}),
+        ({"rate": 2**63 - 1}, {"factor": 1e6}),
+    ],
+)
+def test_agents_accept_whatever_an_override_leaves(
+    rest: httpx.Client, limit: dict[str, Any], override: dict[str, Any]
+) -> None:
+    body = {"limits": [{"dimension": "requests", **limit}]}
+    assert rest.put("/groups/gold", json=body).is_success
+    assert put(rest, **override, for_s=60).is_success
+    snapshot = snapshot_from_json(rest.get("/snapshot").json())
+    (group,) = snapshot.configuration.groups
+    (found,) = group.limits
+    assert (found.rate == 0) == (found.burst == 0) == (override.get("factor") == 0)

@@ -21,6 +21,7 @@ from headgate.api.values.errors import Invalid, NotFound
 from headgate.api.values.names import checked_dimension
 from headgate.api.values.preconditions import ANYTHING, Precondition
 from headgate.api.values.quantities import restored, shown
+from headgate.coordinator import LEAST_UNITS
 
 ENDED = Author(name="headgate", address="local", action="an override ended")
 """Author recorded when an override ends because its time has come."""
@@ -199,14 +200,22 @@ class Overridden:
             return rate, burst
         if found["factor"] is not None:
             factor = float(str(found["factor"]))
-            if factor == 0:
-                return 0.0, 0.0
-            return rate * factor, burst * factor
+            return _scaled(rate, factor), _scaled(burst, factor)
         wanted = found["rate"]
         new = restored(None if wanted == "unlimited" else float(str(wanted)))
         follows = burst == rate or not 0 < rate < float("inf")
-        scaled = new if follows else burst * new / rate
+        scaled = new if follows else _scaled(burst, new / rate)
         return new, new if new in {0.0, float("inf")} else scaled
+
+
+def _scaled(units: float, factor: float) -> float:
+    """Return `units` times `factor`; too few for a limit are as few as it can have.
+
+    Agents refuse a whole configuration in which a limit has fewer.
+    """
+    if units == 0 or factor == 0:  # also where the other is infinite
+        return 0.0
+    return max(units * factor, LEAST_UNITS)
 
 
 def _end(wanted: OverridePut) -> float:
