@@ -351,3 +351,31 @@ def test_a_topic_needs_its_namespace_and_no_declaration(pulsar: httpx.Client) ->
     assert pulsar.put("/persistent/acme/orders/new", json={}).status_code == 204
     answer = pulsar.put("/persistent/acme/none/new", json={})
     assert_refused(answer, 404, "Namespace does not exist")
+
+
+def test_whatever_is_stored_can_be_exported_and_applied_again(
+    pulsar: httpx.Client, rest: httpx.Client
+) -> None:
+    roles = [f"role-{number}" for number in range(101)]
+    for method, tenant in (("PUT", "new"), ("POST", "acme")):
+        pulsar.put("/tenants/acme", json={})
+        answer = pulsar.request(
+            method, f"/tenants/{tenant}", json={"adminRoles": roles}
+        )
+        assert_refused(answer, 400, "adminRoles: expected at most 100 strings")
+    assert pulsar.post("/tenants/acme", json={"adminRoles": roles[1:]}).is_success
+
+    def nested(levels: int) -> bytes:
+        return b'{"a":' * levels + b"1" + b"}" * levels
+
+    for levels in (41, 500):
+        deep = nested(levels)
+        answer = pulsar.put("/namespaces/acme/deep", content=deep, headers=JSON)
+        assert_refused(answer, 400, "expected at most 40 levels of nesting")
+    answer = pulsar.put("/namespaces/acme/deep", content=nested(40), headers=JSON)
+    assert answer.is_success
+    assert rest.get("/audit").status_code == 200
+    exported = rest.get("/export")
+    assert exported.status_code == 200
+    plan = rest.post("/apply", json=exported.json())
+    assert (plan.status_code, plan.json()["changes"]) == (200, [])

@@ -54,7 +54,7 @@ def parse_json(raw: bytes) -> object:
         content: object = json.loads(raw)
     except RecursionError:
         raise _too_deep() from None
-    _check_depth(content)
+    check_depth(content)
     return content
 
 
@@ -150,10 +150,14 @@ def _place(event: yaml.Event) -> str:
     return "" if mark is None else f", in the mapping that ends in line {mark.line + 1}"
 
 
-def _check_depth(content: object) -> None:
-    """Raise ValueError when `content` is nested more than `MAX_DEPTH` deep."""
+def check_depth(content: object, most: int = MAX_DEPTH) -> None:
+    """Check how deep lists and mappings are nested.
+
+    Raises:
+        ValueError: They are nested more than `most` deep.
+    """
     level = [content]
-    for _ in range(MAX_DEPTH):
+    for _ in range(most):
         deeper: list[object] = []
         for item in level:
             if isinstance(item, list):
@@ -164,8 +168,8 @@ def _check_depth(content: object) -> None:
             return
         level = deeper
     if any(isinstance(item, list | dict) for item in level):
-        raise _too_deep()
+        raise _too_deep(most)
 
 
-def _too_deep() -> ValueError:
-    return ValueError(f"expected at most {MAX_DEPTH} levels of nesting")
+def _too_deep(most: int = MAX_DEPTH) -> ValueError:
+    return ValueError(f"expected at most {most} levels of nesting")

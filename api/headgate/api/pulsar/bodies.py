@@ -9,6 +9,8 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
+from headgate.api.apply.parsing import check_depth
+from headgate.api.tenants.schemas import MAX_LISTED
 from headgate.api.values.text import check_storable
 
 JsonObject = Mapping[str, object]
@@ -18,6 +20,9 @@ INT64_MAX = 2**63 - 1
 
 UNLIMITED = -1
 """Pulsar's word for no limit; other negative rates mean nothing."""
+
+MAX_DEPTH = 40
+"""Nested lists and objects; a file of quotas may have ten more around them."""
 
 MAX_SHOWN = 40
 """Most characters of a wrong value in an answer."""
@@ -36,7 +41,10 @@ async def json_object(request: Request) -> JsonObject:
 
 
 async def json_object_or_none(request: Request) -> JsonObject | None:
-    """Return the request's JSON object, or None when the body is empty or null."""
+    """Return the request's JSON object, or None when the body is empty or null.
+
+    It can be part of a file of quotas, as an export of what it makes will be.
+    """
     raw = await request.body()
     if not raw.strip():
         return None
@@ -51,6 +59,10 @@ async def json_object_or_none(request: Request) -> JsonObject | None:
         check_storable(json.dumps(value, ensure_ascii=False))
     except (ValueError, RecursionError):
         raise _bad_request("expected a JSON object, but the body is not JSON") from None
+    try:
+        check_depth(value, MAX_DEPTH)
+    except ValueError as error:
+        raise _bad_request(str(error)) from error
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -109,6 +121,8 @@ def strings(body: JsonObject, field: str) -> list[str]:
     found = [item for item in items if isinstance(item, str)]
     if len(found) < len(items):
         raise _bad_request(f"{field}: expected a list of strings")
+    if len(found) > MAX_LISTED:
+        raise _bad_request(f"{field}: expected at most {MAX_LISTED} strings")
     for item in found:
         if not item.isprintable():
             raise _bad_request(f"{field}: expected printable strings")

@@ -4,14 +4,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headgate.api.values.schemas import Body
 
+MAX_LISTED = 100
+"""Roles of one tenant, and clusters; both are kept for Pulsar's clients only."""
+
 
 class TenantPut(Body):
     """A tenant; everything has a default."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{}]})
 
-    admin_roles: list[str] = Field(default=[], max_length=100)
-    allowed_clusters: list[str] = Field(default=[], max_length=100)
+    admin_roles: list[str] = Field(default=[], max_length=MAX_LISTED)
+    allowed_clusters: list[str] = Field(default=[], max_length=MAX_LISTED)
 
 
 class TenantShown(BaseModel):
