@@ -109,6 +109,10 @@ def test_the_fetched_jars_are_those_that_are_looked_for() -> None:
         ({"files": "f", "lateness_s": 0.0}, "lateness_s"),
         ({"files": "f", "keep_days": {"counters": 9}}, "keep_days.*counters=9"),
         ({"files": "f", "keep_days": {"bill": 0}}, "keep_days.*bill=0"),
+        ({"files": "f", "api": "headgate:8080"}, "api: expected a URL"),
+        ({"files": "f", "webhook": "http://hooks:port/"}, "webhook: expected a URL"),
+        ({"files": "f", "webhook": "https:///path"}, "webhook: expected a URL"),
+        ({"files": "f", "webhook": f"http://{'a' * 64}.b/"}, "webhook: expected"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(

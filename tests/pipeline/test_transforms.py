@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ from headgate.coordinator.config.configuration import (
 from headgate.pipeline.configured.limits_frame import limits_frame, named
 from headgate.pipeline.counters.counters import Part
 from headgate.pipeline.counters.rows import RowBuilder
+from headgate.pipeline.jobs.alerts import to_webhook
 from headgate.pipeline.jobs.bill import bill, differences, unhealed
 from headgate.pipeline.jobs.fairness import (
     division,
@@ -498,3 +501,28 @@ def test_packed_usage_is_a_row_for_each_group(spark: SparkSession) -> None:
         (0, "a", "requests", 2**40, 7, 7, 0, False, 3, 2, 3, 7),
         (10, "b", "bytes", 5, 2.0**53, 2.0**53, 0, True, 1, 2, 3, 7),
     ]
+
+
+class _Refuses(BaseHTTPRequestHandler):
+    """A receiver that knows no such webhook."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_error(404)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def test_a_webhook_that_refuses_is_logged_without_its_secret(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = spark.createDataFrame([("{}",)], "body string")
+    with HTTPServer(("127.0.0.1", 0), _Refuses) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/services/s3cret"
+        assert to_webhook(found, url) == 0
+        server.shutdown()
+    (line,) = caplog.messages
+    assert "404 Not Found" in line
+    assert "s3cret" not in line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +93,7 @@ class PipelineSettings:
     keep_s: float = 86_400.0
     lost_is_fatal: bool = True
     alert_topic: str = NO_TOPIC
-    webhook: str = ""
+    webhook: str = field(default="", repr=False)
     partitions: int = 0
     keep_days: Mapping[str, int] = field(default_factory=dict[str, int])
 
@@ -106,6 +107,8 @@ class PipelineSettings:
             )
         if self.alert_topic and not self.bootstrap:
             raise WrongSettings("alert_topic: expected Kafka's servers as well")
+        _check_url("api", self.api)
+        _check_url("webhook", self.webhook)
         for name in ("max_messages", "max_files", "lateness_s", "silence_s", "keep_s"):
             if not getattr(self, name) > 0:
                 raise WrongSettings(f"{name}: expected > 0, got {getattr(self, name)}")
@@ -132,3 +135,16 @@ class PipelineSettings:
     def steps(self) -> str:
         """The URI of the newest step."""
         return f"{self.out}/steps"
+
+
+def _check_url(name: str, url: str) -> None:
+    """Refuse what no request can be sent to, without a word of it: it may be secret."""
+    expected = WrongSettings(f"{name}: expected a URL such as http://host:8080/path")
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")
+        known = parts.scheme in ("http", "https") and host and parts.port != 0
+    except ValueError:
+        raise expected from None
+    if url and not (known and url.isprintable()):
+        raise expected
