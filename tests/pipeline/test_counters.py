@@ -14,6 +14,7 @@ import pytest
 from headgate.agent.bus.partitions import PartitionPlan, cut
 from headgate.agent.bus.signed import signed
 from headgate.agent.errors import MalformedReport
+from headgate.agent.wire.checksum import sealed, stripped
 from headgate.agent.wire.codec import encode
 from headgate.agent.wire.signing import Key, Signer
 from headgate.coordinator.messages.report import Report, Rows
@@ -28,6 +29,7 @@ from headgate.pipeline.counters.incarnation import (
 )
 from headgate.pipeline.counters.state import pack, unpack
 from headgate.pipeline.settings import WrongSettings
+from headgate.proto import report_pb2 as wire
 
 if TYPE_CHECKING:
     from headgate.pipeline.counters.counters import Part
@@ -276,6 +278,15 @@ def test_evidence_is_whole_and_signed_by_whom_it_names() -> None:
         checked(signed(whole, Signer(secret)), of_b)
     with pytest.raises(WrongSettings, match="report-keys: "):
         signing_of("no key")
+
+
+def test_a_counter_that_no_agent_writes_is_no_evidence() -> None:
+    largest = encode(report_of(1, {7: (0, 2**53)}, at_us=EPOCH))
+    assert checked(largest, None).rows[0].admitted.tolist() == [2**53]
+    message = wire.Report.FromString(stripped(largest))
+    message.rows[0].admitted[0] += 2
+    with pytest.raises(MalformedReport, match="counters ≤ 2⁵³"):
+        checked(sealed(message.SerializeToString()), None)
 
 
 def test_fractions_add_up_and_leave_the_whole_units_of_other_groups_whole() -> None:

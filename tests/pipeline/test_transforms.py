@@ -362,6 +362,15 @@ def test_sums_of_fractions_are_equal_to_the_last_bit_in_any_order(
     assert day["admitted"] == 2.0**53
 
 
+def test_a_sum_that_no_whole_number_holds_is_rounded(spark: SparkSession) -> None:
+    rows = [(10 * k, "a", 2.0**53, 2.0**53) for k in range(2_000)]
+    (day,) = rows_of(rolled_up(usage(spark, *rows), 86_400))
+    assert day["admitted"] == 2_000 * 2.0**53
+    odd = usage(spark, (0, "a", 2.0**53, 2.0**53), (10, "a", 2.5, 2.5))
+    (day,) = rows_of(rolled_up(odd, 86_400))
+    assert day["admitted"] == pytest.approx(2.0**53, rel=1e-15)
+
+
 def _no_gaps(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([], GAPS)
 

@@ -17,7 +17,7 @@ import numpy as np
 from headgate.agent.bus.signed import Signing, speaks_for, split
 from headgate.agent.errors import BusUnavailable, MalformedReport
 from headgate.agent.wire.checksum import stripped
-from headgate.agent.wire.codec import decode
+from headgate.agent.wire.codec import EXACT, decode
 from headgate.pipeline.settings import WrongSettings
 
 if TYPE_CHECKING:
@@ -72,6 +72,13 @@ def checked(payload: bytes, signing: Signing | None) -> Report:
     report = decode(payload)
     if not speaks_for(verdict, report.agent):
         raise MalformedReport(f"signature: its key may not sign for {report.agent!r}")
+    for rows in report.rows:
+        # No agent writes more; sums of such numbers are no longer whole.
+        largest = max(rows.refused.max(initial=0.0), rows.admitted.max(initial=0.0))
+        if largest > EXACT:
+            raise MalformedReport(
+                f"{rows.dimension}: expected counters ≤ 2⁵³, got {largest:.4g}"
+            )
     return report
 
 

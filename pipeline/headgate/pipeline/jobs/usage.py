@@ -78,14 +78,14 @@ def exact_sum(name: str) -> Column:
     """Return the sum of a column of amounts, equal to the last bit in any order.
 
     Amounts are whole thousandths (`schema`), but as doubles their sum depends on the
-    order of its terms.  Whole units and thousandths are added up as whole numbers.
+    order of its terms.  Whole units and thousandths are added up as whole numbers, up
+    to 2⁵³ units; a larger sum is rounded, because one that overflowed would end the
+    stream for ever.
     """
     units = f.col(name)
     whole = f.floor(units)
     thousandths = f.sum(f.round((units - whole) * 1000).cast("long"))
-    total = f.sum(whole.cast("long")) + f.floor(thousandths / 1000)
+    total = f.sum(whole.cast("double")) + f.floor(thousandths / 1000)
     rest = thousandths % 1000
-    exact = f.when(rest == 0, total.cast("double")).otherwise(
-        (total * 1000 + rest).cast("double") / 1000
-    )
+    exact = f.when(rest == 0, total).otherwise((total * 1000 + rest) / 1000)
     return exact.alias(name)
