@@ -79,6 +79,8 @@ class BatchSummary:
         verified: The signatures of all reports were verified.
         reference_us: Event time up to which all live agents had reported.
         watermark_us: Windows that end until here are closed.
+        closed_us: Watermark of the step itself, in the head of that step: another run
+            may have another lateness.
         offsets: Next offset by ``topic/partition``.
         kinds: Rows of each kind.
         rows: Rows (agent × group × dimension) that its reports held.
@@ -97,6 +99,7 @@ class BatchSummary:
     verified: bool = True
     reference_us: int = 0
     watermark_us: int = 0
+    closed_us: int = 0
     offsets: dict[str, int] = field(default_factory=dict[str, int])
     kinds: dict[str, int] = field(default_factory=dict[str, int])
     rows: int = 0

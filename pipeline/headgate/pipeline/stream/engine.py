@@ -205,8 +205,9 @@ class StreamEngine:
         settings = self._settings
         named = routed(messages, keyed=settings.keyed)
         cluster = settings.cluster or before.cluster or _only_cluster(named)
+        times = self._times(before)
         rules = Rules(
-            times=self._times(before),
+            times=times,
             cluster=cluster,
             report_keys=settings.report_keys,
             closed=self._closed(),
@@ -215,6 +216,7 @@ class StreamEngine:
         head = replace(
             before,
             batch=number,
+            closed_us=times.watermark_us,
             cluster=cluster,
             topic_id=self._topic_id or before.topic_id,
             verified=before.verified and bool(settings.report_keys),
@@ -227,7 +229,9 @@ class StreamEngine:
     def _summary(self, head: BatchSummary) -> BatchSummary:
         """Return what is known after the newest step."""
         after = head.after(self._steps.tally(), ordered=bool(self._settings.bootstrap))
-        return replace(after, watermark_us=self._times(head).watermark_us)
+        # Steps of earlier versions don't say it.
+        closed_us = head.closed_us or self._times(head).watermark_us
+        return replace(after, watermark_us=closed_us)
 
     def _closed(self) -> ClosedLives:
         """Return the lives whose counters are final."""
