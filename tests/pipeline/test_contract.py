@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import socket
 import stat
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from headgate.pipeline.report.labels import COLUMNS, FURTHER, TITLES
 from headgate.pipeline.report.summary import Curve, UsageSummary
 from headgate.pipeline.settings import PipelineSettings, WrongSettings
 from headgate.pipeline.stream import jars
+from headgate.pipeline.stream.metrics import PipelineMetrics
 from headgate.pipeline.tables.schema import TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,6 +111,9 @@ def test_the_fetched_jars_are_those_that_are_looked_for() -> None:
         ({"files": "f", "lateness_s": 0.0}, "lateness_s"),
         ({"files": "f", "keep_days": {"counters": 9}}, "keep_days.*counters=9"),
         ({"files": "f", "keep_days": {"bill": 0}}, "keep_days.*bill=0"),
+        ({"files": "f", "keep_days": {"bill": 10**6}}, "keep_days.*bill=1000000"),
+        ({"files": "f", "lateness_s": float("inf")}, "lateness_s.*inf"),
+        ({"files": "f", "trigger_s": float("nan")}, "trigger_s.*nan"),
         ({"files": "f", "api": "headgate:8080"}, "api: expected a URL"),
         ({"files": "f", "webhook": "http://hooks:port/"}, "webhook: expected a URL"),
         ({"files": "f", "webhook": "https:///path"}, "webhook: expected a URL"),
@@ -137,6 +142,25 @@ def test_a_burst_of_0_is_refused_and_not_replaced() -> None:
         1,
         "headgate pipeline: burst: expected > 0, got 0\n",
     )
+
+
+def test_a_file_of_keys_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_bytes(b"\xff\xfe\x00")
+    command = ["run", "--files", "f", "--report-keys", str(keys)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert result.output.strip().endswith("keys is no text in UTF-8")
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_a_port_for_metrics_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        served = PipelineMetrics().served(port, "127.0.0.1")
+        with pytest.raises(OSError, match="in use") as raised, served:
+            pass
+    assert raised.value.filename == f"metrics on 127.0.0.1:{port}"
 
 
 def test_a_length_of_time_is_read_with_its_unit() -> None:

@@ -42,7 +42,7 @@ from headgate.pipeline.batch_jobs import (
 from headgate.pipeline.invoicing.plans import prices_of
 from headgate.pipeline.jobs.bill import bill, differences, unhealed
 from headgate.pipeline.report.html_report import print_summary, write_page
-from headgate.pipeline.settings import PipelineSettings
+from headgate.pipeline.settings import PipelineSettings, WrongSettings
 from headgate.pipeline.stream.jars import connector_jars
 from headgate.pipeline.stream.run import StreamRun
 from headgate.pipeline.stream.session import SUBMIT, THREADS, log_option
@@ -360,14 +360,13 @@ def test_the_report_of_a_recorded_cluster_is_a_page(
     assert page.stat().st_size > 10_000
     assert "Invoice lines (1)" in page.read_text()
     print_summary(summary, Console(file=io.StringIO()))
-    effect = what_if_of(
-        spark,
-        settings_for(folder_of(undisturbed.out), source),
-        group="#1",
-        limit=Limit(dimension="requests", rate=100, burst=100),
-        since_s=30,
-    )
+    settings = settings_for(folder_of(undisturbed.out), source)
+    limit = Limit(dimension="requests", rate=100, burst=100)
+    effect = what_if_of(spark, settings, group="#1", limit=limit, since_s=30)
     assert len(effect) == 6
+    unused = replace(limit, dimension="bytes")
+    with pytest.raises(WrongSettings, match="group '#1' used no 'bytes'"):
+        what_if_of(spark, settings, group="#1", limit=unused, since_s=30)
 
 
 MY_POOL = "spark.sql.shuffleExchange.maxThreadThreshold"

@@ -188,7 +188,7 @@ def what_if_of(
 
     Raises:
         OutputIncomplete: The output was never written, or lacks something.
-        WrongSettings: The group is not known, or was not used.
+        WrongSettings: The group is not known, or the dimension was not used.
     """
     usage = _opened(session, settings).tables.read("usage_10s")
     usage = usage.where(f.col("group") == group)
@@ -213,7 +213,13 @@ def what_if_of(
         parent=None,
     )
     effect = what_if(recent, tried, WINDOW_S).orderBy(f.col("attempted").desc())
-    return [row.asDict() for row in effect.collect()]
+    rows = [row.asDict() for row in effect.collect()]
+    if not rows:
+        raise WrongSettings(
+            f"dimension: group {group!r} used no {limit.dimension!r} in its last "
+            f"{since_s:g} s"
+        )
+    return rows
 
 
 def _opened(session: SparkSession, settings: PipelineSettings) -> StreamEngine:

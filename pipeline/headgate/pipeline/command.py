@@ -213,11 +213,10 @@ def _limit(dimension: str, rate: float, burst: float | None) -> Limit:
     """Return the limit to try; its burst is a second's worth by default."""
     from headgate.coordinator import InvalidConfiguration, Limit
 
+    if burst is None:
+        burst = max(rate, 1.0)
     try:
-        second = max(rate, 1.0)
-        return Limit(
-            dimension=dimension, rate=rate, burst=second if burst is None else burst
-        )
+        return Limit(dimension=dimension, rate=rate, burst=burst)
     except InvalidConfiguration as error:
         raise WrongSettings(str(error)) from None
 
@@ -235,9 +234,14 @@ def _keys(path: Path | None) -> str:
     """Return the text of a file of keys, after checking that they are keys."""
     from headgate.pipeline.counters.evidence import signing_of
 
-    keys = path.read_text(encoding="utf-8") if path is not None else ""
+    if path is None:
+        return ""
+    try:
+        keys = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise WrongSettings(f"report-keys: {path} is no text in UTF-8") from None
     signing_of(keys)
-    if path is not None and not keys.strip():
+    if not keys.strip():
         raise WrongSettings(f"report-keys: {path} is empty")
     return keys
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -19,6 +20,9 @@ KEPT_TABLES: tuple[str, ...] = (
 )  # fmt: skip
 """Tables whose rows may be retired.  ``counters`` stays: it refuses the reports of
 lives that ended.  ``gaps`` go with ``usage_10s``: bills need both."""
+
+MOST_DAYS = 36_525
+"""Longest time that rows are kept, a century: beyond the year 1 there are no dates."""
 
 WINDOW_S = 10
 """Length of the shortest window: ten heartbeats at T = 1 s, so that the edges of
@@ -110,16 +114,20 @@ class PipelineSettings:
         _check_url("api", self.api)
         _check_url("webhook", self.webhook)
         for name in ("max_messages", "max_files", "lateness_s", "silence_s", "keep_s"):
-            if not getattr(self, name) > 0:
-                raise WrongSettings(f"{name}: expected > 0, got {getattr(self, name)}")
-        for name, days in self.keep_days.items():
-            if name not in KEPT_TABLES or days < 1:
+            if not 0 < getattr(self, name) < inf:
                 raise WrongSettings(
-                    f"keep_days: expected TABLE=DAYS, ≥ 1, got {name}={days}; tables "
-                    f"are {', '.join(KEPT_TABLES)}"
+                    f"{name}: expected a number > 0, got {getattr(self, name)}"
                 )
-        if self.trigger_s < 0:
-            raise WrongSettings(f"trigger_s: expected ≥ 0, got {self.trigger_s}")
+        for name, days in self.keep_days.items():
+            if name not in KEPT_TABLES or not 1 <= days <= MOST_DAYS:
+                raise WrongSettings(
+                    f"keep_days: expected TABLE=DAYS, 1 to {MOST_DAYS}, got "
+                    f"{name}={days}; tables are {', '.join(KEPT_TABLES)}"
+                )
+        if not 0 <= self.trigger_s < inf:
+            raise WrongSettings(
+                f"trigger_s: expected a number ≥ 0, got {self.trigger_s}"
+            )
 
     @property
     def tables(self) -> str:

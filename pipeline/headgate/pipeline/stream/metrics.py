@@ -104,7 +104,11 @@ class PipelineMetrics:
         Raises:
             OSError: The address is taken, or does not belong to this machine.
         """
-        server, thread = start_http_server(port, host, self.registry)
+        try:
+            server, thread = start_http_server(port, host, self.registry)
+        except OSError as error:
+            place = f"metrics on {host}:{port}"
+            raise OSError(error.errno, error.strerror, place) from None
         try:
             yield server.server_port
         finally:
