@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.pipeline.stream.batch_log import BatchSummary, Loss
 from headgate.pipeline.stream.metrics import PipelineMetrics
+from headgate.pipeline.stream.progress import waiting
 from headgate.pipeline.tables.jvm import execute
 from headgate.pipeline.tables.schema import TABLES
 
@@ -66,7 +68,30 @@ def test_lag_time_and_dead_letters_of_batches_are_scraped() -> None:
     assert found["headgate_pipeline_heard_until_seconds"] == 1_760_000_425
     assert found["headgate_pipeline_closed_until_seconds"] == 1_760_000_410
     unknown = scraped(None)["headgate_pipeline_lag_messages"]
-    assert unknown != unknown  # NaN: files have no lag, which is not a lag of zero
+    assert isnan(unknown)  # files have no lag, which is not a lag of zero
+
+
+def test_nothing_is_known_before_the_first_batch() -> None:
+    found = scraped()
+    for name in ("lag_messages", "heard_until_seconds", "closed_until_seconds"):
+        assert isnan(found[f"headgate_pipeline_{name}"])
+    assert found["headgate_pipeline_batches_total"] == 0
+
+
+def test_the_lag_is_what_all_partitions_hold_less_what_the_batch_has_read() -> None:
+    # Of a broker with three partitions of a hundred messages, after the first batch.
+    begun = {
+        "description": "KafkaV2[Subscribe[usage]]",
+        "startOffset": None,
+        "endOffset": {"usage": {"0": 30, "1": 30, "2": 30}},
+        "latestOffset": {"usage": {"0": 100, "1": 100, "2": 100}},
+    }
+    progress = json.dumps({"sources": [begun]})
+    assert waiting(progress, {"usage/0": 60, "usage/1": 60, "usage/2": 60}) == 120
+    assert waiting(progress, {"usage/0": 100, "usage/1": 170, "usage/2": 100}) == 0
+    assert waiting(progress, {"usage/0": 100}) == 140
+    files = {"description": "FileStreamSource", "endOffset": {"logOffset": 0}}
+    assert waiting(json.dumps({"sources": [files]}), {}) is None
 
 
 def panels(name: str) -> list[dict[str, object]]:

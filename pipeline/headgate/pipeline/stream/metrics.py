@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from math import nan
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -77,6 +78,9 @@ class PipelineMetrics:
             "End of the newest closed window, s since the epoch.",
             registry=self.registry,
         )
+        # Until the first batch nothing is known: 0 would be half a century of delay.
+        for gauge in (self._lag, self._heard, self._closed):
+            gauge.set(nan)
 
     def observe(self, summary: BatchSummary, took_s: float, behind: int | None) -> None:
         """Take in a batch that is complete.
@@ -93,9 +97,9 @@ class PipelineMetrics:
         self._lost.inc(sum(max(loss.messages, 0) for loss in summary.losses))
         self._gaps.inc(summary.kinds.get("gap", 0))
         self._batch_s.observe(took_s)
-        self._lag.set(float("nan") if behind is None else behind)
-        self._heard.set(summary.reference_us / 1e6)
-        self._closed.set(summary.floor_us / 1e6)
+        self._lag.set(nan if behind is None else behind)
+        self._heard.set(summary.reference_us / 1e6 or nan)
+        self._closed.set(summary.floor_us / 1e6 or nan)
 
     @contextmanager
     def served(self, port: int, host: str) -> Generator[int]:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headgate.pipeline.stream.batch_log import BatchSummary
     from headgate.pipeline.stream.metrics import PipelineMetrics
     from headgate.pipeline.stream.run import StreamRun
@@ -44,7 +46,7 @@ class Progress:
         if self._lines % HEADER_EVERY == 0:
             self._stream.write(_line("batch", "messages", "rows/s", "lag", "closed to"))
         self._lines += 1
-        behind = _behind(self._run) if self._run else None
+        behind = _behind(self._run, summary) if self._run else None
         if self._metrics is not None:
             self._metrics.observe(summary, took_s, behind)
         closed_us = summary.floor_us
@@ -68,23 +70,41 @@ class Progress:
 
 
 def _age(summary: BatchSummary) -> str:
-    """Return how old the newest reports are."""
+    """Return how old the newest reports are; a dash before the first one."""
+    if not summary.reference_us:
+        return "–"
     return f"{max(time.time() - summary.reference_us / 1e6, 0.0):,.0f} s"
 
 
-def _behind(run: StreamRun) -> int | None:
-    """Return how many messages were waiting before this batch, by Kafka's count."""
+def _behind(run: StreamRun, summary: BatchSummary) -> int | None:
+    """Return how many messages wait after a batch; None if the source doesn't say."""
     query = run.query
     progress = query.lastProgress if query is not None else None
-    if progress is None:
+    return waiting(progress.json, summary.offsets) if progress is not None else None
+
+
+def waiting(progress: str, offsets: Mapping[str, int]) -> int | None:
+    """Return how many messages of all partitions are still to be read.
+
+    Args:
+        progress: Spark's, in JSON, of the newest batch that it has committed.
+        offsets: Next offset by ``topic/partition`` after the batch that follows.
+
+    Returns:
+        What was waiting when the former batch began, less what both have read; None if
+        the source isn't Kafka.
+    """
+    (source,) = json.loads(progress)["sources"]
+    ends, begun = source.get("latestOffset"), source.get("endOffset") or {}
+    if not ends or not source["description"].startswith("Kafka"):
         return None
-    shown: dict[str, list[dict[str, dict[str, str]]]] = json.loads(progress.json)
-    counts = [
-        (source.get("metrics") or {}).get("maxOffsetsBehindLatest")
-        for source in shown["sources"]
-    ]
-    known = [int(float(count)) for count in counts if count]
-    return sum(known) if known else None
+    count = 0
+    for topic, partitions in ends.items():
+        for partition, newest in partitions.items():
+            upto = begun.get(topic, {}).get(partition, 0)
+            read = offsets.get(f"{topic}/{partition}", 0)
+            count += max(newest - max(upto, read), 0)
+    return count
 
 
 def _line(*cells: str) -> str:
