@@ -199,7 +199,8 @@ class Agent:
             dimension: What the limit counts.
 
         Raises:
-            HeadgateError: This process does not use such a limit.
+            HeadgateError: This process does not use such a limit, or began to less than
+                0.1 s ago and its agent hasn't looked yet.
         """
         self._revive()
         group_id = self._enforcer.group_id(group)
@@ -207,8 +208,8 @@ class Agent:
             with suppress(KeyError):
                 return self._runtime.explain(group_id, dimension)
         raise HeadgateError(
-            f"this process doesn't use a limit on {dimension!r} of group {group!r}; "
-            "first make a limiter for a subject attached to that group"
+            f"this process doesn't use a limit on {dimension!r} of group {group!r} "
+            "yet; make a limiter for a subject attached to it, and ask 0.1 s later"
         )
 
     def metrics(self) -> dict[str, float]:
