@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +14,23 @@ from headgate.cli.commands.bus_keys import make_keys
 from headgate.cli.failure import Failure, Misused
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from headgate.cli.commands.bus_keys import KeyKind
 
 
 def test_what_is_made_is_read(tmp_path: Path) -> None:
     told = make_keys("curve", tmp_path / "keys", ())
     assert CurveKeys.read(tmp_path / "keys").agents == told
+
+
+@pytest.mark.parametrize("kind", ["hmac", "ed25519", "curve"])
+def test_options_lead_to_the_keys_from_any_folder(
+    kind: KeyKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = make_keys(kind, Path("keys"), ("web",) if kind == "ed25519" else ())
+    files = [option["file"] for option in told.values() if isinstance(option, dict)]
+    assert files
+    assert {Path(file).parent for file in files} == {tmp_path / "keys"}
 
 
 @pytest.mark.parametrize("missing", ["curve_clients", "curve_server"])

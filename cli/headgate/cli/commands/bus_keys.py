@@ -42,6 +42,7 @@ def make_keys(kind: KeyKind, folder: Path, owners: Sequence[str]) -> dict[str, o
         raise Misused(f"--out {folder}: expected a folder, found a file")
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        folder = folder.absolute()  # agents read the files, each in a folder of its own
         if kind == "curve":
             return _curve(folder)
         return _hmac(folder) if kind == "hmac" else _ed25519(folder, owners)
