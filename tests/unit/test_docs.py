@@ -1,9 +1,12 @@
 """The documentation holds together: links, numbers of decisions, the index."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+
+import headgate.agent
 
 ROOT = Path(__file__).parents[2]
 DECISIONS = ROOT / "docs" / "decisions"
@@ -100,3 +103,36 @@ def test_users_are_sent_to_no_module_that_may_move(page: Path) -> None:
         for name, path in deep.items()
         if [*ROOT.glob(f"*/{path}.py"), *ROOT.glob(f"*/{path}/__init__.py")]
     ]
+
+
+def bound(tree: ast.Module) -> set[str]:
+    """Return the names that a block imports."""
+    imports = (ast.Import, ast.ImportFrom)
+    found = (node for node in ast.walk(tree) if isinstance(node, imports))
+    return {
+        (alias.asname or alias.name).split(".")[0]
+        for node in found
+        for alias in node.names
+    }
+
+
+def ours() -> set[str]:
+    """Return the names at our short addresses: classes and functions to import."""
+    addresses = (ROOT / "agent" / "headgate").glob("*.py")
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in addresses]
+    names = {name for tree in trees for name in bound(tree)} - {"annotations"}
+    classes = {name for name in dir(headgate.agent) if name[0].isupper()}
+    return {"headgate"} | names | classes
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in USERS_READ if "```python" in page.read_text(errors="replace")],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_every_block_of_code_imports_what_it_uses_of_ours(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        tree = ast.parse(block)
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        assert (used & ours()) - bound(tree) == set(), block
