@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,25 @@ def test_with_two_proxies_either_may_go(proxy: ZeroMQProxy) -> None:
         first_bus.close()
         second_bus.close()
         second.close()
+
+
+def test_a_listener_to_one_agent_that_leaves_silences_nobody(
+    proxy: ZeroMQProxy,
+) -> None:
+    with closing(connected(settings_of(proxy))) as bus, ExitStack() as stack:
+        notices = stack.enter_context(zmq.Context[zmq.Socket[bytes]]()).socket(zmq.XPUB)
+        stack.enter_context(notices)
+        notices.connect(proxy.publish_address)
+        assert notices.recv() == b"\x01"
+        with zmq.Context[zmq.Socket[bytes]]() as context:
+            listener = context.socket(zmq.SUB)
+            listener.setsockopt(zmq.SUBSCRIBE, b"origin")
+            listener.connect(proxy.subscribe_address)
+            assert notices.recv() == b"\x01origin"
+            listener.close()
+        assert notices.recv() == b"\x00origin"  # every agent is told the same
+        bus.publish(b"still here")
+        hear(bus, b"still here")
 
 
 def test_only_who_has_the_keys_hears_and_is_heard() -> None:

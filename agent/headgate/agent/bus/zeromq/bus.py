@@ -75,6 +75,10 @@ HANDSHAKE_MS = 2_000
 _FRAMES = 2
 """Envelope and payload."""
 
+_TO_ALL, _NO_MORE = b"\x01", b"\x00"
+"""What an XPUB hears when the first subscription to all messages begins, and when the
+last one ends; one to a prefix has it appended."""
+
 
 class ZeroMQBus(Unpartitioned):
     """A connection to one or more proxies; see `headgate.agent.bus.port.Bus`.
@@ -182,7 +186,8 @@ class ZeroMQBus(Unpartitioned):
                 notice = self._out.recv(zmq.NOBLOCK)
             except zmq.Again:
                 break
-            self._subscribed = notice[:1] == b"\x01"
+            if notice in (_TO_ALL, _NO_MORE):  # a listener may subscribe to less
+                self._subscribed = notice == _TO_ALL
         while self._subscribed and self._held_back:
             envelope, payload = self._held_back.popleft()
             if time.time() - envelope.sent_wall_s <= HOLD_S:
