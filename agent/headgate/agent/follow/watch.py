@@ -62,13 +62,13 @@ next to nothing."""
 JITTER = 0.25
 """Fraction by which a pause may be shorter or longer."""
 
-VOUCHED_GAP_S = 0.25
-"""Answers about liveness that follow each other sooner than this may come from several
-API processes behind one address, which know different agents."""
+REPEATED_GAP_S = 0.25
+"""Answers without a newer revision that follow each other sooner than this come from a
+proxy that doesn't wait, or from several API processes behind one address, which know
+different agents or have different stores."""
 
-VOUCHED_PAUSE_S = 1.0
-"""The next request then waits, or each process would answer the other's version at
-once."""
+REPEATED_PAUSE_S = 1.0
+"""The next request then waits, or it would be answered at once again, and so on."""
 
 CLOSE_S = 2.0
 """Longest wait for the (daemon) thread to end."""
@@ -140,7 +140,8 @@ class ConfigurationWatch:
         self._last: Snapshot | None = None
         self._failing = False
         self._kept = True
-        self._vouched_at = -inf
+        self._went_back = False
+        self._repeated_at = -inf
         self.source: Source = "none"
         self.counters: Counter[str] = Counter()
         self.decided = threading.Event()
@@ -204,24 +205,30 @@ class ConfigurationWatch:
         )
         if answer.status == HTTPStatus.NOT_MODIFIED:
             self._answered()
+        elif self._adopt(_body(answer)):
             return
-        text = _body(answer)
+        if asked:
+            self._pace()
+
+    def _adopt(self, text: bytes) -> bool:
+        """Use an answer; return whether it brings a newer revision."""
+        known = self._revision()
         document = self._document_of(text)
         for levels in levels_of(document):
             self._restore(levels)
         if self._vouching.take(document):
             self._answered()
-            self._pace()
         elif self._last is not None and _is_changes(document):
             self._take(snapshot_from_changes(self._last, document), changes=text)
         else:
             self._take(snapshot_file.snapshot_of(document, self._address))
+        return self._revision() > known
 
     def _pace(self) -> None:
-        """Wait if the API repeats its answer about liveness over and over."""
-        before, self._vouched_at = self._vouched_at, time.monotonic()
-        if self._vouched_at - before < VOUCHED_GAP_S:
-            self._closing.wait(VOUCHED_PAUSE_S)
+        """Wait if answers that bring nothing newer come over and over."""
+        before, self._repeated_at = self._repeated_at, time.monotonic()
+        if self._repeated_at - before < REPEATED_GAP_S:
+            self._closing.wait(REPEATED_PAUSE_S)
 
     def _newer(self) -> dict[str, str]:
         """Return the query for anything newer than what is known."""
@@ -248,7 +255,8 @@ class ConfigurationWatch:
         """Adopt a snapshot of the API, and keep it on disk, or only its `changes`."""
         self._answered()
         revision = snapshot.configuration.revision
-        if revision < self._revision():
+        if revision < self._revision() and not self._went_back:
+            self._went_back = True  # said again only after an outage
             log.warning(
                 "the API went back from revision %d to %d; the agent does the same",
                 self._revision(),
@@ -274,6 +282,7 @@ class ConfigurationWatch:
         """Note that the API fails; at the start, fall back to the disk."""
         self.counters["api_failures"] += 1
         self._vouching.withdraw()
+        self._went_back = False
         if not self._failing:
             log.warning(
                 "no configuration from %s, using %s: %s: %s",
