@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tools.kafka_broker import Broker
 
     from headgate.agent.bus.port import Bus
+    from headgate.agent.json_place import Json
 
 
 class Writer(Protocol):
@@ -38,6 +39,8 @@ class Administrator(Protocol):
     """What is used of ``kafka.KafkaAdminClient`` here."""
 
     def delete_topics(self, topics: list[str]) -> object: ...
+
+    def create_partitions(self, topic_partitions: dict[str, int]) -> object: ...
 
     def close(self) -> None: ...
 
@@ -124,6 +127,27 @@ def test_a_topic_of_several_partitions_is_read_whole(broker: Broker) -> None:
         until(complete, "one message of each")
     for bus in buses:
         bus.close()
+
+
+def test_partitions_that_are_added_to_the_topic_are_read_too(
+    settings: BusSettings,
+) -> None:
+    quick: dict[str, Json] = {"metadata_max_age_ms": 500}
+    reader = connected(replace(settings, options=quick))
+    administrator = cast(
+        "Administrator", kafka.KafkaAdminClient(bootstrap_servers=settings.bootstrap)
+    )
+    administrator.create_partitions({settings.topic: 2})
+    administrator.close()
+    writer = open_bus(settings)
+
+    def heard() -> bool:
+        writer.publish(b"on a new one", partition=1)
+        return any(m.payload == b"on a new one" for m in reader.receive(0.3))
+
+    until(heard, "a report on the new partition")
+    writer.close()
+    reader.close()
 
 
 def test_records_of_others_are_read_by_the_brokers_time(settings: BusSettings) -> None:

@@ -30,6 +30,7 @@ from headgate.agent.errors import BusUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from headgate.agent.bus.kafka.client import ConsumedRecord, ConsumerClient
 
@@ -247,20 +248,20 @@ class KafkaBus:
 
     def _read(self) -> None:
         """Read the topic from its end until closed; start over after a failure."""
-        pause_s = PAUSE_S
+        topic, pause_s = self._settings.topic, PAUSE_S
         while not self._closing:
             try:
                 # Ask the producer: its wait is bounded, whereas a consumer that never
                 # reached a broker leaks the sockets of its attempts.
-                there = frozenset(self._producer.partitions_for(self._settings.topic))
-                self._check_partitions(there)
+                self._check_partitions(self._producer.partitions_for(topic))
                 consumer = kafka_client.open_consumer(self._settings)
                 most = kafka_client.fetch_bytes(self._settings)
                 pace = Pace(time.monotonic(), most)
                 try:
                     while not self._closing:
                         self._ending.wait(pace.wait_s(time.monotonic()))
-                        self._follow(consumer, there)
+                        # Asked each time: agents write to partitions that were added.
+                        self._follow(consumer, self._producer.partitions_for(topic))
                         pace.brought(self._take(consumer.poll(timeout_ms=POLL_MS)))
                         pause_s = PAUSE_S
                 finally:
@@ -272,7 +273,7 @@ class KafkaBus:
                 self._ending.wait(pause_s * random.uniform(1.0, 1.25))
                 pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
-    def _check_partitions(self, there: frozenset[int]) -> None:
+    def _check_partitions(self, there: AbstractSet[int]) -> None:
         """Raise if the topic has too few partitions."""
         if len(there) < self._partitions:
             raise BusUnavailable(
@@ -280,9 +281,9 @@ class KafkaBus:
                 f"least {self._partitions} (report_partitions)"
             )
 
-    def _follow(self, consumer: ConsumerClient, there: frozenset[int]) -> None:
+    def _follow(self, consumer: ConsumerClient, there: AbstractSet[int]) -> None:
         """Read the wanted partitions, new ones from their end."""
-        numbers = there if self._wanted is None else self._wanted
+        numbers = frozenset(there) if self._wanted is None else self._wanted
         if numbers == self._in_force:
             return
         topic = self._settings.topic
