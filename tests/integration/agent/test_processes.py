@@ -242,3 +242,39 @@ def test_a_bus_that_can_not_be_opened_leaves_the_agent_by_itself(
     assert runtime.bus is None
     runtime.close()  # its thread has ended, and said all
     assert "no bus, this agent continues alone: zeromq: nonsense" in caplog.text
+
+
+WITHOUT_FILES = """
+import resource, sys, time
+from headgate.agent import runtime as agent_runtime
+from headgate.agent.bus.port import BusSettings
+from headgate.agent.enforcement.enforcer import Enforcer
+from headgate.agent.follow.snapshot import Snapshot
+from headgate.coordinator import Configuration
+
+agent_runtime.REOPEN_BUS_S = 0.1
+enforcer = Enforcer(clock=time.monotonic, without_configuration="admit")
+options = agent_runtime.RuntimeOptions(agent="a")
+runtime = agent_runtime.Runtime(enforcer, options)
+bus = BusSettings(kind="zeromq", publish=(sys.argv[1],), subscribe=(sys.argv[2],))
+runtime.follow(Snapshot(configuration=Configuration(revision=1), bus=bus))
+few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, most))
+runtime.start()
+while not runtime.counters:
+    time.sleep(0.01)
+assert runtime.bus is None
+resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
+end_s = time.monotonic() + 30.0
+while runtime.bus is None and time.monotonic() < end_s:
+    time.sleep(0.01)
+print(runtime.bus is not None)
+runtime.close()
+"""
+
+
+def test_a_bus_for_which_no_file_could_be_opened_is_opened_later(
+    cluster: Cluster,
+) -> None:
+    (publish,), (subscribe,) = cluster.bus.publish, cluster.bus.subscribe
+    assert run(WITHOUT_FILES, publish, subscribe).strip() == "True"

@@ -315,6 +315,8 @@ def _arrives(writer: zmq.Socket[bytes], envelope: bytes, bus: Bus) -> bool:
         ({"rcvhwn": 5}, "there is no socket option 'rcvhwn'"),
         ({"rcvhwm": "many"}, "rcvhwm"),
         ({"rcvhwm": None}, "rcvhwm: expected a string or an integer"),
+        ({"rcvhwm": 1 << 40}, "rcvhwm: value too large"),
+        ({"plain_username": "\udc80"}, "plain_username: .*surrogates not allowed"),
         ({"curve_serverkey": "short", **OWN_KEY}, "curve_serverkey"),
         ({"curve_serverkey": SERVER_KEY}, "expected the option curve_secretkey"),
         ({"curve_serverkey": SERVER_KEY, "curve_secretkey": "s"}, "curve_secretkey"),

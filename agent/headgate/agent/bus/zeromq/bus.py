@@ -93,17 +93,12 @@ class ZeroMQBus(Unpartitioned):
         options = with_own_key(settings.options)
         shown = str(options.get("curve_publickey", ""))
         self._handshakes = Handshakes(shown, self._counters)
-        self._context = zmq.Context[zmq.Socket[bytes]]()
         self._poller = zmq.Poller()
         try:
-            self._out = self._socket(zmq.XPUB, options)
-            self._in = self._socket(zmq.SUB, options)
-            self._in.setsockopt(zmq.SUBSCRIBE, b"")
-            connect(self._out, settings.publish)
-            connect(self._in, settings.subscribe)
-        except BusUnavailable:
-            self._context.destroy(linger=0)  # else its end waits for the sockets
-            raise
+            self._context = zmq.Context[zmq.Socket[bytes]]()
+            self._connect(settings, options)
+        except zmq.ZMQError as error:  # such as too many open files
+            raise BusUnavailable(f"zeromq: {error}") from None
         self._subscribed = False
         self._held_back: deque[tuple[Envelope, bytes]] = deque(maxlen=HELD_BACK)
         self._returns = Returns()
@@ -156,6 +151,18 @@ class ZeroMQBus(Unpartitioned):
     def close(self) -> None:
         """See `Bus.close`."""
         self._context.destroy(linger=LINGER_MS)
+
+    def _connect(self, settings: BusSettings, options: Mapping[str, Json]) -> None:
+        """Make both sockets, or none."""
+        try:
+            self._out = self._socket(zmq.XPUB, options)
+            self._in = self._socket(zmq.SUB, options)
+            self._in.setsockopt(zmq.SUBSCRIBE, b"")
+            connect(self._out, settings.publish)
+            connect(self._in, settings.subscribe)
+        except Exception:
+            self._context.destroy(linger=0)  # else its end waits for the sockets
+            raise
 
     def _socket(self, kind: int, options: Mapping[str, Json]) -> zmq.Socket[bytes]:
         """Return a socket with the settings above, overridden by the operator's."""
@@ -252,5 +259,5 @@ def set_option(socket: zmq.Socket[bytes], name: str, value: Json) -> None:
         raise BusUnavailable(f"zeromq: {name}: expected a string or an integer")
     try:
         socket.setsockopt(option, value.encode() if isinstance(value, str) else value)
-    except (zmq.ZMQError, TypeError) as error:
+    except (zmq.ZMQError, TypeError, ValueError, OverflowError) as error:
         raise BusUnavailable(f"zeromq: {name}: {error}") from None
