@@ -15,9 +15,10 @@ from tests.integration.agent.rigs import (
     until,
 )
 
-from headgate.agent import connect
+from headgate.agent import Admin, LimitSpec, connect
 from headgate.agent.bus.open import open_bus
 from headgate.agent.follow.snapshot_file import load, store
+from headgate.api import ServerSettings, running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,6 +167,30 @@ def test_a_disk_that_can_not_be_written_stops_nothing(
         until(lambda: agent.metrics().get("watch_disk_failures", 0) == 1, "the failure")
         assert agent.status().revision == 1
         until(lambda: "can't be written to disk" in caplog.text, "it to be said")
+
+
+def test_after_a_change_that_could_not_be_written_the_whole_is(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "snapshot.json"
+    obstacle = tmp_path / "snapshot.json.changes"
+    where = ServerSettings(database=str(tmp_path / "headgate.db"), port=0)
+    with running(where) as server, Admin(server.api) as admin:
+        admin.put_group("gold", [LimitSpec("requests", rate=1.0)])
+        with connect(server.api, agent="a", snapshot_path=path) as agent:
+            until(path.exists, "the first snapshot")
+            obstacle.mkdir()
+            admin.set_limit("gold", "requests", 2.0)
+            until(lambda: "watch_disk_failures" in agent.metrics(), "the failure")
+            obstacle.rmdir()
+            admin.set_limit("gold", "requests", 3.0)
+
+            def kept() -> bool:
+                stored = load(path)
+                assert stored is not None
+                return stored.configuration.groups[0].limits[0].rate == 3.0
+
+            until(kept, "the last change on disk")
 
 
 def test_reports_flow_again_after_the_proxy_was_away(

@@ -2,11 +2,13 @@
 
 A second file holds the changes since then, one per line: rewriting a hundred thousand
 attachments for each change would take a second of the process that the agent is in.
-Agents on one host share both files.
+Agents on one host share both files.  Each line says at which revision it begins, so one
+that was cut off, or that doesn't fit, is skipped and hides none of those after it.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -84,7 +86,10 @@ def append(path: Path, text: bytes) -> bool:
     with os.fdopen(handle, "ab", buffering=0) as file:
         if file.tell() + len(text) > MOST_CHANGES_BYTES:
             return False
-        file.write(text.replace(b"\n", b" ") + b"\n")  # one call: lines stay whole
+        # One call, so that lines stay whole; the first line end is for one that didn't.
+        line = b"\n" + text.replace(b"\n", b" ") + b"\n"
+        if file.write(line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         os.fsync(file.fileno())
     return True
 
@@ -106,7 +111,7 @@ def load(path: Path) -> Snapshot | None:
 
 
 def _with_changes(snapshot: Snapshot, path: Path) -> Snapshot:
-    """Return `snapshot` with the changes stored beside it, up to the first gap."""
+    """Return `snapshot` with the changes stored beside it, as far as they follow it."""
     try:
         lines = _changes_path(path).read_bytes().splitlines()
     except FileNotFoundError:
@@ -116,7 +121,7 @@ def _with_changes(snapshot: Snapshot, path: Path) -> Snapshot:
             document: object = json.loads(line)
             changed = snapshot_from_changes(snapshot, document)
         except (ValueError, RecursionError, MalformedSnapshot):
-            break  # cut off by a crash, or outdated: what came before it is good
+            continue  # cut off by a crash or a full disk, or after a gap
         if changed.configuration.revision > snapshot.configuration.revision:
             snapshot = changed
     return snapshot

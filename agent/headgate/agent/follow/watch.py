@@ -323,7 +323,9 @@ class ConfigurationWatch:
         if self._path is None:
             return
         try:
-            if changes is None or not snapshot_file.append(self._path, changes):
+            # After a failure the file lacks a change, and later ones don't follow it.
+            brief = changes if self._kept else None
+            if brief is None or not snapshot_file.append(self._path, brief):
                 snapshot_file.store(self._path, snapshot)
             self._kept = True
         except OSError as error:

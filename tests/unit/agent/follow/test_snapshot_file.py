@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,9 +13,10 @@ import pytest
 
 from headgate.agent.bus.port import BusSettings
 from headgate.agent.errors import MalformedSnapshot
-from headgate.agent.follow.snapshot import Snapshot
+from headgate.agent.follow.snapshot import Snapshot, snapshot_to_json
 from headgate.agent.follow.snapshot_file import (
     MAX_SNAPSHOT_BYTES,
+    append,
     default_path,
     load,
     store,
@@ -93,6 +96,51 @@ def test_a_write_that_fails_leaves_the_last_one(
         store(path, snapshot(2))
     assert load(path) == snapshot(1)
     assert [p.name for p in tmp_path.iterdir()] == ["snapshot.json"]
+
+
+def changes(revision: int) -> bytes:
+    """Return what the API says has changed from one revision to the next."""
+    document = snapshot_to_json(snapshot(revision))
+    return json.dumps(document | {"since": revision - 1}).encode()
+
+
+def test_changes_that_were_cut_off_hide_no_later_ones(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.json"
+    store(path, snapshot(1))
+    assert append(path, changes(2))
+    with (tmp_path / "snapshot.json.changes").open("ab") as file:
+        file.write(b"\n" + changes(3)[:-20])  # its process was killed
+    assert append(path, changes(3))  # by another agent on this host
+    assert load(path) == snapshot(3)
+    assert append(path, changes(5))
+    assert load(path) == snapshot(3), "a gap"
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from headgate.agent.follow.snapshot_file import append
+
+size = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+try:
+    print(append(Path(sys.argv[1]), b"{" + b" " * size + b"}"))
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+def test_changes_that_the_disk_takes_in_part_only_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.json"
+    store(path, snapshot(1))
+    said = subprocess.run(
+        [sys.executable, "-c", FULL, str(path), "4096"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "No space left on device\n"
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="has its own place")
