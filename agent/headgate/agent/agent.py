@@ -129,7 +129,11 @@ class Agent:
             without_configuration=options.without_configuration,
             strict=options.strict,
         )
-        self._start()
+        try:
+            self._start()
+        except BaseException:  # nobody gets this agent, and nobody could close it
+            self.close()
+            raise
 
     @property
     def id(self) -> str:
@@ -309,7 +313,6 @@ class Agent:
                 # on, not only the tenth that is safe for one agent of many.
                 runtime.met.wait(MEET_S)
         elif watch.wrong_address and not self._parents:
-            self.close()
             raise InvalidSetting(f"url: {watch.wrong_address}")
 
     def _use_of(self, group_id: int, dimension: str) -> float | None:

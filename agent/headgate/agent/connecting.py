@@ -132,6 +132,8 @@ def _for_an_event_loop(
     async def connect_async(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[Agent]:
         """Join as `connect` does, without blocking the event loop; leave at the end.
 
+        If it is cancelled while it joins, it leaves as soon as it has joined.
+
         Arguments and errors are those of `connect`.
         """
         import asyncio  # late: a process without an event loop never needs it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -278,3 +279,36 @@ def test_a_bus_for_which_no_file_could_be_opened_is_opened_later(
 ) -> None:
     (publish,), (subscribe,) = cluster.bus.publish, cluster.bus.subscribe
     assert run(WITHOUT_FILES, publish, subscribe).strip() == "True"
+
+
+CANCELLED = """
+import asyncio, sys, threading, time
+from headgate.agent import connect_async
+
+async def hasty():
+    async with asyncio.timeout(0.2), connect_async(sys.argv[1], keep_snapshot=False):
+        raise AssertionError("joined")
+
+try:
+    asyncio.run(hasty())
+except TimeoutError:
+    print([t.name for t in threading.enumerate() if t.name.startswith("headgate")])
+"""
+
+INTERRUPTED = """
+import os, signal, sys, threading
+from headgate.agent import connect
+
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    connect(sys.argv[1], keep_snapshot=False)
+except KeyboardInterrupt:
+    print([t.name for t in threading.enumerate() if t.name.startswith("headgate")])
+"""
+
+
+@pytest.mark.parametrize("script", [CANCELLED, INTERRUPTED])
+def test_connecting_that_is_given_up_leaves_nothing_running(script: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert run(script, url).strip() == "[]"
