@@ -9,6 +9,7 @@ answers: *admit* (a quota service that is down should not take its users down) o
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import socket
 import threading
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from headgate.agent.json_place import Json
     from headgate.agent.settings import WithoutConfiguration
+
+log = logging.getLogger("headgate.agent")
 
 P = ParamSpec("P")
 
@@ -58,7 +61,8 @@ def connect(
             TLS; the system's by default.
         without_configuration: ``admit`` or ``refuse`` every attempt until the first
             configuration arrives, if neither API nor disk has one.
-        snapshot_path: File of the last snapshot; in the user's cache by default.
+        snapshot_path: File of the last snapshot; in the user's cache by default.  A
+            user without a home keeps none.
         keep_snapshot: Whether to keep a snapshot on disk at all.
         weight: Of this agent relative to the others, when all of them want more.
         bus_options: Added to the bus options that the API names, such as a Kafka
@@ -76,7 +80,13 @@ def connect(
             there is no configuration on disk either.
     """
     check_url(url)
-    path = checked_path(snapshot_path or snapshot_file.default_path(url))
+    asked = snapshot_path or (snapshot_file.default_path(url) if keep_snapshot else "")
+    path = checked_path(asked) if asked else None
+    if path is None and keep_snapshot:
+        log.warning(
+            "no snapshot is kept on disk: this user has no home; expected HOME,"
+            " XDG_CACHE_HOME or connect(snapshot_path=…)"
+        )
     options = Options(
         url=url,
         agent=_own_id() if agent is None else agent,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -312,3 +313,23 @@ def test_connecting_that_is_given_up_leaves_nothing_running(script: str) -> None
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert run(script, url).strip() == "[]"
+
+
+HOMELESS = """
+import logging, os
+from headgate.agent import connect
+
+os.environ.pop("HOME", None)
+os.environ.pop("XDG_CACHE_HOME", None)
+os.setuid(54_321)
+said = []
+logging.getLogger("headgate.agent").addFilter(lambda r: said.append(r.getMessage()))
+for keep in (True, False):
+    with connect("http://127.0.0.1:9", keep_snapshot=keep):
+        print(sum("no snapshot is kept" in one for one in said))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may become nobody")
+def test_a_user_without_a_home_keeps_no_snapshot() -> None:
+    assert run(HOMELESS).split() == ["1", "1"]

@@ -35,14 +35,21 @@ MOST_CHANGES_BYTES = 1 << 20
 """A larger file of changes is replaced by a new snapshot; reading one takes 20 ms."""
 
 
-def default_path(url: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """Return where the snapshot of the API at `url` is kept: the user's cache."""
-    if sys.platform == "win32":
-        root = Path(environment.get("LOCALAPPDATA") or Path.home())
-    elif sys.platform == "darwin":
-        root = Path.home() / "Library" / "Caches"
-    else:
-        root = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+def default_path(url: str, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return where the snapshot of the API at `url` is kept: the user's cache.
+
+    Returns:
+        None if the user has no home, like many that only exist in a container.
+    """
+    try:
+        if sys.platform == "win32":
+            root = Path(environment.get("LOCALAPPDATA") or Path.home())
+        elif sys.platform == "darwin":
+            root = Path.home() / "Library" / "Caches"
+        else:
+            root = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
     name = hashlib.sha256(url.encode()).hexdigest()[:16]
     return root / "headgate" / f"snapshot-{name}.json"
 

@@ -147,6 +147,10 @@ def test_changes_that_the_disk_takes_in_part_only_are_an_error(tmp_path: Path) -
 def test_each_api_has_a_file_of_its_own_in_the_users_cache() -> None:
     first = default_path("http://a:1", {"XDG_CACHE_HOME": "/cache"})
     second = default_path("http://b:1", {"XDG_CACHE_HOME": "/cache"})
+    assert first is not None
+    assert second is not None
     assert first.parent == second.parent == Path("/cache/headgate")
     assert first != second
-    assert default_path("http://a:1", {}).is_relative_to(Path.home())
+    usual = default_path("http://a:1", {})
+    assert usual is not None
+    assert usual.is_relative_to(Path.home())
