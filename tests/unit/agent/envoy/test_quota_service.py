@@ -10,19 +10,23 @@ import pytest
 from tests.unit.agent.envoy.explanations import seen
 from tests.unit.agent.making import Clock, group, make
 
+from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import HeadgateError
 from headgate.agent.integrations.envoy import quota_service
 from headgate.agent.integrations.envoy.descriptors import read_domain
 from headgate.agent.integrations.envoy.limits import DescriptorLimits
 from headgate.agent.integrations.envoy.quota_service import LEASE_S, QuotaService
 from headgate.agent.runtime import LOOK_S
-from headgate.coordinator.config.configuration import Limit
+from headgate.coordinator.config.configuration import (
+    Attachment,
+    Configuration,
+    Limit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from headgate.agent.agent import AgentStatus
-    from headgate.agent.enforcement.enforcer import Enforcer
     from headgate.agent.follow.subject import SubjectNames
     from headgate.agent.integrations.envoy.messages import (
         CallContext,
@@ -137,7 +141,7 @@ def service(limit: Limit, clock: Clock, *tenants: str) -> QuotaService:
 def served_by(
     enforcer: Enforcer, clock: Clock, agent: Alone | None = None
 ) -> QuotaService:
-    domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant}\n")
+    domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant, user: user}\n")
     agent = agent or Alone(enforcer)
     keys = cast("KeyGroups", SimpleNamespace())
     limits = DescriptorLimits({"apis": domain}, agent, keys)
@@ -292,6 +296,33 @@ def test_a_part_of_a_limit_has_the_same_part_of_its_burst(clock: Clock) -> None:
             burst_s = BURSTING.burst / BURSTING.rate
             assert at_once(told) == pytest.approx(rate(told) * burst_s, rel=0.1)
             await plane.leave()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("large_is_the_tenants", [False, True])
+def test_the_smallest_burst_of_all_limits_counts(
+    clock: Clock, large_is_the_tenants: bool
+) -> None:
+    async def scenario() -> None:
+        small = group(NODE, name="small")
+        many = Limit(dimension="requests", rate=1_000, burst=100_000, scope="node")
+        large = group(many, name="large", id=2)
+        ids = (2, 1) if large_is_the_tenants else (1, 2)
+        enforcer = Enforcer(clock=clock)
+        attachments = (
+            Attachment((("tenant", "acme"),), ids[0]),
+            Attachment((("user", "al"),), ids[1]),
+        )
+        enforcer.configure(
+            Configuration(revision=1, groups=(small, large), attachments=attachments),
+            clock.now,
+        )
+        plane = Plane(served_by(enforcer, clock))
+        await plane.report(({"tenant": "acme", "user": "al"}, 1, 0))
+        (told,) = await plane.turn()
+        assert (rate(told), at_once(told)) == (10.0, 10)
+        await plane.leave()
 
     asyncio.run(scenario())
 

@@ -420,10 +420,11 @@ class QuotaService:
         sharing_bucket = Counter(id(held.bucket) for held in every)
         for held in every:
             links, quota = held.bucket.links(), held.bucket.quota
-            rates[id(held)] = inf
+            rates[id(held)] = held.burst = inf
             if not links and quota is not None:  # its group is on the way
                 holders = sharing_bucket[id(held.bucket)]
                 rates[id(held)] = quota.amount / quota.period_s / holders
+                held.burst = 0.0
             for link in links:
                 by_limit.setdefault(id(link.local), (link, []))[1].append(held)
         weights = {m.agent: m.weight for m in self._agent.status().members}
@@ -437,8 +438,9 @@ class QuotaService:
                 rate = self._rate(link, sharing, weights)
                 dealt = divide(rate, [held.agent for held in sharing])
             for held, share in zip(sharing, dealt, strict=True):
+                burst = limit.burst * share / limit.rate_per_s if share else 0.0
                 rates[id(held)] = min(rates[id(held)], share)
-                held.burst = limit.burst * share / limit.rate_per_s if share else 0.0
+                held.burst = min(held.burst, burst)
         return rates
 
     def _rate(
