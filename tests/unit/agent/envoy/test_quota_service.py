@@ -327,6 +327,25 @@ def test_the_smallest_burst_of_all_limits_counts(
     asyncio.run(scenario())
 
 
+def test_a_limit_larger_than_envoys_numbers_stops_no_other_assignment(
+    clock: Clock,
+) -> None:
+    async def scenario() -> None:
+        vast = Limit(dimension="requests", rate=1e9, burst=1e10, scope="node")
+        groups = (group(NODE), group(vast, name="vast", id=2))
+        enforcer, ticking = make(*groups, acme=1, rich=2)
+        clock.now = ticking.now
+        plane = Plane(served_by(enforcer, clock))
+        await plane.report(({"tenant": "rich"}, 1, 0), (ACME, 1, 0))
+        largest, usual = await plane.turn()
+        most = 2**32 - 1
+        assert (rate(largest), at_once(largest)) == (most / 10, most)
+        assert rate(usual) == 10.0
+        await plane.leave()
+
+    asyncio.run(scenario())
+
+
 def test_two_data_planes_with_one_id_are_two(clock: Clock) -> None:
     async def scenario() -> None:
         served = service(SHARED, clock, "acme")

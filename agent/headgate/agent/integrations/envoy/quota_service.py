@@ -82,6 +82,9 @@ LEVEL_S = 1.0
 """Seconds of its share that a data plane may hold at least: with less, Envoy admits
 less than the rate."""
 
+MOST_TOKENS = 2**32 - 1
+"""The most tokens of a bucket or a fill: an unsigned integer of 32 bits on the wire."""
+
 IDLE_S = 60.0
 """A bucket without hits for this long is abandoned; it subscribes again when hits
 come."""
@@ -516,14 +519,14 @@ class QuotaService:
     def _assigned(self, key: BucketKey, share: float, burst: float) -> WireMessage:
         if share == inf:
             return self._blanket(key, ALLOW_ALL)
-        per_fill, fill_s = round(share * FILL_S), FILL_S
+        per_fill, fill_s = min(round(share * FILL_S), MOST_TOKENS), FILL_S
         if per_fill < 1:
             if share * LONGEST_FILL_S < 1.0:
                 return self._blanket(key, DENY_ALL)
             per_fill, fill_s = 1, ceil(1.0 / share)
         say = self.messages
         bucket = say.token_bucket(
-            max_tokens=max(1, ceil(max(burst, share * LEVEL_S))),
+            max_tokens=max(1, ceil(min(max(burst, share * LEVEL_S), MOST_TOKENS))),
             tokens_per_fill=say.whole(value=per_fill),
             fill_interval=say.duration(seconds=fill_s),
         )
