@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
@@ -250,6 +251,49 @@ def test_a_data_plane_that_reconnects_goes_on_with_its_part(clock: Clock) -> Non
             await plane.leave()
 
     asyncio.run(scenario())
+
+
+def test_what_a_broken_stream_held_is_given_up_with_its_lease(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quota_service, "MOST_BUCKETS", 2)
+    names = ("acme", "b", "c")
+
+    async def scenario() -> None:
+        served = service(SHARED, clock, *names)
+        acme, b, c = (({"tenant": name}, 1, 0) for name in names)
+        first = Plane(served)
+        await first.report(acme, b)
+        await first.turn()
+        await first.leave()
+        again = Plane(served)
+        await again.report(acme)
+        clock.now += LEASE_S
+        await again.turn()
+        await again.report(acme, b, c)
+        assert len(await again.turn()) == 2
+        assert served.counters["beyond_bound"] == 1
+        await again.leave()
+
+    asyncio.run(scenario())
+
+
+def test_a_data_plane_that_reconnects_for_ever_costs_no_memory(clock: Clock) -> None:
+    async def scenario() -> int:
+        served = service(SHARED, clock, "acme")
+        for _ in range(50):
+            plane = Plane(served)
+            await plane.report((ACME, 1, 0))
+            await plane.turn()
+            await plane.leave()
+            clock.now += LEASE_S / 2
+        del plane
+        gc.collect()
+        kept = [x for x in gc.get_objects() if type(x).__name__ == "_Stream"]
+        assert served.counters["resumed"] == 49
+        return len(kept)
+
+    assert asyncio.run(scenario()) <= 4
 
 
 @pytest.mark.parametrize(

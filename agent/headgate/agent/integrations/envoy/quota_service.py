@@ -307,6 +307,9 @@ class QuotaService:
             if now - cast("float", stream.gone_s) >= LEASE_S:
                 self._streams.discard(stream)
                 self._held -= len(stream.held)
+        for stream in self._streams:
+            if stream.before not in self._streams:
+                stream.before = None  # its lease is over, and what it held given up
         self._charge(now)
         shares = self._shares()
         for stream in self._streams:
