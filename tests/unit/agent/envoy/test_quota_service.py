@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
 import pytest
 from tests.unit.agent.envoy.explanations import seen
-from tests.unit.agent.making import Clock, group, make
+from tests.unit.agent.making import Clock, configuration, group, make
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import HeadgateError
@@ -385,6 +386,27 @@ def test_a_limit_larger_than_envoys_numbers_stops_no_other_assignment(
         most = 2**32 - 1
         assert (rate(largest), at_once(largest)) == (most / 10, most)
         assert rate(usual) == 10.0
+        await plane.leave()
+
+    asyncio.run(scenario())
+
+
+def test_a_limit_that_is_set_or_lifted_is_sent_at_the_next_turn(clock: Clock) -> None:
+    async def scenario() -> None:
+        unlimited = Limit(dimension="requests", rate=inf, burst=inf, scope="node")
+        enforcer, ticking = make(group(unlimited), acme=1)
+        clock.now = ticking.now
+        plane = Plane(served_by(enforcer, clock))
+        await plane.report((ACME, 1, 0))
+        (action,) = await plane.turn()
+        assert blanket(action) == quota_service.ALLOW_ALL
+        assert not await plane.turn()
+        enforcer.configure(configuration(group(NODE), acme=1), clock.now)
+        (action,) = await plane.turn()
+        assert rate(action) == NODE.rate
+        enforcer.configure(configuration(group(unlimited), acme=1), clock.now)
+        (action,) = await plane.turn()
+        assert blanket(action) == quota_service.ALLOW_ALL
         await plane.leave()
 
     asyncio.run(scenario())

@@ -468,9 +468,10 @@ class QuotaService:
                 self._queue(stream, key, self._abandoned(key))
                 continue
             share = shares.get(id(held), held.agent.share)
-            changed = abs(share - held.sent) > CHANGED * max(held.sent, 0.0)
-            if share == held.sent == inf:
-                changed = False
+            if inf in (share, held.sent):
+                changed = share != held.sent
+            else:
+                changed = abs(share - held.sent) > CHANGED * max(held.sent, 0.0)
             if changed or now - held.sent_s >= RENEWED_S:
                 # One that was limited before keeps the level of its token bucket.
                 fresh = held.sent < 0.0 and held.agent.demand == inf
