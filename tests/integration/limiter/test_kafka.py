@@ -6,6 +6,7 @@ import json
 import time
 from importlib import import_module
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -176,6 +177,27 @@ def test_a_consumer_in_debt_pauses_its_partition_and_resumes_in_time(
     (usage,) = enforcer.usage()
     assert usage.admitted == 100
     assert usage.refused > 0
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.001])
+def test_a_paused_partition_goes_on_as_soon_as_its_limit_is_raised(
+    producer: Kafka, consumer: Kafka, topic: str, rate: float
+) -> None:
+    fill(producer, topic, 20)
+    enforcer = make(node_limit("dispatch_messages", rate, rate))
+    partition = kafka.TopicPartition(topic, 0)
+    consumer.assign([partition])
+    limited = ThrottledConsumer(consumer, enforcer, subject=who)
+    end_s = time.monotonic() + PATIENCE_S
+    while not limited.paused and time.monotonic() < end_s:
+        limited.poll(timeout_ms=200, max_records=10)
+    assert limited.paused == {partition}
+    configure(enforcer, node_limit("dispatch_messages", 1_000, 1_000))
+    got = 0
+    while not got and time.monotonic() < end_s:
+        got += sum(len(r) for r in limited.poll(timeout_ms=200).values())
+    assert got == 10
+    assert limited.throttle_s < inf
 
 
 def test_dispatch_without_backlog_a_switch_says_whether_to_throttle(

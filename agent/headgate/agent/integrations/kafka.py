@@ -29,6 +29,12 @@ Header = tuple[str, bytes]
 MOST_SUBJECTS = 10_000
 """Most subjects with refusals that are yet to be published."""
 
+ONE_OF_EACH: Mapping[str, float] = {"dispatch_messages": 1.0, "dispatch_bytes": 1.0}
+"""What a consumer asks for to find out whether it is in debt."""
+
+LONGEST_POLL_S = 1.0
+"""Longest poll while a partition is paused: its limit may be raised meanwhile."""
+
 LONGEST_BLOCK_S = 60.0
 """Longest time that `send` blocks, the same as kafka-python's max_block_ms."""
 
@@ -237,7 +243,8 @@ class ThrottledConsumer:
     """A consumer whose subjects' dispatch limits pause and resume its partitions.
 
     Attributes:
-        throttle_s: Total seconds for which partitions were to be paused.
+        throttle_s: Total seconds for which partitions were to be paused; a pause by a
+            limit of 0 has no end, and is not counted.
     """
 
     def __init__(
@@ -284,7 +291,7 @@ class ThrottledConsumer:
         """Poll, charge what arrived, pause what is in debt, resume what no longer is.
 
         Returns early if a paused partition is due, so that the next call resumes it in
-        time.
+        time, and within `LONGEST_POLL_S` while any is paused.
         """
         self._resume_due()
         timeout_ms = self._until_due_ms(timeout_ms)
@@ -313,7 +320,7 @@ class ThrottledConsumer:
             limiter, {"dispatch_messages": messages, "dispatch_bytes": size}
         )
         if decision.delay_s > 0.0:
-            self.throttle_s += decision.delay_s
+            self.throttle_s += decision.delay_s if decision.delay_s < inf else 0.0
             self._paused[partition] = self._clock() + decision.delay_s
             self._consumer.pause(partition)
 
@@ -327,15 +334,23 @@ class ThrottledConsumer:
         for partition, until_s in list(self._paused.items()):
             if partition not in mine:  # now another consumer of the group has it
                 del self._paused[partition]
-            elif until_s <= now:
+            elif until_s <= now or self._admits(partition):
                 del self._paused[partition]
                 self._consumer.resume(partition)
 
+    def _admits(self, partition: Partition) -> bool:
+        """Return whether a paused partition owes nothing any more.
+
+        That may come before its delay is over: its limit was raised.
+        """
+        limiter = self._limiters.get(self._subject(partition.topic))
+        return bool(limiter.validate(**ONE_OF_EACH))
+
     def _until_due_ms(self, timeout_ms: int) -> int:
-        soonest = min(self._paused.values(), default=inf)
-        if soonest == inf:
+        if not self._paused:
             return timeout_ms
-        return max(0, min(timeout_ms, int((soonest - self._clock()) * 1e3) + 1))
+        due_in_s = min(self._paused.values()) - self._clock()
+        return max(0, min(timeout_ms, int(min(due_in_s, LONGEST_POLL_S) * 1e3) + 1))
 
 
 def _charge_delivered(limiter: Limiter, costs: Mapping[str, float]) -> Decision:
@@ -346,7 +361,7 @@ def _charge_delivered(limiter: Limiter, costs: Mapping[str, float]) -> Decision:
     satisfied.
     """
     limiter.charge(**costs)
-    decision = limiter.validate(**dict.fromkeys(costs, 1.0))
+    decision = limiter.validate(**ONE_OF_EACH)
     if decision.delay_s > 0.0:
         limiter.count_refused(**costs)
     return decision
