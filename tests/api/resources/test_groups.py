@@ -110,7 +110,7 @@ def test_samples_whose_burst_can_not_be_stored_are_refused(
     rest: httpx.Client, unchanged: Unchanged
 ) -> None:
     for rate, burst in ((9e18, "2.84602e+32"), (1e-8, "1e-11")):
-        year_or_ms = {"samples": 1_000_000, "window_s": 31_622_400}
+        year_or_ms: dict[str, float] = {"samples": 1_000_000, "window_s": 31_622_400}
         if rate < 1:
             year_or_ms = {"samples": 1, "window_s": 0.001}
         limit = {"dimension": "requests", "rate": rate, **year_or_ms}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from headgate.agent.bucket.costs import checked_costs, expected_cost, is_cost
 from headgate.agent.decision import Decision, Refusal
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
-from headgate.agent.limiter.dues import Dues
+from headgate.agent.limiter.deadlines import Deadlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -290,29 +290,29 @@ class OpenReservations:
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._dues: Dues[Returnable] = Dues(lambda one: not one.is_open)
+        self._deadlines: Deadlines[Returnable] = Deadlines(lambda one: not one.is_open)
         self._lock = threading.Lock()
         self.returned = 0
 
     def __len__(self) -> int:
         """Return how many are open."""
-        return sum(1 for _ in self._dues.open())
+        return sum(1 for _ in self._deadlines.open())
 
     def __bool__(self) -> bool:
         """Return whether any is open; faster than their number."""
-        return any(True for _ in self._dues.open())
+        return any(True for _ in self._deadlines.open())
 
     def add(self, reservation: Returnable) -> None:
         """Keep a reservation until it is due, or has ended."""
         with self._lock:
-            surplus = self._dues.add(reservation.due_s, reservation, MOST_OPEN)
+            surplus = self._deadlines.add(reservation.due_s, reservation, MOST_OPEN)
         self._return(surplus)
 
     def return_overdue(self, now: float) -> None:
         """Return those that are due by `now` and unsettled."""
         due: list[Returnable] = []
         with self._lock:
-            while (reservation := self._dues.pop(now)) is not None:
+            while (reservation := self._deadlines.pop(now)) is not None:
                 due.append(reservation)
         self._return(due)
 

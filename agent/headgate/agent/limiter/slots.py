@@ -35,7 +35,7 @@ from weakref import ref
 
 from headgate.agent.decision import ADMITTED, Decision, LimitName, Refusal
 from headgate.agent.errors import AlreadyReleased, InvalidSetting, Throttled
-from headgate.agent.limiter.dues import Dues
+from headgate.agent.limiter.deadlines import Deadlines
 from headgate.agent.ports import ChainResolver, LimiterT
 from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.messages.events import SlotCount
@@ -406,7 +406,7 @@ class SlotBook:
         self.expired = self.dropped = 0
         self._taking = lock
         self._pools: dict[int, SlotPool] = {}
-        self._leases: Dues[ref[Slot]] = Dues(_ended)
+        self._leases: Deadlines[ref[Slot]] = Deadlines(_ended)
         self._lock = threading.RLock()  # around the queue and the leases
         self._waiting: deque[SlotWaiter] = deque()
         self._said = 0

@@ -21,7 +21,7 @@ LEAST_SWEPT = 1_000
 """Fewer are never looked through: at about 200 bytes each, they take 0.2 MB."""
 
 
-class Dues(Generic[Item]):
+class Deadlines(Generic[Item]):
     """Items with the time when each is due; not thread-safe."""
 
     def __init__(self, ended: Callable[[Item], bool]) -> None:
