@@ -109,14 +109,14 @@ class Lifecycle:
         for key in state.table:
             if key not in wanted:
                 state.bootstrap.forget(self._number(key))
-                configured = key in limits.by_key
-                moved = strict.stop_using(key, now, configured=configured)
+                others_use = key in limits.strict
+                moved = strict.stop_using(key, now, others_use=others_use)
                 state.schedule.urgent |= moved
                 state.table.remove(key)
         for key in sorted(wanted.difference(state.table)):
             self._open(key, now, born=key in born)
         for key in wanted - limits.strict:
-            strict.stop_using(key, now, configured=False)
+            strict.stop_using(key, now, others_use=False)
         for key in sorted(wanted & limits.strict):
             strict.open(key, now)
 

@@ -54,18 +54,14 @@ costs as much after five reports as after one."""
 
 
 class ReportReceiver:
-    """The receiver's side of one agent.
-
-    Attributes:
-        counted_at: When this agent last read its counters, monotonic seconds.
-    """
+    """The receiver's side of one agent."""
 
     def __init__(self, state: CoordinatorState, now: float) -> None:
         self._state = state
         self._told: set[tuple[str, str]] = set()
         self._waiting: dict[str, tuple[Member, Report]] = {}
         self._rows_waiting = 0
-        self.counted_at = now
+        self._counted_at = now
         self._stood_still = self._asked_again = False
 
     def hear(
@@ -84,11 +80,10 @@ class ReportReceiver:
             Whether this agent must leave its id to another process.
         """
         state = self._state
-        # Rows that are still waiting may have to be entered first.
         self._notice_pause(now, effects)
         heard_nobody = state.detector.hears_nobody(now)
         wait = wait and self._may_wait(report)
-        if not wait:
+        if not wait:  # it may need the rows of earlier ones
             self.enter(now, effects)
         doubled = False
         if report.cluster != state.settings.cluster:
@@ -111,7 +106,7 @@ class ReportReceiver:
     def look(self, now: float, effects: list[Effect]) -> float:
         """Note that this agent reads its counters; return when it last did."""
         self._notice_pause(now, effects)
-        since, self.counted_at = self.counted_at, now
+        since, self._counted_at = self._counted_at, now
         if self._stood_still:
             # Not earlier: a report sent before the question does not answer it.
             self._stood_still = self._asked_again = False
@@ -135,12 +130,12 @@ class ReportReceiver:
 
     def _notice_pause(self, now: float, effects: list[Effect]) -> None:
         """Start over after a pause longer than a lease: the others did not wait."""
-        pause = now - self.counted_at
+        pause = now - self._counted_at
         if pause <= self._state.members.lease_of(None):
             return
         effects.append(Noticed("paused", f"this agent was paused for {pause:.1f} s"))
-        self._state.members.excuse(since=self.counted_at, pause_s=pause)
-        self.counted_at, self._stood_still = now, True
+        self._state.members.excuse(since=self._counted_at, pause_s=pause)
+        self._counted_at, self._stood_still = now, True
 
     def _ask_anew(self) -> None:
         """Ask the others for their rows and levels, as an agent that joins does."""
@@ -148,6 +143,7 @@ class ReportReceiver:
             return  # at the next look
         state = self._state
         state.schedule.hello = True
+        state.bootstrap.start_over()
         for key in state.table:
             block, slot = state.table.at(key)
             block.joining_until[slot] = np.inf
@@ -157,7 +153,8 @@ class ReportReceiver:
     def _comparable(self, report: Report) -> Report:
         """Return a report without levels that say nothing about this agent's own.
 
-        They are of another calendar period, or were computed under other limits.
+        They are of another calendar period, or were computed under other limits.  While
+        this agent asks for levels, or only listens, the latter are better than none.
         """
         state = self._state
         report = state.limits.of_this_period(report)
@@ -220,17 +217,17 @@ class ReportReceiver:
         if wait and report.rows:
             self._waiting[report.agent] = member, report
             self._rows_waiting += sum(len(rows.group_ids) for rows in report.rows)
-            if self._rows_waiting >= ROWS_TOGETHER or hole.behind:
-                self.enter(now, effects)
         else:
             self._hear_rows(member, report, now, effects)
             if report.leave:
                 state.detector.drop(member, charge=False)
+        if self._rows_waiting >= ROWS_TOGETHER or hole.behind:
+            self.enter(now, effects)
         if state.strict:
             asked |= self._hear_permits(report, now, effects)
         if asked:
             state.schedule.owe(now, members.answer_gap_s())
-        self._note_questions(report, hole, now)
+        self._settle_questions(report, hole, now)
 
     def _note_sender(self, member: Member, report: Report, now: float) -> Hole:
         """Note what a report says of its sender; return what is missing before it."""
@@ -250,8 +247,8 @@ class ReportReceiver:
         detector.heard(member, now)
         return hole
 
-    def _note_questions(self, report: Report, hole: Hole, now: float) -> None:
-        """Note what was asked, and what to ask for unless it arrives unasked."""
+    def _settle_questions(self, report: Report, hole: Hole, now: float) -> None:
+        """Note what was asked; ask for what is missing, unless it arrives unasked."""
         members, schedule = self._state.members, self._state.schedule
         if report.hello:
             schedule.round_at = now
@@ -279,7 +276,7 @@ class ReportReceiver:
         """Take what a report says of strict groups; return whether to answer it."""
         if (report.permits or report.rows) and not self._state.observing:
             # Others wait for the permits that are passed on: look soon.
-            effects.append(WakeAt(max(now, self.counted_at + PERMITS_GAP_S)))
+            effects.append(WakeAt(max(now, self._counted_at + PERMITS_GAP_S)))
         return self._state.strict.hear(report, now)
 
     def _believable(

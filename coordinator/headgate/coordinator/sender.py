@@ -47,7 +47,7 @@ class ReportSender:
         picked = local.with_ancestors(picked)
         level = self._levels(local, picked, now)
         demand = local.tell(picked, outlook.at_once)
-        report = self._report(local.report(picked, demand, level), now)
+        report = self._report(local.rows_to_report(picked, demand, level), now)
         if state.bootstrap:
             state.bootstrap.asked(report.sequence, local.numbers[picked])
         state.members.published(report.sequence, now)
@@ -116,7 +116,7 @@ class ReportSender:
         local = self._state.local
         rows: tuple[Rows, ...] = ()
         if local is not None:
-            rows = local.report(local.numbers >= 0, local.usable, None)
+            rows = local.rows_to_report(local.numbers >= 0, local.usable, None)
         self._state.schedule.hello = False
         self._state.strict.leave(now)
         return Publish(self._report(rows, now, leave=True))
@@ -124,7 +124,7 @@ class ReportSender:
     def _report(
         self, rows: tuple[Rows, ...], now: float, *, leave: bool = False
     ) -> Report:
-        """Return the next report."""
+        """Make the report that is sent now."""
         state, schedule = self._state, self._state.schedule
         schedule.sequence += 1
         keyframe = schedule.hello or schedule.answer
@@ -143,5 +143,5 @@ class ReportSender:
             weight=state.settings.weight,
             interval_s=state.settings.interval_s,
         )
-        schedule.leaves(now)
+        schedule.sent(now)
         return report

@@ -236,7 +236,9 @@ def _merged(columns: list[Rows]) -> tuple[Rows, ...]:
     of: dict[str, list[Rows]] = {}
     for one in columns:
         of.setdefault(one.dimension, []).append(one)
-    return tuple(
-        rows.at(np.argsort(rows.group_ids, kind="stable"))
-        for rows in map(Rows.joined, of.values())
-    )
+    return tuple(_by_group(many) if len(many) > 1 else many[0] for many in of.values())
+
+
+def _by_group(many: list[Rows]) -> Rows:
+    joined = Rows.joined(many)
+    return joined.at(np.argsort(joined.group_ids, kind="stable"))

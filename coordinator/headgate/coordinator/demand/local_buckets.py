@@ -298,7 +298,7 @@ class LocalBuckets:
             return self._families.tell(chosen, tellable)
         return tellable
 
-    def report(
+    def rows_to_report(
         self, chosen: NDArray[np.bool_], demand: Floats, level: Floats | None
     ) -> tuple[Rows, ...]:
         """Return rows to report, by dimension, and note what they say.

@@ -193,23 +193,23 @@ class Strict:
             held.escrow.uses, held.escrow.reported_at = True, now
             held.ask_soon()
 
-    def stop_using(self, key: Key, now: float, *, configured: bool = True) -> bool:
+    def stop_using(self, key: Key, now: float, *, others_use: bool = True) -> bool:
         """Stop using a limit; return whether to report at once.
 
-        If it is still configured, all permits go to agents that use it.  If there are
-        none, they are kept for the first agent that reports using it.  Either way this
-        life goes on reporting them, because others need it to agree.  If the limit is
-        gone, its permits are not reported any more.
+        If `others_use` it as a strict one, all permits go to them.  If there are none
+        at present, they are kept for the first agent that reports using it.  Either way
+        this life goes on reporting them, because others need it to agree.  If nobody
+        does any more, its permits are not reported.
         """
         held = self._held.get(key)
         if held is None or not held.escrow.uses:
             return False
         held.escrow.uses, held.aside, held.due = False, {}, 0.0
-        held.silent = not configured
-        if configured:
+        held.silent = not others_use
+        if others_use:
             held.escrow.reported_at = now
             self._give_all(held.escrow, now)
-        return configured
+        return others_use
 
     def follow_slots(self, sizes: Mapping[int, int], now: float) -> bool:
         """Use these stocks of slots, by group id, and no others.
@@ -295,9 +295,10 @@ class Strict:
         self._gone_look_at = now + LOOK_INTERVALS * self._settings.interval_s
         silent_s = GONE_PART * self._members.lease_of(None)
         for word in self._members.said.values():
-            life = AgentLife(word.agent, word.incarnation)
-            if not word.alive and now - self._sightings.heard_at(life) >= silent_s:
-                self._end(life, now)
+            if not word.alive:
+                life = AgentLife(word.agent, word.incarnation)
+                if now - self._sightings.heard_at(life) >= silent_s:
+                    self._end(life, now)
 
     def _end(self, life: AgentLife, now: float) -> None:
         for held in self._held.values():

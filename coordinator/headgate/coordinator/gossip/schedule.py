@@ -239,8 +239,8 @@ class ReportSchedule:
             self._next_beat += interval * (1.0 + late // interval)
         self._beats += 1
 
-    def leaves(self, now: float) -> None:
-        """Note that a report leaves now that does all that was asked for."""
+    def sent(self, now: float) -> None:
+        """Note that the report that was chosen is sent now."""
         self._last_at = now
         if self.hello:
             self.round_at = now

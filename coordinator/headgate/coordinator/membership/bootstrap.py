@@ -87,6 +87,12 @@ class Bootstrap:
         if doubted:
             self._doubted.add(number)
 
+    def start_over(self) -> None:
+        """End all rounds without a result, because others follow."""
+        self._waiting.clear()
+        self._ready.clear()
+        self._answers.clear()
+
     def doubts(self, number: int) -> bool:
         """Return, once, whether this agent's own level of a ledger is unreliable."""
         known = number not in self._doubted

@@ -56,9 +56,10 @@ CHANCE_FLOOR = 1e-3
 MISSED_MAX = 20
 """Most missed reports counted at once: a longer gap is on its way to silence."""
 
-SAID_MAX = 10_000
-"""Most ids of which it is kept what the API said; the oldest word is forgotten first,
-and that agent is judged by the bus alone."""
+SAID_MAX = 20_000
+"""Most ids of which it is kept what the API said: the agents that it sees, at most
+10,000, and as many that ended.  The oldest word is forgotten first, and that agent is
+judged by the bus alone."""
 
 LOSS_MAX = 0.9
 """Largest loss that is assumed: beyond it a member is as good as cut off.  It keeps

@@ -7,7 +7,7 @@ incarnation, so a lost, doubled or reordered report loses nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import inf, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,7 +65,9 @@ class Rows:
         return _rows(parts, np.concatenate)
 
 
-ABSENT = {"largest": 0.0, "level": nan}
+_COLUMNS = tuple(field.name for field in fields(Rows) if field.name != "dimension")
+
+_ABSENT = {"largest": 0.0, "level": nan}
 """What these columns count as in rows that leave them out."""
 
 
@@ -74,16 +76,16 @@ def _rows(
 ) -> Rows:
     """Return rows whose columns are made of the same columns of some parts."""
     columns: dict[str, Any] = {}
-    for name in (field.name for field in fields(Rows) if field.name != "dimension"):
+    for name in _COLUMNS:
         found: list[NDArray[Any] | None] = [getattr(rows, name) for rows in parts]
         told = [column for column in found if column is not None]
-        if told and len(told) < len(found) and name in ABSENT:
+        if told and len(told) < len(found) and name in _ABSENT:
             told = [
-                np.full(len(rows.cost), ABSENT[name]) if column is None else column
+                np.full(len(rows.cost), _ABSENT[name]) if column is None else column
                 for rows, column in zip(parts, found, strict=True)
             ]
         columns[name] = made_of(told) if len(told) == len(parts) else None
-    return replace(parts[0], **columns)
+    return Rows(dimension=parts[0].dimension, **columns)
 
 
 PERMITS = 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -150,3 +150,18 @@ def test_a_heartbeat_goes_to_the_lobby_alone_and_a_hello_to_all_that_are_used() 
     asked = list(cut(beat, plan, used, hello=True))
     assert [partition for partition, _ in asked] == [0, 3, 5]
     assert all(part.hello for _, part in asked)
+
+
+@pytest.mark.parametrize("column", ["largest", "level", "subjects"])
+def test_a_column_that_some_parts_leave_out_stands_for_the_others(column: str) -> None:
+    full, lacking = report([1, 2], []).rows[0], report([3], []).rows[0]
+    full = replace(full, largest=full.cost)
+    changes: dict[str, Any] = {"largest": lacking.cost, column: None}
+    lacking = replace(lacking, **changes)
+    joined = getattr(Rows.joined([full, lacking]), column)
+    expected = {"largest": [1.0, 1.0, 0.0], "level": [3.0, 6.0, np.nan]}
+    if column == "subjects":
+        assert joined is None
+    else:
+        np.testing.assert_array_equal(joined, expected[column])
+    assert getattr(Rows.joined([lacking, lacking]), column) is None

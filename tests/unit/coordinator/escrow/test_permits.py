@@ -98,6 +98,19 @@ def test_a_next_life_that_does_not_use_the_limit_ends_the_earlier_one() -> None:
     assert sum(owned(world).values()) > 999.0
 
 
+def test_permits_of_a_limit_that_is_strict_no_longer_are_not_reported() -> None:
+    world = strict_world("ab")
+    watch(world, 4.0)
+    told = [process.sent for process in world.processes.values()]
+    assert all(sent[-1].permits for sent in told)
+    world.group(1, rate=1000, burst=1000)
+    before = [len(sent) for sent in told]
+    world.run(4.0)
+    assert all(len(sent) > at for sent, at in zip(told, before, strict=True))
+    later = [sent[at:] for sent, at in zip(told, before, strict=True)]
+    assert not any(report.permits for reports in later for report in reports)
+
+
 def test_an_agent_that_leaves_gives_all_away() -> None:
     world = strict_world("abc")
     watch(world, 4.0)

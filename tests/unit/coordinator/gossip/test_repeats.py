@@ -35,8 +35,8 @@ class Sender:
         rows = self.schedule.choose(self.local, now, OUTLOOK, loss)
         if rows is None:
             return False
-        self.local.report(rows, self.local.usable, None)
-        self.schedule.leaves(now)
+        self.local.rows_to_report(rows, self.local.usable, None)
+        self.schedule.sent(now)
         return bool(rows.any())
 
     def heartbeats(self, count: int, loss: float = 0.0) -> list[bool]:
