@@ -34,7 +34,12 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self
 from weakref import ref
 
 from headgate.agent.decision import ADMITTED, Decision, LimitName, Refusal
-from headgate.agent.errors import AlreadyReleased, InvalidSetting, Throttled
+from headgate.agent.errors import (
+    AlreadyReleased,
+    CallerError,
+    InvalidSetting,
+    Throttled,
+)
 from headgate.agent.limiter.deadlines import Deadlines
 from headgate.agent.ports import ChainResolver, LimiterT
 from headgate.coordinator.config.configuration import IN_FLIGHT
@@ -258,9 +263,12 @@ class Slot:
 
 
 class SlotClaim:
-    """A slot that is taken when a ``with`` or ``async with`` block begins."""
+    """A slot that is taken when a ``with`` or ``async with`` block begins.
 
-    __slots__ = ("_book", "_lease_s", "_pools", "_slot", "_timeout_s")
+    It serves one block at a time; call `Limiter.slot` for each.
+    """
+
+    __slots__ = ("_book", "_entered", "_lease_s", "_pools", "_slot", "_timeout_s")
 
     def __init__(
         self,
@@ -275,6 +283,7 @@ class SlotClaim:
         self._pools = pools
         self._timeout_s = timeout_s
         self._lease_s = lease_s
+        self._entered = False
         self._slot: Slot | None = None
 
     def take(self) -> Slot:
@@ -324,9 +333,15 @@ class SlotClaim:
 
         Raises:
             Throttled: None came in time, or none ever will.
+            CallerError: Another block has it.
         """
-        self._slot = self.take()
-        return self._slot.__enter__()
+        self._enter()
+        try:
+            self._slot = self.take().__enter__()
+        except BaseException:
+            self._entered = False
+            raise
+        return self._slot
 
     def __exit__(
         self,
@@ -337,11 +352,17 @@ class SlotClaim:
         """Give the slot back, unless it was already."""
         if self._slot is not None:
             self._slot.__exit__(kind, error, trace)
+        self._entered = False
 
     async def __aenter__(self) -> Slot:
         """Return a slot, waiting for it; raises as ``with`` does."""
-        self._slot = await self.take_async()
-        return self._slot.__enter__()
+        self._enter()
+        try:
+            self._slot = (await self.take_async()).__enter__()
+        except BaseException:
+            self._entered = False
+            raise
+        return self._slot
 
     async def __aexit__(
         self,
@@ -351,6 +372,15 @@ class SlotClaim:
     ) -> None:
         """Give the slot back, unless it was already."""
         self.__exit__(kind, error, trace)
+
+    def _enter(self) -> None:
+        # No other thread can come in between these lines.
+        if self._entered:
+            raise CallerError(
+                "expected one block at a time; call slot() for each block, as its slot"
+                " would be given back when the next one begins"
+            )
+        self._entered = True
 
 
 class SlotWaiter:

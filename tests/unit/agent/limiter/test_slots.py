@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headgate.agent.enforcement.enforcer import Enforcer
-from headgate.agent.errors import AlreadyReleased, InvalidSetting, Throttled
+from headgate.agent.errors import (
+    AlreadyReleased,
+    CallerError,
+    InvalidSetting,
+    Throttled,
+)
 from headgate.coordinator import Attachment, Configuration, Group, SetSlots
 
 if TYPE_CHECKING:
@@ -278,6 +283,33 @@ def test_a_caller_that_a_signal_interrupts_no_longer_waits(process: Process) -> 
     for slot in held:
         slot.release()
     assert process.enforcer.metrics()["slots_dropped"] == 0
+
+
+def test_a_claim_serves_one_block_at_a_time(process: Process) -> None:
+    """It would give back the slot of the first when the second begins."""
+    claim = process.limiter.slot()
+
+    async def work(number: int) -> int:
+        async with claim:
+            await asyncio.sleep(0)
+            return number
+
+    async def main() -> list[int | BaseException]:
+        return await asyncio.gather(*map(work, range(3)), return_exceptions=True)
+
+    for _ in range(2):  # one block after another is allowed
+        first, *others = asyncio.run(main())
+        assert first == 0
+        assert all("one block at a time" in str(error) for error in others)
+        assert {type(error) for error in others} == {CallerError}
+        assert process.enforcer.metrics()["slots_in_use"] == 0
+    with claim, pytest.raises(CallerError, match="call slot"), claim:
+        pass
+    process.set(0)
+    claim = process.limiter.slot(timeout_s=0.0)
+    for _ in range(2):
+        with pytest.raises(Throttled), claim:
+            pass
 
 
 def test_a_number_of_zero_answers_those_who_wait(process: Process) -> None:
