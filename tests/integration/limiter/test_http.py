@@ -132,6 +132,42 @@ def test_a_request_holds_a_slot_until_its_response_has_ended() -> None:
         assert client.get(url, headers=ACME).status_code == 200
 
 
+def test_a_group_that_says_so_has_its_callers_wait_for_a_slot() -> None:
+    source = Enforcer(clock=time.monotonic)
+    gold = Group(id=1, name="gold", limits=(), slots=1, refusal="wait")
+    attached = (Attachment((("tenant", "acme"),), 1),)
+    source.configure(
+        Configuration(revision=1, groups=(gold,), attachments=attached),
+        time.monotonic(),
+    )
+    limiter = source.limiter(tenant="acme")
+    source.hold(SetSlots({1: 1}, inf))
+    at_work: list[object] = []
+
+    async def root(request: Request) -> PlainTextResponse:
+        at_work.append(request)
+        await asyncio.sleep(0.05)
+        assert len(at_work) == 1
+        at_work.remove(request)
+        return PlainTextResponse("hello")
+
+    app = Starlette(
+        routes=[Route("/", root)],
+        middleware=[
+            Middleware(LimitMiddleware, source=source, subject=who, slots=True)
+        ],
+    )
+
+    async def main(url: str) -> list[int]:
+        async with httpx.AsyncClient(timeout=PATIENCE_S, headers=ACME) as client:
+            answers = await asyncio.gather(*(client.get(url) for _ in range(4)))
+            return [answer.status_code for answer in answers]
+
+    with served(app) as url:
+        assert asyncio.run(main(url)) == [200] * 4
+    assert limiter.waits_for_slots
+
+
 def test_a_request_without_a_subject_passes_unlimited_and_unmarked() -> None:
     enforcer = make(node_limit("requests", 1, 1))
     with (

@@ -110,7 +110,8 @@ class LimitMiddleware:
                 ``{"tenant": "acme", "user": "alice"}``; None lets the request pass
                 without a limit, as for health checks.  An invalid name is answered 400.
             costs: Returns units by dimension; one unit of ``requests`` by default.
-            longest_wait_s: Longest wait for tokens in groups of mode ``wait``.
+            longest_wait_s: Longest wait for tokens, and for a slot, in groups of mode
+                ``wait``.
             headers: Add RateLimit and RateLimit-Policy to every admitted response.
             mute_refused: Refuse *and* mute, as KIP-599's brokers do: serve no other
                 request of a refused connection until its delay is over.  Don't use it
@@ -212,8 +213,7 @@ class LimitMiddleware:
         self, limiter: Limiter, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Serve a connection that holds a slot until it has ended."""
-        costs = ONE_REQUEST if self._costs is None else self._costs(scope)
-        wait_s = self._longest_wait_s if limiter.waits(costs) else 0.0
+        wait_s = self._longest_wait_s if limiter.waits_for_slots else 0.0
         slot = await limiter.slot(timeout_s=wait_s).take_async()
         if slot:
             with slot:

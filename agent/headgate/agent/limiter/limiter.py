@@ -288,6 +288,11 @@ class Limiter:
         """Whether any group that applies limits slots in flight."""
         return bool(self._resolver.slot_pools(self.subject))
 
+    @property
+    def waits_for_slots(self) -> bool:
+        """Whether a group that limits slots would rather have its callers wait."""
+        return any(pool.waits for pool in self._resolver.slot_pools(self.subject))
+
     def wait(self, *, timeout_s: Number = inf, **costs: Number) -> Decision:
         """Wait in the fair queue until the costs are admitted; blocks the thread.
 

@@ -98,6 +98,7 @@ class SlotPool:
         name: Name of the limit, for refusals.
         size: N, across the whole cluster.
         shadow: Refusals are only counted.
+        waits: The group would rather have its callers wait.
         may_hold: How many callers here may hold now.
         until_s: When that ends, on the enforcer's clock.
         in_use: How many they hold.
@@ -125,6 +126,7 @@ class SlotPool:
         "size",
         "until_s",
         "waiting",
+        "waits",
     )
 
     def __init__(self, group_id: int, name: LimitName, size: int) -> None:
@@ -132,13 +134,19 @@ class SlotPool:
         self.group_id = group_id
         self.name = name
         self.size = size
-        self.shadow = False
+        self.shadow = self.waits = False
         self.may_hold: float = 0
         self.until_s = -inf
         self.in_use = self.life = self.waiting = 0
         self.peak = self.refused = self.refusals = 0
         self.mean_hold_s = FIRST_HOLD_S
         self.ended = ""
+
+    def follow(self, group: Group, slots: int) -> None:
+        """Adopt the group's number of slots, and its mode."""
+        self.size = slots
+        self.shadow = group.refusal == "shadow"
+        self.waits = group.refusal == "wait"
 
     def open(self) -> None:
         """Stop limiting: the group has no limit any more, or is gone."""
@@ -559,7 +567,7 @@ class SlotBook:
         if pool is None:
             name = LimitName(group.name, IN_FLIGHT, level)
             pool = self._pools[group.id] = SlotPool(group.id, name, group.slots)
-            pool.shadow = group.refusal == "shadow"
+            pool.follow(group, group.slots)
             if self._closed:
                 pool.end(AGENT_CLOSED)
         return pool
@@ -584,8 +592,7 @@ class SlotBook:
                 pool.open()
                 del self._pools[group_id]
                 continue
-            pool.size = group.slots
-            pool.shadow = group.refusal == "shadow"
+            pool.follow(group, group.slots)
             pool.may_hold = min(pool.may_hold, pool.size)
         self.serve()
 
