@@ -269,6 +269,25 @@ def test_the_audit_shows_changes_and_rolls_them_back(
     assert rest.get("/groups/gold").json()["limits"][0]["rate"] == 100
 
 
+def test_the_audit_names_what_changed_in_words_and_in_view(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    long = "x" * 256
+    rest.put(f"/groups/{long}", json=GOLD).raise_for_status()
+    for path in ("/tenants/acme", "/namespaces/acme/orders"):
+        rest.put(path).raise_for_status()
+    policy = {"level": "namespace", "target": "acme/orders", "kind": "publish"}
+    rest.put("/policies", json={**policy, "policy": {}}).raise_for_status()
+    override = {"group": long, "dimension": "requests", "factor": 2, "for_s": 900}
+    rest.put("/overrides", json=override).raise_for_status()
+    opened(page, server, "#/audit")
+    changed = page.locator("tbody td:nth-child(6)")
+    expect(changed.nth(0)).to_contain_text(f"override {long} requests")
+    expect(changed.nth(1)).to_contain_text("policy namespace acme/orders publish")
+    for button in page.get_by_role("button", name="Roll back to here").all():
+        expect(button).to_be_in_viewport(ratio=1)
+
+
 def test_a_restart_of_the_server_is_said_and_mended(
     page: Page, server: Server, rest: httpx.Client
 ) -> None:

@@ -12,9 +12,11 @@ export function differences({ before, after }) {
 
 /** Return what a change is about, as text: a subject's key is JSON. */
 export function keyText({ kind, key }) {
-  if (kind !== "attachment") return key;
   try {
-    return subject(JSON.parse(key));
+    if (kind === "attachment") return subject(JSON.parse(key));
+    // A policy's level, target and kind, or an override's group and dimension, empty for all.
+    if (kind === "policy" || kind === "override") return JSON.parse(key).filter((part) => part).join(" ");
+    return key;
   } catch {
     return key;
   }
