@@ -288,6 +288,19 @@ def test_the_audit_names_what_changed_in_words_and_in_view(
         expect(button).to_be_in_viewport(ratio=1)
 
 
+def test_nothing_leads_to_more_where_there_is_no_more(
+    page: Page, server: Server, rest: httpx.Client
+) -> None:
+    rest.put("/tenants/acme").raise_for_status()
+    opened(page, server, "#/audit")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.get_by_role("button", name="Older changes")).to_be_hidden()
+    page.goto(f"{server.url}/#/tenant/acme")
+    expect(page.locator(".empty")).to_have_text("This tenant has no namespaces.")
+    for name in ("Previous", "Next"):
+        expect(page.get_by_role("button", name=name)).to_be_hidden()
+
+
 def test_a_restart_of_the_server_is_said_and_mended(
     page: Page, server: Server, rest: httpx.Client
 ) -> None:
