@@ -1,11 +1,13 @@
 """The folder of invoices, as `headgate pipeline run invoices` writes it.
 
-``<folder>/<tenant, quoted>/<month>.json`` and ``.csv``.  Names are only ever compared
-with what the folder holds, so that no request leads out of it.
+``<folder>/<tenant, quoted>/<month>.json`` and ``.csv``; a name that is too long for a
+folder is cut, and ends with ``+`` and a digest.  Names are only ever compared with what
+the folder holds, so that no request leads out of it.
 """
 
 import logging
 import re
+from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -81,7 +83,12 @@ class InvoiceFolder:
             raise NotFound("a folder of invoices (`headgate up --invoices`)", None)
         if not self._path.is_dir():  # nothing has been invoiced yet
             return None
-        named = (path for path in self._path.iterdir() if unquote(path.name) == tenant)
+        ending = f"+{blake2b(tenant.encode(), digest_size=8).hexdigest()}"
+        named = (
+            path
+            for path in self._path.iterdir()
+            if unquote(path.name) == tenant or path.name.endswith(ending)
+        )
         return next(named, None)
 
 

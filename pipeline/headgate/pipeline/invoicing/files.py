@@ -1,7 +1,8 @@
 """Invoices as files that the API serves: a JSON and a CSV for each tenant and month.
 
 ``<folder>/<tenant>/<month>.json``; the tenant's name is quoted as in a URL, so that it
-can't leave the folder.
+can't leave the folder, and cut if no file system takes it: tenants that share a group
+are invoiced under all of their names.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import csv
 import io
 import json
 import os
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -25,13 +27,25 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
+LONGEST = 255
+"""Most bytes in the name of a folder: every usual file system takes as many."""
+
+
 def folder_name(tenant: str) -> str:
-    """Return the name of a tenant's folder.
+    """Return the name of a tenant's folder; the API knows it by the same rule.
+
+    One that is too long is cut, and ends with ``+``, which no quoted name holds, and a
+    digest of the whole.
 
     >>> folder_name("acme"), folder_name("../x"), folder_name("..")
     ('acme', '..%2Fx', '%2E%2E')
+    >>> folder_name("a" * 300)[-20:]
+    'aaa+8b397aa4c75429a2'
     """
     quoted = quote(tenant, safe="")
+    if len(quoted) > LONGEST:
+        ending = f"+{blake2b(tenant.encode(), digest_size=8).hexdigest()}"
+        return quoted[: LONGEST - len(ending)] + ending
     return quoted.replace(".", "%2E") if not quoted.strip(".") else quoted
 
 
