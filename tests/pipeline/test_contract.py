@@ -91,6 +91,25 @@ def test_missing_jars_without_maven_say_where_they_belong(
         jars.connector_jars()
 
 
+def test_a_maven_or_java_that_hangs_is_given_up_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("mvn", "bin/java"):
+        program = tmp_path / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("HEADGATE_JARS", str(tmp_path / "jars"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(jars, "FETCH_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(jars, "JAVA_TIMEOUT_S", 0.1)
+    with pytest.raises(jars.SetUpMissing, match="could not fetch Spark's"):
+        jars.connector_jars()
+    with pytest.raises(jars.SetUpMissing, match="java -version took more than"):
+        jars.require_java()
+
+
 def test_the_fetched_jars_are_those_that_are_looked_for() -> None:
     project = Path(jars.__file__).with_name("connectors.xml").read_text()
     found = re.findall(

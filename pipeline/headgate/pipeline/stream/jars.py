@@ -61,9 +61,14 @@ def require_java() -> int:
             f"JAVA_HOME={home} has no bin/java" if home else "java is not on the path"
         )
         raise SetUpMissing(f"Spark needs Java {OLDEST_JAVA} or newer; {where}. {_HINT}")
-    shown = subprocess.run(
-        [java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S
-    ).stderr
+    try:
+        shown = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S
+        ).stderr
+    except subprocess.TimeoutExpired:
+        raise SetUpMissing(
+            f"{java} -version took more than {JAVA_TIMEOUT_S:g} s"
+        ) from None
     found = re.search(r'version "(?:1\.)?(\d+)', shown)
     major = int(found[1]) if found else 0
     if major < OLDEST_JAVA:
@@ -129,9 +134,15 @@ def _fetch(folder: Path) -> None:
         project.write_bytes(Path(__file__).with_name("connectors.xml").read_bytes())
         command = [maven, "-B", "-ntp", "-q", "-f", str(project), "generate-resources"]
         command.append(f"-Dout={scratch}/jars")
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
-        )
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
+            )
+        except subprocess.TimeoutExpired:
+            raise SetUpMissing(
+                "Maven could not fetch Spark's connectors within "
+                f"{FETCH_TIMEOUT_S:g} s. Is this machine online?"
+            ) from None
         if done.returncode:
             last = (done.stdout + done.stderr).strip().splitlines()[:1]
             raise SetUpMissing(
