@@ -174,5 +174,15 @@ def test_two_clusters_on_one_topic_are_refused_until_one_is_chosen(
     assert reasons == {f"cluster 'other', expected {decode(found[0].value).cluster!r}"}
 
 
+def test_the_output_of_one_cluster_takes_no_reports_of_another(
+    spark: SparkSession, whole: Path
+) -> None:
+    settings = settings_for(whole)
+    before = files(whole / "out")
+    with pytest.raises(WrongSettings, match=r"holds reports of .*give 'other' another"):
+        run_of(spark, replace(settings, cluster="other"))
+    assert files(whole / "out") == before
+
+
 def _of_cluster(value: bytes, cluster: str) -> Report:
     return replace(decode(value), cluster=cluster)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.pipeline.settings import OutputIncomplete
+from headgate.pipeline.settings import OutputIncomplete, WrongSettings
 from headgate.pipeline.stream.batch_log import ANOTHER
 from headgate.pipeline.tables.filesystem import child_names
 from headgate.pipeline.tables.schema import STREAMED
@@ -124,6 +124,20 @@ def check_topic(
         raise OutputIncomplete(
             f"the topic {settings.topic} was deleted and re-created since batch "
             f"{head.batch}: its messages are gone, its offsets start again; {ANOTHER}"
+        )
+
+
+def check_cluster(settings: PipelineSettings, head: BatchSummary | None) -> None:
+    """Refuse to add the reports of one cluster to the output of another.
+
+    Raises:
+        WrongSettings: The output holds the reports of another cluster.
+    """
+    known = head.cluster if head is not None else ""
+    if known and settings.cluster and settings.cluster != known:
+        raise WrongSettings(
+            f"cluster: {settings.out} holds reports of {known!r}; give "
+            f"{settings.cluster!r} another --out"
         )
 
 

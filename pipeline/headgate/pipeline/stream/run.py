@@ -15,6 +15,7 @@ from headgate.pipeline.stream.engine import StreamEngine
 from headgate.pipeline.stream.kafka_topic import topic_id
 from headgate.pipeline.stream.output_check import (
     check_checkpoint,
+    check_cluster,
     check_tables,
     check_topic,
     written_by,
@@ -74,7 +75,8 @@ class StreamRun:
         Raises:
             OutputIncomplete: Parts of the output are missing or don't match.
             StreamFailed: Kafka can't be reached, or has no such topic.
-            WrongSettings: Another version wrote the output.
+            WrongSettings: Another version wrote the output, or it is of another
+                cluster.
         """
         self._session = session
         self._settings = settings
@@ -97,6 +99,7 @@ class StreamRun:
         check_tables(head, self.engine.tables, written)
         check_checkpoint(session, settings, head)
         check_topic(settings, head, topic)
+        check_cluster(settings, head)
 
     def until_caught_up(self) -> BatchSummary | None:
         """Read everything in the topic now, close the last windows, and return.
