@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from headgate.agent.errors import MalformedSnapshot
@@ -125,9 +125,13 @@ class JsonPlace:
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong("a number")
-        if not isfinite(value):
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number of hundreds of digits
+            number = inf
+        if not isfinite(number):
             raise self.wrong("a finite number")
-        return float(value)
+        return number
 
     def quantity(self) -> float:
         """Return a number ≥ 0, or infinity for ``"unlimited"``."""

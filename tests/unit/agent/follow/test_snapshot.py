@@ -192,6 +192,7 @@ def test_the_default_of_a_subject_has_null_as_its_name() -> None:
         (groups_with(rate=-1), "groups[0].limits[0].rate: expected ≥ 0, got -1"),
         (groups_with(rate="much"), 'rate: expected a number or "unlimited", got \'mu'),
         (groups_with(rate=float("nan")), "limits[0].rate: expected a finite number"),
+        (groups_with(rate=10**400), "limits[0].rate: expected a finite number, got 1"),
         (groups_with(burst=0), "groups[0].limits[0].burst: expected > 0, got 0"),
         (groups_with(period_s=0), "groups[0].limits[0].period_s: expected a finite"),
         (groups_with(dimension="a b"), "limits[0].dimension: expected an identifier"),
