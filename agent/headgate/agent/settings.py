@@ -59,11 +59,8 @@ def check_settings(given: Mapping[str, object]) -> None:
     weight, strict, bus_options = given["weight"], given["strict"], given["bus_options"]
     if not _is_header(agent, LONGEST_AGENT):
         raise _wrong("agent", f"1 to {LONGEST_AGENT} visible ASCII characters", agent)
-    if token and not _is_header(token, LONGEST_TOKEN):
-        # The value is not shown: messages end up in logs.
-        raise InvalidSetting(
-            f"token: expected 1 to {LONGEST_TOKEN} visible ASCII characters"
-        )
+    if token:
+        check_token(token)
     policies = get_args(WithoutConfiguration)
     if without_configuration not in policies:
         raise _wrong(
@@ -79,6 +76,21 @@ def check_settings(given: Mapping[str, object]) -> None:
         raise _wrong("strict", "True or False", strict)
     if bus_options is not None and not isinstance(bus_options, Mapping):
         raise InvalidSetting("bus_options: expected a mapping from name to value")
+
+
+def check_token(token: object) -> None:
+    """Raise InvalidSetting for what can't be a token."""
+    if not _is_header(token, LONGEST_TOKEN):
+        # The value is not shown: messages end up in logs.
+        raise InvalidSetting(
+            f"token: expected 1 to {LONGEST_TOKEN} visible ASCII characters"
+        )
+
+
+def check_timeout(timeout_s: object) -> None:
+    """Raise InvalidSetting for what can't be the longest wait for an answer."""
+    if not (_is_number(timeout_s) and 0.0 < timeout_s <= TIMEOUT_MAX):
+        raise _wrong("timeout_s", "a finite number of seconds > 0", timeout_s)
 
 
 def checked_path(path: str | os.PathLike[str]) -> Path:

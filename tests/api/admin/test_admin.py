@@ -260,7 +260,10 @@ def test_what_no_headgate_answers_is_one_clear_error(answer: bytes) -> None:
     [
         ("url", {"url": "ftp://x"}),
         ("token", {"token": "a\nb"}),
+        ("token", {"token": 5}),
         ("timeout_s", {"timeout_s": 0}),
+        ("timeout_s", {"timeout_s": math.inf}),
+        ("timeout_s", {"timeout_s": "5"}),
         ("ca_file", {"ca_file": "/nowhere"}),
     ],
 )

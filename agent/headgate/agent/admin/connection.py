@@ -6,12 +6,11 @@ import json
 from typing import TYPE_CHECKING, Literal, cast
 from urllib.parse import quote, urlencode
 
-from headgate.agent.errors import HeadgateError, InvalidSetting, MalformedSnapshot
+from headgate.agent.errors import HeadgateError, MalformedSnapshot
 from headgate.agent.follow.certificates import trusting
 from headgate.agent.http_connection import Connection, NoAnswer, beginning_of
 from headgate.agent.json_place import Json, JsonPlace
-from headgate.agent.names import is_visible_ascii
-from headgate.agent.settings import check_url
+from headgate.agent.settings import check_timeout, check_token, check_url
 
 if TYPE_CHECKING:
     import os
@@ -67,10 +66,9 @@ class AdminConnection:
         timeout_s: float,
     ) -> None:
         check_url(url)
-        if token is not None and not (token and is_visible_ascii(token)):
-            raise InvalidSetting("token: expected visible ASCII characters")
-        if not timeout_s > 0:
-            raise InvalidSetting(f"timeout_s: expected > 0, got {timeout_s!r}")
+        if token is not None:
+            check_token(token)
+        check_timeout(timeout_s)
         self._url = url.rstrip("/")
         self._timeout_s = timeout_s
         self._headers = {"Accept": "application/json"}
