@@ -16,7 +16,7 @@ import os
 import threading
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -69,12 +69,12 @@ class Options:
 
     url: str
     agent: str
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     trust: ssl.SSLContext | None = None
     without_configuration: WithoutConfiguration = "admit"
     snapshot_path: Path | None = None
     weight: float = 1.0
-    bus_options: Mapping[str, Json] | None = None
+    bus_options: Mapping[str, Json] | None = field(default=None, repr=False)
     wait_s: float | None = None
     strict: bool = False
 

@@ -20,7 +20,7 @@ import random
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -123,7 +123,7 @@ class RuntimeOptions:
     agent: str
     observing: bool = False
     weight: float = 1.0
-    bus_options: Mapping[str, Json] | None = None
+    bus_options: Mapping[str, Json] | None = field(default=None, repr=False)
 
 
 class Runtime:

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from headgate.agent.agent import Options
+from headgate.agent.bus.port import BusSettings
+from headgate.agent.bus.zeromq.curve import CurveKeys
 from headgate.agent.connecting import connect
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import InvalidSetting, InvalidSubject, MalformedSnapshot
 from headgate.agent.follow.snapshot import snapshot_from_json
+from headgate.agent.runtime import RuntimeOptions
 from headgate.agent.settings import check_settings, check_url
 
 GOOD: dict[str, Any] = {
@@ -104,3 +108,16 @@ def test_a_cluster_whose_name_is_no_unicode_is_refused_by_the_reader() -> None:
         MalformedSnapshot, match=r"^cluster: expected a string of valid Unicode"
     ):
         snapshot_from_json({"revision": 1, "cluster": "\ud800"})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Options(url="u", agent="a", token="hush", bus_options={"report_key": "hush"}),
+        RuntimeOptions(agent="a", bus_options={"report_key": "hush"}),
+        BusSettings(kind="memory", options={"sasl_plain_password": "hush"}),
+        CurveKeys({"curve_secretkey": "hush"}, {}),
+    ],
+)
+def test_settings_that_are_shown_tell_no_secret(settings: object) -> None:
+    assert "hush" not in repr(settings)

@@ -62,7 +62,8 @@ class BusSettings:
     subscribe: tuple[str, ...] = ()
     bootstrap: str = ""
     topic: str = "headgate-usage"
-    options: Mapping[str, Json] = field(default_factory=dict[str, "Json"])
+    # Not in messages or error reports: it may hold a password or a key.
+    options: Mapping[str, Json] = field(default_factory=dict[str, "Json"], repr=False)
     max_age_s: float = DEFAULT_MAX_AGE_S
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ import logging
 import threading
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, cast
@@ -74,7 +74,7 @@ class CurveKeys:
         agents: Options sent to agents; they name the secret's file, not the secret.
     """
 
-    proxy: Mapping[str, Json]
+    proxy: Mapping[str, Json] = field(repr=False)
     agents: Mapping[str, Json]
 
     @staticmethod
