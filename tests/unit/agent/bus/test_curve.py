@@ -1,13 +1,19 @@
-"""A client that is turned away tries again, whatever becomes of that."""
+"""A client that is turned away tries again; the keys that may enter are followed."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
-from headgate.agent.bus.zeromq.curve import RETRY_S, Handshakes
+from headgate.agent.bus.zeromq.curve import RETRY_S, Handshakes, KnownClients
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 
 def test_a_knock_that_fails_is_tried_again() -> None:
@@ -29,3 +35,21 @@ def test_a_knock_that_fails_is_tried_again() -> None:
             handshakes.hear(turn * RETRY_S, ())
             handshakes.hear(turn * RETRY_S, ())
     assert Refusing.knocks == 3
+
+
+def test_a_list_of_keys_that_can_not_be_read_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, key = tmp_path / "keys.json", zmq.curve_keypair()[0]
+    path.write_text(json.dumps([key.decode()]))
+    known = KnownClients({"file": str(path)})
+
+    def said() -> int:
+        return caplog.text.count("keeping the previous keys")
+
+    for times in (1, 2):
+        path.write_text("[")
+        assert all(key in known for _ in range(3))
+        assert said() == times
+        path.write_text(json.dumps([key.decode()]))
+        assert key in known

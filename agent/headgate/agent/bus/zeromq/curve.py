@@ -156,6 +156,7 @@ class KnownClients:
     def __init__(self, value: Json) -> None:
         self._file: Path | None = None
         self._read: tuple[int, ...] = ()
+        self._failing = False
         if isinstance(value, dict) and isinstance(value.get("file"), str):
             self._file = Path(cast("str", value["file"]))
             self._known = self._keys(self._file)
@@ -170,13 +171,14 @@ class KnownClients:
 
     def _follow(self, path: Path) -> None:
         try:
-            if _version(path) == self._read:
-                return
-            self._known = self._keys(path)
+            if _version(path) != self._read:
+                self._known = self._keys(path)
+                log.info("%s: now accepting %d keys", CLIENTS, len(self._known))
+            self._failing = False
         except (OSError, BusUnavailable) as error:
-            log.warning("%s: keeping the previous keys: %s", CLIENTS, error)
-        else:
-            log.info("%s: now accepting %d keys", CLIENTS, len(self._known))
+            if not self._failing:  # asked at each connection
+                log.warning("%s: keeping the previous keys: %s", CLIENTS, error)
+            self._failing = True
 
     def _keys(self, path: Path) -> frozenset[bytes]:
         try:
