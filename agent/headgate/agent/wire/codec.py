@@ -257,6 +257,10 @@ def _check_header(message: wire.Report) -> None:
                 f"{name}: expected 1 to {MAX_NAME_CHARACTERS} characters, "
                 f"got {len(value)}"
             )
+    if not message.agent.isprintable():  # it stands in logs and on terminals
+        raise MalformedReport(
+            f"agent: expected printable characters, got {message.agent[:40]!r}"
+        )
     largest = max(message.incarnation, message.sequence, message.revision)
     if largest >= 1 << 63:
         raise MalformedReport("incarnation, sequence, revision: expected < 2⁶³")

@@ -80,6 +80,10 @@ def _no_format(message: wire.Report) -> None:
     message.format = 0
 
 
+def _agent_of_two_lines(message: wire.Report) -> None:
+    message.agent = "a\nb"
+
+
 def _no_agent(message: wire.Report) -> None:
     message.agent = ""
 
@@ -235,6 +239,7 @@ def _permits_twice(message: wire.Report) -> None:
     ("spoil", "says"),
     [
         (_no_format, "format: expected ≥ 1, got 0"),
+        (_agent_of_two_lines, r"agent: expected printable characters, got 'a\nb'"),
         (_no_agent, "agent: expected 1 to 256 characters, got 0"),
         (_long_cluster, "cluster: expected 1 to 256 characters, got 257"),
         (_huge_sequence, "sequence, revision: expected < 2⁶³"),
