@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from math import ceil, inf
 from typing import TYPE_CHECKING, cast
 
@@ -21,6 +22,7 @@ from tests.integration.limiter.making import configure, make, node_limit, served
 from headgate.agent.decision import Refusal
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import Throttled
+from headgate.agent.integrations import notice_stream
 from headgate.agent.integrations.asgi import LimitMiddleware, Scope, Send, header
 from headgate.agent.integrations.http_client import (
     AsyncRetryThrottled,
@@ -31,7 +33,7 @@ from headgate.agent.integrations.notice_stream import NoticeStream
 from headgate.coordinator import Attachment, Configuration, Group, SetSlots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from starlette.requests import Request
 
@@ -270,6 +272,20 @@ def test_a_subject_may_be_a_tenants_name_and_shares_its_quota() -> None:
         assert client.get(one, headers={"x-tenant": "other"}).status_code == 404
 
 
+WEBSOCKET = {
+    "connection": "upgrade",
+    "upgrade": "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "bm90IGEgc2VjcmV0ISEhIQ==",
+}
+"""Headers that ask for a WebSocket."""
+
+
+def test_a_stream_of_notices_refuses_websockets() -> None:
+    with served(NoticeStream(sees=lambda _, __: True)) as url:
+        assert httpx.get(url, headers=WEBSOCKET).status_code == 403
+
+
 def test_the_applications_own_headers_are_not_changed() -> None:
     own = [(b"content-length", b"0"), (b"x-app", b"1")]
 
@@ -498,3 +514,40 @@ def test_ably_receivers_hear_over_server_sent_events_what_was_refused() -> None:
             pass
         first = next(line for line in others if line.startswith("data: "))
         assert json.loads(first.removeprefix("data: "))["subject"] == another
+
+
+def test_ably_subjects_that_were_told_of_leave_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notice_stream, "MOST_SUBJECTS", 1)
+    enforcer = make(node_limit("requests", 0.01, 1))
+    enforcer.limiter(tenant="acme").charge(requests=10)
+    notices = NoticeStream(sees=lambda _, __: True, every_s=0.1)
+    app = fastapi(source=enforcer, notices=notices)
+    app.mount("/notices", notices)
+    told: list[str] = []
+    with (
+        served(app) as url,
+        httpx.Client(timeout=PATIENCE_S) as sender,
+        httpx.Client(timeout=PATIENCE_S) as receiver,
+        receiver.stream("GET", f"{url}/notices/") as stream,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        lines = stream.iter_lines()
+        assert next(lines) == ": listening"
+        names = ("etl", "web", "app")
+        reading = pool.submit(_read_until, lines, "client app", told)
+        for client in names:
+            end_s = time.monotonic() + 5.0
+            while not any(f"client {client}" in line for line in told):
+                assert time.monotonic() < end_s, f"nothing of {client}: {told}"
+                sender.get(url, headers={**ACME, "x-client": client})
+        reading.result()
+
+
+def _read_until(lines: Iterator[str], last: str, told: list[str]) -> None:
+    end_s = time.monotonic() + PATIENCE_S / 2
+    for line in lines:  # a quiet stream has one every 15 s
+        told.append(line)
+        if last in line or time.monotonic() > end_s:
+            return

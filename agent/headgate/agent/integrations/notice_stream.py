@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from math import inf
 from typing import TYPE_CHECKING
 
 from headgate.agent.limiter.notices import EVERY_S, Notice, NoticeBoard
@@ -70,6 +71,9 @@ class NoticeStream:
         self._every_s = every_s
         self._clock = clock
         self._boards: dict[str, NoticeBoard] = {}
+        # Since when subjects have nothing left to be sent.
+        self._sent_s: dict[str, float] = {}
+        self._swept_s = clock()
         self._listeners: list[tuple[Scope, asyncio.Queue[Notice]]] = []
 
     @property
@@ -92,10 +96,14 @@ class NoticeStream:
                 limiter, self._publish, clock=self._clock, every_s=self._every_s
             )
             self._boards[subject] = board
+        self._sent_s.pop(subject, None)
         board.note(decision, costs)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one listener until it hangs up."""
+        if scope["type"] == "websocket":  # before it is accepted: it is answered 403
+            await send({"type": "websocket.close", "code": 1003})
+            return
         if scope["type"] != "http" or len(self._listeners) >= MOST_LISTENERS:
             await _answer(send, 503)
             return
@@ -110,6 +118,7 @@ class NoticeStream:
             self._listeners.remove(listener)
             if not self._listeners:
                 self._boards.clear()
+                self._sent_s.clear()
             gone.cancel()
 
     async def _tell(
@@ -118,12 +127,10 @@ class NoticeStream:
         quiet_s = 0.0
         await _send(send, ": listening\n\n")
         while not gone.done():
+            self._sweep()
             try:
                 notice = await asyncio.wait_for(queue.get(), self._every_s)
             except TimeoutError:
-                # Publish the last refusals without waiting for another attempt.
-                for board in list(self._boards.values()):
-                    board.tell_due(self._clock())
                 quiet_s += self._every_s
                 if quiet_s < KEEP_ALIVE_S:
                     continue
@@ -132,7 +139,23 @@ class NoticeStream:
                 await _send(send, f"event: refused\ndata: {notice.to_json()}\n\n")
             quiet_s = 0.0
 
+    def _sweep(self) -> None:
+        """Publish the last refusals without waiting for another attempt.
+
+        Forgets subjects with nothing left to be sent.  All listeners call it; one of
+        them is enough.
+        """
+        now = self._clock()
+        if now - self._swept_s < self._every_s:
+            return
+        self._swept_s = now
+        for subject, board in list(self._boards.items()):
+            board.tell_due(now)
+            if now - self._sent_s.get(subject, inf) >= self._every_s:
+                del self._boards[subject], self._sent_s[subject]
+
     def _publish(self, notice: Notice) -> None:
+        self._sent_s[notice.subject] = self._clock()
         for scope, queue in self._listeners:
             if self._sees(scope, notice):
                 try:
