@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -255,6 +257,23 @@ def test_nonsense_gets_an_answer_that_says_what_was_expected(
     answer = client.post(f"{limited.http}/json", content=body)
     assert answer.status_code == status, answer.text
     assert said in answer.text
+
+
+def test_half_a_request_neither_holds_up_the_end_nor_fills_the_log(
+    server: Addresses, children: Children, tmp_path: Path
+) -> None:
+    child, limited = headgate_envoy(children, server, tmp_path)
+    address = urlsplit(limited.http)
+    where = (str(address.hostname), cast("int", address.port))
+    half = b"POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"
+    with socket.create_connection(where) as gone:
+        gone.sendall(half)
+    with socket.create_connection(where) as stays:
+        stays.sendall(half)
+        httpx.get(f"{limited.http}/healthcheck")  # served after both
+        child.signal(signal.SIGTERM)
+        assert child.wait(PATIENCE_S)
+    assert "Traceback" not in (tmp_path / "headgate-envoy.log").read_text()
 
 
 def test_the_unix_socket_answers_and_a_request_without_domain_is_an_error(

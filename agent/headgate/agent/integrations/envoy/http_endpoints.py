@@ -18,6 +18,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -50,14 +51,16 @@ def endpoints(service: RateLimitService, limits: DescriptorLimits) -> Starlette:
 
     async def json(request: Request) -> Response:
         body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > LARGEST_BODY:
-                return PlainTextResponse(
-                    f"expected at most {LARGEST_BODY} bytes\n", TOO_LARGE
-                )
         try:
+            async for part in request.stream():
+                body += part
+                if len(body) > LARGEST_BODY:
+                    return PlainTextResponse(
+                        f"expected at most {LARGEST_BODY} bytes\n", TOO_LARGE
+                    )
             refused, text = service.answer_json(bytes(body))
+        except ClientDisconnect:
+            return Response()  # nobody reads it
         except InvalidRequest as error:
             return PlainTextResponse(f"{error}\n", 400)
         status = 429 if refused else 200

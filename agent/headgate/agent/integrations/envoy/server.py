@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import socket
 from dataclasses import dataclass
+from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from headgate.agent.errors import InvalidSetting
-from headgate.agent.integrations.envoy.grpc_services import GrpcServer
+from headgate.agent.integrations.envoy.grpc_services import GRACE_S, GrpcServer
 from headgate.agent.integrations.envoy.http_endpoints import endpoints
 from headgate.agent.integrations.envoy.limits import DescriptorLimits
 from headgate.agent.integrations.envoy.quota_service import QuotaService
@@ -126,6 +127,12 @@ class _HttpServer(uvicorn.Server):
         await super().startup(sockets)
         self.listens.set()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # An answer takes no time, so what is open waits for the rest of a request.
+        for connection in list(self.server_state.connections):
+            connection.transport.close()
+        await super().shutdown(sockets)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
@@ -135,7 +142,12 @@ class _HttpServer(uvicorn.Server):
 async def _http(app: Starlette, host: str, port: int) -> AsyncGenerator[str]:
     with _listening(host, port) as listener:
         config = uvicorn.Config(
-            app, log_level="error", access_log=False, lifespan="off", backlog=BACKLOG
+            app,
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=ceil(GRACE_S),
         )
         http = _HttpServer(config)
         task = asyncio.create_task(http.serve(sockets=[listener]))
