@@ -328,6 +328,28 @@ def test_a_refusal_is_429_and_says_when_to_come_back(litellm: ModuleType) -> Non
     _run(call())
 
 
+def test_a_refused_call_gives_back_nothing_of_another_with_its_id(
+    litellm: ModuleType,
+) -> None:
+    gateway = Gateway(litellm, tokens=100.0)
+
+    async def call() -> None:
+        await gateway.begin("mine")  # owed
+        reserved = gateway.spent("tokens")
+        for team in ("acme", "a/b"):
+            with pytest.raises(Exception, match=r"tokens|determined") as refused:
+                await gateway.begin("mine", team=team)
+            await gateway.hook("async_post_call_failure_hook")(
+                {"litellm_call_id": "mine"}, refused.value, None
+            )
+        assert len(gateway.calls) == 1
+        assert gateway.spent("tokens") == reserved > 0.0
+        gateway.calls.succeeded("mine", TokenUsage(100.0, 900.0))
+        assert gateway.spent("tokens") == 1_000.0
+
+    _run(call())
+
+
 def test_a_call_too_many_in_flight_is_429_and_names_what_is_limited(
     litellm: ModuleType,
 ) -> None:

@@ -48,6 +48,9 @@ WITHOUT_TOKENS = frozenset({"image", "speech", "transcription", "moderation", "v
 LIMIT_TYPES = {"tokens": "tokens", IN_FLIGHT: "concurrent_requests"}
 """What LiteLLM calls a dimension in its refusals; all others are "requests"."""
 
+REFUSED_HERE = "refused_by_headgate"
+"""Attribute of the errors that this module raises."""
+
 GRACE_S = 5.0
 """How long after the end of its request a call is given to report its usage."""
 
@@ -160,8 +163,14 @@ class _LiteLLMLimiter:
         user_api_key_dict: object,
         traceback_str: str | None = None,
     ) -> None:
-        """Give back the tokens of a call of the proxy whose last attempt failed."""
-        del original_exception, user_api_key_dict, traceback_str
+        """Give back the tokens of a call of the proxy whose last attempt failed.
+
+        One that was refused here has none, and clients choose ids: another call of the
+        same id may be under way.
+        """
+        del user_api_key_dict, traceback_str
+        if getattr(original_exception, REFUSED_HERE, False):
+            return
         call_id = _text(request_data, "litellm_call_id")
         if call_id is not None:
             self.calls.failed(call_id)
@@ -234,7 +243,7 @@ class _LiteLLMLimiter:
         try:
             subjects = self._subjects(caller)
             if self._unattached == "refuse" and not self.calls.limited(subjects):
-                raise _too_many(refusal("no quota"), caller.model)
+                raise _refused(_too_many(refusal("no quota"), caller.model))
             decision = self.calls.begin(
                 call_id,
                 subjects,
@@ -244,9 +253,10 @@ class _LiteLLMLimiter:
                 uses_tokens=uses_tokens,
             )
         except InvalidSubject as error:
-            raise _bad_request(f"the caller can't be determined: {error}") from error
+            wrong = _bad_request(f"the caller can't be determined: {error}")
+            raise _refused(wrong) from error
         if not decision:
-            raise _too_many(decision, caller.model)
+            raise _refused(_too_many(decision, caller.model))
         call = self.calls.find(call_id)
         if call is not None:
             call.by_attempt = by_attempt
@@ -399,6 +409,12 @@ def _too_many(decision: Decision, model: str | None) -> Exception:
         rate_limit_type=LIMIT_TYPES.get(dimension, "requests"),
         model=model,
     )
+
+
+def _refused(error: Exception) -> Exception:
+    """Mark an error of a call that was never begun."""
+    setattr(error, REFUSED_HERE, True)
+    return error
 
 
 def _bad_request(message: str) -> Exception:
