@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from headgate.cli.app import application
 from headgate.pipeline.command import app as pipeline
@@ -47,13 +49,12 @@ def parse(words: list[str]) -> None:
     elif words[0] == "simulate":
         app, words = typer.Typer(), words[1:]
         app.command()(simulate)
-    command = typer.main.get_command(app)
+    command = get_command(app)
     context = None
-    while isinstance(command, typer.core.TyperGroup):
+    while isinstance(command, TyperGroup):
         context = command.make_context(command.name, words, parent=context)
-        _, found, words = command.resolve_command(
-            context, [*context._protected_args, *context.args]
-        )
+        rest = [*context._protected_args, *context.args]  # pyright: ignore[reportPrivateUsage]
+        _, found, words = command.resolve_command(context, rest)
         assert found is not None
         command = found
     command.make_context(command.name, words, parent=context)

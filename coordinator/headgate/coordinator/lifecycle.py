@@ -148,7 +148,7 @@ class Lifecycle:
             else:
                 on = self._recomputation.conditions(now)
                 level = start_level(block, slot, on, state.settings)
-            # Other agents may know its level: ask, and spend only the floor until then.
+            # Other agents may know its level: ask, and spend an even part until then.
             block.joining_until[slot] = np.inf
             state.bootstrap.begin(int(block.number[slot]))
         block.level[slot] = block.belief[slot] = level

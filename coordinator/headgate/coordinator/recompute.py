@@ -122,7 +122,7 @@ class Recomputation:
 
         Of many agents that start together, one that knows only a few of the others
         would take their shares too.  So while it keeps meeting agents whose rows it has
-        not heard, it stays at the floor, for a lease at most.
+        not heard, it keeps to an even part, for a lease at most.
         """
         members = self._state.members
         quiet_s = now - members.met_at

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 UNSURE_LAGS = 4.0
 """For this many lags after it has learnt the levels, an agent reports none itself: rows
-still on their way date from when all agents spent the floor, but are extrapolated at a
+still on their way date from when all agents spent even parts, but are extrapolated at a
 share."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,7 +28,8 @@ def test_options_lead_to_the_keys_from_any_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     told = make_keys(kind, Path("keys"), ("web",) if kind == "ed25519" else ())
-    files = [option["file"] for option in told.values() if isinstance(option, dict)]
+    options: list[Any] = list(told.values())
+    files: list[str] = [each["file"] for each in options if isinstance(each, dict)]
     assert files
     assert {Path(file).parent for file in files} == {tmp_path / "keys"}
 

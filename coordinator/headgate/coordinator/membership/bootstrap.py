@@ -1,6 +1,7 @@
 """How a new agent learns the levels: the median of the answers to its hello.
 
-Until it has heard one round of answers it spends no more than a floor.  A round is over
+Until it has heard one round of answers it spends no more than an even part of the
+level that it starts with, among as many agents as there may be.  A round is over
 when its own hello has come back and the answers have had enough time: the gap by which
 they are coalesced, the ticks of both sides and twice the lag.
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headgate.pipeline.stream.batch_log import BatchSummary
+
+    Offsets = Mapping[str, Mapping[str, int]]
     from headgate.pipeline.stream.metrics import PipelineMetrics
     from headgate.pipeline.stream.run import StreamRun
 
@@ -95,7 +97,8 @@ def waiting(progress: str, offsets: Mapping[str, int]) -> int | None:
         the source isn't Kafka.
     """
     (source,) = json.loads(progress)["sources"]
-    ends, begun = source.get("latestOffset"), source.get("endOffset") or {}
+    ends: Offsets | None = source.get("latestOffset")
+    begun: Offsets = source.get("endOffset") or {}
     if not ends or not source["description"].startswith("Kafka"):
         return None
     count = 0

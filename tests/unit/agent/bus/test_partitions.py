@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.agent.bus.partitions import PATIENCE_S, Joiner, PartitionPlan, cut
+from headgate.agent.bus.partitions import PATIENCE_S, Joiner, PartitionPlan, cut, join
 from headgate.agent.wire.codec import decode, encode
 from headgate.coordinator.messages.report import (
     AgentLife,
@@ -165,3 +165,11 @@ def test_a_column_that_some_parts_leave_out_stands_for_the_others(column: str) -
     else:
         np.testing.assert_array_equal(joined, expected[column])
     assert getattr(Rows.joined([lacking, lacking]), column) is None
+
+
+def test_a_group_that_several_parts_tell_of_is_there_once() -> None:
+    whole = report([1, 2, 3], [])
+    parts = [replace(whole, part=part, parts=(0, 1, 2)) for part in range(3)]
+    (rows,) = join(parts, whole=True).rows
+    assert rows.group_ids.tolist() == [1, 2, 3]
+    assert rows.admitted.tolist() == [2.0, 4.0, 6.0]

@@ -279,16 +279,20 @@ def test_what_a_broken_stream_held_is_given_up_with_its_lease(
     asyncio.run(scenario())
 
 
+async def come_and_go(served: QuotaService) -> None:
+    """Let an Envoy report once and break off."""
+    plane = Plane(served)
+    await plane.report((ACME, 1, 0))
+    await plane.turn()
+    await plane.leave()
+
+
 def test_a_data_plane_that_reconnects_for_ever_costs_no_memory(clock: Clock) -> None:
     async def scenario() -> int:
         served = service(SHARED, clock, "acme")
         for _ in range(50):
-            plane = Plane(served)
-            await plane.report((ACME, 1, 0))
-            await plane.turn()
-            await plane.leave()
+            await come_and_go(served)
             clock.now += LEASE_S / 2
-        del plane
         gc.collect()
         kept = [x for x in gc.get_objects() if type(x).__name__ == "_Stream"]
         assert served.counters["resumed"] == 49

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.agent.making import TOKENS, Clock, configuration, group, make
 
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
-from headgate.agent.limiter.reservation import MOST_OPEN_S, Estimate
+from headgate.agent.limiter.reservation import MOST_OPEN_S, Estimate, Reservation
 from headgate.coordinator.config.configuration import Group
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_of_too_many_open_reservations_the_first_due_are_returned(
     monkeypatch.setattr("headgate.agent.limiter.reservation.MOST_OPEN", 2_000)
     enforcer, clock = make(group(replace(TOKENS, rate=1e6, burst=1e6)), acme=1)
     limiter = enforcer.limiter(tenant="acme")
-    made = []
+    made: list[Reservation] = []
     for _ in range(10_000):
         clock.now += 0.001
         made.append(limiter.reserve(tokens=1))
