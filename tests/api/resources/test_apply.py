@@ -176,6 +176,17 @@ def test_one_thing_that_can_not_be_spoils_all(
         assert answer.json()["errors"][0]["field"] == field
 
 
+def test_a_key_that_is_there_twice_in_json_is_named(
+    rest: httpx.Client, unchanged: Any
+) -> None:
+    text = b'{"groups": {"x": {}, "y": {}, "x": {"weight": 2}}}'
+    headers = {"Content-Type": "application/json"}
+    with unchanged():
+        answer = rest.post("/apply", content=text, headers=headers)
+    expected = "JSON: expected each key once, but 'x' is there twice"
+    assert (answer.status_code, answer.json()["detail"]) == (400, expected)
+
+
 @pytest.mark.parametrize(
     ("text", "status"),
     [
@@ -188,6 +199,7 @@ def test_one_thing_that_can_not_be_spoils_all(
         ("groups: {x: {parent: 2020-01-01}}", 422),
         ("namespace_policies: {acme/orders: {x: 2020-01-01}}", 422),
         ("namespace_policies: {acme/orders: {x: [.nan]}}", 422),
+        ("groups: {x: {}, x: {weight: 2}}", 400),
         ("just text", 422),
         ("\x00", 400),
         ("[" * 5000, 400),

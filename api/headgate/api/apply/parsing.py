@@ -5,6 +5,7 @@ recurses in C and a deeply nested document would overflow the stack.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -46,12 +47,13 @@ def parse_json(raw: bytes) -> object:
     Raises:
         TooLarge: It has more than `MAX_NODES` values.  Commas and brackets inside
             strings count as well.
-        ValueError: It is not JSON, or is nested more than `MAX_DEPTH` deep.
+        ValueError: It is not JSON, is nested more than `MAX_DEPTH` deep, or has a
+            duplicate key, of which only the last would count.
     """
     if 1 + sum(map(raw.count, _BYTES_OF_NODES)) > MAX_NODES:
         raise TooLarge(f"expected at most {MAX_NODES} values and keys")
     try:
-        content: object = json.loads(raw)
+        content: object = json.loads(raw, object_pairs_hook=_object)
     except RecursionError:
         raise _too_deep() from None
     check_depth(content)
@@ -133,6 +135,14 @@ class _Builder:
         if len(self._scalars) < MAX_SHARED:
             self._scalars[known] = built
         return built
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"expected each key once, but {twice[:80]!r} is there twice")
+    return found
 
 
 def _mapping(items: list[object], event: yaml.Event) -> dict[object, object]:
