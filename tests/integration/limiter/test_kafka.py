@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from tools.kafka_broker import Broker
 
+    from headgate.coordinator.config.configuration import Refusal as RefusalMode
+
 Kafka = Any
 """kafka-python has no types."""
 
@@ -152,11 +154,12 @@ def fill(producer: Kafka, topic: str, records: int) -> None:
     producer.flush(timeout=PATIENCE_S)
 
 
+@pytest.mark.parametrize("mode", ["reject", "delay", "wait"])
 def test_a_consumer_in_debt_pauses_its_partition_and_resumes_in_time(
-    producer: Kafka, consumer: Kafka, topic: str
+    producer: Kafka, consumer: Kafka, topic: str, mode: RefusalMode
 ) -> None:
     fill(producer, topic, 100)
-    enforcer = make(node_limit("dispatch_messages", 50, 10))
+    enforcer = make(node_limit("dispatch_messages", 50, 10), refusal=mode)
     partition = kafka.TopicPartition(topic, 0)
     consumer.assign([partition])
     limited = ThrottledConsumer(consumer, enforcer, subject=who)

@@ -344,7 +344,7 @@ class ThrottledConsumer:
         That may come before its delay is over: its limit was raised.
         """
         limiter = self._limiters.get(self._subject(partition.topic))
-        return bool(limiter.validate(**ONE_OF_EACH))
+        return limiter.validate(**ONE_OF_EACH).delay_s <= 0.0
 
     def _until_due_ms(self, timeout_ms: int) -> int:
         if not self._paused:
