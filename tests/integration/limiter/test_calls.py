@@ -13,7 +13,7 @@ from headgate.agent.errors import Throttled
 from headgate.agent.integrations.calls import limited
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
 
 def test_a_decorated_function_raises_when_its_quota_is_used_up() -> None:
@@ -120,5 +120,71 @@ def test_a_decorated_asynchronous_generator_that_is_refused_says_so_at_once() ->
         limiter.charge(requests=2)
         with pytest.raises(Throttled):
             stream()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wait_s", [None, 60.0])
+def test_what_is_sent_to_or_raised_in_a_decorated_generator_reaches_it(
+    wait_s: float | None,
+) -> None:
+    limiter = make(node_limit("requests", 1000, 10)).limiter(tenant="acme")
+    said: list[object] = []
+
+    @limited(limiter, wait_s=wait_s)
+    async def stream() -> AsyncGenerator[int, str]:
+        try:
+            said.append((yield 1))
+            yield 2
+        except ValueError:
+            said.append("rollback")
+            yield 3
+        finally:
+            said.append("end")
+
+    async def main() -> None:
+        items = stream()
+        assert await anext(items) == 1
+        assert await items.asend("hi") == 2
+        assert await items.athrow(ValueError()) == 3
+        await items.aclose()
+
+    asyncio.run(main())
+    assert said == ["hi", "rollback", "end"]
+
+
+def test_a_generator_that_is_decorated_twice_stops_the_loop_neither_time() -> None:
+    enforcer = make(node_limit("requests", 4, 1))
+    scarce, plenty = enforcer.limiter(tenant="acme"), enforcer.limiter(tenant="other")
+
+    @limited(scarce, wait_s=60)
+    @limited(plenty)
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+
+    async def main() -> None:
+        scarce.charge(requests=2)
+        reading = asyncio.ensure_future(anext(stream()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not reading.done()
+        assert await reading == 1
+
+    asyncio.run(main())
+
+
+def test_a_generator_that_waited_in_vain_is_over() -> None:
+    limiter = make(node_limit("requests", 0.01, 1)).limiter(tenant="acme")
+
+    @limited(limiter, wait_s=0.01)
+    async def stream() -> AsyncGenerator[int, None]:
+        yield 1
+
+    async def main() -> None:
+        limiter.charge(requests=2)
+        items = stream()
+        with pytest.raises(Throttled):
+            await anext(items)
+        assert [item async for item in items] == []
 
     asyncio.run(main())

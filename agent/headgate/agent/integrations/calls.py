@@ -12,18 +12,22 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
 from functools import wraps
 from math import inf
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
+from weakref import WeakSet
 
 from headgate.agent.errors import Throttled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from headgate.agent.decision import Decision
     from headgate.agent.limiter.limiter import Limiter
+
+_STREAMING: WeakSet[Callable[..., object]] = WeakSet()
+"""What `limited` made of asynchronous generators: functions that return one."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,16 +74,17 @@ class limited:  # noqa: N801 RUF100  # read as a word: `@limited(...)`, `with li
 
             return cast("Callable[P, R]", asynchronous)
 
-        if inspect.isasyncgenfunction(function):
+        if inspect.isasyncgenfunction(function) or function in _STREAMING:
             make = cast("Callable[P, AsyncGenerator[object]]", function)
 
             @wraps(function)
             def streaming(*args: P.args, **kwargs: P.kwargs) -> object:
                 if self._waits():
-                    return self._stream_after_waiting(make(*args, **kwargs))
+                    return _AfterWaiting(self._admit_async, make(*args, **kwargs))
                 self._admit()
                 return make(*args, **kwargs)
 
+            _STREAMING.add(streaming)
             return cast("Callable[P, R]", streaming)
 
         @wraps(function)
@@ -124,15 +129,32 @@ class limited:  # noqa: N801 RUF100  # read as a word: `@limited(...)`, `with li
             decision = limiter.try_acquire(**costs)
         self._judge(decision)
 
-    async def _stream_after_waiting(
-        self, items: AsyncGenerator[object]
-    ) -> AsyncGenerator[object]:
-        await self._admit_async()
-        async with aclosing(items):
-            async for item in items:
-                yield item
-
     def _judge(self, decision: Decision) -> None:
         self.decision = decision
         if not decision:
             raise Throttled(decision)
+
+
+class _AfterWaiting(AsyncGenerator[object, Any]):
+    """An asynchronous generator that begins once its call is admitted."""
+
+    def __init__(
+        self, admit: Callable[[], Awaitable[None]], items: AsyncGenerator[object, Any]
+    ) -> None:
+        self._admit: Callable[[], Awaitable[None]] | None = admit
+        self._items = items
+
+    async def asend(self, value: Any) -> object:
+        """Wait for admission first; a call that is refused has no items."""
+        admit, self._admit = self._admit, None
+        if admit is not None:
+            try:
+                await admit()
+            except BaseException:
+                await self._items.aclose()
+                raise
+        return await self._items.asend(value)
+
+    async def athrow(self, *error: Any) -> object:
+        """Raise in the generator, where it has come to."""
+        return await self._items.athrow(*error)
