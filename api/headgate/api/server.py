@@ -351,7 +351,12 @@ def _bound_socket(settings: ServerSettings) -> socket.socket:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a listening socket; raises OSError if that is impossible."""
+    """Return a listening socket.
+
+    Raises:
+        OSError: The address can't be listened on.
+        TypeError: The host can't be a name.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio turns Nagle's algorithm off only if the protocol is named; otherwise
     # each answer waits 40 ms for a delayed acknowledgement.
@@ -362,7 +367,7 @@ def bound(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
         # At once: two sockets may be bound to a port as long as neither listens.
         listening.listen(BACKLOG)
-    except OSError:
+    except BaseException:
         listening.close()
         raise
     return listening

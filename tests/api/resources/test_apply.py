@@ -199,6 +199,7 @@ def test_a_key_that_is_there_twice_in_json_is_named(
         ("groups: {x: {parent: 2020-01-01}}", 422),
         ("namespace_policies: {acme/orders: {x: 2020-01-01}}", 422),
         ("namespace_policies: {acme/orders: {x: [.nan]}}", 422),
+        ("namespace_policies: {acme/orders: {a: {1: x, '1': y}}}", 422),
         ("groups: {x: {}, x: {weight: 2}}", 400),
         ("just text", 422),
         ("\x00", 400),

@@ -53,7 +53,7 @@ def parse_json(raw: bytes) -> object:
     if 1 + sum(map(raw.count, _BYTES_OF_NODES)) > MAX_NODES:
         raise TooLarge(f"expected at most {MAX_NODES} values and keys")
     try:
-        content: object = json.loads(raw, object_pairs_hook=_object)
+        content: object = json.loads(raw, object_pairs_hook=object_of)
     except RecursionError:
         raise _too_deep() from None
     check_depth(content)
@@ -137,7 +137,12 @@ class _Builder:
         return built
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return a JSON object from its members.
+
+    Raises:
+        ValueError: A key is there twice; only the last value would count.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)

@@ -5,6 +5,7 @@ from typing import Annotated, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from headgate.api.apply.parsing import object_of
 from headgate.api.attachments.schemas import AttachmentPut
 from headgate.api.groups.schemas import GroupBody
 from headgate.api.overrides.schemas import OverridePut
@@ -28,7 +29,8 @@ def _as_json(policies: dict[str, object]) -> dict[str, object]:
     except (TypeError, ValueError) as error:
         raise ValueError(f"expected JSON: {error}") from error
     check_storable(text)
-    return cast("dict[str, object]", json.loads(text))
+    # Keys that differ in YAML, such as 1 and "1", may be the same in JSON.
+    return cast("dict[str, object]", json.loads(text, object_pairs_hook=object_of))
 
 
 class AttachmentItem(AttachmentPut):

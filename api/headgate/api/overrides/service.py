@@ -204,7 +204,7 @@ class Overridden:
         wanted = found["rate"]
         new = restored(None if wanted == "unlimited" else float(str(wanted)))
         follows = burst == rate or not 0 < rate < float("inf")
-        scaled = new if follows else _scaled(burst, new / rate)
+        scaled = new if follows else max(burst * new / rate, LEAST_UNITS)
         return new, new if new in {0.0, float("inf")} else scaled
 
 
