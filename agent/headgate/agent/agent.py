@@ -132,7 +132,8 @@ class Agent:
         try:
             self._start()
         except BaseException:  # nobody gets this agent, and nobody could close it
-            self.close()
+            if hasattr(self, "_watch"):  # else nothing was started
+                self.close()
             raise
 
     @property
@@ -249,10 +250,11 @@ class Agent:
         if self._closed:
             return
         self._closed = True
+        # Before the others hear that this agent is gone, and take its slots.
+        self._enforcer.close()
         if not self._inherited:  # otherwise the threads and locks are the parent's
             self._watch.close()
             self._runtime.close()
-        self._enforcer.close()
 
     def prepare_after_fork(self) -> None:
         """Prepare a forked child for its first attempt; called in the child."""

@@ -505,9 +505,9 @@ class Runtime:
         self._reopen_at = self._clock() + REOPEN_BUS_S  # whatever opening it raises
         try:
             bus = open_bus(self._bus_settings)
-            self._reopen_at = None
             everything = self._options.observing
             self._bus = ReportBus(bus, self._log, everything=everything)
+            self._reopen_at = None
             if self._on_bus is not None:
                 self._on_bus()
         except BusUnavailable as error:

@@ -20,7 +20,8 @@ from tests.integration.agent.rigs import (
     until,
 )
 
-from headgate.agent import AgentClosed, HeadgateError, connect_async
+from headgate.agent import AgentClosed, HeadgateError, connect, connect_async
+from headgate.agent.connecting import _Joining  # pyright: ignore[reportPrivateUsage]
 from headgate.agent.observer import Observer
 
 if TYPE_CHECKING:
@@ -135,6 +136,23 @@ def test_an_agent_that_nobody_waits_for_any_more_leaves() -> None:
         with pytest.raises(TimeoutError):
             asyncio.run(life(f"http://127.0.0.1:{silent.getsockname()[1]}"))
         until(lambda: set(threading.enumerate()) <= before, "its threads to end")
+
+
+def test_an_agent_that_had_joined_when_nobody_wanted_it_any_more_leaves(
+    cluster: Cluster,
+) -> None:
+    joining = _Joining(lambda: connect(cluster.api.url, keep_snapshot=False))
+    agent = joining.join()
+    joining.abandon()
+
+    def has_left() -> bool:
+        try:
+            agent.limiter(tenant="acme")
+        except AgentClosed:
+            return True
+        return False
+
+    until(has_left, "the agent to be closed")
 
 
 def test_of_two_processes_with_one_id_one_takes_another(join: Join) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from tests.integration.slots.rigs import InFlight, start_worker, until
+from tests.integration.slots.rigs import PATIENCE_S, InFlight, start_worker, until
+
+from headgate.agent import Throttled, connect
 
 if TYPE_CHECKING:
     import subprocess
@@ -58,3 +61,27 @@ def test_slots_of_three_processes_are_never_exceeded_and_come_back(
         until(lambda: server.in_use().get("hog", 0) == 0, "the API to show it")
         assert counter.most <= SLOTS
         assert took_s < BACK_S
+
+
+def test_who_waits_for_a_slot_is_told_when_the_agent_is_closed(
+    server: SlotServer,
+) -> None:
+    server.set_slots(1)
+    told: list[str] = []
+    with connect(server.url, keep_snapshot=False) as agent:
+        limiter = agent.limiter(tenant="acme")
+
+        def work() -> None:
+            try:
+                with limiter.slot():
+                    told.append("served")
+            except Throttled as refused:
+                told.append(refused.decision.reason)
+
+        with limiter.slot(timeout_s=PATIENCE_S):
+            waiting = threading.Thread(target=work, daemon=True)
+            waiting.start()
+            until(lambda: agent.metrics()["slots_waiting"] == 1, "it to wait")
+            agent.close()
+            waiting.join(PATIENCE_S)
+    assert told == ["agent closed"]

@@ -43,7 +43,7 @@ NOT_A_NUMBER = (TypeError, ValueError, ArithmeticError)
 def is_cost(cost: Number) -> bool:
     """Whether `cost` is a number from 0 to `MOST_COST`; a whole or a float one."""
     try:
-        # Decimals compare with floats but don't add up; bool(...) of an array fails.
+        # Decimals compare with floats but don't add up; an array is no single number.
         return 0.0 <= float(cost + 0.0) <= MOST_COST
     except NOT_A_NUMBER:
         return False

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from math import inf
 from typing import TYPE_CHECKING
 
 from headgate.agent.limiter.notices import EVERY_S, Notice, NoticeBoard
@@ -71,8 +70,6 @@ class NoticeStream:
         self._every_s = every_s
         self._clock = clock
         self._boards: dict[str, NoticeBoard] = {}
-        # Since when subjects have nothing left to be sent.
-        self._sent_s: dict[str, float] = {}
         self._swept_s = clock()
         self._listeners: list[tuple[Scope, asyncio.Queue[Notice]]] = []
 
@@ -96,7 +93,6 @@ class NoticeStream:
                 limiter, self._publish, clock=self._clock, every_s=self._every_s
             )
             self._boards[subject] = board
-        self._sent_s.pop(subject, None)
         board.note(decision, costs)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +114,6 @@ class NoticeStream:
             self._listeners.remove(listener)
             if not self._listeners:
                 self._boards.clear()
-                self._sent_s.clear()
             gone.cancel()
 
     async def _tell(
@@ -151,11 +146,10 @@ class NoticeStream:
         self._swept_s = now
         for subject, board in list(self._boards.items()):
             board.tell_due(now)
-            if now - self._sent_s.get(subject, inf) >= self._every_s:
-                del self._boards[subject], self._sent_s[subject]
+            if board.idle(now):
+                del self._boards[subject]
 
     def _publish(self, notice: Notice) -> None:
-        self._sent_s[notice.subject] = self._clock()
         for scope, queue in self._listeners:
             if self._sees(scope, notice):
                 try:

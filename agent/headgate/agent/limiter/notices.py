@@ -113,6 +113,10 @@ class NoticeBoard:
             self._units += sum(costs.values())
         self.tell_due(now)
 
+    def idle(self, now: float) -> bool:
+        """Return whether a new board would do the same from now on."""
+        return not self._requests and now - self._told_s >= self._every_s
+
     def tell_due(self, now: float) -> None:
         """Publish the refusals since the last notice, if that is long enough ago."""
         if not self._requests or now - self._told_s < self._every_s:

@@ -99,6 +99,21 @@ def test_a_limit_in_shadow_makes_nobody_wait() -> None:
     assert (usage.admitted, usage.refused, usage.shadow_refused) == (25.0, 1.0, 1.0)
 
 
+def test_who_waits_is_not_refused_again_at_each_turn_by_a_limit_in_shadow() -> None:
+    tokens = Limit(dimension="tokens", rate=1, burst=1, scope="node")
+    enforcer, clock = make(
+        group(refusal="shadow"),
+        Group(id=2, name="child", limits=(tokens,), parent=1, refusal="wait"),
+        acme=2,
+    )
+    limiter = enforcer.limiter(tenant="acme")
+    limiter.charge(requests=25, tokens=5)
+    before = [usage.refused for usage in enforcer.usage(clock.now)]
+    for _ in range(10):
+        limiter.charge_quietly(clock.now, {"requests": 1.0, "tokens": 1.0}, {})
+    assert [usage.refused for usage in enforcer.usage(clock.now)] == before
+
+
 def test_the_mode_of_a_group_changes_live() -> None:
     enforcer, clock = make(group(refusal="reject"), acme=1)
     limiter = enforcer.limiter(tenant="acme")

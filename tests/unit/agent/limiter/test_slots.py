@@ -7,6 +7,7 @@ import gc
 import signal
 import sys
 import threading
+import time
 import tracemalloc
 from math import inf
 from typing import TYPE_CHECKING
@@ -344,8 +345,9 @@ def test_when_the_agent_is_closed_nobody_goes_on_waiting(process: Process) -> No
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
+    until_s = time.monotonic() + 30.0
     while not process.enforcer.metrics()["slots_waiting"]:
-        pass
+        assert time.monotonic() < until_s
     process.enforcer.close()
     thread.join(30.0)
     work()  # and nobody begins to wait
@@ -356,6 +358,17 @@ def test_when_the_agent_is_closed_nobody_goes_on_waiting(process: Process) -> No
     work()
     assert [refused.decision.reason for refused in told] == ["agent closed"] * 3
     assert all(refused.decision.never for refused in told)
+
+
+def test_whoever_asks_for_the_first_time_after_the_end_is_refused() -> None:
+    process = Process()
+    process.enforcer.close()
+    groups = (Group(id=3, name="silver", limits=(), slots=5),)
+    attached = (Attachment((("tenant", "other"),), 3),)
+    later = Configuration(revision=2, groups=groups, attachments=attached)
+    process.enforcer.configure(later, process.now)
+    slot = process.enforcer.limiter(tenant="other").try_slot()
+    assert (bool(slot), slot.decision.reason) == (False, "agent closed")
 
 
 def test_threads_never_hold_more_than_is_allowed(process: Process) -> None:

@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import socket
 from dataclasses import dataclass
-from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from headgate.agent.errors import InvalidSetting
-from headgate.agent.integrations.envoy.grpc_services import GRACE_S, GrpcServer
+from headgate.agent.integrations.envoy.grpc_services import GrpcServer
 from headgate.agent.integrations.envoy.http_endpoints import endpoints
 from headgate.agent.integrations.envoy.limits import DescriptorLimits
 from headgate.agent.integrations.envoy.quota_service import QuotaService
@@ -142,12 +141,7 @@ class _HttpServer(uvicorn.Server):
 async def _http(app: Starlette, host: str, port: int) -> AsyncGenerator[str]:
     with _listening(host, port) as listener:
         config = uvicorn.Config(
-            app,
-            log_level="error",
-            access_log=False,
-            lifespan="off",
-            backlog=BACKLOG,
-            timeout_graceful_shutdown=ceil(GRACE_S),
+            app, log_level="error", access_log=False, lifespan="off", backlog=BACKLOG
         )
         http = _HttpServer(config)
         task = asyncio.create_task(http.serve(sockets=[listener]))
