@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from random import Random
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ from headgate.pipeline.jobs.fairness import (
 from headgate.pipeline.jobs.noisy import noisy
 from headgate.pipeline.jobs.recommend import limit_refusing, recommend, season
 from headgate.pipeline.jobs.segments import sorted_rows
-from headgate.pipeline.jobs.usage import rolled_up, usage_of
+from headgate.pipeline.jobs.usage import exact_sum, rolled_up, usage_of
 from headgate.pipeline.jobs.violations import exceeded, violations
 from headgate.pipeline.tables.schema import COUNTERS, GAPS, USAGE
 
@@ -454,6 +455,37 @@ def test_a_unit_too_few_or_too_many_is_found(spark: SparkSession) -> None:
         row = (heard, 1, "requests", "a", 1, 9, 3.0, admitted)
         counters = spark.createDataFrame([row], COUNTERS)
         assert differences(used, counters).count() == count
+
+
+def test_usage_beyond_exact_doubles_equals_counters_in_another_order(
+    spark: SparkSession,
+) -> None:
+    large, many = 2.0**53, [7.0] * 1_000
+    used = usage(spark, *((10 * k, "a", u, u) for k, u in enumerate([large, *many])))
+    heard = datetime.fromtimestamp(START, UTC)
+
+    def counters(*admitted: float) -> DataFrame:
+        lives = [
+            (heard, 1, "requests", "a", life, 9, 0.0, units)
+            for life, units in enumerate(admitted)
+        ]
+        return spark.createDataFrame(lives, COUNTERS)
+
+    assert differences(used, counters(large, 7_000.0)).count() == 0
+    assert differences(used, counters(large, 6_998.0)).count() == 1
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [[2.0**64, 5e18, 0.25], [1e300, 1e300], [2.0**85, 1.0], [-(2.0**64), 0.5, 2.0**63]],
+)
+def test_no_row_is_too_large_to_be_added_up(
+    spark: SparkSession, terms: list[float]
+) -> None:
+    exact = float(sum(map(Fraction, terms)))
+    used = usage(spark, *((10 * k, "a", u, u) for k, u in enumerate(terms)))
+    (row,) = rows_of(used.select(exact_sum("admitted")).distinct())
+    assert row["admitted"] == exact
 
 
 def test_a_configuration_that_is_unchanged_makes_no_new_range(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
@@ -19,6 +20,14 @@ KEYS = ("group_id", "group", "tenant", "dimension")
 
 WINDOW = ("window_start", "group_id", "dimension")
 """Columns that identify a group's window; names may change within one."""
+
+_LARGE = 1 << 32
+"""Whole units are added up in two sums: of multiples of this, and of the rest."""
+
+_MOST_LARGE = 2.0**53
+"""From here on a sum of doubles that are whole is no longer exact."""
+
+_THOUSANDTH = Decimal("0.001")
 
 
 def usage_of(step: DataFrame, limits: DataFrame) -> DataFrame:
@@ -78,14 +87,17 @@ def exact_sum(name: str) -> Column:
     """Return the sum of a column of amounts, equal to the last bit in any order.
 
     Amounts are whole thousandths (`schema`), but as doubles their sum depends on the
-    order of its terms.  Whole units and thousandths are added up as whole numbers, up
-    to 2⁵³ units; a larger sum is rounded, because one that overflowed would end the
-    stream for ever.
+    order of its terms.  So each is taken apart into whole numbers, whose sums are
+    exact, and what these make together is rounded once, to the nearest double.  That
+    holds up to 2⁸⁵ units, as much as four billion counters of 2⁵³.  A larger sum is
+    rounded at each term, because one that overflowed would end the stream for ever.
     """
     units = f.col(name)
-    whole = f.floor(units)
-    thousandths = f.sum(f.round((units - whole) * 1000).cast("long"))
-    total = f.sum(whole.cast("double")) + f.floor(thousandths / 1000)
-    rest = thousandths % 1000
-    exact = f.when(rest == 0, total).otherwise((total * 1000 + rest) / 1000)
-    return exact.alias(name)
+    whole = f.rint(units)
+    thousandths = f.sum(f.rint((units - whole) * 1000).cast("long"))
+    large = f.rint(whole / _LARGE)
+    small = f.sum((whole - large * _LARGE).cast("long"))
+    larges = f.sum(large)
+    exact = larges.cast("decimal(16,0)") * _LARGE + small + thousandths * _THOUSANDTH
+    rounded = f.when(larges < _MOST_LARGE, exact.cast("double"))
+    return rounded.otherwise(larges * float(_LARGE)).alias(name)
