@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -34,14 +35,19 @@ BATCH = BatchSummary(
     losses=[Loss(topic="usage", partition=0, expected=5, found=45)],
 )
 
+TIMES = ("heard_until_seconds", "closed_until_seconds")
+
 METRIC = re.compile(r"\bheadgate_pipeline_[a-z_]+\b")
 
 
-def scraped(*lags: int | None) -> dict[str, float]:
+def scraped(
+    *lags: int | None, batch: BatchSummary = BATCH, known: BatchSummary | None = None
+) -> dict[str, float]:
     """What a Prometheus finds after a batch for each of `lags`."""
     metrics = PipelineMetrics()
+    metrics.resume(known)
     for lag in lags:
-        metrics.observe(BATCH, 7.5, lag)
+        metrics.observe(batch, 7.5, lag)
     with metrics.served(0, "127.0.0.1") as port:
         answer = httpx.get(f"http://127.0.0.1:{port}/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain")
@@ -73,9 +79,24 @@ def test_lag_time_and_dead_letters_of_batches_are_scraped() -> None:
 
 def test_nothing_is_known_before_the_first_batch() -> None:
     found = scraped()
-    for name in ("lag_messages", "heard_until_seconds", "closed_until_seconds"):
+    for name in ("lag_messages", *TIMES):
         assert isnan(found[f"headgate_pipeline_{name}"])
     assert found["headgate_pipeline_batches_total"] == 0
+
+
+def test_the_times_of_the_output_are_known_before_the_first_batch() -> None:
+    found = scraped(known=BATCH)
+    assert found["headgate_pipeline_heard_until_seconds"] == 1_760_000_425
+    assert found["headgate_pipeline_closed_until_seconds"] == 1_760_000_410
+    assert isnan(found["headgate_pipeline_lag_messages"])
+    assert found["headgate_pipeline_batches_total"] == 0
+
+
+def test_batches_without_a_report_leave_times_unknown() -> None:
+    unheard = replace(BATCH, reference_us=0, watermark_us=0)
+    for found in (scraped(0, batch=unheard), scraped(known=unheard)):
+        for name in TIMES:
+            assert isnan(found[f"headgate_pipeline_{name}"])
 
 
 def test_the_lag_is_what_all_partitions_hold_less_what_the_batch_has_read() -> None:

@@ -16,6 +16,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,8 @@ from headgate.pipeline.jobs.bill import bill, differences, unhealed
 from headgate.pipeline.report.html_report import print_summary, write_page
 from headgate.pipeline.settings import PipelineSettings, WrongSettings
 from headgate.pipeline.stream.jars import connector_jars
+from headgate.pipeline.stream.metrics import PipelineMetrics
+from headgate.pipeline.stream.progress import Progress
 from headgate.pipeline.stream.run import StreamRun
 from headgate.pipeline.stream.session import SUBMIT, THREADS, log_option
 from headgate.pipeline.tables.filesystem import uri_of
@@ -301,6 +304,24 @@ def test_a_stop_that_the_next_batch_overtakes_ends_the_stream(
     last.until_caught_up()
     for name in ("usage_10s", "usage_open"):
         assert rows(last.engine, name) == rows(undisturbed, name), name
+
+
+def test_a_run_tells_how_far_its_output_is_before_it_completes_a_batch(
+    spark: SparkSession, source: Path, tmp_path: Path, undisturbed: StreamEngine
+) -> None:
+    def heard_until_s(out: Path) -> float | None:
+        metrics = PipelineMetrics()
+        progress = Progress(io.StringIO(), metrics)
+        progress.watch(run_of(spark, settings_for(out, source)))
+        name = "headgate_pipeline_heard_until_seconds"
+        return metrics.registry.get_sample_value(name)
+
+    newest = undisturbed.newest()
+    assert newest is not None
+    assert heard_until_s(folder_of(undisturbed.out)) == newest.reference_us / 1e6 > 0
+    unheard = heard_until_s(tmp_path)
+    assert unheard is not None
+    assert isnan(unheard)
 
 
 def test_the_notebook_runs_on_real_tables(

@@ -78,9 +78,18 @@ class PipelineMetrics:
             "End of the newest closed window, s since the epoch.",
             registry=self.registry,
         )
-        # Until the first batch nothing is known: 0 would be half a century of delay.
-        for gauge in (self._lag, self._heard, self._closed):
-            gauge.set(nan)
+        self._lag.set(nan)
+        self._since(None)
+
+    def resume(self, summary: BatchSummary | None) -> None:
+        """Begin with the times that the output knows, before this run's first batch.
+
+        A run that completes none must show how far behind it is.
+
+        Args:
+            summary: What is known after the newest step; None before the first.
+        """
+        self._since(summary)
 
     def observe(self, summary: BatchSummary, took_s: float, behind: int | None) -> None:
         """Take in a batch that is complete.
@@ -98,8 +107,14 @@ class PipelineMetrics:
         self._gaps.inc(summary.kinds.get("gap", 0))
         self._batch_s.observe(took_s)
         self._lag.set(nan if behind is None else behind)
-        self._heard.set(summary.reference_us / 1e6 or nan)
-        self._closed.set(summary.floor_us / 1e6 or nan)
+        self._since(summary)
+
+    def _since(self, summary: BatchSummary | None) -> None:
+        """Set the times; NaN is unknown, where 0 would be half a century of delay."""
+        heard_us = summary.reference_us if summary is not None else 0
+        closed_us = summary.floor_us if summary is not None else 0
+        self._heard.set(heard_us / 1e6 if heard_us else nan)
+        self._closed.set(closed_us / 1e6 if closed_us else nan)
 
     @contextmanager
     def served(self, port: int, host: str) -> Generator[int]:

@@ -37,8 +37,10 @@ class Progress:
         self._last_s = time.monotonic()
 
     def watch(self, run: StreamRun) -> None:
-        """Take the lag from this run."""
+        """Take the lag from this run, and begin where its output ends."""
         self._run = run
+        if self._metrics is not None:
+            self._metrics.resume(run.engine.newest())
 
     def show(self, summary: BatchSummary) -> None:
         """Write the line of a batch that is complete."""
