@@ -65,7 +65,8 @@ class PipelineMetrics:
         )  # fmt: skip
         self._lag = Gauge(
             "headgate_pipeline_lag_messages",
-            "Messages in the topic still to be read; NaN if the source doesn't say.",
+            "Messages still to be read of those that the topic held when the batch "
+            "before the newest began; NaN if the source doesn't say.",
             registry=self.registry,
         )
         self._heard = Gauge(
@@ -97,7 +98,7 @@ class PipelineMetrics:
         Args:
             summary: What is known after it.
             took_s: Seconds since the one before.
-            behind: Messages of the topic that wait; None if the source doesn't say.
+            behind: From `progress.waiting`; None if the source doesn't say.
         """
         self._batches.inc()
         self._messages.inc(summary.messages)

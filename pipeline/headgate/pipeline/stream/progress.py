@@ -81,21 +81,25 @@ def _age(summary: BatchSummary) -> str:
 
 
 def _behind(run: StreamRun, summary: BatchSummary) -> int | None:
-    """Return how many messages wait after a batch; None if the source doesn't say."""
+    """Return the lag after a batch, as `waiting` does."""
     query = run.query
     progress = query.lastProgress if query is not None else None
     return waiting(progress.json, summary.offsets) if progress is not None else None
 
 
 def waiting(progress: str, offsets: Mapping[str, int]) -> int | None:
-    """Return how many messages of all partitions are still to be read.
+    """Return how many messages of all partitions are known to be still unread.
+
+    Spark tells the ends of the partitions when it commits a batch, and it commits one
+    only after this is asked.  So these ends are from when the former batch began, and
+    what has arrived in the time of two batches since then is not counted.
 
     Args:
         progress: Spark's, in JSON, of the newest batch that it has committed.
         offsets: Next offset by ``topic/partition`` after the batch that follows.
 
     Returns:
-        What was waiting when the former batch began, less what both have read; None if
+        What was unread when the former batch began, less what both have read; None if
         the source isn't Kafka.
     """
     (source,) = json.loads(progress)["sources"]
