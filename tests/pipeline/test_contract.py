@@ -6,6 +6,8 @@ import io
 import re
 import socket
 import stat
+import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,12 @@ def test_the_fetched_jars_are_those_that_are_looked_for() -> None:
         ({"files": "f", "webhook": "http://hooks:port/"}, "webhook: expected a URL"),
         ({"files": "f", "webhook": "https:///path"}, "webhook: expected a URL"),
         ({"files": "f", "webhook": f"http://{'a' * 64}.b/"}, "webhook: expected"),
+        ({"files": "f", "webhook": "http://10.0.0.256/x"}, "webhook: expected a URL"),
+        ({"files": "f", "webhook": "http://[v1.x]/"}, "webhook: expected a URL"),
+        ({"files": "f", "webhook": "http://☃.net/"}, "webhook: expected a URL"),
+        ({"files": "f", "webhook": "http://xn--a/"}, "webhook: expected a URL"),
+        ({"files": "f", "webhook": "http://hooks:65536/"}, "webhook: expected a URL"),
+        ({"files": "f", "webhook": "http://hooks:0/"}, "webhook: expected a URL"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(
@@ -144,6 +152,17 @@ def test_wrong_settings_are_refused_by_name(
 ) -> None:
     with pytest.raises(WrongSettings, match=said):
         PipelineSettings(out=tmp_path.as_uri(), **wrong)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_webhook_is_shown_neither_with_settings_nor_in_an_error() -> None:
+    secret = "10.0.0.256/s3cret"
+    settings = PipelineSettings(out="o", files="f", webhook="http://hooks/s3cret")
+    assert "s3cret" not in repr(settings)
+    with pytest.raises(WrongSettings, match="webhook") as refused:
+        replace(settings, webhook=f"http://{secret}")
+    shown = "".join(traceback.format_exception(refused.value))
+    assert "10.0.0.256" not in shown
+    assert "s3cret" not in shown
 
 
 def test_an_unknown_job_and_a_missing_folder_are_one_line(tmp_path: Path) -> None:

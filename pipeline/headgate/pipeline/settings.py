@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,12 +146,17 @@ class PipelineSettings:
 
 def _check_url(name: str, url: str) -> None:
     """Refuse what no request can be sent to, without a word of it: it may be secret."""
+    if not url:
+        return
+    from httpx import URL, InvalidURL
+
     expected = WrongSettings(f"{name}: expected a URL such as http://host:8080/path")
     try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").encode("idna")
-        known = parts.scheme in ("http", "https") and host and parts.port != 0
-    except ValueError:
+        parts = URL(url)
+        # A request decodes the name, and its look-up encodes it again.
+        host = parts.host and parts.raw_host.decode().encode("idna")
+    except (InvalidURL, ValueError):
         raise expected from None
-    if url and not (known and url.isprintable()):
+    is_port = parts.port is None or 0 < parts.port < 65_536
+    if not (parts.scheme in ("http", "https") and host and is_port):
         raise expected
