@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import locale
 import re
 import socket
 import stat
@@ -222,6 +223,18 @@ def test_a_page_escapes_names_and_draws_each_group(tmp_path: Path) -> None:
     assert "3 violations" in headline(summary)
     assert "requests: 270 units attempted, 55.6% admitted" in headline(summary)
     assert "not verified" in headline(summary)
+
+
+def test_a_page_is_utf8_in_any_locale(tmp_path: Path) -> None:
+    curve = Curve("Zürich", "requests", [0, 10], [9, 9], [5, 5], [6, 6])
+    summary = UsageSummary(0, 30, 1, 1, {}, [curve], {}, {})
+    before = locale.setlocale(locale.LC_CTYPE)
+    locale.setlocale(locale.LC_CTYPE, "C")
+    try:
+        page = write_page(summary, tmp_path)
+    finally:
+        locale.setlocale(locale.LC_CTYPE, before)
+    assert 'alt="Zürich, requests"' in page.read_bytes().decode("utf-8")
 
 
 def test_what_people_read_are_columns_of_the_tables() -> None:
