@@ -20,6 +20,7 @@ from headgate.pipeline.settings import WINDOW_S, PipelineSettings
 from headgate.pipeline.stream.batch_log import BatchLog, BatchSummary
 from headgate.pipeline.stream.maintenance import (
     EVERY,
+    FINISHED,
     Maintenance,
     settled_until,
     write_bill,
@@ -264,6 +265,37 @@ def test_days_are_retired_though_each_run_ends_after_one_batch(
         run.after_batch(replace(before, batch=batch))
     assert [row["admitted"] for row in store.read("usage_10s").collect()] == [1.0]
     assert settled_until(store) == date(2026, 3, 7)
+
+
+def test_a_process_finishes_the_day_of_each_table_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished: list[tuple[str, date]] = []
+
+    def finish(_: Maintenance, name: str, today: date) -> None:
+        finished.append((name, today))
+
+    def ignore(*_: object) -> int:
+        """Leave the tables as they are; each has one commit."""
+        return 0
+
+    monkeypatch.setattr(Maintenance, "finish_day", finish)
+    monkeypatch.setattr(Maintenance, "compact", ignore)
+    monkeypatch.setattr(BatchLog, "vacuum", ignore)
+    monkeypatch.setattr(TableStore, "version", ignore)
+    run = Maintenance(
+        PipelineSettings(out=tmp_path.as_uri(), files="f"),
+        TableStore(spark, f"{tmp_path.as_uri()}/tables"),
+        BatchLog(spark, f"{tmp_path.as_uri()}/steps"),
+    )
+    days = [datetime(2026, 3, day, 12, tzinfo=UTC) for day in (11, 12)]
+    for place, noon in enumerate(days):
+        watermark_us = round(noon.timestamp()) * 1_000_000
+        now = BatchSummary(window_us=WINDOW_S * 1_000_000, watermark_us=watermark_us)
+        for batch in range(2 * place * EVERY, 2 * (place + 1) * EVERY):
+            run.after_batch(replace(now, batch=batch))
+    expected = [(name, noon.date()) for noon in days for name in FINISHED]
+    assert finished == expected
 
 
 BEGIN_S = 1_760_000_400  # a full minute
