@@ -60,6 +60,13 @@ def parse(words: list[str]) -> None:
     command.make_context(command.name, words, parent=context)
 
 
+def test_the_pages_show_commands() -> None:
+    shown = {page: len(list(commands(page))) for page in PAGES}
+    assert sum(shown.values()) > 80
+    for name in ("README.md", "docs/cli.md", "docs/pipeline.md"):
+        assert shown[ROOT / name] > 0, name
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_command_in_a_block_can_be_typed(page: Path) -> None:
     for line in commands(page):
