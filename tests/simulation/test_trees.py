@@ -38,6 +38,16 @@ def test_an_unlimited_group_keeps_to_its_part_of_the_one_it_is_in() -> None:
     keeps_to(parse_scenario(raw, name="unlimited"), LEVELS)
 
 
+def test_a_strict_group_that_has_rested_does_not_spend_what_its_parent_lacks() -> None:
+    raw = tomllib.loads(find_scenario("strict-child").read_text(encoding="utf-8"))
+    for demand in raw["demand"]:
+        demand["from"] = 6
+    raw["seconds"] = 15
+    result, _ = simulate(parse_scenario(raw, name="rested"), seed=1)
+    assert result.violations == ()
+    assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.03)
+
+
 def keeps_to(scenario: Scenario, due: dict[str, float]) -> None:
     result, _ = simulate(scenario, seed=1, strategy="headgate")
     admitted = {group: figures.admitted for group, figures in result.groups.items()}

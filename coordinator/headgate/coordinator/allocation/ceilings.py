@@ -640,6 +640,12 @@ def own_ceilings(
     return _unlimited(block, slots, new)
 
 
+def _is_inside(block: LedgerBlock, slots: Index) -> Flags:
+    """Return which groups have a parent, or children that take a part of them."""
+    own_callers = block.own_callers[slots]
+    return (block.parent_cap[slots] < inf) | (own_callers == own_callers)  # not NaN
+
+
 def _inside(
     block: LedgerBlock, slots: Index, new: Ceilings, settings: Settings
 ) -> Ceilings:
@@ -649,10 +655,10 @@ def _inside(
     bucket that fills at this agent's part of the parent's rate, and that reports don't
     empty.
     """
-    parent = block.own_callers[slots] == block.own_callers[slots]  # not NaN
-    inside = parent | (block.parent_cap[slots] < inf)
+    inside = _is_inside(block, slots)
     if not np.count_nonzero(inside):
         return new
+    parent = block.own_callers[slots] == block.own_callers[slots]  # not NaN
     rate, cost = block.rate[slots], block.cost[0, slots]
     theta = block.theta[slots]
     demand = np.minimum(block.demand[0, slots], block.demand_cap[slots])
@@ -702,12 +708,12 @@ def _strictly(
     right = block.right[slots]
     # Permits know nothing about a parent that has less to give, nor about children that
     # take a part of the group, so those limits apply as well.
-    own_callers = block.own_callers[slots]
-    bound = (block.parent_cap[slots] < rate) | (own_callers == own_callers)
-    within = np.where(bound, new.ceiling, inf)
+    inside = _is_inside(block, slots)
+    within = np.where(inside, new.ceiling, inf)
     ceiling = np.minimum(np.minimum(right * rate, most), within)
+    room = np.where(inside, new.room_cap, inf)
+    capacity = np.minimum(right * block.burst[slots], room)
     new = _changed(new, strict, shared=False, share=right * rate, ceiling=ceiling)
-    capacity = right * block.burst[slots]
     return _changed(new, strict, rate=ceiling, capacity=capacity, reserve=0.0)
 
 
