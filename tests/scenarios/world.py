@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator import (
+    Claim,
     Configuration,
     Configured,
     Coordinator,
     Counted,
     Effect,
     Event,
+    Granted,
     Group,
     Heard,
     Keys,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.configuration import Isolation, Mode
+    from headgate.coordinator.table.index import Key
 
 DELAY_S = 0.02
 """One way, of every report, unless a test says otherwise."""
@@ -83,6 +86,9 @@ class World:
         self.losing = 0
         self.doubling = False
         self.lives: dict[str, int] = {}
+        self.grants = False
+        self.claimed: set[Key] = set()
+        self.granted: list[tuple[str, Granted]] = []
 
     def group(
         self,
@@ -220,6 +226,12 @@ class World:
             case Publish():
                 process.sent.append(effect.report)
                 self._send(process, effect.report)
+            case Claim():
+                if self.grants:
+                    fresh = effect.limits - self.claimed
+                    granted = Granted(fresh, effect.asked_at_s)
+                    self.granted.append((process.name, granted))
+                    self.claimed |= effect.limits
             case WakeAt():
                 process.wake_s = effect.at_s
             case SetCeilings():
@@ -249,6 +261,10 @@ class World:
         return all((one in part) == (other in part) for part in self.apart)
 
     def _deliver(self) -> None:
+        granted, self.granted = self.granted, []
+        for name, grant in granted:
+            if name in self.processes:
+                self.step(self.processes[name], grant)
         arrived = [each for each in self.flying if each[0] <= self.now + 1e-9]
         self.flying = [each for each in self.flying if each[0] > self.now + 1e-9]
         for _, name, report in arrived:

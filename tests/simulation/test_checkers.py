@@ -242,11 +242,12 @@ def test_a_strict_group_with_too_few_requests_for_its_agents_is_only_safe() -> N
         assert names(run_of(few, evenly(5, 0.1), evenly(5, 0.2))) == found
 
 
-def test_a_strict_group_starts_empty_with_its_first_request() -> None:
-    group = GroupSpec(rate=RATE, burst=3000.0, mode="strict")
-    scenario = scenario_of(group=group, demand=200.0)
-    central = np.r_[evenly(200, 0.0, 30.0), evenly(100, 30.0)]
-    for rate, found in ((100, set[str]()), (65, {"work-conserved"})):
-        run = run_of(scenario, evenly(rate / 2, 3.0), evenly(rate / 2, 3.0))
-        run.central = [(central, np.ones(len(central)))]
-        assert names(run) & {"work-conserved"} == found
+def test_a_strict_group_must_be_full_at_the_start_like_any_other() -> None:
+    for mode in ("balanced", "strict"):
+        group = GroupSpec(rate=RATE, burst=3000.0, mode=mode)
+        scenario = scenario_of(group=group, demand=200.0)
+        central = np.r_[evenly(200, 0.0, 30.0), evenly(100, 30.0)]
+        for first, found in ((central, set[str]()), (evenly(100), {"work-conserved"})):
+            run = run_of(scenario, first, np.zeros(0))
+            run.central = [(central, np.ones(len(central)))]
+            assert names(run) & {"work-conserved"} == found

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import AgentClosed, HeadgateError, InvalidSetting
+from headgate.agent.follow.claims import Claims
 from headgate.agent.follow.liveness import LivenessFeed
 from headgate.agent.follow.watch import ConfigurationWatch, Source
 from headgate.agent.runtime import Runtime, RuntimeOptions
@@ -254,6 +255,7 @@ class Agent:
         self._enforcer.close()
         if not self._inherited:  # otherwise the threads and locks are the parent's
             self._watch.close()
+            self._claims.close()
             self._runtime.close()
 
     def prepare_after_fork(self) -> None:
@@ -283,6 +285,10 @@ class Agent:
                 bus_options=options.bus_options,
             ),
             on_bus=self._on_bus,
+            claim=lambda claim: self._claims.ask(claim),
+        )
+        self._claims = Claims(
+            options.url, runtime.vouch, headers=_headers(options), trust=options.trust
         )
         watch = ConfigurationWatch(
             options.url,

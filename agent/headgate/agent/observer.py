@@ -212,6 +212,24 @@ class Observer:
         """Return how many slots in flight of a group each agent holds, by id."""
         return self._runtime.slots(group_id)
 
+    def follow(self) -> None:
+        """Adopt the newest configuration within some 0.1 s; from any thread."""
+        with self._looking:
+            self._follow()
+
+    @property
+    def revision(self) -> int:
+        """Revision of the configuration that is followed; −1 before the first."""
+        snapshot = self._runtime.snapshot
+        return -1 if snapshot is None else snapshot.configuration.revision
+
+    def grantable(self, group_id: int, dimension: str, agent: str) -> bool:
+        """Return whether nobody can own a part of a strict limit that `agent` claims.
+
+        False also if this observer has not listened since before the limit was made.
+        """
+        return self.listening and self._runtime.grantable(group_id, dimension, agent)
+
     def close(self) -> None:
         """Stop listening."""
         self._runtime.close()

@@ -33,6 +33,7 @@ from headgate.agent.follow.liveness import LastWords
 from headgate.agent.follow.periods import in_periods
 from headgate.agent.once_log import OnceLog
 from headgate.coordinator import (
+    Claim,
     Configured,
     Coordinator,
     HeardTogether,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         Effect,
         Event,
         Explanation,
+        Granted,
         LedgerView,
         MemberView,
         Report,
@@ -142,6 +144,7 @@ class Runtime:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         on_bus: Callable[[], None] | None = None,
+        claim: Callable[[Claim], None] = lambda _: None,
     ) -> None:
         """Make a runtime; `start` starts it.
 
@@ -151,8 +154,10 @@ class Runtime:
             clock: Seconds, monotonic; that of `enforcement`.
             wall: Seconds since the epoch, for calendar periods.
             on_bus: Called in the runtime's thread once a bus is open.
+            claim: Asks the API, without waiting for its answer.
         """
         self._on_bus = on_bus
+        self._claim = claim
         self._enforcement = enforcement
         self._options = options
         self._clock = clock
@@ -168,7 +173,7 @@ class Runtime:
         self._bus_settings: BusSettings | None = None
         self._reopen_at: float | None = None
         self._arrived: Snapshot | None = None
-        self._vouched: deque[Vouched | Restored] = deque(maxlen=MAX_VOUCHED)
+        self._vouched: deque[Vouched | Restored | Granted] = deque(maxlen=MAX_VOUCHED)
         self._words = LastWords()
         self._followed: Snapshot | None = None
         self._wake_at = clock()
@@ -227,8 +232,8 @@ class Runtime:
         """Adopt a configuration at the next turn; may be called from any thread."""
         self._arrived = snapshot
 
-    def vouch(self, word: Vouched | Restored) -> None:
-        """Pass on what the API says about agents and levels; from any thread."""
+    def vouch(self, word: Vouched | Restored | Granted) -> None:
+        """Pass on what the API says about agents and limits; from any thread."""
         self._vouched.append(word)
 
     def identity(self) -> tuple[str, int]:
@@ -285,6 +290,16 @@ class Runtime:
         with self._lock:
             known = self._coordinator
             return [] if known is None else known.slots(group_id)
+
+    def grantable(self, group_id: int, dimension: str, agent: str) -> bool:
+        """Return whether nobody can own a part of a strict limit that `agent` claims.
+
+        From any thread.  Only a runtime that has listened since before the limit was
+        made can know.
+        """
+        with self._lock:
+            known = self._coordinator
+            return known is not None and known.grantable(group_id, dimension, agent)
 
     def members(self) -> list[MemberView]:
         """Return all known agents, this one included; from any thread."""
@@ -475,6 +490,8 @@ class Runtime:
                 self._enforcement.apply(effect, self._clock())
             case SetSlots():
                 self._enforcement.hold(effect)
+            case Claim():
+                self._claim(effect)
             case WakeAt():
                 self._due_at = effect.at_s
                 self._wake_at = min(self._wake_at, effect.at_s)

@@ -12,6 +12,7 @@ from headgate.api.apply.routes import router as apply_router
 from headgate.api.attachments.routes import router as attachments
 from headgate.api.audit.routes import router as audit
 from headgate.api.events.routes import router as events
+from headgate.api.grants.routes import router as grants
 from headgate.api.groups.routes import router as groups
 from headgate.api.history.routes import router as history
 from headgate.api.http import problems
@@ -152,6 +153,7 @@ def _add_routes(app: FastAPI) -> None:
         preview,
         rights_router,
         snapshot,
+        grants,
         live,
         overview,
         history,

@@ -23,10 +23,12 @@ from headgate.coordinator.explain.views import Explanation as Explanation
 from headgate.coordinator.explain.views import LedgerView as LedgerView
 from headgate.coordinator.explain.views import MemberView as MemberView
 from headgate.coordinator.messages.events import Ceilings as Ceilings
+from headgate.coordinator.messages.events import Claim as Claim
 from headgate.coordinator.messages.events import Configured as Configured
 from headgate.coordinator.messages.events import Counted as Counted
 from headgate.coordinator.messages.events import Effect as Effect
 from headgate.coordinator.messages.events import Event as Event
+from headgate.coordinator.messages.events import Granted as Granted
 from headgate.coordinator.messages.events import Heard as Heard
 from headgate.coordinator.messages.events import HeardTogether as HeardTogether
 from headgate.coordinator.messages.events import Keys as Keys

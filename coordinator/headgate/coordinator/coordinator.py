@@ -19,6 +19,7 @@ from headgate.coordinator.messages.events import (
     Counted,
     Effect,
     Event,
+    Granted,
     Heard,
     HeardTogether,
     Noticed,
@@ -146,16 +147,27 @@ class Coordinator:
                     self._receiver.enter(now, effects)
             case Configured():
                 self._lifecycle.configure(now, event)
-            case Vouched():
-                self._state.detector.vouch(event, now)
-            case Restored():
-                self._lifecycle.restore(now, event)
+            case Vouched() | Restored() | Granted():
+                self._take_word(now, event, effects)
             case Stopping():
                 if not self._state.observing:
                     effects.append(self._sender.stop(now))
             case _:
                 assert_never(event)
         return effects
+
+    def _take_word(
+        self, now: float, event: Vouched | Restored | Granted, effects: list[Effect]
+    ) -> None:
+        """Take what the API says."""
+        match event:
+            case Vouched():
+                self._state.detector.vouch(event, now)
+            case Restored():
+                self._lifecycle.restore(now, event)
+            case Granted():
+                if self._state.strict.grant(event, now):
+                    effects.append(WakeAt(now))
 
     def _hear(
         self, now: float, report: Report, effects: list[Effect], *, wait: bool = False
@@ -201,6 +213,7 @@ class Coordinator:
             heard_own = state.members.echoed
             schedule.urgent |= state.strict.step(now, local, heard_own=heard_own)
             schedule.hello |= state.strict.asks()
+            effects.extend(state.strict.claims(now))
             for life in state.strict.waited_for(now):
                 detail = f"strict groups are waiting for agent {life.agent!r} to agree"
                 effects.append(Noticed("strict_waits", detail, life.agent))
@@ -323,6 +336,13 @@ class Coordinator:
     def slots(self, group_id: int) -> list[SlotView]:
         """Return who holds how many slots of a group, by id; empty if unknown."""
         return self._state.strict.slot_views(group_id)
+
+    def grantable(self, group_id: int, dimension: str, agent: str) -> bool:
+        """Return whether nobody can own a part of a strict limit that `agent` claims.
+
+        Only an agent that has listened since before the limit was made can know.
+        """
+        return self._state.strict.grantable((dimension, group_id), agent)
 
     def used(self) -> list[Key]:
         """Return the limits for which other agents have reported rows, by key."""

@@ -14,7 +14,7 @@ from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Container, Iterable, Set
 
     from headgate.coordinator.messages.events import Configured, Keys, Restored
     from headgate.coordinator.recompute import Recomputation
@@ -59,7 +59,8 @@ class Lifecycle:
             self._replace_own(local.keys, now)
         born = limits.by_key.keys() - before.by_key.keys()
         self._track(now, born if before.known else frozenset())
-        self.follow_slots([key[1] for key in state.strict.stocks], now)
+        made = limits.slots.keys() - before.slots.keys() if before.known else ()
+        self.follow_slots([key[1] for key in state.strict.stocks], now, made)
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
         """Count what others admitted of an unlimited group and have not reported.
@@ -85,13 +86,21 @@ class Lifecycle:
         self._replace_own(keys, now)
         self._track(now, frozenset())
 
-    def follow_slots(self, used: Iterable[int], now: float) -> None:
-        """Adopt the groups whose slots are used here; an observer follows all."""
+    def follow_slots(
+        self, used: Iterable[int], now: float, made: Container[int] = ()
+    ) -> None:
+        """Adopt the groups whose slots are used here; an observer follows all.
+
+        Args:
+            used: Ids of the groups.
+            now: Monotonic seconds.
+            made: Ids of the groups that have slots only now.
+        """
         state = self._state
         sizes = state.limits.slots
         if not state.observing:
             sizes = {group: sizes[group] for group in sorted(used) if group in sizes}
-        state.schedule.urgent |= state.strict.follow_slots(sizes, now)
+        state.schedule.urgent |= state.strict.follow_slots(sizes, now, made)
 
     def _replace_own(self, keys: Keys, now: float) -> None:
         state, old = self._state, self._state.local
@@ -118,7 +127,7 @@ class Lifecycle:
         for key in wanted - limits.strict:
             strict.stop_using(key, now, others_use=False)
         for key in sorted(wanted & limits.strict):
-            strict.open(key, now)
+            strict.open(key, now, since_made=key in born)
 
     def _number(self, key: Key) -> int:
         block, slot = self._state.table.at(key)

@@ -177,6 +177,7 @@ MATRIX: list[tuple[str, str, Any, set[str]]] = [
     ("PUT", "/api/v1/namespaces/acme/new", None, {"admin", "operator", "acme"}),
     ("PUT", "/api/v1/namespaces/other/new", None, {"admin", "operator"}),
     ("POST", "/api/v1/preview", {"group": "gold", "body": {}}, EVERYONE),
+    ("POST", "/api/v1/grants", {"agent": "a", "limits": []}, {"admin", "agent"}),
     ("POST", APPLY, {"groups": {"gold": {}}}, {"admin", "operator"}),
     ("POST", APPLY, {"tenants": {"acme": {}}}, {"admin", "operator"}),
     ("POST", APPLY, {"settings": {}, "prune": True}, {"admin", "operator"}),

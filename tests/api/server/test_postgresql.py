@@ -22,7 +22,9 @@ from tests.api.conftest import NOT_WOKEN_S, TIMEOUT_S, until_watched
 
 from headgate.agent.bus.port import BusSettings
 from headgate.api import Addresses, CannotStart, ServerSettings, run, running
-from headgate.api.groups.schemas import GroupBody, GroupPatch
+from headgate.api.grants.schemas import LimitNamed
+from headgate.api.grants.service import grant
+from headgate.api.groups.schemas import GroupBody, GroupPatch, LimitBody
 from headgate.api.groups.service import create_group, get_group, patch_group
 from headgate.api.store import Author, Store
 from headgate.api.store.bus_lock import BUS_LOCK, DatabaseLock
@@ -194,6 +196,29 @@ def test_writers_in_several_processes_lose_no_update_and_leave_no_gap(
         store.close()
 
 
+def test_of_several_processes_that_grant_at_once_one_does(url: str) -> None:
+    stores = [Store(url) for _ in range(5)]
+    limit = LimitBody(dimension="requests", rate=10)
+    body = GroupBody(mode="strict", limits=[limit], slots=3)
+    with stores[0].changing(ANNA) as change:
+        groups = [create_group(change, name, body).id for name in ("gold", "silver")]
+    wanted = [
+        LimitNamed(group=group, dimension=dimension)
+        for group in groups
+        for dimension in ("requests", "slots_in_flight")
+    ]
+
+    def ask(number: int) -> list[LimitNamed]:
+        return grant(stores[number % len(stores)], wanted)
+
+    with ThreadPoolExecutor(20) as pool:
+        granted = list(pool.map(ask, range(20)))
+    assert sorted(granted, key=len)[-1] == wanted
+    assert sum(map(len, granted)) == len(wanted)
+    for store in stores:
+        store.close()
+
+
 def test_a_change_through_one_process_wakes_watchers_of_the_others(
     servers: list[Addresses],
 ) -> None:
@@ -236,6 +261,9 @@ def test_odd_input_is_refused_here_as_on_sqlite(servers: list[Addresses]) -> Non
         assert client.get("/api/v1/tenants/a%00b").status_code < 500
         roles = {"admin_roles": ["a\u0000b"]}
         assert client.put("/api/v1/tenants/acme", json=roles).status_code < 500
+        limits = [{"group": 1, "dimension": "a\u0000b"}]
+        claim = {"agent": "a\u0000b", "limits": limits}
+        assert client.post("/api/v1/grants", json=claim).status_code < 500
         subject = {"subject": {"user": "a\u0000b"}, "group": "größe 金"}
         assert client.put("/api/v1/attachments", json=subject).status_code == 422
 

@@ -17,7 +17,7 @@ from headgate.coordinator import Vouched
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headgate.coordinator import Restored
+    from headgate.coordinator import Granted, Restored
 
 MAX_AGENTS = 10_000
 """Most agents with a statement; nothing is passed on about further ones."""
@@ -98,7 +98,7 @@ class LastWords:
         """Return the statements in force."""
         return iter(self._words.values())
 
-    def keep(self, word: Vouched | Restored) -> Vouched | Restored:
+    def keep(self, word: Vouched | Restored | Granted) -> Vouched | Restored | Granted:
         """Keep a statement until the next about the same agent; return it."""
         if isinstance(word, Vouched):
             self._words.pop(word.agent, None)

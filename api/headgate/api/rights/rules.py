@@ -20,6 +20,9 @@ LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _FOR_AGENTS = frozenset({"/api/v1/snapshot", "/metrics"})
 
+GRANTS = "/api/v1/grants"
+"""An agent asks there which limits it is the first to use."""
+
 _FOR_LOOKERS = frozenset({"/api/v1/preview", "/api/v1/whoami"})
 """They change nothing, whatever the method."""
 
@@ -61,10 +64,15 @@ def may(principal: Principal, method: str, path: str) -> bool:
     if path == TOKENS or path.startswith(f"{TOKENS}/"):
         return False
     if principal.role == "agent":
-        return method in LOOKS and path in _FOR_AGENTS
+        asks = method == "POST" and path == GRANTS
+        return asks or (method in LOOKS and path in _FOR_AGENTS)
     if method in LOOKS or path in _FOR_LOOKERS:
         return principal.tenants is None or _may_look(principal.tenants, path)
-    return principal.role == "operator" and _may_operate(principal, path)
+    return (
+        principal.role == "operator"
+        and path != GRANTS
+        and _may_operate(principal, path)
+    )
 
 
 def _may_look(tenants: frozenset[str], path: str) -> bool:

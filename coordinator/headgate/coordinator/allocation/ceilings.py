@@ -643,7 +643,8 @@ def own_ceilings(
 def _is_inside(block: LedgerBlock, slots: Index) -> Flags:
     """Return which groups have a parent, or children that take a part of them."""
     own_callers = block.own_callers[slots]
-    return (block.parent_cap[slots] < inf) | (own_callers == own_callers)  # not NaN
+    parent: Flags = own_callers == own_callers  # not NaN
+    return parent | (block.parent_cap[slots] < inf)
 
 
 def _inside(

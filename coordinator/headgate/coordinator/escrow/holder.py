@@ -14,6 +14,8 @@ permits.
 *Claim:* tokens in buckets and in registers on their way sum to at most B, and no bucket
 is in debt, so admitted(W) ≤ Q·W + B, whatever requests cost and however often processes
 end.  *Proof:* a bucket starts empty and holds at most p·B, where p is its part in use.
+(The exception is the founder's bucket if the API granted the limit: it starts full,
+when nobody has founded the limit before, and so nobody else has tokens.)
 A gift lowers p one step before it is reported, and carries at most what was clipped
 since, and at most its part of B.  Until the receiver has adopted the register those
 tokens are nowhere else.  When it has, p grows in the step that credits them, which
@@ -45,16 +47,18 @@ from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
 from headgate.coordinator.escrow.slots import SlotView, Stock, worth_of
 from headgate.coordinator.escrow.targets import gifts, targets
+from headgate.coordinator.messages.events import Claim
 from headgate.coordinator.messages.report import PERMITS, AgentLife, Permits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.membership.members import Members
+    from headgate.coordinator.messages.events import Granted
     from headgate.coordinator.messages.report import Report
     from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key, Table
@@ -70,6 +74,10 @@ LEAST_GIFT = 4
 FOUND_INTERVALS = 1.5
 """Heartbeats for which a new agent listens before it founds a limit: by then all agents
 have reported once."""
+
+GRANT_INTERVALS = 1.0
+"""Heartbeats for which a grant of the API holds, from when it was asked for: another
+agent may found the limit after `FOUND_INTERVALS`."""
 
 REPEAT_INTERVALS = 3.0
 """Heartbeats for which each report repeats what changed."""
@@ -109,6 +117,8 @@ class Held:
         clipped: What the bucket had lost to lowered capacities when they were set
             aside.
         due: Tokens that arrived and have yet to be put into the bucket.
+        claimed_at: When the API was asked to grant the limit.
+        since_made: This agent has listened since before the limit was made.
         look_at: When to check for agreement again.
         ask_at: When to ask again.
         ask_gap: Heartbeats from that question to the next.
@@ -124,6 +134,8 @@ class Held:
     aside: dict[AgentLife, Ints] = field(default_factory=dict[AgentLife, "Ints"])
     clipped: float = 0.0
     due: float = 0.0
+    claimed_at: float | None = None
+    since_made: bool = False
     look_at: float = -inf
     ask_at: float = -inf
     ask_gap: float = ASK_INTERVALS
@@ -157,6 +169,7 @@ class Strict:
         self._whole: set[str] = set()
         self._noticed: set[AgentLife] = set()
         self._gone_look_at = -inf
+        self._claims: set[Key] = set()
         self._asks = self._news = False
         self.waits = False
 
@@ -177,8 +190,8 @@ class Strict:
             held.aside, held.due, held.opened_at = {}, 0.0, now
             held.ask_soon()
 
-    def open(self, key: Key, now: float) -> None:
-        """Use a strict limit."""
+    def open(self, key: Key, now: float, *, since_made: bool = False) -> None:
+        """Use a strict limit, perhaps one that was made just now."""
         held = self._held.get(key)
         if held is None:
             escrow = Escrow(
@@ -187,7 +200,7 @@ class Strict:
                 interval_s=self._settings.interval_s,
                 sightings=self._sightings,
             )
-            held = self._held[key] = Held(escrow, now)
+            held = self._held[key] = Held(escrow, now, since_made=since_made)
         held.silent = False
         if not held.escrow.uses:
             held.escrow.uses, held.escrow.reported_at = True, now
@@ -205,14 +218,21 @@ class Strict:
         if held is None or not held.escrow.uses:
             return False
         held.escrow.uses, held.aside, held.due = False, {}, 0.0
-        held.silent = not others_use
+        held.silent, held.since_made = not others_use, False
         if others_use:
             held.escrow.reported_at = now
             self._give_all(held.escrow, now)
         return others_use
 
-    def follow_slots(self, sizes: Mapping[int, int], now: float) -> bool:
+    def follow_slots(
+        self, sizes: Mapping[int, int], now: float, made: Container[int] = ()
+    ) -> bool:
         """Use these stocks of slots, by group id, and no others.
+
+        Args:
+            sizes: Slots of each stock.
+            now: Monotonic seconds.
+            made: Those that were made just now.
 
         Returns:
             Whether to report at once that a stock is no longer used.
@@ -222,7 +242,7 @@ class Strict:
             moved |= self.stop_using(key, now)
             del self.stocks[key]
         for group_id, size in sizes.items():
-            self.open((IN_FLIGHT, group_id), now)
+            self.open((IN_FLIGHT, group_id), now, since_made=group_id in made)
             self.stocks.setdefault((IN_FLIGHT, group_id), Stock(size)).size = size
         return moved
 
@@ -341,6 +361,40 @@ class Strict:
         asks, self._asks = self._asks, False
         return asks
 
+    def claims(self, now: float) -> list[Claim]:
+        """Return, once, what to ask the API for."""
+        limits = frozenset(self._claims)
+        self._claims.clear()
+        return [Claim(self._me.agent, limits, now)] if limits else []
+
+    def grant(self, granted: Granted, now: float) -> bool:
+        """Found what the API grants; return whether there was anything."""
+        founded = False
+        if now - granted.asked_at_s > GRANT_INTERVALS * self._settings.interval_s:
+            return False
+        for key in granted.limits & self._held.keys():
+            held = self._held[key]
+            if held.claimed_at != granted.asked_at_s or not held.escrow.uses:
+                continue
+            if not held.escrow.found(now):
+                continue
+            founded = self._news = True
+            if key in self._table:
+                block, slot = self._table.at(key)
+                held.due = block.burst.item(slot)
+        return founded
+
+    def grantable(self, key: Key, agent: str) -> bool:
+        """Return whether nobody but `agent` can own a part of a limit.
+
+        So it is if this agent has heard nobody found it since it was made, and does
+        hear that one.
+        """
+        held = self._held.get(key)
+        if held is None or not (held.since_made and held.escrow.unfounded):
+            return False
+        return held.escrow.view.knows(agent)
+
     def waited_for(self, now: float) -> list[AgentLife]:
         """Return the agents that now have delayed agreement for too long, by id."""
         since = now - NOTICE_INTERVALS * self._settings.interval_s
@@ -394,6 +448,10 @@ class Strict:
         interval_s = self._settings.interval_s
         held.look_at = now + LOOK_INTERVALS * interval_s
         escrow = held.escrow
+        claims = heard_own and escrow.uses and held.claimed_at is None
+        if claims and escrow.unfounded:
+            held.claimed_at = now
+            self._claims.add(key)
         before = escrow.settled, escrow.registers.version
         may_found = heard_own and self._may_found(key, held, now)
         if escrow.step(now, may_found=may_found):

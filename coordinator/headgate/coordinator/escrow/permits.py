@@ -45,7 +45,9 @@ take
 found
     If nobody is settled, all lives that are not over have sent such keyframes, and one
     and a half heartbeats have passed, the smallest of them counts as settled and mints
-    the permits that have no epoch.
+    the permits that have no epoch.  A life that the API grants the limit does so at
+    once.  The API grants a limit once, and only if it has listened on the bus since
+    before the limit was made and has heard nobody found it.
 
 **Claim.**  At most one life uses a permit at a time, so the parts in use sum to at most
 1.
@@ -95,11 +97,12 @@ d. *Reports are read as they were sent* (checksums), nobody lies (signatures), a
 
 **Not covered.**  *Founding*: two agents that start at once and can't hear each other
 both found a limit, which is admitted twice until they hear each other; then the larger
-(epoch, owner) wins.  If the API says that other agents are alive, none founds before it
-has heard them.  *Waiting*: a process that is silent, never returns, and whose end
-nobody confirms blocks agreement.  Its permits stay unused, as do those of lives that
-end meanwhile, and new agents get none.  Never exceeding the limit comes first; the
-agent waited for is named in a notice, ``strict_waits``.
+(epoch, owner) wins.  If the API says that other agents are alive, none founds by itself
+before it has heard them.  The API can't know of a founder that neither asked it nor is
+heard by it.  *Waiting*: a process that is silent, never returns, and whose end nobody
+confirms blocks agreement.  Its permits stay unused, as do those of lives that end
+meanwhile, and new agents get none.  Never exceeding the limit comes first; the agent
+waited for is named in a notice, ``strict_waits``.
 
 Rejected: counters of what each agent gave to each other one (sums over partly known
 tables, and an heir has to wait out quarantines); leases that a majority takes back
@@ -396,10 +399,7 @@ class Escrow:
                 return False
             if not self._all_told(now):
                 return False
-            self.settled, self.reported_at = True, now
-            if founds and not self.registers:
-                everything = np.arange(len(self.registers))
-                self.registers.write(everything, self.me, NOBODY, now)
+            self._settle(now, founds=founds)
         left = self._left()
         if not len(left):
             return True
@@ -407,6 +407,24 @@ class Escrow:
             return False
         self.registers.write(left, self.me, self.me, now, by=2)
         return True
+
+    def found(self, now: float) -> bool:
+        """Found the limit if nobody has; return whether that happened."""
+        if self.superseded or not self.unfounded:
+            return False
+        self._settle(now, founds=True)
+        return True
+
+    @property
+    def unfounded(self) -> bool:
+        """Whether no life is known that founded the limit, or could own permits."""
+        return not (self.settled or self.registers or self._hears_settled())
+
+    def _settle(self, now: float, *, founds: bool) -> None:
+        self.settled, self.reported_at = True, now
+        if founds and not self.registers:
+            everything = np.arange(len(self.registers))
+            self.registers.write(everything, self.me, NOBODY, now)
 
     def _all_told(self, now: float) -> bool:
         """Return whether all lives that go on have reported a view of at least mine."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headgate.coordinator.config.configuration import Configuration
     from headgate.coordinator.messages.report import Report
+    from headgate.coordinator.table.index import Key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +172,29 @@ class Restored:
     age_s: float = 0.0
 
 
-Event = Counted | Configured | Heard | HeardTogether | Vouched | Restored | Stopping
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The API's answer to a `Claim`: nobody has founded these limits.
+
+    Attributes:
+        limits: (dimension, group id) of each.
+        asked_at_s: That of the claim.
+    """
+
+    limits: frozenset[Key]
+    asked_at_s: float
+
+
+Event = (
+    Counted
+    | Configured
+    | Heard
+    | HeardTogether
+    | Vouched
+    | Restored
+    | Granted
+    | Stopping
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,6 +300,23 @@ class SetSlots:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """Ask the API for strict limits that nobody is heard to have founded.
+
+    It grants each limit once, with a `Granted`, or doesn't answer.
+
+    Attributes:
+        agent: Id of this agent.
+        limits: (dimension, group id) of each.
+        asked_at_s: Monotonic seconds.
+    """
+
+    agent: str
+    limits: frozenset[Key]
+    asked_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Step `Counted` no later than this time."""
 
@@ -306,4 +346,4 @@ class Noticed:
     agent: str = ""
 
 
-Effect = Publish | SetCeilings | SetSlots | WakeAt | Renamed | Noticed
+Effect = Publish | SetCeilings | SetSlots | Claim | WakeAt | Renamed | Noticed

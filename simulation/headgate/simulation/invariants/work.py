@@ -185,22 +185,16 @@ def _slack(run: SimulationRun, group: int, span: CalmSpan) -> float:
 
     One request may be about to be admitted, the level is kept at a margin above zero
     that is filled once, and what the level is below the yardstick's at the start of the
-    span is paid back in it.  A strict group starts empty; until its first
-    admission nothing is taken to have flowed in.
+    span is paid back in it.
     """
     cost = largest_cost(run.scenario, group)
     unseen = age_s(run.scenario)
     noise = MARGIN_SIGMAS * float(np.sqrt(cost * span.rate * unseen))
     margin = min(MARGIN_PART * span.burst, noise)
     table = RateTable(run.scenario.limits(group), run.scenario.seconds)
-    times, units = merged(run.admitted[group])
-    if run.scenario.groups[group].mode == "strict":
-        founded_s = np.append(times, span.start_s)[:1]
-        times = np.append(founded_s, times)
-        units = np.append(table.burst_at(founded_s), units)
     ours, yardstick = (
         level_at(admitted, table, span.start_s)
-        for admitted in ((times, units), run.central[group])
+        for admitted in (merged(run.admitted[group]), run.central[group])
     )
     return cost + margin + max(0.0, yardstick - ours)
 

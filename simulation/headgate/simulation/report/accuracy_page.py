@@ -51,9 +51,8 @@ over burst + rate × time in seconds of quota.
 The next column counts **from time 0** in every row: the total, and the excess in
 seconds of quota and, beyond the central bucket's own debt, in the largest cost. What
 the excess may be follows from the scenario's file: one request of each agent that was
-active within the age of information, and what the rate earns in that age. The invariant
-`safety` checks this at every admission. Strict groups start empty, so their total from
-time 0 lacks a burst.
+active within the age of information, and what the rate earns in that age (nothing in a
+strict group). The invariant `safety` checks this at every admission.
 
 *healed within 3·T* says how long after the end of a fault shares were right again, in
 heartbeats, where a fault ends and demand is steady; *delays kept* is the part of

@@ -11,8 +11,6 @@ held to two more bounds:
   file (`headgate.simulation.measure.excess`), and the invariant `safety` checks them
   at every admission of every run.  A strict group is never over at all.
 - **total**: within `REGIME`, or within the scenario's own bounds if these are wider.
-  Strict groups are exempt: they start empty, because nobody may lend what it does not
-  own yet.
 """
 
 from __future__ import annotations
@@ -76,7 +74,7 @@ def _bounds(
     over: float | None = 0.0,
     **more: tuple[float, float],
 ) -> Bounds:
-    """Return the targets of a scenario whose group starts full.
+    """Return the targets of a scenario.
 
     Args:
         total: Least and most of the total.
@@ -87,18 +85,7 @@ def _bounds(
     """
     least, most = total
     whole = (min(least, REGIME[0]), max(most, REGIME[1]))
-    return _strict(total, error, over=over) | {"whole_total_ratio": whole} | more
-
-
-def _strict(
-    total: tuple[float, float],
-    error: float | None = None,
-    *,
-    over: float | None = 0.0,
-    **more: tuple[float, float],
-) -> Bounds:
-    """Return the targets of a strict group: see `_bounds`."""
-    bounds: Bounds = {"total_ratio": total}
+    bounds: Bounds = {"total_ratio": total, "whole_total_ratio": whole}
     if error is not None:
         bounds["error_1s_mean"] = (-inf, error)
     if over is not None:
@@ -155,14 +142,14 @@ TARGETS: tuple[Target, ...] = (
     Target("halves-hold", _bounds((0.99, 1.005), 0.035, over=0.3)),
     Target("one-cut-off", _bounds((0.975, inf), 0.03)),
     Target("retry-storm", _bounds(EXACT, 0.025, fairness=(0.995, inf))),
-    Target("strict-zipf", _strict((0.95, inf))),
-    Target("strict-mover", _strict((0.98, inf), falsely_refused=(-inf, 0.025))),
-    Target("strict-flashes", _strict((0.9, inf))),
-    Target("strict-loss", _strict((0.98, inf))),
-    Target("strict-halves", _strict((0.98, inf))),
-    Target("strict-crash", _strict((0.98, inf))),
-    Target("strict-rolling", _strict((0.95, inf), worst_agent=(0.9, inf))),
-    Target("strict-rolling-loss", _strict((0.93, inf), worst_agent=(0.85, inf))),
+    Target("strict-zipf", _bounds((0.95, inf))),
+    Target("strict-mover", _bounds((0.98, inf), falsely_refused=(-inf, 0.025))),
+    Target("strict-flashes", _bounds((0.9, inf))),
+    Target("strict-loss", _bounds((0.98, inf))),
+    Target("strict-halves", _bounds((0.98, inf))),
+    Target("strict-crash", _bounds((0.98, inf))),
+    Target("strict-rolling", _bounds((0.95, inf), worst_agent=(0.9, inf))),
+    Target("strict-rolling-loss", _bounds((0.93, inf), worst_agent=(0.85, inf))),
     Target("fifty-on-ten", _bounds((0.98, inf), over=None)),
     Target("fifty-on-ten-light", _bounds((0.995, inf))),
     Target("kip599", _regime(one=0.04)),

@@ -17,7 +17,7 @@ import numpy as np
 
 from headgate.agent.errors import MalformedReport
 from headgate.agent.wire.codec import decode, encode
-from headgate.coordinator import Heard, Stopping, Vouched
+from headgate.coordinator import Granted, Heard, Stopping, Vouched
 from headgate.simulation.controllers.controller import (
     Birth,
     agent_name,
@@ -33,7 +33,8 @@ from headgate.simulation.world.timeline import Timeline
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.coordinator import Report
+    from headgate.coordinator import Claim, Report
+    from headgate.coordinator.table.index import Key
     from headgate.simulation.controllers.controller import Controller
     from headgate.simulation.scenario.scenario import Fault, Scenario
     from headgate.simulation.world.observer import RunObserver
@@ -88,6 +89,7 @@ class SimulationEngine:
         self._timeline = Timeline()
         self._push = self._timeline.push
         self._nodes: dict[int, Node] = {}
+        self._claimed: set[Key] = set()
         self._births = 0
         self._names = [agent_name(i) for i in range(scenario.agents)]
         self._watching = Random(f"{seed}/configuration")
@@ -164,6 +166,8 @@ class SimulationEngine:
             self._configure(now, index, payload)
         elif kind == "vouch":
             self._vouch(now, index, payload)
+        elif kind == "granted":
+            self._grant(now, index, payload)
         elif kind == "change":
             self._tell_all(now, "configure", now)
         elif kind == "gone":
@@ -329,8 +333,26 @@ class SimulationEngine:
             node.step(now, self._wall(now, index), word)
             self._after(now, index, node)
 
+    def _grant(self, now: float, index: int, payload: object) -> None:
+        node = self._up(now, "granted", index, payload)
+        if node is not None:
+            node.step(now, self._wall(now, index), cast("Granted", payload))
+            self._after(now, index, node)
+
+    def _claim(self, now: float, index: int, claim: Claim) -> None:
+        """Let the API grant what nobody has asked for yet, as soon as it hears that."""
+        granted = Granted(claim.limits - self._claimed, claim.asked_at_s)
+        self._claimed |= claim.limits
+        network = self._scenario.network
+        late_s = network.delay_s + network.jitter_s * self._watching.random()
+        if granted.limits:
+            self._push(now + 2.0 * late_s, "granted", index, granted)
+
     def _after(self, now: float, index: int, node: Node) -> None:
-        """Send its reports, and make sure that it is called again."""
+        """Send its reports and questions, and make sure that it is called again."""
+        for claim in node.claims:
+            self._claim(now, index, claim)
+        node.claims.clear()
         if node.outbox:
             self._flush(now, index, node)
         if node.wakes != node.called:

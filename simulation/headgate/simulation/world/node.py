@@ -11,6 +11,7 @@ import numpy as np
 from headgate.agent.enforcement.bucket_registry import Registry
 from headgate.agent.enforcement.sampling import Columns
 from headgate.coordinator import (
+    Claim,
     Configuration,
     Configured,
     Noticed,
@@ -99,6 +100,7 @@ class Node:
         wakes: How often `wake_s` has changed; older wake-up calls are void.
         called: The value of `wakes` for which a call is under way.
         outbox: Reports to be put on the bus, in order.
+        claims: Questions to the API, in order.
         noticed: Counts by kind.
         followed: The configuration that it uses.
         told: What its buckets were set to, by group index.
@@ -128,6 +130,7 @@ class Node:
         self.wakes = 0
         self.called = 0
         self.outbox: list[Report] = []
+        self.claims: list[Claim] = []
         self.noticed: dict[str, int] = {}
         self._registry = Registry(birth.seed)
         self._columns: Columns | None = None
@@ -208,6 +211,8 @@ class Node:
                 self.wakes += 1
         elif isinstance(effect, Publish):
             self.outbox.append(effect.report)
+        elif isinstance(effect, Claim):
+            self.claims.append(effect)
         elif isinstance(effect, Renamed):
             self.life.agent = effect.agent
             self.life.names.add(effect.agent)

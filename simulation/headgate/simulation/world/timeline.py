@@ -14,6 +14,7 @@ Kind = Literal[
     "configure",
     "gone",
     "vouch",
+    "granted",
     "deliver",
     "wake",
     "request",

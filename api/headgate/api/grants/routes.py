@@ -1,0 +1,53 @@
+"""REST route of grants."""
+
+import time
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+
+from headgate.api.grants.schemas import Claimed, GrantShown
+from headgate.api.grants.service import grant
+from headgate.api.http.dependencies import ServiceOf
+from headgate.api.observing.observing import observing_of
+
+if TYPE_CHECKING:
+    from headgate.agent.observer import Observer
+
+FOLLOWS_WITHIN_S = 0.5
+"""How long a claim waits until the listener knows the newest limits."""
+
+LOOKS_S = 0.01
+"""Time between two checks whether it does."""
+
+router = APIRouter(tags=["snapshot"])
+
+
+@router.post("/grants", summary="Claim strict limits that nobody has used yet")
+def post_grants(body: Claimed, service: ServiceOf, request: Request) -> GrantShown:
+    """Grant the calling agent those of the limits that nobody has founded.
+
+    Each limit is granted once, and only while this server has listened on the bus since
+    before the limit was made.  The agent finds it full, and divides it with the others.
+    """
+    listener = observing_of(request).observer
+    if listener is None or not _follows(listener, service.watch.revision):
+        return GrantShown(granted=[])
+    founded_by_nobody = [
+        limit
+        for limit in body.limits
+        if listener.grantable(limit.group, limit.dimension, body.agent)
+    ]
+    return GrantShown(granted=grant(service.store, founded_by_nobody))
+
+
+def _follows(listener: "Observer", revision: int) -> bool:
+    """Wait until a listener knows the limits of a revision; return whether it does."""
+    if listener.revision >= revision:
+        return True
+    listener.follow()
+    until_s = time.monotonic() + FOLLOWS_WITHIN_S
+    while listener.revision < revision:
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(LOOKS_S)
+    return True

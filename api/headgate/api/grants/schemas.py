@@ -1,0 +1,51 @@
+"""Bodies of claims and grants."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headgate.api.http.dependencies import MAX_ROW_ID
+from headgate.api.values.names import MAX_NAME
+
+MOST_LIMITS = 500
+"""Most limits in one claim; an agent asks about a limit when it is first used."""
+
+
+class LimitNamed(BaseModel):
+    """One limit of a group."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group: Annotated[int, Field(ge=1, le=MAX_ROW_ID, description="Id of the group.")]
+    dimension: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=64,
+            description="What is limited; `slots_in_flight` for slots.",
+        ),
+    ]
+
+
+class Claimed(BaseModel):
+    """What an agent has begun to use."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"agent": "a", "limits": [{"group": 1, "dimension": "requests"}]}
+            ]
+        },
+    )
+
+    agent: Annotated[
+        str, Field(min_length=1, max_length=MAX_NAME, description="Id of the agent.")
+    ]
+    limits: Annotated[list[LimitNamed], Field(max_length=MOST_LIMITS)]
+
+
+class GrantShown(BaseModel):
+    """The limits among those that the agent may found."""
+
+    granted: list[LimitNamed]
