@@ -145,7 +145,7 @@ def test_what_agents_own_is_not_granted_though_the_grants_were_lost(
         load.run([agent], for_s=EMPTY_S)  # the listener hears of it
         engine = open_engine(group.database)
         with engine.begin() as connection:
-            assert connection.execute(delete(GrantRow)).rowcount == 1
+            connection.execute(delete(GrantRow))
         engine.dispose()
         claim = {"agent": "a", "limits": limits}
         answer = rest.call("POST", "/api/v1/grants", body=claim)

@@ -4,8 +4,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headgate.api.http.dependencies import MAX_ROW_ID
 from headgate.api.values.names import MAX_NAME
+
+MAX_ID = 2**63 - 1
+"""Largest integer that both databases can compare a key with."""
 
 MOST_LIMITS = 500
 """Most limits in one claim; an agent asks about a limit when it is first used."""
@@ -16,7 +18,7 @@ class LimitNamed(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    group: Annotated[int, Field(ge=1, le=MAX_ROW_ID, description="Id of the group.")]
+    group: Annotated[int, Field(ge=1, le=MAX_ID, description="Id of the group.")]
     dimension: Annotated[
         str,
         Field(

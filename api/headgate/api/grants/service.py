@@ -41,9 +41,3 @@ def grant(store: Store, wanted: Iterable[LimitNamed]) -> list[LimitNamed]:
         )
         session.commit()
     return [keys[key] for key in fresh]
-
-
-def deny(session: Session, row: GroupRow) -> None:
-    """Note that the limits of a group were in use before it became strict."""
-    for limit in row.limits:
-        session.merge(GrantRow(group_id=row.id, dimension=limit.dimension))

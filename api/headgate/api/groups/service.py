@@ -6,7 +6,6 @@ from typing import cast
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from headgate.api.grants.service import deny
 from headgate.api.groups.limits import limits_of, merged_limits
 from headgate.api.groups.schemas import (
     GroupBody,
@@ -141,7 +140,7 @@ def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
             row = rows[name] = GroupRow(name=name, revision=change.revision)
             session.add(row)
         row.parent_id = None
-        _write_own_fields(change, row, body)
+        _write_own_fields(row, body)
         _write_limits(row, limits_of(body))
     session.flush()
     for name, body in wanted.items():
@@ -364,7 +363,7 @@ def _write(
         row = GroupRow(name=name, revision=change.revision)
         session.add(row)
     row.parent_id = None if parent is None else parent.id
-    _write_own_fields(change, row, body)
+    _write_own_fields(row, body)
     _write_limits(row, limits)
     session.flush()
     _check_templates(session)
@@ -381,7 +380,7 @@ def _write(
     return after
 
 
-def _write_own_fields(change: Change, row: GroupRow, body: GroupBody) -> None:
+def _write_own_fields(row: GroupRow, body: GroupBody) -> None:
     """Store what `body` says besides limits and parent.
 
     Raises:
@@ -391,8 +390,6 @@ def _write_own_fields(change: Change, row: GroupRow, body: GroupBody) -> None:
         checked_name(body.owner, "owner")
     for index, tenant in enumerate(body.offered_to):
         checked_name(tenant, f"offered_to[{index}]")
-    if row.id is not None and body.mode == "strict" != row.mode:
-        deny(change.session, row)
     for field in _OWN_FIELDS:
         setattr(row, field, getattr(body, field))
     row.offered_to = sorted(set(body.offered_to)) or None

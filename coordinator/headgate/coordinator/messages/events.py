@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from headgate.coordinator.config.configuration import Configuration
     from headgate.coordinator.messages.report import Report
-    from headgate.coordinator.table.index import Key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,7 +180,7 @@ class Granted:
         asked_at_s: That of the claim.
     """
 
-    limits: frozenset[Key]
+    limits: frozenset[tuple[str, int]]
     asked_at_s: float
 
 
@@ -312,7 +311,7 @@ class Claim:
     """
 
     agent: str
-    limits: frozenset[Key]
+    limits: frozenset[tuple[str, int]]
     asked_at_s: float
 
 

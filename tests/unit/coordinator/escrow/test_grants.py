@@ -224,6 +224,20 @@ def test_an_observer_vouches_for_limits_that_are_younger_than_it() -> None:
     assert not observer.grantable(2, "requests", "a"), "it was founded"
 
 
+@pytest.mark.parametrize("modes", ["balanced strict", "strict balanced strict"])
+def test_a_limit_that_was_balanced_may_have_been_used(modes: str) -> None:
+    world = World()
+    world.start("observer", observing=True)
+    for mode in modes.split():
+        balanced = mode == "balanced"
+        world.group(
+            1, rate=10.0, burst=BURST, mode="balanced" if balanced else "strict"
+        )
+    world.start("a")
+    world.run(0.2)
+    assert not world.processes["observer"].coordinator.grantable(1, "requests", "a")
+
+
 def test_of_agents_that_start_together_one_starts_full_and_shares() -> None:
     world = Crediting()
     for name in "abc":
