@@ -210,8 +210,7 @@ class Coordinator:
         # Report first, so that this agent computes with what its receivers compute
         # with; effects still lower ceilings before anyone can take what that frees.
         if state.strict and not state.observing:
-            heard_own = state.members.echoed
-            schedule.urgent |= state.strict.step(now, local, heard_own=heard_own)
+            schedule.urgent |= state.strict.step(now, local)
             schedule.hello |= state.strict.asks()
             effects.extend(state.strict.claims(now))
             for life in state.strict.waited_for(now):

@@ -1,8 +1,7 @@
 """Asks the API for strict limits that nobody has founded yet.
 
 What it grants starts full (see `headgate.coordinator.escrow.permits`).  A question that
-fails is not repeated: a grant expires within a heartbeat, and a limit that isn't
-granted starts empty.
+fails is not repeated here: the coordinator asks again while nobody founds the limit.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Claims:
         self._headers = {**headers, "Content-Type": "application/json"}
         self._trust = trust
         self._asked: SimpleQueue[Claim | None] = SimpleQueue()
-        self._failed = False
+        self._failed = self._closed = False
         self._thread: threading.Thread | None = None
 
     def ask(self, claim: Claim) -> None:
@@ -80,6 +79,7 @@ class Claims:
 
     def close(self) -> None:
         """Ask no more."""
+        self._closed = True
         if self._thread is not None:
             self._asked.put(None)
             self._thread.join(CLOSE_S)
@@ -88,7 +88,8 @@ class Claims:
         while (claim := self._asked.get()) is not None:
             keys = sorted(claim.limits)
             for first in range(0, len(keys), MOST_LIMITS):
-                self._ask(claim, keys[first : first + MOST_LIMITS])
+                if not self._closed:
+                    self._ask(claim, keys[first : first + MOST_LIMITS])
 
     def _ask(self, claim: Claim, keys: list[tuple[str, int]]) -> None:
         """Ask about some limits, and deliver what is granted."""

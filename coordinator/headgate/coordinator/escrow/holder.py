@@ -117,7 +117,9 @@ class Held:
         clipped: What the bucket had lost to lowered capacities when they were set
             aside.
         due: Tokens that arrived and have yet to be put into the bucket.
-        claimed_at: When the API was asked to grant the limit.
+        echoed: A report came back that tells that this life takes part.
+        claim_at: When to ask the API for the limit, perhaps once more: its listener may
+            not have heard yet that this agent uses it.
         since_made: This agent has listened since before the limit was made.
         look_at: When to check for agreement again.
         ask_at: When to ask again.
@@ -134,7 +136,8 @@ class Held:
     aside: dict[AgentLife, Ints] = field(default_factory=dict[AgentLife, "Ints"])
     clipped: float = 0.0
     due: float = 0.0
-    claimed_at: float | None = None
+    echoed: bool = False
+    claim_at: float = -inf
     since_made: bool = False
     look_at: float = -inf
     ask_at: float = -inf
@@ -187,7 +190,7 @@ class Strict:
         self._whole.clear()
         for held in self._held.values():
             held.escrow.begin(self._me, now)
-            held.aside, held.due, held.opened_at = {}, 0.0, now
+            held.aside, held.due, held.opened_at, held.echoed = {}, 0.0, now, False
             held.ask_soon()
 
     def open(self, key: Key, now: float, *, since_made: bool = False) -> None:
@@ -280,6 +283,11 @@ class Strict:
                 held.escrow.view.end_before(life, now)
                 held.ask_soon()
 
+    def echo(self, report: Report) -> None:
+        """Note what others know of this life: its own report came back."""
+        for key in _sections(report.permits).keys() & self._held.keys():
+            self._held[key].echoed = True
+
     def hear(self, report: Report, now: float) -> bool:
         """Merge what another agent's report says.
 
@@ -328,21 +336,20 @@ class Strict:
 
     # The tick.
 
-    def step(self, now: float, local: LocalBuckets, *, heard_own: bool) -> bool:
+    def step(self, now: float, local: LocalBuckets) -> bool:
         """Settle, take and give; return whether to report something at once.
 
         Args:
             now: Monotonic seconds.
             local: The own buckets, with counters that were read after all effects of
                 the step before were performed; changed: `credit`.
-            heard_own: This agent has heard a report of its own.
         """
         self._end_gone(now)
         moved, self._news, self.waits = self._news, False, False
         for key, held in self._held.items():
             if held.silent:
                 continue
-            moved |= self._agree(key, held, now, heard_own=heard_own)
+            moved |= self._agree(key, held, now)
             if key in self.stocks and held.escrow.uses:
                 moved |= self.stocks[key].step(held.escrow, self._weight_of, now)
                 self.waits |= self.stocks[key].waits
@@ -374,8 +381,8 @@ class Strict:
             return False
         for key in granted.limits & self._held.keys():
             held = self._held[key]
-            if held.claimed_at != granted.asked_at_s or not held.escrow.uses:
-                continue
+            if granted.asked_at_s < held.opened_at or not held.escrow.uses:
+                continue  # asked by an earlier life, or for a use that has ended
             if not held.escrow.found(now):
                 continue
             founded = self._news = True
@@ -441,20 +448,19 @@ class Strict:
             held.aside = {}
             self._give_all(held.escrow, now)
 
-    def _agree(self, key: Key, held: Held, now: float, *, heard_own: bool) -> bool:
+    def _agree(self, key: Key, held: Held, now: float) -> bool:
         """Let one limit's escrow settle and take; return whether it did."""
         if now < held.look_at:
             return False
         interval_s = self._settings.interval_s
         held.look_at = now + LOOK_INTERVALS * interval_s
         escrow = held.escrow
-        claims = heard_own and escrow.uses and held.claimed_at is None
+        claims = held.echoed and escrow.uses and now >= held.claim_at
         if claims and escrow.unfounded:
-            held.claimed_at = now
+            held.claim_at = now + held.ask_gap * interval_s
             self._claims.add(key)
         before = escrow.settled, escrow.registers.version
-        may_found = heard_own and self._may_found(key, held, now)
-        if escrow.step(now, may_found=may_found):
+        if escrow.step(now, may_found=self._may_found(key, held, now)):
             held.waits_since, held.ask_gap = inf, ASK_INTERVALS
         else:
             held.waits_since = min(held.waits_since, now)
@@ -468,7 +474,8 @@ class Strict:
         """Return whether every live agent was heard, and for long enough."""
         escrow = held.escrow
         wait = FOUND_INTERVALS * self._settings.interval_s + 4.0 * self._members.lag_s
-        if escrow.settled or now - held.opened_at < wait or self._unheard():
+        waited = held.echoed and now - held.opened_at >= wait
+        if escrow.settled or not waited or self._unheard():
             return False
         if key in self.stocks:  # agents report in a keyframe which ones they use
             return self._members.all_whole()

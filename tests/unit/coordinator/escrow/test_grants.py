@@ -36,6 +36,19 @@ BURST = 100.0
 T = Settings().interval_s
 
 
+def report_of(sender: AgentLife, permits: tuple[Permits, ...]) -> Report:
+    """Return a keyframe."""
+    return Report(
+        cluster="default",
+        agent=sender.agent,
+        incarnation=sender.incarnation,
+        sequence=1,
+        sent_at_s=1.0,
+        permits=permits,
+        keyframe=True,
+    )
+
+
 class Asking:
     """One agent's strict limits, whose shell has yet to hear from the API."""
 
@@ -48,10 +61,17 @@ class Asking:
         self.strict = Strict(Settings(), self.table, Members(Settings(), 0.0))
         self.strict.begin(ME.agent, ME.incarnation, 0.0)
         self.strict.open(KEY, 0.0)
+        self.come_back()
 
-    def step(self, now: float, *, heard_own: bool = True) -> list[frozenset[object]]:
+    def come_back(self, *, group_id: int = 1) -> None:
+        """Hear the own report that tells that this agent uses a limit."""
+        lives = (KnownLife(group_id, ME, uses=True),)
+        told = (Permits(dimension="requests", runs=(), lives=lives),)
+        self.strict.echo(report_of(ME, told))
+
+    def step(self, now: float) -> list[frozenset[object]]:
         """Let time pass; return what the API is asked for."""
-        self.strict.step(now, self.local, heard_own=heard_own)
+        self.strict.step(now, self.local)
         claims = self.strict.claims(now)
         assert all((claim.agent, claim.asked_at_s) == ("b", now) for claim in claims)
         return [frozenset[object](claim.limits) for claim in claims]
@@ -65,17 +85,8 @@ class Asking:
         runs = (PermitRun(1, 0, 10, 1, OTHER, OTHER, 0.0),) if run else ()
         life = KnownLife(1, OTHER, settled=settled, uses=True)
         permits = (Permits(dimension="requests", runs=runs, lives=(life,)),)
-        report = Report(
-            cluster="default",
-            agent=OTHER.agent,
-            incarnation=OTHER.incarnation,
-            sequence=1,
-            sent_at_s=1.0,
-            permits=permits,
-            keyframe=True,
-        )
         self.strict.note(OTHER, 0.1)
-        self.strict.hear(report, 0.1)
+        self.strict.hear(report_of(OTHER, permits), 0.1)
 
     @property
     def escrow(self) -> Escrow:
@@ -90,9 +101,13 @@ class Asking:
 
 def test_what_is_granted_starts_full_at_once() -> None:
     asking = Asking()
-    assert asking.step(0.05, heard_own=False) == [], "may be unable to report"
+    asking.strict.begin(ME.agent, ME.incarnation, 0.0)
+    assert asking.step(0.0) == [], "nobody knows yet that it uses the limit"
+    asking.come_back(group_id=2)
+    assert asking.step(0.05) == []
+    asking.come_back()
     assert asking.step(0.1) == [{KEY}]
-    assert asking.step(0.2) == [], "asked once"
+    assert asking.step(0.2) == [], "the API may need some time"
     assert len(asking.escrow.owned()) == 0
     assert asking.grant(0.3)
     asking.step(0.35)
@@ -132,13 +147,12 @@ def test_a_grant_is_not_used_where_the_limit_may_be_owned(
 
 
 def test_a_grant_expires_before_another_agent_can_found() -> None:
-    late, unasked, earlier = Asking(), Asking(), Asking()
+    late, earlier = Asking(), Asking()
     late.step(0.1)
     earlier.step(0.1)
     assert not late.grant(0.1 + 1.01 * T)
-    assert not unasked.grant(0.1)
-    assert not earlier.grant(0.2, asked_at_s=0.05), "of a coordinator before this one"
-    for asking in (late, unasked, earlier):
+    assert not earlier.grant(0.2, asked_at_s=-0.05), "of a coordinator before this one"
+    for asking in (late, earlier):
         asking.step(0.2 + 1.01 * T)
         assert len(asking.escrow.owned()) == 0
 
@@ -147,6 +161,15 @@ def test_a_limit_that_is_not_used_here_is_not_claimed() -> None:
     asking = Asking()
     asking.strict.stop_using(KEY, 0.05)
     assert asking.step(0.1) == []
+
+
+def test_the_api_is_asked_again_while_nobody_has_founded_the_limit() -> None:
+    asking = Asking()
+    asked = [now / 20 for now in range(2, 30) if asking.step(now / 20)]
+    assert asked[0] == 0.1
+    assert 2 <= len(asked) <= 5
+    assert asking.grant(1.5, asked_at_s=asked[-2]), "either answer will do"
+    assert asking.step(3.0) == []
 
 
 def test_nobody_asks_for_a_limit_that_somebody_owns() -> None:
@@ -197,15 +220,7 @@ def test_a_listener_knows_what_was_made_while_it_listened(slots: bool) -> None:
     for settled, expected in ((False, [True, False, False]), (True, [False] * 3)):
         lives = tuple(KnownLife(n, OTHER, settled=settled, uses=True) for n in (1, 2))
         told = (Permits(dimension=dimension, runs=(), lives=lives),)
-        report = Report(
-            cluster="default",
-            agent=OTHER.agent,
-            incarnation=OTHER.incarnation,
-            sequence=1,
-            sent_at_s=1.0,
-            permits=told,
-        )
-        strict.hear(report, 0.1)
+        strict.hear(report_of(OTHER, told), 0.1)
         assert grantable() == expected
 
 

@@ -77,7 +77,7 @@ def test_tokens_of_a_limit_without_a_bucket_here_are_lost(own: bool) -> None:
     local = LocalBuckets(keys, {CHILD: [KEY]}, {}, 0.0)
     strict.note(GIVER, 1.1)
     strict.hear(gift(permits=100, tokens=0.5), 1.1)
-    strict.step(1.2, local, heard_own=True)
+    strict.step(1.2, local)
     assert held.due == 0.0
     assert local.credit.tolist() == ([50.0] if own else [0.0, 0.0])
 
