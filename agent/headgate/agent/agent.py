@@ -255,8 +255,8 @@ class Agent:
         self._enforcer.close()
         if not self._inherited:  # otherwise the threads and locks are the parent's
             self._watch.close()
-            self._claims.close()
             self._runtime.close()
+            self._claims.close()  # the runtime asks no more by then
 
     def prepare_after_fork(self) -> None:
         """Prepare a forked child for its first attempt; called in the child."""

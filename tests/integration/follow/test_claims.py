@@ -302,9 +302,13 @@ def test_closing_ends_the_thread(
     assert len(api.asked) == 1
 
 
-def test_who_never_asked_may_be_closed(asking: Claims) -> None:
+def test_who_never_asked_may_be_closed_and_asks_no_more(
+    api: Api, asking: Claims
+) -> None:
     asking.close()
+    ask(asking, REQUESTS)
     assert not threads()
+    assert not api.asked
 
 
 def test_an_agent_that_is_closed_asks_no_more() -> None:

@@ -65,6 +65,8 @@ class Claims:
 
     def ask(self, claim: Claim) -> None:
         """Ask in the background; from one thread only."""
+        if self._closed:
+            return
         self._asked.put(claim)
         if self._thread is None:
             thread = threading.Thread(
