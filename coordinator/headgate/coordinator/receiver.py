@@ -192,7 +192,7 @@ class ReportReceiver:
             members.echo(report.sequence, now)
             state.detector.hears(now)
             state.bootstrap.echoed(report.sequence, now + members.answer_s())
-            state.strict.echo(report)
+            effects.extend(state.strict.echo(report, now))
             return False
         doubled = report.incarnation > state.incarnation or (
             same_life and report.sequence > members.last_sequence

@@ -283,10 +283,12 @@ class Strict:
                 held.escrow.view.end_before(life, now)
                 held.ask_soon()
 
-    def echo(self, report: Report) -> None:
+    def echo(self, report: Report, now: float) -> list[Claim]:
         """Note what others know of this life: its own report came back."""
         for key in _sections(report.permits).keys() & self._held.keys():
             self._held[key].echoed = True
+            self._claim(key, self._held[key], now)
+        return self.claims(now)
 
     def hear(self, report: Report, now: float) -> bool:
         """Merge what another agent's report says.
@@ -455,10 +457,7 @@ class Strict:
         interval_s = self._settings.interval_s
         held.look_at = now + LOOK_INTERVALS * interval_s
         escrow = held.escrow
-        claims = held.echoed and escrow.uses and now >= held.claim_at
-        if claims and escrow.unfounded:
-            held.claim_at = now + held.ask_gap * interval_s
-            self._claims.add(key)
+        self._claim(key, held, now)
         before = escrow.settled, escrow.registers.version
         if escrow.step(now, may_found=self._may_found(key, held, now)):
             held.waits_since, held.ask_gap = inf, ASK_INTERVALS
@@ -469,6 +468,13 @@ class Strict:
                 held.ask_gap = min(ASK_GROWTH * held.ask_gap, ASK_MOST_INTERVALS)
                 self._asks = True
         return before != (escrow.settled, escrow.registers.version)
+
+    def _claim(self, key: Key, held: Held, now: float) -> None:
+        """Ask for a limit that nobody is heard to own, now and then."""
+        claims = held.echoed and held.escrow.uses and now >= held.claim_at
+        if claims and held.escrow.unfounded:
+            held.claim_at = now + held.ask_gap * self._settings.interval_s
+            self._claims.add(key)
 
     def _may_found(self, key: Key, held: Held, now: float) -> bool:
         """Return whether every live agent was heard, and for long enough."""

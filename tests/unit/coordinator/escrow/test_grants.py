@@ -9,6 +9,7 @@ import pytest
 from tests.scenarios.world import Process, World
 
 from headgate.coordinator import (
+    Claim,
     Granted,
     Keys,
     KnownLife,
@@ -49,6 +50,12 @@ def report_of(sender: AgentLife, permits: tuple[Permits, ...]) -> Report:
     )
 
 
+def asked(claims: list[Claim], now: float) -> list[frozenset[object]]:
+    """Return the limits of each claim."""
+    assert all((claim.agent, claim.asked_at_s) == ("b", now) for claim in claims)
+    return [frozenset[object](claim.limits) for claim in claims]
+
+
 class Asking:
     """One agent's strict limits, whose shell has yet to hear from the API."""
 
@@ -61,20 +68,17 @@ class Asking:
         self.strict = Strict(Settings(), self.table, Members(Settings(), 0.0))
         self.strict.begin(ME.agent, ME.incarnation, 0.0)
         self.strict.open(KEY, 0.0)
-        self.come_back()
 
-    def come_back(self, *, group_id: int = 1) -> None:
-        """Hear the own report that tells that this agent uses a limit."""
+    def come_back(self, now: float, *, group_id: int = 1) -> list[frozenset[object]]:
+        """Hear the own report that tells that this agent uses a limit; as `step`."""
         lives = (KnownLife(group_id, ME, uses=True),)
         told = (Permits(dimension="requests", runs=(), lives=lives),)
-        self.strict.echo(report_of(ME, told))
+        return asked(self.strict.echo(report_of(ME, told), now), now)
 
     def step(self, now: float) -> list[frozenset[object]]:
         """Let time pass; return what the API is asked for."""
         self.strict.step(now, self.local)
-        claims = self.strict.claims(now)
-        assert all((claim.agent, claim.asked_at_s) == ("b", now) for claim in claims)
-        return [frozenset[object](claim.limits) for claim in claims]
+        return asked(self.strict.claims(now), now)
 
     def grant(self, now: float, *, asked_at_s: float = 0.1) -> bool:
         """Let the API's answer arrive."""
@@ -101,12 +105,10 @@ class Asking:
 
 def test_what_is_granted_starts_full_at_once() -> None:
     asking = Asking()
-    asking.strict.begin(ME.agent, ME.incarnation, 0.0)
     assert asking.step(0.0) == [], "nobody knows yet that it uses the limit"
-    asking.come_back(group_id=2)
+    assert asking.come_back(0.04, group_id=2) == []
     assert asking.step(0.05) == []
-    asking.come_back()
-    assert asking.step(0.1) == [{KEY}]
+    assert asking.come_back(0.1) == [{KEY}]
     assert asking.step(0.2) == [], "the API may need some time"
     assert len(asking.escrow.owned()) == 0
     assert asking.grant(0.3)
@@ -138,7 +140,7 @@ def test_a_grant_is_not_used_where_the_limit_may_be_owned(
     meanwhile: Callable[[Asking], None],
 ) -> None:
     asking = Asking()
-    asking.step(0.1)
+    asking.come_back(0.1)
     meanwhile(asking)
     assert not asking.grant(0.3)
     asking.step(0.35)
@@ -148,8 +150,8 @@ def test_a_grant_is_not_used_where_the_limit_may_be_owned(
 
 def test_a_grant_expires_before_another_agent_can_found() -> None:
     late, earlier = Asking(), Asking()
-    late.step(0.1)
-    earlier.step(0.1)
+    late.come_back(0.1)
+    earlier.come_back(0.1)
     assert not late.grant(0.1 + 1.01 * T)
     assert not earlier.grant(0.2, asked_at_s=-0.05), "of a coordinator before this one"
     for asking in (late, earlier):
@@ -160,21 +162,31 @@ def test_a_grant_expires_before_another_agent_can_found() -> None:
 def test_a_limit_that_is_not_used_here_is_not_claimed() -> None:
     asking = Asking()
     asking.strict.stop_using(KEY, 0.05)
-    assert asking.step(0.1) == []
+    assert asking.come_back(0.1) == []
+    assert asking.step(0.2) == []
 
 
 def test_the_api_is_asked_again_while_nobody_has_founded_the_limit() -> None:
     asking = Asking()
-    asked = [now / 20 for now in range(2, 30) if asking.step(now / 20)]
-    assert asked[0] == 0.1
-    assert 2 <= len(asked) <= 5
-    assert asking.grant(1.5, asked_at_s=asked[-2]), "either answer will do"
+    assert asking.come_back(0.1)
+    again = [now / 20 for now in range(2, 30) if asking.step(now / 20)]
+    assert 1 <= len(again) <= 4
+    assert asking.grant(again[-1] + 0.01, asked_at_s=again[-1] - 0.3)
     assert asking.step(3.0) == []
+
+
+def test_a_new_life_asks_once_the_others_know_of_it() -> None:
+    asking = Asking()
+    asking.come_back(0.1)
+    asking.strict.begin(ME.agent, 2, 0.2)
+    assert not any(asking.step(now / 20) for now in range(5, 30))
+    assert asking.come_back(1.5) == [{KEY}]
 
 
 def test_nobody_asks_for_a_limit_that_somebody_owns() -> None:
     asking = Asking()
     asking.hear(settled=True)
+    assert asking.come_back(0.2) == []
     assert asking.step(0.2) == []
 
 
