@@ -16,7 +16,6 @@ from headgate.coordinator.gossip.batch import (
 )
 from headgate.coordinator.ledger.replay import close_account, common_level, hear
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
-from headgate.coordinator.messages.report import AgentLife
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,7 +89,7 @@ class ReportReceiver:
             what = "belongs to another cluster"
             self._notice(effects, "foreign_cluster", report.agent, what)
         else:
-            state.strict.note(AgentLife(report.agent, report.incarnation), now)
+            state.strict.note(report, now)
             if report.agent == state.agent:
                 doubled = self._hear_own(report, now, effects)
             else:

@@ -120,7 +120,8 @@ class Held:
         echoed: A report came back that tells that this life takes part.
         claim_at: When to ask the API for the limit, perhaps once more: its listener may
             not have heard yet that this agent uses it.
-        since_made: This agent has listened since before the limit was made.
+        since_made: This agent has listened since before the limit was made, and has
+            missed nothing that others did.
         look_at: When to check for agreement again.
         ask_at: When to ask again.
         ask_gap: Heartbeats from that question to the next.
@@ -276,8 +277,15 @@ class Strict:
 
     # What is heard.
 
-    def note(self, life: AgentLife, now: float) -> None:
-        """Note that this life's report arrived, whatever it says: it may be fenced."""
+    def note(self, report: Report, now: float) -> None:
+        """Note that a report arrived, whatever it says: its life may be fenced."""
+        life = AgentLife(report.agent, report.incarnation)
+        heard_at = self._sightings.heard_at(life)
+        begins = heard_at == -inf and report.sequence <= REPEAT_INTERVALS
+        if now - heard_at > REPEAT_INTERVALS * self._settings.interval_s and not begins:
+            # What it has told is not repeated any more: it may have founded a limit.
+            for held in self._held.values():
+                held.since_made = False
         if self._sightings.note(life, now):
             for held in self._held.values():
                 held.escrow.view.end_before(life, now)

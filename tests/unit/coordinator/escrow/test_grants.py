@@ -89,7 +89,7 @@ class Asking:
         runs = (PermitRun(1, 0, 10, 1, OTHER, OTHER, 0.0),) if run else ()
         life = KnownLife(1, OTHER, settled=settled, uses=True)
         permits = (Permits(dimension="requests", runs=runs, lives=(life,)),)
-        self.strict.note(OTHER, 0.1)
+        self.strict.note(report_of(OTHER, permits), 0.1)
         self.strict.hear(report_of(OTHER, permits), 0.1)
 
     @property
@@ -228,7 +228,7 @@ def test_a_listener_knows_what_was_made_while_it_listened(slots: bool) -> None:
         return [strict.grantable(key, OTHER.agent) for key in known]
 
     assert grantable() == [False] * 3, "the agent that asks was not heard"
-    strict.note(OTHER, 0.1)
+    strict.note(report_of(OTHER, ()), 0.1)
     for settled, expected in ((False, [True, False, False]), (True, [False] * 3)):
         lives = tuple(KnownLife(n, OTHER, settled=settled, uses=True) for n in (1, 2))
         told = (Permits(dimension=dimension, runs=(), lives=lives),)
@@ -249,6 +249,28 @@ def test_an_observer_vouches_for_limits_that_are_younger_than_it() -> None:
     assert not observer.grantable(2, "requests", "b"), "it doesn't hear b"
     world.run(4.0)
     assert not observer.grantable(2, "requests", "a"), "it was founded"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_observer_that_was_deaf_does_not_vouch(restarts: bool) -> None:
+    world = World()
+    world.start("observer", observing=True)
+    world.group(2, rate=10.0, burst=BURST)
+    world.start("a")
+    world.run(3.0)
+    world.apart = [{"observer"}]
+    world.group(1, rate=10.0, burst=BURST, mode="strict")
+    if restarts:
+        world.stop("a")
+    world.start("a", incarnation=2)
+    world.run(8.0)  # it has founded the limit, and has told so for long enough
+    world.apart = []
+    world.run(1.5)
+    world.start("b")
+    observer = world.processes["observer"].coordinator
+    for _ in range(40):
+        world.run(0.025)
+        assert not observer.grantable(1, "requests", "b")
 
 
 @pytest.mark.parametrize("modes", ["balanced strict", "strict balanced strict"])

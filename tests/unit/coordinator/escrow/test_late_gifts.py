@@ -60,7 +60,7 @@ def test_tokens_of_a_gift_are_used_now_or_never(late: bool) -> None:
     strict, held = strict_of(RECEIVER, Table())
     if late:
         strict.stop_using(KEY, 1.0)
-    strict.note(GIVER, 1.1)
+    strict.note(gift(permits=100, tokens=0.5), 1.1)
     strict.hear(gift(permits=100, tokens=0.5), 1.1)
     assert len(held.escrow.owned()) == (0 if late else 100), "late ones go back"
     strict.open(KEY, 10.0)
@@ -75,7 +75,7 @@ def test_tokens_of_a_limit_without_a_bucket_here_are_lost(own: bool) -> None:
     group_id = KEY[1] if own else CHILD[1]
     keys = Keys((KEY[0],), np.zeros(1, np.int64), np.array([group_id]))
     local = LocalBuckets(keys, {CHILD: [KEY]}, {}, 0.0)
-    strict.note(GIVER, 1.1)
+    strict.note(gift(permits=100, tokens=0.5), 1.1)
     strict.hear(gift(permits=100, tokens=0.5), 1.1)
     strict.step(1.2, local)
     assert held.due == 0.0
