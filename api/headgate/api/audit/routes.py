@@ -8,12 +8,12 @@ from headgate.api.audit import service as audit
 from headgate.api.audit.schemas import AuditEntry, AuditPage, RolledBack
 from headgate.api.http.dependencies import (
     MAX_PAGE,
-    MAX_ROW_ID,
     AuthorOf,
     PageSize,
     ServiceOf,
     TenantsOf,
 )
+from headgate.api.values.quantities import MAX_ROW_ID
 
 router = APIRouter(tags=["audit"])
 

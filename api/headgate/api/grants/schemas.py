@@ -5,9 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from headgate.api.values.names import MAX_NAME
-
-MAX_ID = 2**63 - 1
-"""Largest integer that both databases can compare a key with."""
+from headgate.api.values.quantities import MAX_ROW_ID
 
 MOST_LIMITS = 500
 """Most limits in one claim; an agent asks about a limit when it is first used."""
@@ -18,7 +16,7 @@ class LimitNamed(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    group: Annotated[int, Field(ge=1, le=MAX_ID, description="Id of the group.")]
+    group: Annotated[int, Field(ge=1, le=MAX_ROW_ID, description="Id of the group.")]
     dimension: Annotated[
         str,
         Field(

@@ -10,13 +10,11 @@ from headgate.api.http.guard import PRINCIPAL
 from headgate.api.rights.principal import ANYONE, Principal
 from headgate.api.store import Author, Change, Store
 from headgate.api.values.preconditions import Precondition
+from headgate.api.values.quantities import MAX_ROW_ID
 from headgate.api.watch import RevisionWatch
 
 MAX_PAGE = 1000
 """Items of one page: some hundred kB of JSON."""
-
-MAX_ROW_ID = 2**63 - 1
-"""Largest integer that both databases can compare a key with."""
 
 MAX_REVISION_DIGITS = len(str(MAX_ROW_ID))
 """A longer ETag names no revision, and `int` refuses thousands of digits."""

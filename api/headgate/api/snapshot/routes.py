@@ -13,7 +13,6 @@ from starlette.concurrency import run_in_threadpool
 
 from headgate.api.http.dependencies import (
     MAX_PAGE,
-    MAX_ROW_ID,
     AfterName,
     PageSize,
     etag,
@@ -23,6 +22,7 @@ from headgate.api.rights.principal import Principal
 from headgate.api.snapshot.following import Following, FollowingOf
 from headgate.api.snapshot.service import SnapshotText
 from headgate.api.values.names import MAX_NAME
+from headgate.api.values.quantities import MAX_ROW_ID
 
 if TYPE_CHECKING:
     from headgate.api.levels.service import LevelBook

@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 
 from headgate.api.http.dependencies import (
-    MAX_ROW_ID,
     AfterId,
     AuthorOf,
     PageSize,
@@ -15,6 +14,7 @@ from headgate.api.http.dependencies import (
 )
 from headgate.api.rights import tokens
 from headgate.api.rights.schemas import TokenMade, TokenPage, TokenPost, Whoami
+from headgate.api.values.quantities import MAX_ROW_ID
 
 router = APIRouter(tags=["rights"])
 

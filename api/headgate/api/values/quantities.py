@@ -7,6 +7,9 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from headgate.coordinator import LEAST_UNITS
 
+MAX_ROW_ID = 2**63 - 1
+"""Largest integer that both databases can compare a key with."""
+
 MAX_QUANTITY = float(2**63 - 1)
 """Largest finite number of units: what Pulsar's 64-bit byte rates can say."""
 
