@@ -27,7 +27,6 @@ from headgate.coordinator import (
     Counted,
     Group,
     Heard,
-    HeardTogether,
     Keys,
     Limit,
     Publish,
@@ -122,7 +121,7 @@ class Bench:
         reports = [decode(message) for message in messages]
         decoded = thread_time()
         self.now += 0.001
-        event = HeardTogether(tuple(reports))
+        event = Heard(tuple(reports))
         self.coordinator.step(self.now, event, wall_s=self.now)
         heard = thread_time()
         self.tick()
@@ -154,7 +153,7 @@ class Bench:
     def echo(self) -> None:
         """Hear this agent's own reports: without an echo it would think it is mute."""
         for report in self.said:
-            self.coordinator.step(self.now, Heard(report), wall_s=self.now)
+            self.coordinator.step(self.now, Heard((report,)), wall_s=self.now)
         self.said.clear()
 
 

@@ -270,11 +270,11 @@ class World:
         for _, name, report in arrived:
             process = self.processes.get(name)
             if process is not None and not process.paused:
-                self.step(process, Heard(report))
+                self.step(process, Heard((report,)))
 
     def inject(self, name: str, report: Report) -> None:
         """Let one process hear a report that nobody in this world sent."""
-        self.step(self.processes[name], Heard(report))
+        self.step(self.processes[name], Heard((report,)))
 
 
 def _one(effect: SetCeilings, at: int) -> SetCeilings:

@@ -210,9 +210,9 @@ class Resentful(Broken):
 
     def spoil_event(self, now: float, event: Event) -> Event | None:
         if isinstance(event, Heard):
-            report = event.report
-            known = self.seen.setdefault(report.agent, report.incarnation)
-            self.hurt |= report.incarnation != known
+            for report in event.reports:
+                known = self.seen.setdefault(report.agent, report.incarnation)
+                self.hurt |= report.incarnation != known
         return super().spoil_event(now, event)
 
     def spoil(self, now: float, effect: Effect) -> Effect:

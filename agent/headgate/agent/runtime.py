@@ -36,7 +36,7 @@ from headgate.coordinator import (
     Claim,
     Configured,
     Coordinator,
-    HeardTogether,
+    Heard,
     Noticed,
     Publish,
     Renamed,
@@ -331,7 +331,7 @@ class Runtime:
             self._stopping.wait(max(wait_s, 0.001))
         else:
             if reports := tuple(report for report, _ in self._bus.receive(wait_s)):
-                self._step(HeardTogether(reports))
+                self._step(Heard(reports))
                 self._wake_for(reports)
         if self._arrived is not self._followed or self._calendar() >= self._boundary_s:
             self._follow()

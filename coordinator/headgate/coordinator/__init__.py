@@ -30,7 +30,6 @@ from headgate.coordinator.messages.events import Effect as Effect
 from headgate.coordinator.messages.events import Event as Event
 from headgate.coordinator.messages.events import Granted as Granted
 from headgate.coordinator.messages.events import Heard as Heard
-from headgate.coordinator.messages.events import HeardTogether as HeardTogether
 from headgate.coordinator.messages.events import Keys as Keys
 from headgate.coordinator.messages.events import Noticed as Noticed
 from headgate.coordinator.messages.events import Publish as Publish

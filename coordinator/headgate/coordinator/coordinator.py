@@ -21,7 +21,6 @@ from headgate.coordinator.messages.events import (
     Event,
     Granted,
     Heard,
-    HeardTogether,
     Noticed,
     Renamed,
     Restored,
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.escrow.slots import SlotView
     from headgate.coordinator.explain.views import Explanation, LedgerView, MemberView
-    from headgate.coordinator.messages.report import Report
     from headgate.coordinator.table.index import Key
 
     Floats = NDArray[np.float64]
@@ -100,21 +98,6 @@ class Coordinator:
         self._receiver = ReportReceiver(self._state, now)
         self._sender = ReportSender(self._state)
 
-    @property
-    def agent(self) -> str:
-        """This agent's id; `Renamed` changes it."""
-        return self._state.agent
-
-    @property
-    def incarnation(self) -> int:
-        """This life."""
-        return self._state.incarnation
-
-    @property
-    def revision(self) -> int:
-        """Revision of the configuration in force."""
-        return self._state.limits.revision
-
     def met(self, now: float) -> bool:
         """Return whether the other agents have had time to answer this one."""
         return self._state.members.knows_at <= now
@@ -136,44 +119,27 @@ class Coordinator:
             case Counted():
                 self._count(now, event, effects)
             case Heard():
-                self._hear(now, event.report, effects)
-            case HeardTogether():
+                # Strict groups may need an answer at once.
+                wait = len(event.reports) > 1 and not self._state.strict
                 try:
                     for report in event.reports:
-                        # Strict groups may need an answer at once.
-                        wait = not self._state.strict
-                        self._hear(now, report, effects, wait=wait)
+                        if self._receiver.hear(report, now, effects, wait=wait):
+                            self._rename(effects)
                 finally:  # rows must not wait past this step: members come and go
                     self._receiver.enter(now, effects)
             case Configured():
                 self._lifecycle.configure(now, event)
-            case Vouched() | Restored() | Granted():
-                self._take_word(now, event, effects)
-            case Stopping():
-                if not self._state.observing:
-                    effects.append(self._sender.stop(now))
-            case _:
-                assert_never(event)
-        return effects
-
-    def _take_word(
-        self, now: float, event: Vouched | Restored | Granted, effects: list[Effect]
-    ) -> None:
-        """Take what the API says."""
-        match event:
             case Vouched():
                 self._state.detector.vouch(event, now)
             case Restored():
                 self._lifecycle.restore(now, event)
             case Granted():
-                if self._state.strict.grant(event, now):
-                    effects.append(WakeAt(now))
-
-    def _hear(
-        self, now: float, report: Report, effects: list[Effect], *, wait: bool = False
-    ) -> None:
-        if self._receiver.hear(report, now, effects, wait=wait):
-            self._rename(effects)
+                effects.extend(self._state.strict.grant(event, now))
+            case Stopping():
+                effects.extend(self._sender.stop(now))
+            case _:
+                assert_never(event)
+        return effects
 
     def _rename(self, effects: list[Effect]) -> None:
         """Leave the id to the process that started later; go on under a new one."""
@@ -211,7 +177,7 @@ class Coordinator:
         # with; effects still lower ceilings before anyone can take what that frees.
         if state.strict and not state.observing:
             schedule.urgent |= state.strict.step(now, local)
-            schedule.hello |= state.strict.asks()
+            schedule.hello |= state.strict.asks
             effects.extend(state.strict.claims(now))
             for life in state.strict.waited_for(now):
                 detail = f"strict groups are waiting for agent {life.agent!r} to agree"

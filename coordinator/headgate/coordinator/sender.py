@@ -111,15 +111,17 @@ class ReportSender:
             level[place.rows] = np.minimum(block.belief[slots] + grown, most)
         return level
 
-    def stop(self, now: float) -> Publish:
+    def stop(self, now: float) -> list[Publish]:
         """Return the last report: final counters, and all permits given away."""
+        if self._state.observing:
+            return []
         local = self._state.local
         rows: tuple[Rows, ...] = ()
         if local is not None:
             rows = local.rows_to_report(local.numbers >= 0, local.usable, None)
         self._state.schedule.hello = False
         self._state.strict.leave(now)
-        return Publish(self._report(rows, now, leave=True))
+        return [Publish(self._report(rows, now, leave=True))]
 
     def _report(
         self, rows: tuple[Rows, ...], now: float, *, leave: bool = False
@@ -127,7 +129,6 @@ class ReportSender:
         """Make the report that is sent now."""
         state, schedule = self._state, self._state.schedule
         schedule.sequence += 1
-        keyframe = schedule.hello or schedule.answer
         report = Report(
             cluster=state.settings.cluster,
             agent=state.agent,
@@ -137,9 +138,9 @@ class ReportSender:
             revision=state.limits.revision,
             hello=schedule.hello,
             leave=leave,
-            keyframe=keyframe,
+            keyframe=schedule.answer,
             rows=rows,
-            permits=state.strict.permits(now, whole=leave or keyframe),
+            permits=state.strict.permits(now, whole=leave or schedule.answer),
             weight=state.settings.weight,
             interval_s=state.settings.interval_s,
         )

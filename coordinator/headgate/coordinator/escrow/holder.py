@@ -47,7 +47,7 @@ from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
 from headgate.coordinator.escrow.slots import SlotView, Stock, worth_of
 from headgate.coordinator.escrow.targets import gifts, targets
-from headgate.coordinator.messages.events import Claim
+from headgate.coordinator.messages.events import Claim, WakeAt
 from headgate.coordinator.messages.report import PERMITS, AgentLife, Permits
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ class Strict:
 
     Attributes:
         waits: Permits are set aside; the next step, which gives them, is due at once.
+        asks: All agents must be asked for keyframes.
         stocks: The limits whose permits are slots, which `Stock` gives away.
     """
 
@@ -174,8 +175,7 @@ class Strict:
         self._noticed: set[AgentLife] = set()
         self._gone_look_at = -inf
         self._claims: set[Key] = set()
-        self._asks = self._news = False
-        self.waits = False
+        self._news = self.waits = self.asks = False
 
     def __bool__(self) -> bool:
         return bool(self._held)
@@ -247,7 +247,10 @@ class Strict:
             del self.stocks[key]
         for group_id, size in sizes.items():
             self.open((IN_FLIGHT, group_id), now, since_made=group_id in made)
-            self.stocks.setdefault((IN_FLIGHT, group_id), Stock(size)).size = size
+            if (IN_FLIGHT, group_id) not in self.stocks:
+                escrow = self._held[IN_FLIGHT, group_id].escrow
+                self.stocks[IN_FLIGHT, group_id] = Stock(escrow, size)
+            self.stocks[IN_FLIGHT, group_id].size = size
         return moved
 
     def may_hold(self) -> dict[int, int]:
@@ -355,13 +358,14 @@ class Strict:
                 the step before were performed; changed: `credit`.
         """
         self._end_gone(now)
-        moved, self._news, self.waits = self._news, False, False
+        moved = self._news
+        self._news = self.waits = self.asks = False
         for key, held in self._held.items():
             if held.silent:
                 continue
             moved |= self._agree(key, held, now)
             if key in self.stocks and held.escrow.uses:
-                moved |= self.stocks[key].step(held.escrow, self._weight_of, now)
+                moved |= self.stocks[key].step(self._weight_of, now)
                 self.waits |= self.stocks[key].waits
             if not held.escrow.uses or key not in self._table:
                 continue
@@ -373,22 +377,17 @@ class Strict:
             self._use(key, held, block, slot, local)
         return moved
 
-    def asks(self) -> bool:
-        """Return True once if all agents must be asked for keyframes."""
-        asks, self._asks = self._asks, False
-        return asks
-
     def claims(self, now: float) -> list[Claim]:
         """Return, once, what to ask the API for."""
         limits = frozenset(self._claims)
         self._claims.clear()
         return [Claim(self._me.agent, limits, now)] if limits else []
 
-    def grant(self, granted: Granted, now: float) -> bool:
-        """Found what the API grants; return whether there was anything."""
+    def grant(self, granted: Granted, now: float) -> list[WakeAt]:
+        """Found what the API grants; if there was anything, look at once."""
         founded = False
         if now - granted.asked_at_s > GRANT_INTERVALS * self._settings.interval_s:
-            return False
+            return []
         for key in granted.limits & self._held.keys():
             held = self._held[key]
             if granted.asked_at_s < held.opened_at or not held.escrow.uses:
@@ -399,7 +398,7 @@ class Strict:
             if key in self._table:
                 block, slot = self._table.at(key)
                 held.due = block.burst.item(slot)
-        return founded
+        return [WakeAt(now)] if founded else []
 
     def grantable(self, key: Key, agent: str) -> bool:
         """Return whether nobody but `agent` can own a part of a limit.
@@ -474,7 +473,7 @@ class Strict:
             if now >= held.ask_at:
                 held.ask_at = now + held.ask_gap * interval_s
                 held.ask_gap = min(ASK_GROWTH * held.ask_gap, ASK_MOST_INTERVALS)
-                self._asks = True
+                self.asks = True
         return before != (escrow.settled, escrow.registers.version)
 
     def _claim(self, key: Key, held: Held, now: float) -> None:

@@ -93,15 +93,16 @@ class Stock:
     """The slots of one group at one agent.
 
     Attributes:
+        escrow: The permits; changed if some are given away, and told what is in use.
         size: N.
-        in_use: Slots that callers here hold.
         may_hold: Slots that callers here may hold.
         waits: A gift was decided, and is due in the next step.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, escrow: Escrow, size: int) -> None:
+        self.escrow = escrow
         self.size = size
-        self.in_use = self.may_hold = 0
+        self.may_hold = 0
         self.waits = False
         self._wanted = 0
         self._wanted_at = -np.inf
@@ -111,45 +112,42 @@ class Stock:
 
     def count(self, count: SlotCount, now: float) -> None:
         """Enter how many slots callers here hold and want."""
-        self.in_use = count.in_use
+        self.escrow.in_use = count.in_use
         if count.wanted >= self._wanted or now - self._wanted_at > PEAK_S:
             self._wanted, self._wanted_at = count.wanted, now
 
-    def step(
-        self, escrow: Escrow, weight_of: Callable[[str], float], now: float
-    ) -> bool:
+    def step(self, weight_of: Callable[[str], float], now: float) -> bool:
         """Give away what the previous step set aside, and set the next gift aside.
 
         Args:
-            escrow: The permits; changed if some are given away.
             weight_of: The weight of each agent, by id.
             now: Monotonic seconds.
 
         Returns:
             Whether to report something at once.
         """
+        escrow = self.escrow
         worth = worth_of(self.size, len(escrow.registers))
-        moved = self._give(escrow, worth, now)
-        escrow.in_use = self.in_use
+        moved = self._give(worth, now)
         if abs(self._wanted - escrow.wanted) > escrow.wanted // TOLD_PART:
             escrow.wanted, escrow.reported_at = self._wanted, now
             moved = True
         owned = int(worth[escrow.owned()].sum())
         if owned != self._owned:
             self._owned, self._owned_since = owned, now
-        self._plan(escrow, worth, weight_of, now)
+        self._plan(worth, weight_of, now)
         aside = sum(self._planned.values())
         self.may_hold = 0 if escrow.superseded else max(0, owned - aside)
-        self.waits = aside > 0 and owned > self.in_use
+        self.waits = aside > 0 and owned > escrow.in_use
         return moved
 
-    def _give(self, escrow: Escrow, worth: Ints, now: float) -> bool:
+    def _give(self, worth: Ints, now: float) -> bool:
         """Write the gifts of the previous step, as far as their slots are free."""
-        moved = False
+        escrow, moved = self.escrow, False
         for life, count in self._planned.items():
             mine = escrow.owned()
             mine = mine[worth[mine] > 0]
-            free = int(worth[mine].sum()) - self.in_use
+            free = int(worth[mine].sum()) - escrow.in_use
             most = max(1, int(worth[0]))  # what the largest permit is worth
             given = min(count, free) // most
             if given > 0:
@@ -159,14 +157,9 @@ class Stock:
         self._planned = {}
         return moved
 
-    def _plan(
-        self,
-        escrow: Escrow,
-        worth: Ints,
-        weight_of: Callable[[str], float],
-        now: float,
-    ) -> None:
+    def _plan(self, worth: Ints, weight_of: Callable[[str], float], now: float) -> None:
         """Decide what to give in the next step, and to which agents."""
+        escrow = self.escrow
         if not self._owned or escrow.superseded:
             return
         lives = sorted([escrow.me, *escrow.users()])
@@ -175,7 +168,7 @@ class Stock:
         me = lives.index(escrow.me)
         uses = [escrow.use_of(life.agent) for life in lives]
         used, wanted = np.array(uses, dtype=np.int64).T
-        used[me], wanted[me] = self.in_use, self._wanted
+        used[me], wanted[me] = escrow.in_use, self._wanted
         owned = escrow.registers.counts(lives, worth)
         owned[me] = self._owned
         weight = np.array([weight_of(life.agent) for life in lives])

@@ -126,7 +126,7 @@ class ReportSchedule:
     Attributes:
         sequence: Sequence number of the last report.
         hello: The next report asks the others for all their rows.
-        answer: The next report carries all rows.
+        answer: The report that was chosen carries all rows.
         urgent: A report must leave as soon as the least gap allows.
         round_at: When somebody, this agent included, last asked for all rows.
     """
@@ -244,7 +244,7 @@ class ReportSchedule:
         self._last_at = now
         if self.hello:
             self.round_at = now
-        if self.hello or self.answer:
+        if self.answer:
             self._told_all_at = now
             self._answer_at = self._rows_at = np.inf
         self.hello = self.answer = self.urgent = False

@@ -107,24 +107,13 @@ class Configured:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heard:
-    """A report came from the bus; this agent's own come back, too.
+    """Reports came from the bus at once; this agent's own come back, too.
+
+    Each has the effect it would have by itself, but the rows of several are entered
+    together, which is much cheaper.
 
     Attributes:
-        report: What was decoded.
-    """
-
-    report: Report
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HeardTogether:
-    """Reports that came from the bus at once, in their order.
-
-    Each has the effect it would have by itself, but all rows are entered together,
-    which is much cheaper.
-
-    Attributes:
-        reports: What was decoded, of any agents.
+        reports: What was decoded, of any agents, in the order of arrival.
     """
 
     reports: tuple[Report, ...]
@@ -184,16 +173,7 @@ class Granted:
     asked_at_s: float
 
 
-Event = (
-    Counted
-    | Configured
-    | Heard
-    | HeardTogether
-    | Vouched
-    | Restored
-    | Granted
-    | Stopping
-)
+Event = Counted | Configured | Heard | Vouched | Restored | Granted | Stopping
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -335,8 +315,7 @@ class Noticed:
 
     Attributes:
         kind: Name of the counter, such as ``report_from_the_future``.
-        detail: A sentence for the log, written when the kind first occurs
-            for an agent.
+        detail: A sentence for the log.
         agent: Whom it is about, or empty.
     """
 

@@ -136,7 +136,7 @@ class _Cluster:
             heard, self._underway = self._underway, []
             for agent, per_s in zip(self._agents, rate.tolist(), strict=True):
                 for report in heard:
-                    agent.step(self._now, Heard(report))
+                    agent.step(self._now, Heard((report,)))
                 agent.serve(self._now, per_s * TICK_S)
                 self._underway += agent.reports()
 

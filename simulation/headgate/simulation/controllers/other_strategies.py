@@ -166,7 +166,8 @@ class PeriodicController:
             self._groups = {group.id: group for group in event.configuration.groups}
             self._revision = event.configuration.revision
         elif isinstance(event, Heard):
-            self._hear(now, event.report)
+            for report in event.reports:
+                self._hear(now, report)
         elif isinstance(event, Counted):
             return self._count(now, event, wall_s)
         return []

@@ -306,7 +306,7 @@ class SimulationEngine:
                 self._observer.delivered(now, index, report)
             else:
                 self._observer.garbled(now, report)
-        node.step(now, wall_s, Heard(report))
+        node.step(now, wall_s, Heard((report,)))
         self._after(now, index, node)
 
     def _wake(self, now: float, index: int, payload: object) -> None:

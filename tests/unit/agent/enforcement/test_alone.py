@@ -89,7 +89,7 @@ class Alone:
             if due_s > now:
                 return
             if echo_s <= self.wake_s:
-                self.step(echo_s, Heard(self.echoes.pop(0)[1]))
+                self.step(echo_s, Heard((self.echoes.pop(0)[1],)))
             else:
                 self.tick(due_s)
 

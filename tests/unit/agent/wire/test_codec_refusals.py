@@ -17,7 +17,7 @@ from headgate.agent.errors import MalformedReport
 from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
 from headgate.agent.wire.codec import decode, encode
 from headgate.agent.wire.codec_columns import MAX_GROUP_ID, MAX_ROWS, MAX_SUBJECTS
-from headgate.coordinator import HeardTogether
+from headgate.coordinator import Heard
 from headgate.coordinator.messages.report import Report, Rows
 from headgate.proto import report_pb2 as wire
 
@@ -305,7 +305,7 @@ def test_the_largest_number_of_subjects_is_one_that_the_coordinator_can_hold() -
         subjects=ids(MAX_SUBJECTS),
     )
     heard = decode(encode(replace(report(row), sequence=1, keyframe=True)))
-    turns.runtime._step(HeardTogether((heard,)))  # pyright: ignore[reportPrivateUsage]
+    turns.runtime._step(Heard((heard,)))  # pyright: ignore[reportPrivateUsage]
     turns.run(1.0)
     rows = turns.runtime.table(1, "requests").agents
     assert max(each.subjects for each in rows) == MAX_SUBJECTS

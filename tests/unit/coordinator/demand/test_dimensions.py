@@ -90,7 +90,7 @@ def admitted_bytes(callers: list[Caller], seconds: float) -> list[float]:
         arrived, under_way = under_way, []
         for caller in callers:
             for report in arrived:
-                caller.coordinator.step(now, Heard(report), wall_s=now)
+                caller.coordinator.step(now, Heard((report,)), wall_s=now)
         for caller in callers:
             under_way += caller.tick(now)
         if i == round((seconds - 5.0) / TICK_S):

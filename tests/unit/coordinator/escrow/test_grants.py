@@ -82,7 +82,7 @@ class Asking:
 
     def grant(self, now: float, *, asked_at_s: float = 0.1) -> bool:
         """Let the API's answer arrive."""
-        return self.strict.grant(Granted(frozenset({KEY}), asked_at_s), now)
+        return bool(self.strict.grant(Granted(frozenset({KEY}), asked_at_s), now))
 
     def hear(self, *, settled: bool, run: bool = False) -> None:
         """Hear another agent that uses the limit, and perhaps a part of its permits."""

@@ -62,4 +62,4 @@ def test_permits_are_looked_at_soon_but_several_together(heard_after_s: float) -
     )
     heard_s = 1.0 + heard_after_s
     expected = max(heard_s, 1.0 + PERMITS_GAP_S)
-    assert wake_s(heard_s, Heard(report)) == pytest.approx(expected)
+    assert wake_s(heard_s, Heard((report,))) == pytest.approx(expected)

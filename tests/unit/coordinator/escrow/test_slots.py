@@ -28,19 +28,19 @@ SIZES = (1, 2, 3, 5, 7)
 class Careless(Stock):
     """Gives slots that are held."""
 
-    def _give(self, escrow: Escrow, worth: NDArray[np.int64], now: float) -> bool:
-        counted, self.in_use = self.in_use, 0
-        moved = super()._give(escrow, worth, now)
-        self.in_use = counted
+    def _give(self, worth: NDArray[np.int64], now: float) -> bool:
+        counted, self.escrow.in_use = self.escrow.in_use, 0
+        moved = super()._give(worth, now)
+        self.escrow.in_use = counted
         return moved
 
 
 class Hasty(Stock):
     """Hands out slots that it has decided to give."""
 
-    def step(self, escrow: Escrow, weight_of: object, now: float) -> bool:
-        moved = super().step(escrow, lambda _: 1.0, now)
-        self.may_hold = int(worth_of(self.size, PERMITS)[escrow.owned()].sum())
+    def step(self, weight_of: object, now: float) -> bool:
+        moved = super().step(lambda _: 1.0, now)
+        self.may_hold = int(worth_of(self.size, PERMITS)[self.escrow.owned()].sum())
         return moved
 
 
@@ -68,14 +68,16 @@ class SlotAdversary(Adversary):
 
     def _tick(self, process: Process) -> None:
         life = process.life
-        stock = self._stocks.setdefault(life, self._stock(self.size))
+        if life not in self._stocks:
+            self._stocks[life] = self._stock(process.escrow, self.size)
+        stock = self._stocks[life]
         self._come_and_go(life, stock)
         in_use = self._in_use[life]
         wanted = in_use + self._random.choice([0, 0, 1, 5])
         stock.count(SlotCount(1, in_use, wanted), self._now)
         self._come_and_go(life, stock)  # callers don't wait for a tick to end
         before = len(process.escrow.owned())
-        stock.step(process.escrow, lambda _: 1.0, self._now)
+        stock.step(lambda _: 1.0, self._now)
         if len(process.escrow.owned()) < before:
             self._emit(process, whole=self._often(), late=self._often())
 
@@ -198,10 +200,10 @@ def test_an_idle_agent_has_a_slot_in_hand_where_some_are_left() -> None:
 def test_a_lowered_number_takes_no_slot_and_gives_none() -> None:
     process = Process(Escrow, AgentLife("a", 1), 0.0)
     process.escrow.step(1.0, may_found=True)
-    stock = Stock(9)
+    stock = Stock(process.escrow, 9)
     stock.count(SlotCount(1, 6, 9), 1.0)
-    stock.step(process.escrow, lambda _: 1.0, 1.0)
+    stock.step(lambda _: 1.0, 1.0)
     assert stock.may_hold == 9
     stock.size = 4
-    stock.step(process.escrow, lambda _: 1.0, 2.0)
+    stock.step(lambda _: 1.0, 2.0)
     assert stock.may_hold == 4  # below the six that are held: none is handed out

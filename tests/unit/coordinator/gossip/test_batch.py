@@ -17,7 +17,6 @@ from headgate.coordinator import (
     Event,
     Group,
     Heard,
-    HeardTogether,
     Keys,
     Limit,
     Noticed,
@@ -156,9 +155,9 @@ class Twins:
         found = [
             effect
             for report in reports
-            for effect in apart.step(self.now, Heard(report), wall_s=self.now)
+            for effect in apart.step(self.now, Heard((report,)), wall_s=self.now)
         ]
-        event = HeardTogether(tuple(reports))
+        event = Heard(tuple(reports))
         others = together.step(self.now, event, wall_s=self.now)
         # What is noticed of rows that waited is said when they are entered.
         assert sorted(told(found)) == sorted(told(others))
@@ -269,5 +268,5 @@ def test_who_uses_no_group_yet_hears_many_at_once() -> None:
             )
             for agent in ("a", "b")
         )
-        one.step(float(sequence), HeardTogether(reports), wall_s=0.0)
+        one.step(float(sequence), Heard(reports), wall_s=0.0)
     assert [each.age_s for each in one.members(2.0) if each.agent != "self"] == [0, 0]

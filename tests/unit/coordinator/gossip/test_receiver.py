@@ -15,7 +15,6 @@ from headgate.coordinator import (
     Counted,
     Group,
     Heard,
-    HeardTogether,
     Keys,
     Limit,
     Publish,
@@ -115,10 +114,10 @@ class Listener:
             self.now = round(self.now + 0.05, 6)
             arrived, self.flying = self.flying, []
             for report in arrived:
-                self.step(Heard(report))
+                self.step(Heard((report,)))
             if round(self.now / 0.05) % 20 == 0:
                 for name in talk:
-                    self.step(Heard(self.report_of(name, rows=True)))
+                    self.step(Heard((self.report_of(name, rows=True),)))
             zero, one = np.zeros(1), np.ones(1)
             self.step(Counted(KEYS, zero, zero, zero, one, one.astype(np.int64)))
 
@@ -136,11 +135,11 @@ def test_rows_that_came_before_the_question_answer_it_in_no_order(
         agent.report_of("b", rows=True),
         agent.report_of("c", rows=False, missed=22),  # some were sent during the pause
     )
-    for event in [HeardTogether(reports)] if together else map(Heard, reports):
-        agent.step(event)
+    for heard in [reports] if together else zip(reports):
+        agent.step(Heard(heard))
     bootstrap = agent.coordinator._state.bootstrap  # pyright: ignore[reportPrivateUsage]
     assert bootstrap, "it asks anew"
-    assert not bootstrap.answered()
+    assert not bootstrap._answers  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_member_that_was_silent_is_told_all_rows() -> None:
@@ -148,6 +147,6 @@ def test_a_member_that_was_silent_is_told_all_rows() -> None:
     agent.run(5.0)
     agent.run(8.0, talk="b")
     before = len(agent.sent)
-    agent.step(Heard(agent.report_of("c", rows=True)))
+    agent.step(Heard((agent.report_of("c", rows=True),)))
     agent.run(0.5, talk="")
     assert any(report.keyframe for report in agent.sent[before:])

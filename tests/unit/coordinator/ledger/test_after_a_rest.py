@@ -65,7 +65,7 @@ class Cluster:
             while self.on_their_way and self.on_their_way[0][0] <= self._now:
                 report = self.on_their_way.pop(0)[1]
                 for each in self.agents.values():
-                    heard = Heard(report)
+                    heard = Heard((report,))
                     self._send(each.step(self._now, heard, wall_s=self._now))
             for agent, at_s in self._ticks.items():
                 if self._now >= at_s:

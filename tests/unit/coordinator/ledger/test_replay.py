@@ -118,7 +118,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(report=reports)
     def deliver(self, report: Report) -> None:
         """Deliver any report that was ever sent: late, twice, in any order."""
-        self.coordinator.step(self.now, Heard(report), wall_s=self.now)
+        self.coordinator.step(self.now, Heard((report,)), wall_s=self.now)
         stamp = (report.incarnation, report.sequence)
         known = self.newest.get(report.agent)
         if known is None or stamp > known[:2]:
