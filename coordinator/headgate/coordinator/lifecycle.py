@@ -70,7 +70,7 @@ class Lifecycle:
         isn't heard, and is taken to have gone on.
         """
         state = self._state
-        roster = state.detector.roster(state.settings.weight, now)
+        roster = state.detector.roster(now)
         heard_at = roster.heard_at[block.member[1:, slot]] - state.members.lag_s
         unheard_s = now - np.maximum(block.reported_at[1:, slot], heard_at)
         demand, cost = block.demand[1:, slot], block.cost[1:, slot]

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Ints = NDArray[np.int64]
 
-NOTICES_MAX = 1024
-"""Number of (kind, agent) pairs whose first occurrence is remembered."""
-
 SEQUENCES_PER_S = 40.0
 """A sequence grows by at most twice the most urgent rate of reports."""
 
@@ -57,7 +54,6 @@ class ReportReceiver:
 
     def __init__(self, state: CoordinatorState, now: float) -> None:
         self._state = state
-        self._told: set[tuple[str, str]] = set()
         self._waiting: dict[str, tuple[Member, Report]] = {}
         self._rows_waiting = 0
         self._counted_at = now
@@ -97,7 +93,7 @@ class ReportReceiver:
         if heard_nobody and not state.detector.hears_nobody(now):
             # The others know better than this agent what they spent meanwhile.
             self._ask_anew()
-        if state.observing and state.bootstrap.answered():
+        if state.observing:
             # An observer never asks, so nothing echoes; the first answers must do.
             state.bootstrap.take_what_came(now + state.settings.interval_s)
         return doubled or state.strict.superseded
@@ -194,7 +190,7 @@ class ReportReceiver:
             effects.extend(state.strict.echo(report, now))
             return False
         doubled = report.incarnation > state.incarnation or (
-            same_life and report.sequence > members.last_sequence
+            same_life and report.sequence > state.schedule.sequence
         )
         if doubled:
             self._notice(effects, "doubled_id", report.agent, "is running twice")
@@ -234,11 +230,11 @@ class ReportReceiver:
         members, detector = self._state.members, self._state.detector
         member.reported_at = member.arrival_of(report, now, members.least_lag_s)
         hole = members.note_sequence(member, report.sequence)
-        if member.silent:
-            detector.return_of(member)
         member.heard_at = now
-        if member.weight != report.weight:
-            member.weight = report.weight if 0 < report.weight < 1e9 else 1.0
+        weight = report.weight if 0 < report.weight < 1e9 else 1.0
+        if member.silent or member.weight != weight:
+            # What was predicted while it was silent stands until its rows arrive.
+            member.silent, member.weight = False, weight
             detector.reseat(member)
         if isfinite(report.interval_s) and 0 < report.interval_s <= 3600:
             member.interval_s = report.interval_s
@@ -414,10 +410,7 @@ class ReportReceiver:
         member.cache[rows.dimension] = (table.version, rows.group_ids, settled)
         return places
 
-    def _notice(self, effects: list[Effect], kind: str, agent: str, what: str) -> None:
-        """Say what people should be able to see, in words the first time only."""
-        first = (kind, agent) not in self._told
-        detail = f"agent {agent!r} {what}" if first else ""
-        if first and len(self._told) < NOTICES_MAX:
-            self._told.add((kind, agent))
-        effects.append(Noticed(kind, detail, agent))
+    @staticmethod
+    def _notice(effects: list[Effect], kind: str, agent: str, what: str) -> None:
+        """Say what people should be able to see."""
+        effects.append(Noticed(kind, f"agent {agent!r} {what}", agent))

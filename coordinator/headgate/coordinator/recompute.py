@@ -199,21 +199,19 @@ class Recomputation:
         """
         at = compact(slots)
         on = self.conditions(now)
-        local = self._state.weight
         held = (block.isolation[at] == HOLD).nonzero()[0]
         if len(held):
             keep_shares(
                 block,
                 slots[held],
-                self._state.detector.roster(local, now),
+                self._state.detector.roster(now),
                 now=now,
                 interval_s=self._state.settings.interval_s,
             )
         settle(block, at, now, on.age_s, on.lag_s)
         stale = block.stale[at]
         if np.count_nonzero(stale):
-            roster = self._state.detector.roster(local, now)
-            seat(block, slots[stale], roster)
+            seat(block, slots[stale], self._state.detector.roster(now))
         asked = share_out(block, at, on, self._state.settings)
         block.dirty[at] = False
         # A full bucket without demand rests until someone asks, but not while this

@@ -71,11 +71,6 @@ class CoordinatorState:
         self.strict.begin(agent, incarnation, now)
 
     @property
-    def weight(self) -> float:
-        """This agent's weight; 0 if it only listens."""
-        return 0.0 if self.observing else self.settings.weight
-
-    @property
     def age_s(self) -> float:
         """Δ, seconds for which the others may not know of a change and use an old ρ."""
         return self.members.lag_s + self.settings.urgent_gap_s + self.settings.tick_s

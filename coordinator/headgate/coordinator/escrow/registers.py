@@ -70,10 +70,6 @@ class Registers:
             self._of = self.version, life, owned
         return owned
 
-    def count(self, life: AgentLife) -> int:
-        """Return how many permits a life owns."""
-        return int(np.count_nonzero(self.owner == self._index.get(life, -1)))
-
     def counts(self, lives: list[AgentLife], worth: Ints | None = None) -> Ints:
         """Return what each of these lives owns, ``int64[len(lives)]``.
 

@@ -34,9 +34,6 @@ are long enough, and if it carries the same rows each time it needs no new look-
 ROWS_TOGETHER = 1 << 13
 """Rows entered at once: a dozen columns of this length fit a core's cache."""
 
-FEWEST = 2
-"""Number of reports from which batching pays off."""
-
 
 class _Columns(NamedTuple):
     """The rows of one dimension of all waiting reports, N in total.
@@ -71,7 +68,7 @@ def enter_together(
         be entered one by one: they have no place yet, are not numbers, or belong to a
         ledger at rest.
     """
-    if len(waiting) < FEWEST or not len(table):
+    if not len(table):
         return None
     columns: list[_Columns] = []
     for dimension in {rows.dimension for _, each in waiting for rows in each.rows}:

@@ -129,15 +129,11 @@ class Bootstrap:
             self._ready.append((ready_at, np.array(numbers, dtype=np.int64)))
 
     def take_what_came(self, ready_at: float) -> None:
-        """End the round without having asked: an observer never asks."""
-        if self._waiting:
+        """End the round without having asked, once any agent has told its level."""
+        if self._waiting and self._answers:
             numbers = np.array(list(self._waiting), dtype=np.int64)
             self._waiting.clear()
             self._ready.append((ready_at, numbers))
-
-    def answered(self) -> bool:
-        """Return whether any agent has reported a level since this one asked."""
-        return bool(self._answers)
 
     def answer(
         self,

@@ -228,15 +228,6 @@ class FailureDetector:
             del self.departed[next(iter(self.departed))]
         self.departed[member.agent] = DepartedMember(member.weight, now, votes)
 
-    def return_of(self, member: Member) -> None:
-        """Take a silent member back.
-
-        What was predicted while it was silent stands until its rows arrive; then its
-        counters replace it.
-        """
-        member.silent = False
-        self.reseat(member)
-
     def drop(self, member: Member, *, charge: bool = True) -> None:
         """Forget a member; charge what was predicted for it, or give it back."""
         for place in self._table.all_places(member.number):
@@ -250,12 +241,13 @@ class FailureDetector:
             place.block.stale[place.slots] = True
             place.block.dirty[place.slots] = True
 
-    def roster(self, own: float, now: float) -> Roster:
+    def roster(self, now: float) -> Roster:
         """Return what ledgers need to know about members, by number."""
         size = max(self._members.by_number, default=0) + 2
         weights, heard_at = np.zeros(size), np.full(size, now)
         silent = np.zeros(size, dtype=np.bool_)
-        weights[0], heard_at[0] = own, self._members.echo_at
+        weights[0] = 0.0 if self._observing else self._settings.weight
+        heard_at[0] = self._members.echo_at
         for number, member in self._members.by_number.items():
             weights[number] = member.weight
             silent[number] = member.silent

@@ -169,7 +169,6 @@ class Members:
         knows_at: When all agents have had time to answer this one's first report;
             infinite until that came back.
         met_at: When this agent last heard from one it did not know.
-        last_sequence: Sequence number of this agent's last report.
         loss: Fraction of all reports that don't arrive.
     """
 
@@ -184,7 +183,6 @@ class Members:
         self.echoed = False
         self.knows_at = inf
         self.met_at = now
-        self.last_sequence = 0
         self.loss = 0.0
         self._published: dict[int, float] = {}
         self._unused: list[int] = []
@@ -199,7 +197,6 @@ class Members:
 
     def published(self, sequence: int, now: float) -> None:
         """Remember when a report of this agent left."""
-        self.last_sequence = sequence
         if len(self._published) >= ECHOES_MAX:
             del self._published[next(iter(self._published))]
         self._published[sequence] = now
