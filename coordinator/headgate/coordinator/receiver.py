@@ -110,13 +110,13 @@ class ReportReceiver:
 
     def enter(self, now: float, effects: list[Effect]) -> None:
         """Enter the waiting rows."""
-        if not self._waiting:
-            return
         waiting = list(self._waiting.values())
         self._waiting.clear()
         self._rows_waiting = 0
-        members = self._state.members
-        wrong = enter_together(self._state.table, waiting, members.lag_s, members.loss)
+        members, wrong = self._state.members, None
+        if len(waiting) > 1:
+            table = self._state.table
+            wrong = enter_together(table, waiting, members.lag_s, members.loss)
         if wrong is None:
             for member, report in waiting:
                 self._hear_rows(member, report, now, effects)
@@ -210,15 +210,13 @@ class ReportReceiver:
         # From the point of view of a sender that was silent this agent returns, too.
         asked = report.hello or member.silent
         hole = self._note_sender(member, report, now)
-        if wait and report.rows:
+        if report.rows:
             self._waiting[report.agent] = member, report
             self._rows_waiting += sum(len(rows.group_ids) for rows in report.rows)
-        else:
-            self._hear_rows(member, report, now, effects)
-            if report.leave:
-                state.detector.drop(member, charge=False)
-        if self._rows_waiting >= ROWS_TOGETHER or hole.behind:
+        if not wait or hole.behind or self._rows_waiting >= ROWS_TOGETHER:
             self.enter(now, effects)
+        if report.leave:
+            state.detector.drop(member, charge=False)
         if state.strict:
             asked |= self._hear_permits(report, now, effects)
         if asked:
