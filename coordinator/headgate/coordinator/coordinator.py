@@ -31,7 +31,7 @@ from headgate.coordinator.messages.events import (
 )
 from headgate.coordinator.receiver import NEWBORN_SEQUENCE, ReportReceiver
 from headgate.coordinator.recompute import Recomputation
-from headgate.coordinator.sender import ReportSender
+from headgate.coordinator.sender import last_report, report_due
 from headgate.coordinator.state import CoordinatorState
 from headgate.coordinator.table.one_or_many import chosen, lesser, single
 
@@ -96,7 +96,6 @@ class Coordinator:
         self._recomputation = Recomputation(self._state)
         self._lifecycle = Lifecycle(self._state, self._recomputation)
         self._receiver = ReportReceiver(self._state, now)
-        self._sender = ReportSender(self._state)
 
     def met(self, now: float) -> bool:
         """Return whether the other agents have had time to answer this one."""
@@ -136,7 +135,7 @@ class Coordinator:
             case Granted():
                 effects.extend(self._state.strict.grant(event, now))
             case Stopping():
-                effects.extend(self._sender.stop(now))
+                effects.extend(last_report(self._state, now))
             case _:
                 assert_never(event)
         return effects
@@ -184,7 +183,7 @@ class Coordinator:
                 effects.append(Noticed("strict_waits", detail, life.agent))
         if schedule.wonders(now) and not state.members.all_whole():
             schedule.hello = True
-        told = [] if state.observing else self._sender.report(local, now)
+        told = [] if state.observing else report_due(state, local, now)
         effects.extend(self._recomputation.calculate(local, now))
         self._set_slots(now, effects, told=bool(told))
         effects.extend(told)
@@ -257,7 +256,7 @@ class Coordinator:
         pace = settings.tick_s if busy or state.bootstrap else settings.rest_tick_s
         return min(
             now + pace,
-            max(state.schedule.next_at(), now + settings.tick_s),
+            max(state.schedule.next_beat, now + settings.tick_s),
             max(self._recomputation.arrives_at, now),
         )
 

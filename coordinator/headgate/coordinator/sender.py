@@ -9,7 +9,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.ceilings import note_told
 from headgate.coordinator.gossip.schedule import Extrapolation
-from headgate.coordinator.messages.events import Effect, Publish
+from headgate.coordinator.messages.events import Publish
 from headgate.coordinator.messages.report import Report
 from headgate.coordinator.table.one_or_many import chosen, single
 
@@ -29,120 +29,123 @@ still on their way date from when all agents spent even parts, but are extrapola
 share."""
 
 
-class ReportSender:
-    """The sender's side: from ledgers to reports."""
+def report_due(
+    state: CoordinatorState, local: LocalBuckets, now: float
+) -> list[Publish]:
+    """Return the report that is due now, if one is."""
+    if not state.schedule.may_speak(now, local):
+        return []
+    outlook = _outlook(state, local, now)
+    picked = state.schedule.choose(local, now, outlook, state.members.loss)
+    if picked is None:
+        return []
+    picked = local.with_ancestors(picked)
+    level = _levels(state, local, picked, now)
+    demand = local.tell(picked, outlook.at_once)
+    report = _report(state, local.rows_to_report(picked, demand, level), now)
+    if state.bootstrap:
+        state.bootstrap.asked(report.sequence, local.numbers[picked])
+    state.members.published(report.sequence, now)
+    for place in local.places:
+        sent = picked[place.rows]
+        if not np.count_nonzero(sent):
+            continue
+        block = place.block
+        slots = block.slots[place.slots][sent]
+        rows = local.positions[place.rows][sent]
+        demand = np.maximum(local.sent_demand[rows], 0.0)
+        note_told(block, slots, local.sent_admitted[rows], demand, now)
+        block.dirty[slots] = True
+    return [Publish(report)]
 
-    def __init__(self, state: CoordinatorState) -> None:
-        self._state = state
 
-    def report(self, local: LocalBuckets, now: float) -> list[Effect]:
-        """Return the report that is due now, if one is."""
-        state = self._state
-        if not state.schedule.may_speak(now, local):
-            return []
-        outlook = self._outlook(local, now)
-        picked = state.schedule.choose(local, now, outlook, state.members.loss)
-        if picked is None:
-            return []
-        picked = local.with_ancestors(picked)
-        level = self._levels(local, picked, now)
-        demand = local.tell(picked, outlook.at_once)
-        report = self._report(local.rows_to_report(picked, demand, level), now)
-        if state.bootstrap:
-            state.bootstrap.asked(report.sequence, local.numbers[picked])
-        state.members.published(report.sequence, now)
-        for place in local.places:
-            sent = picked[place.rows]
-            if not np.count_nonzero(sent):
-                continue
-            block = place.block
-            slots = block.slots[place.slots][sent]
-            rows = local.positions[place.rows][sent]
-            demand = np.maximum(local.sent_demand[rows], 0.0)
-            note_told(block, slots, local.sent_admitted[rows], demand, now)
-            block.dirty[slots] = True
-        return [Publish(report)]
+def _outlook(state: CoordinatorState, local: LocalBuckets, now: float) -> Extrapolation:
+    """Return how the others extrapolate each row until they hear of it again."""
+    size = len(local.names)
+    found = Extrapolation._make([*np.zeros((6, size)), np.zeros(size, np.bool_)])
+    for place in local.places:
+        here = _extrapolated(state, local, place, now)
+        if size == 1:
+            return here
+        for column, values in zip(found, here, strict=True):
+            column[place.rows] = values
+    return found
 
-    def _outlook(self, local: LocalBuckets, now: float) -> Extrapolation:
-        """Return how the others extrapolate each row until they hear of it again."""
-        size = len(local.names)
-        found = Extrapolation._make([*np.zeros((6, size)), np.zeros(size, np.bool_)])
-        for place in local.places:
-            here = self._extrapolated(local, place, now)
-            if size == 1:
-                return here
-            for column, values in zip(found, here, strict=True):
-                column[place.rows] = values
-        return found
 
-    def _extrapolated(
-        self, local: LocalBuckets, place: Place, now: float
-    ) -> Extrapolation:
-        """Return that for the rows of one place, as numbers if there is one row."""
-        block, slots, rows = place.block, single(place.slots), single(place.rows)
-        rho = block.extrapolated_rate[0, slots]
-        expected = block.predicted[0, slots] + rho * (now - block.at[slots])
-        # An unlimited ledger has no shares, so nothing is urgent there.
-        free = block.unlimited[slots]
-        rate = chosen(free, inf, block.rate[slots])
-        return Extrapolation(
-            off=local.admitted[rows] - local.sent_admitted[rows] - expected,
-            unsure=block.swung[slots] * self._state.age_s,
-            theta=block.theta[slots] * self._state.settings.weight,
-            quota=rate / block.agents[slots],
-            extrapolated_rate=rho,
-            quiet_s=block.quiet_s[slots],
-            at_once=block.at_once[0, slots] & ~free,
-        )
+def _extrapolated(
+    state: CoordinatorState, local: LocalBuckets, place: Place, now: float
+) -> Extrapolation:
+    """Return that for the rows of one place, as numbers if there is one row."""
+    block, slots, rows = place.block, single(place.slots), single(place.rows)
+    rho = block.extrapolated_rate[0, slots]
+    expected = block.predicted[0, slots] + rho * (now - block.at[slots])
+    # An unlimited ledger has no shares, so nothing is urgent there.
+    free = block.unlimited[slots]
+    rate = chosen(free, inf, block.rate[slots])
+    return Extrapolation(
+        off=local.admitted[rows] - local.sent_admitted[rows] - expected,
+        unsure=block.swung[slots] * state.age_s,
+        theta=block.theta[slots] * state.settings.weight,
+        quota=rate / block.agents[slots],
+        extrapolated_rate=rho,
+        quiet_s=block.quiet_s[slots],
+        at_once=block.at_once[0, slots] & ~free,
+    )
 
-    def _levels(
-        self, local: LocalBuckets, rows: NDArray[np.bool_], now: float
-    ) -> Floats | None:
-        """Return E of each ledger, ``float64[N]``; None if one to be told is unsure."""
-        level = np.zeros(len(local.names))
-        unsure_s = UNSURE_LAGS * self._state.members.lag_s
-        for place in local.places:
-            block, slots = place.block, place.slots
-            if (block.joining_until[slots] > now - unsure_s)[rows[place.rows]].any():
-                return None
-            others = block.outflow[slots] - block.extrapolated_rate[0, slots]
-            grown = (block.rate[slots] - others) * (now - block.at[slots])
-            most = block.burst[slots]
-            level[place.rows] = np.minimum(block.belief[slots] + grown, most)
-        return level
 
-    def stop(self, now: float) -> list[Publish]:
-        """Return the last report: final counters, and all permits given away."""
-        if self._state.observing:
-            return []
-        local = self._state.local
-        rows: tuple[Rows, ...] = ()
-        if local is not None:
-            rows = local.rows_to_report(local.numbers >= 0, local.usable, None)
-        self._state.schedule.hello = False
-        self._state.strict.leave(now)
-        return [Publish(self._report(rows, now, leave=True))]
+def _levels(
+    state: CoordinatorState, local: LocalBuckets, rows: NDArray[np.bool_], now: float
+) -> Floats | None:
+    """Return E of each ledger, ``float64[N]``; None if one to be told is unsure."""
+    level = np.zeros(len(local.names))
+    unsure_s = UNSURE_LAGS * state.members.lag_s
+    for place in local.places:
+        block, slots = place.block, place.slots
+        if (block.joining_until[slots] > now - unsure_s)[rows[place.rows]].any():
+            return None
+        others = block.outflow[slots] - block.extrapolated_rate[0, slots]
+        grown = (block.rate[slots] - others) * (now - block.at[slots])
+        most = block.burst[slots]
+        level[place.rows] = np.minimum(block.belief[slots] + grown, most)
+    return level
 
-    def _report(
-        self, rows: tuple[Rows, ...], now: float, *, leave: bool = False
-    ) -> Report:
-        """Make the report that is sent now."""
-        state, schedule = self._state, self._state.schedule
-        schedule.sequence += 1
-        report = Report(
-            cluster=state.settings.cluster,
-            agent=state.agent,
-            incarnation=state.incarnation,
-            sequence=schedule.sequence,
-            sent_at_s=state.wall_s,
-            revision=state.limits.revision,
-            hello=schedule.hello,
-            leave=leave,
-            keyframe=schedule.answer,
-            rows=rows,
-            permits=state.strict.permits(now, whole=leave or schedule.answer),
-            weight=state.settings.weight,
-            interval_s=state.settings.interval_s,
-        )
-        schedule.sent(now)
-        return report
+
+def last_report(state: CoordinatorState, now: float) -> list[Publish]:
+    """Return the last report: final counters, and all permits given away.
+
+    An observer has nothing to say.
+    """
+    if state.observing:
+        return []
+    local = state.local
+    rows: tuple[Rows, ...] = ()
+    if local is not None:
+        rows = local.rows_to_report(local.numbers >= 0, local.usable, None)
+    state.schedule.hello = False
+    state.strict.leave(now)
+    return [Publish(_report(state, rows, now, leave=True))]
+
+
+def _report(
+    state: CoordinatorState, rows: tuple[Rows, ...], now: float, *, leave: bool = False
+) -> Report:
+    """Make the report that is sent now."""
+    schedule = state.schedule
+    schedule.sequence += 1
+    report = Report(
+        cluster=state.settings.cluster,
+        agent=state.agent,
+        incarnation=state.incarnation,
+        sequence=schedule.sequence,
+        sent_at_s=state.wall_s,
+        revision=state.limits.revision,
+        hello=schedule.hello,
+        leave=leave,
+        keyframe=schedule.answer,
+        rows=rows,
+        permits=state.strict.permits(now, whole=leave or schedule.answer),
+        weight=state.settings.weight,
+        interval_s=state.settings.interval_s,
+    )
+    schedule.sent(now)
+    return report

@@ -259,11 +259,10 @@ class Strict:
 
     def slot_views(self, group_id: int) -> list[SlotView]:
         """Return how each agent uses the slots of a group, by id."""
-        key = IN_FLIGHT, group_id
-        stock = self.stocks.get(key)
+        stock = self.stocks.get((IN_FLIGHT, group_id))
         if stock is None:
             return []
-        escrow = self._held[key].escrow
+        escrow = stock.escrow
         worth = worth_of(stock.size, len(escrow.registers))
         lives = sorted(escrow.registers.owners() | set(escrow.view.living()))
         owned = escrow.registers.counts(lives, worth).tolist()

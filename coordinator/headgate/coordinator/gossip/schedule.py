@@ -129,6 +129,7 @@ class ReportSchedule:
         answer: The report that was chosen carries all rows.
         urgent: A report must leave as soon as the least gap allows.
         round_at: When somebody, this agent included, last asked for all rows.
+        next_beat: When the next heartbeat is due, monotonic seconds.
     """
 
     def __init__(self, settings: Settings, *, phase: float, now: float) -> None:
@@ -139,7 +140,7 @@ class ReportSchedule:
         self.urgent = False
         self.round_at = -np.inf
         self._beats = 0
-        self._next_beat = now
+        self.next_beat = now
         self._phase = phase
         self._last_at = self._told_all_at = self._told_rows_at = -np.inf
         self._answer_at = self._rows_at = self._wonder_at = np.inf
@@ -172,16 +173,12 @@ class ReportSchedule:
         self._wonder_at = np.inf
         return True
 
-    def next_at(self) -> float:
-        """Return when the next heartbeat is due, monotonic seconds."""
-        return self._next_beat
-
     def may_speak(self, now: float, local: LocalBuckets) -> bool:
         """Return whether there can be anything to report now: a cheap first test."""
         if now - self._last_at < self._settings.urgent_gap_s - ROUNDING_S:
             return False
         return (
-            now >= min(self._next_beat, self._answer_at, self._rows_at)
+            now >= min(self.next_beat, self._answer_at, self._rows_at)
             or self.hello
             or self.urgent
             or bool(np.count_nonzero(local.used))
@@ -200,7 +197,7 @@ class ReportSchedule:
             outlook: What the others assume about the rows if there is no report.
             loss: Fraction of the reports that are lost.
         """
-        beat = now >= self._next_beat
+        beat = now >= self.next_beat
         keyframe = self.hello or now >= self._answer_at
         if beat:
             keyframe |= self._beats % self._settings.keyframe_every == 0
@@ -233,10 +230,10 @@ class ReportSchedule:
         interval = self._settings.interval_s
         if self._beats == 0:
             # All later heartbeats keep this agent's own phase.
-            self._next_beat = now + interval * self._phase
+            self.next_beat = now + interval * self._phase
         else:
-            late = max(0.0, now - self._next_beat)
-            self._next_beat += interval * (1.0 + late // interval)
+            late = max(0.0, now - self.next_beat)
+            self.next_beat += interval * (1.0 + late // interval)
         self._beats += 1
 
     def sent(self, now: float) -> None:

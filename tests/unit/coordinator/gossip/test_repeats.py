@@ -41,7 +41,7 @@ class Sender:
 
     def heartbeats(self, count: int, loss: float = 0.0) -> list[bool]:
         """Return whether each of the next heartbeats has the row."""
-        return [self.tells(self.schedule.next_at(), loss) for _ in range(count)]
+        return [self.tells(self.schedule.next_beat, loss) for _ in range(count)]
 
 
 def test_a_demand_first_told_in_a_keyframe_is_repeated() -> None:
