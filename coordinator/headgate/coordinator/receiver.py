@@ -347,9 +347,7 @@ class ReportReceiver:
         state, local = self._state, self._state.local
         if local is not None:
             state.schedule.owe_rows(now, state.members.answer_gap_s())
-            for number in numbers.tolist():
-                if number in local.index_of:
-                    local.wanted[local.index_of[number]] = True
+            local.wanted |= np.isin(local.numbers, numbers)
 
     @staticmethod
     def _count_from_0(place: Place, fresh: Flags, *, told: bool) -> None:

@@ -112,7 +112,6 @@ class LocalBuckets:
         self._told: Index = told if pairs else single(told)
         self.numbers: Ints = np.full(n, -1, dtype=np.int64)
         self.places: list[Place] = []
-        self.index_of: dict[int, int] = {}
         self.admitted, self.refused, self.held, self.clipped = np.zeros((4, n))
         self._raw_admitted, self._raw_refused, self._raw_overflowed = np.zeros((3, n))
         self._retired: dict[Key, tuple[float, ...]] = {}
@@ -200,9 +199,6 @@ class LocalBuckets:
         for dimension, where, groups in self.by_dimension:
             self.numbers[where] = table.numbers(dimension, groups)
         self.places = table.own_places(self.numbers)
-        self.index_of = {
-            number: i for i, number in enumerate(self.numbers.tolist()) if number >= 0
-        }
 
     def count(self, event: Counted) -> bool:
         """Enter the shell's counters; return whether anything was used.
