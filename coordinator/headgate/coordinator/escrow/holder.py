@@ -246,11 +246,10 @@ class Strict:
             moved |= self.stop_using(key, now)
             del self.stocks[key]
         for group_id, size in sizes.items():
-            self.open((IN_FLIGHT, group_id), now, since_made=group_id in made)
-            if (IN_FLIGHT, group_id) not in self.stocks:
-                escrow = self._held[IN_FLIGHT, group_id].escrow
-                self.stocks[IN_FLIGHT, group_id] = Stock(escrow, size)
-            self.stocks[IN_FLIGHT, group_id].size = size
+            key = IN_FLIGHT, group_id
+            self.open(key, now, since_made=group_id in made)
+            stock = self.stocks.setdefault(key, Stock(self._held[key].escrow, size))
+            stock.size = size
         return moved
 
     def may_hold(self) -> dict[int, int]:
