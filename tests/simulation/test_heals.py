@@ -71,3 +71,54 @@ def test_rows_that_began_in_an_outage_shorter_than_a_lease_are_asked_for(
     assert not result.violations
     # 600 units/s too many until they have heard of each other, less the burst.
     assert result.figures.overshoot_seconds < 1.0
+
+
+@pytest.mark.parametrize("cut", [[0], [0, 1, 2, 3]])
+def test_agents_that_are_cut_off_take_a_part_of_what_the_bucket_holds(
+    cut: list[int],
+) -> None:
+    """Each took as much as it may ever hold: a burst that was spent already."""
+    scenario = parse_scenario(
+        {
+            "seconds": 26,
+            "group": {"rate": 20, "burst": 1200},
+            "agents": {"count": 4},
+            "fault": [{"kind": "cut", "agents": cut, "from": 7, "until": 26}],
+            "demand": [
+                {"agents": "all", "rate": 150, "from": 4, "until": 5.5},
+                {"agents": "all", "rate": 60, "from": 14},
+            ],
+        },
+        name="cut",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert not result.violations
+    # Alike for one agent that is cut off, whose part the others set aside.
+    assert result.figures.overshoot_seconds < 0.5
+
+
+def test_an_agent_that_is_cut_off_pays_its_part_of_a_debt() -> None:
+    """It paid all of it at its part of the rate: a minute and a half."""
+    scenario = parse_scenario(
+        {
+            "seconds": 26,
+            "group": {"rate": 100},
+            "agents": {"count": 8},
+            "fault": [{"kind": "cut", "agents": [0], "from": 6, "until": 26}],
+            "demand": [
+                {"agents": "all", "rate": 20},
+                {
+                    "agents": [1],
+                    "rate": 2000,
+                    "cost": 1000,
+                    "arrivals": "even",
+                    "from": 4,
+                    "until": 5,
+                },
+            ],
+        },
+        name="debt",
+    )
+    _, run = simulate(scenario, seed=1)
+    times, units = run.admitted[0][0]
+    assert units[times > 18].sum() > 0.8 * 8 * 100 / 8

@@ -279,7 +279,9 @@ class Level:
         For limits of a node, and for an agent's own part of a strict group.  What
         was earned before `now` was earned at the old rate, and is clipped to the new
         capacity: no burst of old tokens follows a lowered limit.  What is clipped is
-        counted, in the same stretch of lines.  A debt stays.
+        counted, in the same stretch of lines.  A debt stays; but who has seen a shared
+        bucket until now (an agent that is cut off, a group that becomes strict) takes
+        the fraction rate/quota of its level or debt, as past a deadline.
 
         Args:
             now: Seconds on the caller's monotonic clock.
@@ -292,6 +294,13 @@ class Level:
         self.settle(now)
         # From here to the end: no call, no backward jump.
         level = self.free - self.spent
+        if self.room < inf and 0.0 < rate < self.quota:
+            # So far a view of a bucket that all share: only a part of what that holds,
+            # and has not been spent unseen, or of what it owes, is this agent's.
+            level *= rate / self.quota
+            room = self.room - self.spent
+            if level > room:
+                level = room if room > 0.0 else 0.0
         if rate == inf:
             # inf * 0 s is not a number, so an unlimited bucket does not refill.
             level = capacity = inf

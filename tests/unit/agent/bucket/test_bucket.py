@@ -289,6 +289,28 @@ def test_past_its_deadline_a_shared_bucket_has_a_part_of_its_own() -> None:
     assert bucket.level_at(3.5) == pytest.approx(-15.0)
 
 
+@pytest.mark.parametrize(
+    ("level", "room", "left"),
+    [(80.0, 30.0, 16.0), (80.0, 3.0, 3.0), (-80.0, 3.0, -16.0)],
+)
+def test_who_leaves_a_shared_bucket_takes_a_part_of_its_level_or_debt(
+    level: float, room: float, left: float
+) -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
+    shared(bucket, 0.0, level=level, room=room, window=30.0)
+    bucket.set_rate_at(0.0, rate=2.0, capacity=20.0)
+    assert bucket.level_at(0.0) == left
+    bucket.set_rate_at(0.0, rate=1.0, capacity=20.0)
+    assert bucket.level_at(0.0) == left  # once
+
+
+def test_a_limit_of_zero_forgives_no_debt_of_a_shared_bucket() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
+    shared(bucket, 0.0, level=-80.0, room=3.0, window=30.0)
+    bucket.close_at(0.0)
+    assert bucket.level_at(0.0) == -80.0
+
+
 def test_a_shared_bucket_counts_what_overflows_before_a_charge() -> None:
     bucket = Bucket(0.0, rate=1.0, capacity=1.0)
     shared(bucket, 0.0, level=95.0, room=50.0, window=50.0, rate=10.0)
