@@ -19,13 +19,11 @@ from headgate.coordinator.ledger.replay import settle
 from headgate.coordinator.table.arrays import LedgerBlock, compact
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.membership.bootstrap import Answered
     from headgate.coordinator.messages.events import SetCeilings
     from headgate.coordinator.state import CoordinatorState
-    from headgate.coordinator.table.arrays import Index
+    from headgate.coordinator.table.arrays import Flags, Index, Ints
     from headgate.coordinator.table.index import Key, Place
 
 SECONDS_PER_CELL = 2.5e-7
@@ -85,9 +83,9 @@ class Recomputation:
     def _take_levels(
         self,
         block: LedgerBlock,
-        slots: NDArray[np.int64],
+        slots: Ints,
         answers: list[Answered],
-        doubts: NDArray[np.bool_],
+        doubts: Flags,
         now: float,
     ) -> None:
         """Adopt levels that the others reported.
@@ -132,7 +130,7 @@ class Recomputation:
             return 0.0
         return members.lease_of(None)
 
-    def settle(self, block: LedgerBlock, slots: NDArray[np.int64], now: float) -> None:
+    def settle(self, block: LedgerBlock, slots: Ints, now: float) -> None:
         """Bring some ledgers to `now` without computing shares."""
         on = self.conditions(now)
         settle(block, slots, now, on.age_s, on.lag_s)
@@ -172,7 +170,7 @@ class Recomputation:
             What the shell must know about the own buckets of these ledgers.
         """
         tree, table = self._state.tree, self._state.table
-        computed: dict[LedgerBlock, NDArray[np.bool_]] = {}
+        computed: dict[LedgerBlock, Flags] = {}
         if self.arrives_at <= now:
             self.arrives_at = np.inf
         for block in table.blocks:
@@ -189,9 +187,7 @@ class Recomputation:
                     tree.pass_down(parent, table)
         return self._terms(local, now, computed) if computed else []
 
-    def _calculate_block(
-        self, block: LedgerBlock, slots: NDArray[np.int64], now: float
-    ) -> float:
+    def _calculate_block(self, block: LedgerBlock, slots: Ints, now: float) -> float:
         """Bring some ledgers to `now` and compute shares.
 
         Returns:
@@ -229,7 +225,7 @@ class Recomputation:
         self,
         local: LocalBuckets,
         now: float,
-        computed: dict[LedgerBlock, NDArray[np.bool_]],
+        computed: dict[LedgerBlock, Flags],
     ) -> list[SetCeilings]:
         on = self.conditions(now)
         lease_s = self._state.members.lease_of(None)
@@ -259,9 +255,7 @@ class Recomputation:
         return copy, to
 
 
-def _picked(
-    local: LocalBuckets, place: Place, chosen: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], Index]:
+def _picked(local: LocalBuckets, place: Place, chosen: Flags) -> tuple[Ints, Index]:
     """Return rows and slots of the own buckets of a place that are chosen."""
     here = chosen[place.slots]
     rows = local.positions[place.rows]

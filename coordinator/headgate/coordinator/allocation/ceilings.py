@@ -80,13 +80,9 @@ from headgate.coordinator.table.one_or_many import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.config.constants import Settings
-    from headgate.coordinator.table.arrays import Index, LedgerBlock
+    from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
 
-    Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
 
 AT_ONCE_COSTS = 8.0
 """An agent with fewer requests than this within T' reports each admission at once:

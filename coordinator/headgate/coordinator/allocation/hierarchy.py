@@ -38,13 +38,10 @@ from headgate.coordinator.table.arrays import NOBODY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from headgate.coordinator.ledger.limits import Limits
-    from headgate.coordinator.table.arrays import LedgerBlock
+    from headgate.coordinator.table.arrays import Floats, LedgerBlock
     from headgate.coordinator.table.index import Key, Table
 
-    Floats = NDArray[np.float64]
 
 LEAST_PART = 0.005
 """If less than this fraction of an agent's demand on a parent comes from outside its

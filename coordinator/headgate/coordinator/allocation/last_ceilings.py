@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.messages.events import Ceilings
+    from headgate.coordinator.table.arrays import Flags, Floats, Ints
 
-    Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
-    Ints = NDArray[np.int64]
 
 CHANGED_PART = 0.005
 """A rate that moved by less than this is not set again."""

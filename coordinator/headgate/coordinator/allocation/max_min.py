@@ -28,10 +28,8 @@ import numpy as np
 from headgate.coordinator.table.one_or_many import lesser
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from headgate.coordinator.table.arrays import Floats, Numbers
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int32]
 
 FINITE = 1e290
 """Replaces an infinite θ: times a weight above 0 it is more than anyone can want, and
@@ -106,7 +104,7 @@ def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
     alike = len(weight) < len(wanted)
     whole = weight[0] * len(wanted) if alike else weight.sum(axis=0)
     level: Floats = available / whole
-    before: Ints | None = None
+    before: Numbers | None = None
     while True:
         satisfied = wanted <= weight * level
         count = np.add.reduce(satisfied.view(np.uint8), axis=0, dtype=np.int32)

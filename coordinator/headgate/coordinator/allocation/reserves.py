@@ -43,12 +43,9 @@ from headgate.coordinator.allocation.max_min import shares_at, water_level
 from headgate.coordinator.config.configuration import CLOSED, HOLD, OPEN
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.membership.failure_detector import Roster
-    from headgate.coordinator.table.arrays import Index, LedgerBlock
+    from headgate.coordinator.table.arrays import Floats, Index, LedgerBlock
 
-    Floats = NDArray[np.float64]
 
 KEPT_S = 1.0
 """Averaging time of the share that `hold` reserves."""

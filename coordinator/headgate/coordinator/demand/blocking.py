@@ -25,11 +25,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
+    from headgate.coordinator.table.arrays import Floats
     from headgate.coordinator.table.index import Key
-
-    Floats = NDArray[np.float64]
 
 
 class Blocking:

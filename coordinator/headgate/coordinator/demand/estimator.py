@@ -43,11 +43,8 @@ from headgate.coordinator.table.one_or_many import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from headgate.coordinator.table.arrays import Flags, Floats, Ints
 
-    Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
-    Ints = NDArray[np.int64]
 
 TAU_S = 1.0
 """Averaging time: at 1,000 requests/s the noise is 2 %."""
@@ -135,9 +132,7 @@ class Demand:
         if not np.count_nonzero(self.rate):
             self._times += now - self._times[self._seen % DEPTH]
 
-    def inherit(
-        self, old: Demand, to: NDArray[np.int64], of: NDArray[np.int64]
-    ) -> None:
+    def inherit(self, old: Demand, to: Ints, of: Ints) -> None:
         """Copy the buckets `of` of another into the places `to` of this new one."""
         self.rate[to] = old.rate[of]
         self.age_s[to] = old.age_s[of]
@@ -147,11 +142,11 @@ class Demand:
         self._times[:] = old._times
         self._seen = old._seen
 
-    def begin(self, at: NDArray[np.int64], totals: Floats) -> None:
+    def begin(self, at: Ints, totals: Floats) -> None:
         """Make some buckets count from these totals on, ``float64[K]`` units."""
         self._totals[:, at] = totals
 
-    def look(self, now: float, totals: Floats, cost: Floats) -> NDArray[np.bool_]:
+    def look(self, now: float, totals: Floats, cost: Floats) -> Flags:
         """Enter the newest counters; return ``bool[N]``: which averages were reset.
 
         Args:

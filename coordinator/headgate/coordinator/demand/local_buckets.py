@@ -31,14 +31,9 @@ from headgate.coordinator.table.one_or_many import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from headgate.coordinator.messages.events import Ceilings, Counted, Keys
-    from headgate.coordinator.table.arrays import Index
+    from headgate.coordinator.table.arrays import Flags, Floats, Index, Ints
     from headgate.coordinator.table.index import Key, Place, Table
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 
 COST_LASTS = 50.0
@@ -249,7 +244,7 @@ class LocalBuckets:
                 self._sum_up()
         return moved
 
-    def look(self, now: float) -> NDArray[np.bool_]:
+    def look(self, now: float) -> Flags:
         """Bring the estimates to `now`; return ``bool[N]``: which were reset."""
         reset = self.demand.look(now, self.admitted + self.refused, self.cost)
         self.usable = self._blocking.usable(self.demand.rate, self._given.ceiling)
@@ -272,13 +267,13 @@ class LocalBuckets:
         raw: Floats = self._raw_admitted + self._raw_refused
         return raw
 
-    def with_ancestors(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def with_ancestors(self, chosen: Flags) -> Flags:
         """Return ``bool[N]``, the same rows and those of all their ancestors."""
         if self._families is None:
             return chosen
         return self._families.with_ancestors(chosen) & (self.numbers >= 0)
 
-    def tell(self, chosen: NDArray[np.bool_], eager: NDArray[np.bool_]) -> Floats:
+    def tell(self, chosen: Flags, eager: Flags) -> Floats:
         """Return ``float64[N]`` λ' to report.
 
         Args:
@@ -295,7 +290,7 @@ class LocalBuckets:
         return tellable
 
     def rows_to_report(
-        self, chosen: NDArray[np.bool_], demand: Floats, level: Floats | None
+        self, chosen: Flags, demand: Floats, level: Floats | None
     ) -> tuple[Rows, ...]:
         """Return rows to report, by dimension, and note what they say.
 
@@ -339,7 +334,7 @@ class LocalBuckets:
         *,
         now: float,
         lease_s: float,
-        exact: NDArray[np.bool_],
+        exact: Flags,
     ) -> SetCeilings | None:
         """Return the ceilings that the shell must set, and remember them.
 

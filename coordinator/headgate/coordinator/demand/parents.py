@@ -16,10 +16,7 @@ import numpy as np
 from headgate.coordinator.demand.estimator import Demand
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from headgate.coordinator.table.arrays import Flags, Floats, Ints
 
 
 class Families:
@@ -87,7 +84,7 @@ class Families:
         own = self._apart(usable)
         return self._summed(own, own)
 
-    def tell(self, chosen: NDArray[np.bool_], demand: Floats) -> Floats:
+    def tell(self, chosen: Flags, demand: Floats) -> Floats:
         """Return λ' to report, ``float64[N]``, and remember it.
 
         Args:
@@ -98,7 +95,7 @@ class Families:
         self._told[chosen] = own[chosen]
         return self._summed(own, self._told)
 
-    def with_ancestors(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def with_ancestors(self, chosen: Flags) -> Flags:
         """Return ``bool[N]``, the same rows and those of all their ancestors."""
         more = chosen.copy()
         np.logical_or.at(more, self._to, chosen[self._of])

@@ -54,14 +54,10 @@ from headgate.coordinator.table.one_or_many import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.messages.report import Rows
-    from headgate.coordinator.table.arrays import Index, LedgerBlock
+    from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
     from headgate.coordinator.table.index import Place
 
-    Flags = NDArray[np.bool_]
-    Floats = NDArray[np.float64]
 
 GRACE_S = 0.2
 """Seconds added to the gap between two reports when judging whether a counter is

@@ -31,14 +31,14 @@ SLOTS_AT_FIRST = 4
 """Columns of a new block.  It doubles when full, so that a single ledger stays
 small."""
 
-Index = slice | NDArray[np.int64]
-"""Positions along one axis; a slice where they are contiguous, which is faster."""
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 Codes = NDArray[np.int8]
+
+Index = slice | Ints
+"""Positions along one axis; a slice where they are contiguous, which is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _ledger(
     return Field("G", kind, fill, unit, meaning)
 
 
-def compact(positions: NDArray[np.int64]) -> Index:
+def compact(positions: Ints) -> Index:
     """Return positions as a slice if they are consecutive, else as they are."""
     size = len(positions)
     if size:

@@ -17,9 +17,8 @@ from headgate.coordinator.table.arrays import NOBODY, Index, LedgerBlock, compac
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
+    from headgate.coordinator.table.arrays import Flags, Ints
 
-    Ints = NDArray[np.int64]
 
 LEAST_WIDTH = 8
 """Lines of the narrowest block: enough for PIP-82's five brokers and this agent."""
@@ -28,10 +27,10 @@ GROUPS_MAX = 1 << 24
 """Ids below this are looked up in an array: the store counts them up from 1.  Groups of
 single values have far larger ones, which are searched for."""
 
-NO_INDEX: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+NO_INDEX: Ints = np.zeros(0, dtype=np.int64)
 """The index of a dimension in which no small id is tracked."""
 
-NO_FAR: NDArray[np.int64] = np.zeros((2, 0), dtype=np.int64)
+NO_FAR: Ints = np.zeros((2, 0), dtype=np.int64)
 """``int64[2, N]`` large ids in ascending order, and the numbers of their ledgers."""
 
 Key = tuple[str, int]
@@ -54,7 +53,7 @@ class Place:
     rows: Index
     slots: Index
     cells: Index
-    fresh: NDArray[np.bool_] | None = None
+    fresh: Flags | None = None
 
     def settled(self) -> Place:
         """Return the same lines with none of them marked fresh."""
@@ -76,11 +75,11 @@ class Table:
         self._numbers: dict[Key, int] = {}
         self._keys: list[Key] = []
         self._unused: list[int] = []
-        self._index: dict[str, NDArray[np.int64]] = {}
+        self._index: dict[str, Ints] = {}
         self._far: dict[str, Ints] = {}
         self._block_of = np.zeros(0, dtype=np.int64)
         self._slot_of = np.zeros(0, dtype=np.int64)
-        self._lines: dict[int, NDArray[np.int64]] = {}
+        self._lines: dict[int, Ints] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -152,9 +151,7 @@ class Table:
         self._unused.append(number)
         self.version += 1
 
-    def numbers(
-        self, dimension: str, group_ids: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def numbers(self, dimension: str, group_ids: Ints) -> Ints:
         """Return ``int64[N]`` ledger numbers, −1 where not tracked."""
         index = self._index.get(dimension, NO_INDEX)
         if not len(group_ids) or (
@@ -184,7 +181,7 @@ class Table:
             for place in self.own_places(numbers)
         ]
 
-    def own_places(self, numbers: NDArray[np.int64]) -> list[Place]:
+    def own_places(self, numbers: Ints) -> list[Place]:
         """Return where this agent's own lines of these ledgers stand.
 
         Args:
@@ -192,7 +189,7 @@ class Table:
         """
         return self._standing(numbers, np.zeros(len(numbers), dtype=np.int64))
 
-    def places(self, member: int, numbers: NDArray[np.int64]) -> list[Place]:
+    def places(self, member: int, numbers: Ints) -> list[Place]:
         """Return where a member's lines stand, making those that don't exist.
 
         Args:
@@ -261,7 +258,7 @@ class Table:
         """Return all lines that a member has."""
         return self.places(member, self.lines_of(member))
 
-    def lines_of(self, member: int) -> NDArray[np.int64]:
+    def lines_of(self, member: int) -> Ints:
         """Return the ledger numbers, ``int64[K]``, in which a member has a line."""
         lines = self._lines.get(member)
         if lines is None:
@@ -279,9 +276,7 @@ class Table:
     def _block(self, number: int) -> LedgerBlock:
         return self.blocks[int(self._block_of[number])]
 
-    def _make_lines(
-        self, member: int, lines: NDArray[np.int64], numbers: NDArray[np.int64]
-    ) -> None:
+    def _make_lines(self, member: int, lines: Ints, numbers: Ints) -> None:
         # One by one is fast enough: a line is made once in the life of a member.
         for number in numbers.tolist():
             block, slot = self._with_room(number)
@@ -328,9 +323,7 @@ class Table:
         return number
 
     @staticmethod
-    def _longer(
-        before: NDArray[np.int64] | None, length: int, *, fill: int
-    ) -> NDArray[np.int64]:
+    def _longer(before: Ints | None, length: int, *, fill: int) -> Ints:
         old = 0 if before is None else len(before)
         after = np.full(max(length, old + old // 2), fill, dtype=np.int64)
         if before is not None:

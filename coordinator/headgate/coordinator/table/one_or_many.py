@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from headgate.coordinator.table.arrays import Index
-
-    Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
+    from headgate.coordinator.table.arrays import Flags, Floats, Index
 
 
 def single(slots: Index) -> Index:
