@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.allocation.ceilings import start_level
-from headgate.coordinator.allocation.hierarchy import Tree
 from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
@@ -42,7 +41,6 @@ class Lifecycle:
             limits.follow_values(local.keys.templates)
         if event.agents is not None:
             state.agents_told = event.agents
-        state.tree = Tree(limits)
         for key in state.table:
             if key in limits.by_key:
                 block, slot = state.table.at(key)
@@ -81,8 +79,7 @@ class Lifecycle:
 
     def take_keys(self, keys: Keys, now: float) -> None:
         """Adopt a new set of buckets."""
-        if self._state.limits.follow_values(keys.templates):
-            self._state.tree = Tree(self._state.limits)
+        self._state.limits.follow_values(keys.templates)
         self._replace_own(keys, now)
         self._track(now, frozenset())
 
@@ -181,7 +178,7 @@ class Lifecycle:
             return None
         if ruled.group.isolation == "closed" or state.detector.cut_off(now):
             return None
-        if limits.ancestors[known] or known in state.tree.children:
+        if limits.ancestors[known] or known in limits.children:
             return None
         limit = ruled.limit
         stored = state.bootstrap.recall(key, rate=limit.rate_per_s, now=now)

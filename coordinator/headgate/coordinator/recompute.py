@@ -13,6 +13,7 @@ from headgate.coordinator.allocation.ceilings import (
     own_ceilings,
     share_out,
 )
+from headgate.coordinator.allocation.hierarchy import pass_down
 from headgate.coordinator.allocation.reserves import keep_shares, seat
 from headgate.coordinator.config.configuration import HOLD
 from headgate.coordinator.ledger.replay import settle
@@ -169,32 +170,36 @@ class Recomputation:
         Returns:
             What the shell must know about the own buckets of these ledgers.
         """
-        tree, table = self._state.tree, self._state.table
+        limits, table = self._state.limits, self._state.table
         computed: dict[LedgerBlock, Flags] = {}
         if self.arrives_at <= now:
             self.arrives_at = np.inf
         for block in table.blocks:
             chosen = block.dirty | (block.due <= now)
-            slots = chosen.nonzero()[0]
-            if len(slots):
-                arrives_at = self._calculate_block(block, slots, now)
-                self.arrives_at = min(self.arrives_at, arrives_at)
+            if np.count_nonzero(chosen):
                 computed[block] = chosen
-        for parent in tree.children:
+        if not computed:
+            return []
+        on = self.conditions(now)
+        for block, chosen in computed.items():
+            arrives_at = self._calculate_block(block, chosen.nonzero()[0], on)
+            self.arrives_at = min(self.arrives_at, arrives_at)
+        for parent in limits.children:
             if parent in table:
                 block, slot = table.at(parent)
                 if block in computed and computed[block][slot]:
-                    tree.pass_down(parent, table)
-        return self._terms(local, now, computed) if computed else []
+                    pass_down(parent, limits, table)
+        return self._terms(local, on, computed)
 
-    def _calculate_block(self, block: LedgerBlock, slots: Ints, now: float) -> float:
-        """Bring some ledgers to `now` and compute shares.
+    def _calculate_block(
+        self, block: LedgerBlock, slots: Ints, on: Conditions
+    ) -> float:
+        """Bring some ledgers up to date and compute shares.
 
         Returns:
             When the others will know the last report of one of them, monotonic seconds.
         """
-        at = compact(slots)
-        on = self.conditions(now)
+        at, now = compact(slots), on.now
         held = (block.isolation[at] == HOLD).nonzero()[0]
         if len(held):
             keep_shares(
@@ -224,10 +229,9 @@ class Recomputation:
     def _terms(
         self,
         local: LocalBuckets,
-        now: float,
+        on: Conditions,
         computed: dict[LedgerBlock, Flags],
     ) -> list[SetCeilings]:
-        on = self.conditions(now)
         lease_s = self._state.members.lease_of(None)
         changes: list[SetCeilings] = []
         for place in local.places:
@@ -240,7 +244,7 @@ class Recomputation:
             new = own_ceilings(block, slots, on, self._state.settings)
             # A permit that was given away must not stay in use until the next look.
             exact = block.strict[slots]
-            change = local.change(rows, new, now=now, lease_s=lease_s, exact=exact)
+            change = local.change(rows, new, now=on.now, lease_s=lease_s, exact=exact)
             if change is not None:
                 changes.append(change)
         return changes
@@ -251,7 +255,7 @@ class Recomputation:
         copy = LedgerBlock(block.width)
         to = copy.take_slot()
         block.copy_slot(slot, copy, to)
-        self._calculate_block(copy, np.array([to]), now)
+        self._calculate_block(copy, np.array([to]), self.conditions(now))
         return copy, to
 
 

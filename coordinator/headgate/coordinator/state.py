@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.coordinator.allocation.hierarchy import Tree
 from headgate.coordinator.escrow.holder import Strict
 from headgate.coordinator.gossip.schedule import ReportSchedule
 from headgate.coordinator.ledger.limits import Limits
@@ -27,7 +26,6 @@ class CoordinatorState:
         incarnation: Own life.
         observing: Whether it only listens.
         limits: The limits of the configuration in force.
-        tree: Which of them are inside which.
         table: All ledgers.
         local: The buckets of the shell's newest keys; None before the first tick.
         placed: Version of the table in which the places of `local` were looked up.
@@ -55,7 +53,6 @@ class CoordinatorState:
         self.incarnation = incarnation
         self.observing = observing
         self.limits = Limits()
-        self.tree = Tree(self.limits)
         self.table = Table()
         self.local: LocalBuckets | None = None
         self.placed = -1

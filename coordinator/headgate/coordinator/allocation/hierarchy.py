@@ -38,7 +38,7 @@ from headgate.coordinator.table.arrays import NOBODY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headgate.coordinator.ledger.limits import Limits
+    from headgate.coordinator.ledger.limits import Limits, Ruled
     from headgate.coordinator.table.arrays import Floats, LedgerBlock
     from headgate.coordinator.table.index import Key, Table
 
@@ -125,68 +125,54 @@ def beside_of(
     return capped
 
 
-class Tree:
-    """Parents and children among the limits of one revision.
+def pass_down(parent: Key, limits: Limits, table: Table) -> None:
+    """Set the parts of the children of a ledger that was just computed."""
+    children = limits.children[parent]
+    siblings = [key for key in children if key in table]
+    if not siblings:
+        return
+    above, slot = table.at(parent)
+    available = inf if above.unlimited[slot] else float(above.available[slot])
+    places = [table.at(key) for key in siblings]
+    branches = [
+        _branch(limits.by_key[key], *place)
+        for key, place in zip(siblings, places, strict=True)
+    ]
+    beside = beside_of(above, slot, places)
+    others = [limits.by_key[key] for key in children if key not in table]
+    parts = fill(available, [*branches, _beside(others, beside)])
+    rest = parts.pop()
+    slack = max(0.0, available - sum(parts) - rest)
+    for part, branch, (block, at) in zip(parts, branches, places, strict=True):
+        block.parent_cap[at] = min(part + slack, branch.maximum)
+    above.own_callers[slot] = beside[0]
+    weight = above.weight[:, slot : slot + 1]
+    theta = water_level(beside[:, None], weight, np.array([rest]))
+    above.own_callers_theta[slot] = theta[0]
 
-    Attributes:
-        children: The children of each parent.
-    """
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self.children: dict[Key, list[Key]] = {}
-        for key, above in limits.ancestors.items():
-            if above:
-                self.children.setdefault(above[0], []).append(key)
-        for siblings in self.children.values():
-            siblings.sort()
+def _beside(others: list[Ruled], wanted: Floats) -> Branch:
+    """Return what is beside the children tracked here, the `others` included."""
+    return Branch(
+        weight=sum(r.group.weight for r in others) or 1.0,
+        minimum=sum(r.limit.minimum / r.limit.period_s for r in others),
+        maximum=inf,
+        demand=float(wanted.sum()),
+    )
 
-    def pass_down(self, parent: Key, table: Table) -> None:
-        """Set the parts of the children of a ledger that was just computed."""
-        siblings = [key for key in self.children.get(parent, ()) if key in table]
-        if not siblings:
-            return
-        above, slot = table.at(parent)
-        available = inf if above.unlimited[slot] else float(above.available[slot])
-        places = [table.at(key) for key in siblings]
-        branches = [
-            self._branch(key, *place)
-            for key, place in zip(siblings, places, strict=True)
-        ]
-        beside = beside_of(above, slot, places)
-        parts = fill(available, [*branches, self._beside(parent, table, beside)])
-        rest = parts.pop()
-        slack = max(0.0, available - sum(parts) - rest)
-        for part, branch, (block, at) in zip(parts, branches, places, strict=True):
-            block.parent_cap[at] = min(part + slack, branch.maximum)
-        above.own_callers[slot] = beside[0]
-        weight = above.weight[:, slot : slot + 1]
-        theta = water_level(beside[:, None], weight, np.array([rest]))
-        above.own_callers_theta[slot] = theta[0]
 
-    def _beside(self, parent: Key, table: Table, wanted: Floats) -> Branch:
-        others = [k for k in self.children[parent] if k not in table]
-        ruled = [self._limits.by_key[key] for key in others]
-        return Branch(
-            weight=sum(r.group.weight for r in ruled) or 1.0,
-            minimum=sum(r.limit.minimum / r.limit.period_s for r in ruled),
-            maximum=inf,
-            demand=float(wanted.sum()),
-        )
-
-    def _branch(self, key: Key, block: LedgerBlock, slot: int) -> Branch:
-        ruled = self._limits.by_key[key]
-        limit = ruled.limit
-        wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
-        # A child can't use more than its own limit admits, whatever it wants.
-        own = inf
-        if not block.unlimited[slot]:
-            surplus = float(block.belief[slot] - block.margin[slot])
-            horizon = max(float(block.horizon[slot]), 1e-9)
-            own = max(0.0, float(block.rate[slot]) + surplus / horizon)
-        return Branch(
-            weight=ruled.group.weight,
-            minimum=limit.minimum / limit.period_s,
-            maximum=limit.maximum / limit.period_s,
-            demand=min(float(wanted.sum()), own),
-        )
+def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:
+    limit = ruled.limit
+    wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
+    # A child can't use more than its own limit admits, whatever it wants.
+    own = inf
+    if not block.unlimited[slot]:
+        surplus = float(block.belief[slot] - block.margin[slot])
+        horizon = max(float(block.horizon[slot]), 1e-9)
+        own = max(0.0, float(block.rate[slot]) + surplus / horizon)
+    return Branch(
+        weight=ruled.group.weight,
+        minimum=limit.minimum / limit.period_s,
+        maximum=limit.maximum / limit.period_s,
+        demand=min(float(wanted.sum()), own),
+    )

@@ -47,6 +47,7 @@ class Limits:
         by_key: (dimension, group id) → limit.
         ancestors: (dimension, group id) → the same dimension's limits above it,
             nearest first.
+        children: (dimension, group id) → the limits right below it, sorted.
         strict: Those of strict groups.
         closed: Whether any group must stop on agents that hear no majority.
         node: (dimension, group id) → units/s that one agent may use at most.
@@ -83,19 +84,24 @@ class Limits:
             above = ancestry_of(groups[group_id], groups)[:ANCESTORS_MAX]
             keys = [(dimension, group.id) for group in above]
             self.ancestors[dimension, group_id] = [k for k in keys if k in self.by_key]
+        self.children = self._children()
 
-    def follow_values(self, templates: Mapping[int, int]) -> bool:
+    def _children(self) -> dict[Key, list[Key]]:
+        children: dict[Key, list[Key]] = {}
+        for key, above in self.ancestors.items():
+            if above:
+                children.setdefault(above[0], []).append(key)
+        return {parent: sorted(siblings) for parent, siblings in children.items()}
+
+    def follow_values(self, templates: Mapping[int, int]) -> None:
         """Give the limits of templates to the groups of these values, and no others.
 
         Args:
             templates: Group id → id of its template; never changed once it was given.
-
-        Returns:
-            Whether any of them has a parent, or had one.
         """
         before, self.values = self.values, templates
         if before is templates:
-            return False
+            return
         related = False
         for group_id in before.keys() - templates.keys():
             for key, _ in self._limits_of_value(group_id, before[group_id]):
@@ -114,7 +120,8 @@ class Limits:
                 related |= bool(self.ancestors[key])
                 if limit.period:
                     self.calendar[key] = limit
-        return related
+        if related:
+            self.children = self._children()
 
     def _limits_of_value(
         self, group_id: int, template_id: int
