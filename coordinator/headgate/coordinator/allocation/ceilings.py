@@ -66,7 +66,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.allocation.max_min import FINITE, level_of, shares_at
-from headgate.coordinator.allocation.reserves import alone_of
+from headgate.coordinator.allocation.reserves import alone_of, demand_told
 from headgate.coordinator.ledger.replay import seen_by_all
 from headgate.coordinator.messages.events import Ceilings
 from headgate.coordinator.table.one_or_many import (
@@ -75,6 +75,7 @@ from headgate.coordinator.table.one_or_many import (
     lesser,
     root,
     single,
+    some,
     total,
     without,
 )
@@ -303,13 +304,18 @@ def _tell_apart(
     unsure_s = on.lag_s + quiet / (1.0 - on.loss) ** 2
     variance = cost * without(at_once, usual)
     whole = total(variance)
-    # The part of it that comes from agents that get most of what they want.
-    chance = usual / greater(demand, 1e-300)
-    chance *= 2.0
-    chance -= 1.0
-    chance = np.maximum(chance, 0.0, out=chance)
-    chance *= variance
-    light = lesser(2.0 * total(chance) / greater(whole, 1e-300), 1.0)
+    # What of it comes from agents that get most of what they want: all, if all fits.
+    by_chance = whole
+    if some(theta < inf):
+        # In place: these are the largest arrays, and fresh memory costs more than this.
+        chance = greater(demand, 1e-300)
+        np.divide(usual, chance, out=chance)
+        chance *= 2.0
+        chance -= 1.0
+        np.maximum(chance, 0.0, out=chance)
+        chance *= variance
+        by_chance = total(chance)
+    light = lesser(2.0 * by_chance / greater(whole, 1e-300), 1.0)
     part = HEAVY_MARGIN_PART + (MARGIN_PART - HEAVY_MARGIN_PART) * light
     most = part * greater(burst - owing, 0.0)
     others = greater(whole - variance[0], 0.0)
@@ -323,12 +329,12 @@ def _tell_apart(
     block.others_margin[slots] = lesser(MARGIN_SIGMAS * root(others * unsure_s), most)
     block.horizon[slots] = horizon
     part = usual[0] / greater(lesser(wanted, rate), 1e-300)
-    block.fair_part[slots] = part = chosen(wanted > 0.0, part, 1.0)
-    _take_turns(block, slots, asked, part, heavy=demand[0] > NEAR * usual[0])
+    block.fair_part[slots] = chosen(wanted > 0.0, part, 1.0)
+    _take_turns(block, slots, asked, heavy=demand[0] > NEAR * usual[0])
 
 
 def _take_turns(
-    block: LedgerBlock, slots: Index, asked: _Asked, part: Floats, *, heavy: Flags
+    block: LedgerBlock, slots: Index, asked: _Asked, *, heavy: Flags
 ) -> None:
     """Find what an agent with a lead leaves to the others.
 
@@ -336,14 +342,14 @@ def _take_turns(
         block: Changed: `lead` and `yielded`.
         slots: K of its columns.
         asked: What agents ask for.
-        part: ``float64[K]`` this agent's max-min part of what all admit.
-        heavy: ``bool[K]`` it wants more than that.
+        heavy: ``bool[K]`` this agent wants more than its max-min part.
     """
     cost, rate = asked.cost[0], block.rate[slots]
     most = LEAD_COSTS * cost
     lead = lesser(greater(block.lead[slots], -most), most)
     # Without another agent that asks, there is nobody to be ahead of.
-    block.lead[slots] = lead = chosen(part < 1.0 - ROUNDING, lead, 0.0)
+    shared = block.fair_part[slots] < 1.0 - ROUNDING
+    block.lead[slots] = lead = chosen(shared, lead, 0.0)
     # Demand that just fits seems to exceed Q now and then: who yields wastes a request.
     lacking = asked.wanted / greater(rate, 1e-300) - 1.0
     ahead = lesser(greater(lead, 0.0) / cost, greater(lacking, 0.0))
@@ -736,8 +742,6 @@ def allocated_of(block: LedgerBlock, slot: int) -> Floats:
 
     A silent member's entry is its reserve.
     """
-    weight, demand = block.weight[:, slot], block.demand[:, slot].copy()
-    demand[0] = block.known_demand[slot]
-    demand = np.minimum(demand, block.demand_cap[slot])
-    share = shares_at(block.theta[slot], demand, weight)
+    weight = block.weight[:, slot]
+    share = shares_at(block.theta[slot], demand_told(block, slot), weight)
     return np.where(weight > 0.0, share, block.extrapolated_rate[:, slot])

@@ -140,8 +140,13 @@ def pass_down(parent: Key, limits: Limits, table: Table) -> None:
     ]
     beside = beside_of(above, slot, places)
     others = [limits.by_key[key] for key in children if key not in table]
-    parts = fill(available, [*branches, _beside(others, beside)])
-    rest = parts.pop()
+    further = Branch(
+        weight=sum(r.group.weight for r in others) or 1.0,
+        minimum=sum(r.limit.minimum / r.limit.period_s for r in others),
+        maximum=inf,
+        demand=float(beside.sum()),
+    )
+    *parts, rest = fill(available, [*branches, further])
     slack = max(0.0, available - sum(parts) - rest)
     for part, branch, (block, at) in zip(parts, branches, places, strict=True):
         block.parent_cap[at] = min(part + slack, branch.maximum)
@@ -149,16 +154,6 @@ def pass_down(parent: Key, limits: Limits, table: Table) -> None:
     weight = above.weight[:, slot : slot + 1]
     theta = water_level(beside[:, None], weight, np.array([rest]))
     above.own_callers_theta[slot] = theta[0]
-
-
-def _beside(others: list[Ruled], wanted: Floats) -> Branch:
-    """Return what is beside the children tracked here, the `others` included."""
-    return Branch(
-        weight=sum(r.group.weight for r in others) or 1.0,
-        minimum=sum(r.limit.minimum / r.limit.period_s for r in others),
-        maximum=inf,
-        demand=float(wanted.sum()),
-    )
 
 
 def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:

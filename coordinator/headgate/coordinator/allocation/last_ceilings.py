@@ -29,12 +29,12 @@ setting them."""
 IF_SHARED = ("window", "expected_rate", "room_cap", "quota", "level", "room")
 """Columns that are compared for shared buckets only."""
 
-ALWAYS_READ = ("rate", "capacity", "ceiling")
-"""Columns that `LastCeilings` keeps even of so few buckets that none is ever compared.
-If more are added, all are set once more."""
+RATES = ("rate", "reserve", "ceiling")
+"""Columns that are compared for all buckets in the same way."""
 
-COMPARED = (*ALWAYS_READ, *IF_SHARED, "reserve", "least_delay_s", "shared", "cautious")
-"""Columns that it keeps of more."""
+COMPARED = (*RATES, "capacity", "least_delay_s", *IF_SHARED, "shared", "cautious")
+"""Columns that `LastCeilings` keeps; of so few buckets that none is ever compared, only
+`ceiling`.  If more are added, all are set once more."""
 
 
 class LastCeilings:
@@ -50,7 +50,7 @@ class LastCeilings:
 
     def __init__(self, size: int, shell_size: int) -> None:
         self._shell_size = shell_size
-        names = COMPARED if size > SET_ANYWAY else ALWAYS_READ
+        names = COMPARED if size > SET_ANYWAY else ("ceiling",)
         self._last = {name: np.full(size, np.nan) for name in names}
         self._counted, self._as_of_s = np.zeros((2, size))
         self.deadline = np.full(size, -np.inf)
@@ -67,12 +67,6 @@ class LastCeilings:
         for name in ("_counted", "_as_of_s", "deadline"):
             getattr(self, name)[to] = getattr(old, name)[of]
 
-    def is_lower(self, rows: Ints, new: Ceilings) -> Flags:
-        """Return ``bool[K]``: which rates or capacities are lower than they were."""
-        lower: Flags = new.rate < self._last["rate"][rows]
-        lower |= new.capacity < self._last["capacity"][rows]
-        return lower
-
     def take(
         self,
         rows: Ints,
@@ -81,6 +75,7 @@ class LastCeilings:
         *,
         now: float,
         lease_s: float,
+        exact: Flags,
         anyway: Flags,
     ) -> Flags | None:
         """Return which of some rows must be set, ``bool[K]``, and remember those.
@@ -91,7 +86,9 @@ class LastCeilings:
             counted: ``float64[K]`` what each had admitted by then.
             now: Monotonic seconds.
             lease_s: How long ceilings are valid.
-            anyway: ``bool[K]`` rows to set however little they changed.
+            exact: ``bool[K]`` rows to set if the rate or the capacity is lower than it
+                was, however little.
+            anyway: ``bool[K]`` rows to set in any case.
 
         Returns:
             None if no row must be set.
@@ -100,7 +97,9 @@ class LastCeilings:
         if len(rows) > SET_ANYWAY:
             near = self._near(rows, new, counted, now)
             near &= self.deadline[rows] - now > 0.5 * lease_s
-            far &= anyway | ~near
+            lower = new.rate < self._last["rate"][rows]
+            lower |= new.capacity < self._last["capacity"][rows]
+            far &= anyway | (exact & lower) | ~near
         if not np.count_nonzero(far):
             return None
         at = rows[far]
@@ -121,7 +120,7 @@ class LastCeilings:
         last["room"] = last["room"] + last["expected_rate"] * passed_s - spent
         for name in IF_SHARED:
             near &= _close(getattr(new, name), last[name]) | ~new.shared
-        for name in ("rate", "reserve", "ceiling"):
+        for name in RATES:
             near &= _close(getattr(new, name), last[name])
         part = np.where(new.shared, CHANGED_PART, CHANGED_CAPACITY)
         near &= _close(new.capacity, last["capacity"], part)

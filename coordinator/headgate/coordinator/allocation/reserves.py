@@ -112,9 +112,7 @@ def keep_shares(
     elapsed = now - block.at[slots]
     heard_at = roster.heard_at[block.member[:, slots]]
     fresh = now - heard_at < FREEZE_INTERVALS * interval_s
-    weight, demand = block.weight[:, slots], block.demand[:, slots].copy()
-    demand[0] = block.known_demand[slots]
-    demand = np.minimum(demand, block.demand_cap[slots])
+    weight, demand = block.weight[:, slots], demand_told(block, slots)
     available = np.minimum(block.rate[slots], block.parent_cap[slots])
     available = np.maximum(available - block.reserved[slots], 0.0)
     share = shares_at(water_level(demand, weight, available), demand, weight)
@@ -123,6 +121,14 @@ def keep_shares(
     kept = block.kept[:, slots]
     gain = np.where(fresh, -np.expm1(-elapsed / KEPT_S), 0.0)
     block.kept[:, slots] = kept + gain * (share - kept)
+
+
+def demand_told(block: LedgerBlock, slots: Index | int) -> Floats:
+    """Return λ as all agents know it, ``float64[A, K]``, or ``float64[A]`` of one."""
+    demand = block.demand[:, slots].copy()
+    demand[0] = block.known_demand[slots]
+    told: Floats = np.minimum(demand, block.demand_cap[slots])
+    return told
 
 
 def alone_of(

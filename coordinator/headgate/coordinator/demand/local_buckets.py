@@ -346,10 +346,11 @@ class LocalBuckets:
             exact: ``bool[K]`` buckets for which every lowering counts, however small.
         """
         given = self._given
-        lower = exact & given.is_lower(rows, new)
-        lower |= self.credit[rows] > 0.0  # or the credit would be lost
         counted = self._raw_admitted[rows]
-        far = given.take(rows, new, counted, now=now, lease_s=lease_s, anyway=lower)
+        owed = self.credit[rows] > 0.0  # else it would be lost
+        far = given.take(
+            rows, new, counted, now=now, lease_s=lease_s, exact=exact, anyway=owed
+        )
         if far is None:
             return None
         at = rows[far]

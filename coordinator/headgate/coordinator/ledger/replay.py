@@ -432,10 +432,10 @@ def _charge(place: Place, charged: Floats, more: Floats, *, together: bool) -> N
     Rows that come `together` may belong to the same ledger.
     """
     block, slots = place.block, place.slots
-    at = block.slots[slots]
+    at, spent = block.slots[slots], -charged
     for column, by in (
-        (block.level, -charged),
-        (block.lead, -charged * block.fair_part[slots]),
+        (block.level, spent),
+        (block.lead, spent * block.fair_part[slots]),
         (block.belief, -more),
         (block.late, np.maximum(more, 0.0)),
         (block.news, np.abs(more)),

@@ -4,7 +4,8 @@ An agent with one limit computes one ledger forty times a second.  A numpy funct
 takes as long for one number as for a hundred, ten times as long as Python takes for
 one.  So when a single ledger is computed its column is an `int`, quantities per ledger
 are plain numbers and those per cell ``float64[A]``; these functions choose accordingly.
-The formulas are the same.
+The formulas are the same.  To the type checker such a number is a column, too: the
+ignored types say so, because `cast` is a call that takes time itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def single(slots: Index) -> Index:
     """Return a selection of one column as its number, any other as it is."""
     if isinstance(slots, slice):
         one = slots.stop - slots.start == 1
-        return cast("Index", slots.start) if one else slots
+        return slots.start if one else slots
     if isinstance(slots, int):  # as returned here
         return slots
     return cast("Index", int(slots[0])) if len(slots) == 1 else slots
@@ -31,21 +32,21 @@ def single(slots: Index) -> Index:
 def lesser(one: Floats | float, other: Floats | float) -> Floats:
     """Return the minimum."""
     if isinstance(one, float) and isinstance(other, float):
-        return cast("Floats", one if one < other else other)
-    return cast("Floats", np.minimum(one, other))
+        return one if one < other else other  # type: ignore[return-value]
+    return np.minimum(one, other)
 
 
 def greater(one: Floats | float, other: Floats | float) -> Floats:
     """Return the maximum."""
     if isinstance(one, float) and isinstance(other, float):
-        return cast("Floats", one if one > other else other)
-    return cast("Floats", np.maximum(one, other))
+        return one if one > other else other  # type: ignore[return-value]
+    return np.maximum(one, other)
 
 
 def chosen(where: Flags | bool, one: Floats | float, other: Floats | float) -> Floats:
     """Return `one` where a flag is set, else `other`; not a copy if all flags agree."""
     if isinstance(where, (bool, np.bool_)):
-        return cast("Floats", one if where else other)
+        return one if where else other  # type: ignore[return-value]
     # Flags usually agree: counting them is cheaper than a branch for each cell.
     flags = np.count_nonzero(where)
     if flags == 0 and isinstance(other, np.ndarray) and other.shape == where.shape:
@@ -64,17 +65,17 @@ def without(where: Flags, cells: Floats) -> Floats:
     return cells * ~where if np.count_nonzero(where) else cells
 
 
-def root(of: Floats) -> Floats:
+def root(of: Floats | float) -> Floats:
     """Return the square root."""
     if isinstance(of, float):
-        return cast("Floats", np.float64(sqrt(of)))
+        return np.float64(sqrt(of))  # type: ignore[return-value]
     return np.sqrt(of)
 
 
-def faded(elapsed_s: Floats, within_s: float) -> Floats:
+def faded(elapsed_s: Floats | float, within_s: float) -> Floats:
     """Return what remains of 1 if it decays to 1/e in `within_s`."""
     if isinstance(elapsed_s, float):
-        return cast("Floats", exp(-elapsed_s / within_s))
+        return exp(-elapsed_s / within_s)  # type: ignore[return-value]
     return np.exp(-elapsed_s / within_s)
 
 
@@ -87,4 +88,4 @@ def some(flags: Flags | Floats | bool) -> bool:
 
 def total(cells: Floats) -> Floats:
     """Return the sum over agents."""
-    return cast("Floats", np.add.reduce(cells, axis=0))
+    return np.add.reduce(cells, axis=0)  # type: ignore[no-any-return]
