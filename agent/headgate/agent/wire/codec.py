@@ -17,7 +17,7 @@ coordinator, not here.
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -185,7 +185,7 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
         refused=_steps(rows.refused, scale, "refused", least=0.0),
         admitted=_steps(rows.admitted, scale, "admitted", least=0.0),
         demand=_demand_codes(rows.demand, "demand"),
-        held=_steps(rows.held, held_scale, "held", least=-EXACT),
+        held=_steps(rows.held, held_scale, "held", least=-inf),
     )
     if not np.all(rows.cost == 1.0):
         message.cost.extend(_demand_codes(rows.cost, "cost"))
@@ -194,7 +194,7 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
     if rows.level is not None:
         message.level_scale = _signed_scale(rows.level)
         message.level.extend(
-            _steps(rows.level, message.level_scale, "level", least=-EXACT)
+            _steps(rows.level, message.level_scale, "level", least=-inf)
         )
     if rows.subjects is not None:
         message.subjects.extend(rows.subjects.tolist())
@@ -231,7 +231,9 @@ def _steps(
     """Return `column` in whole steps, at most ±2⁵³ units."""
     if len(column) and not (np.isfinite(column).all() and column.min() >= least):
         raise MalformedReport(f"{name}: expected finite numbers ≥ {least:g}")
-    steps: list[int] = np.rint(np.minimum(column, EXACT) * scale).astype(int).tolist()
+    # One absurd debt must not keep an agent from reporting all its other limits.
+    within = np.clip(column, -EXACT, EXACT)
+    steps: list[int] = np.rint(within * scale).astype(int).tolist()
     return steps
 
 

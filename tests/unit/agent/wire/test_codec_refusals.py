@@ -15,7 +15,7 @@ from tests.unit.agent.wire.rows import ROW, floats, ids
 
 from headgate.agent.errors import MalformedReport
 from headgate.agent.wire.bounds import MAX_PAYLOAD_BYTES
-from headgate.agent.wire.codec import decode, encode
+from headgate.agent.wire.codec import EXACT, decode, encode
 from headgate.agent.wire.codec_columns import MAX_GROUP_ID, MAX_ROWS, MAX_SUBJECTS
 from headgate.coordinator import Heard
 from headgate.coordinator.messages.report import Report, Rows
@@ -329,6 +329,14 @@ def test_a_payload_beyond_the_bound_is_not_even_parsed() -> None:
 def test_an_agent_does_not_publish_nonsense_of_its_own(rows: Rows, says: str) -> None:
     with pytest.raises(MalformedReport, match=says):
         encode(report(rows))
+
+
+def test_a_debt_that_no_report_can_tell_does_not_silence_the_agent() -> None:
+    deep = floats(-3e16, 1)
+    heard = decode(encode(report(replace(ROW, held=deep, level=deep))))
+    assert heard.rows[0].held.tolist() == [-EXACT, 1.0]
+    assert heard.rows[0].level is not None
+    assert heard.rows[0].level.tolist() == [-EXACT, 1.0]
 
 
 def test_a_report_that_is_too_large_is_refused_when_it_is_written() -> None:
