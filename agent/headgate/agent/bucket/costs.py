@@ -85,8 +85,12 @@ def explained(error: Exception, costs: Mapping[str, Number]) -> Exception:
 
 def expected_cost(cost: object) -> str:
     """Return what is wrong with a cost, as a phrase."""
+    return f"expected a finite cost >= 0, at most 2**53, got {shown(cost)}"
+
+
+def shown(value: object) -> str:
+    """Return a wrong value as a message shows it."""
     try:
-        got = repr(cost)[:LONGEST_SHOWN]
+        return repr(value)[:LONGEST_SHOWN]
     except ValueError:  # an int of more digits than Python shows
-        got = "a larger number"
-    return f"expected a finite cost >= 0, at most 2**53, got {got}"
+        return "a larger number"

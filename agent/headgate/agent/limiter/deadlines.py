@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import heapq
 from itertools import count
-from math import inf
+from math import inf, nan
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from headgate.agent.bucket.costs import NOT_A_NUMBER, shown
+from headgate.agent.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from headgate.agent.bucket.costs import Number
 
 Item = TypeVar("Item")
 
@@ -65,3 +71,29 @@ class Deadlines(Generic[Item]):
         if not self._heap or self._heap[0][0] > now:
             return None
         return heapq.heappop(self._heap)[2]
+
+
+def checked_seconds(name: str, seconds: Number) -> float:
+    """Return how long something may last; a time below 0 is over already.
+
+    Args:
+        name: Of the argument, for the message.
+        seconds: What the caller gave.
+
+    Raises:
+        InvalidSetting: It is not a number.
+    """
+    try:
+        checked = float(seconds + 0.0)
+    except NOT_A_NUMBER:
+        checked = nan
+    if checked != checked:
+        raise InvalidSetting(
+            f"{name}: expected a number of seconds, got {shown(seconds)}"
+        )
+    return checked
+
+
+def longest_wait(timeout_s: float) -> float | None:
+    """Return a timeout as threads and event loops take it; None waits for ever."""
+    return None if timeout_s >= TIMEOUT_MAX else timeout_s

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from headgate.agent.bucket.chain import give_back
 from headgate.agent.decision import Decision, Refusal
 from headgate.agent.errors import HeadgateError
+from headgate.agent.limiter.deadlines import longest_wait
 
 if TYPE_CHECKING:
     import asyncio
@@ -150,7 +151,7 @@ class FairQueue:
         if answer is not None:
             return answer
         try:
-            waiter.event.wait(None if timeout_s == inf else timeout_s)
+            waiter.event.wait(longest_wait(timeout_s))
         except BaseException:  # KeyboardInterrupt: don't stay in the queue
             self._leave(waiter)
             raise
@@ -177,7 +178,7 @@ class FairQueue:
         if answer is not None:
             return answer
         try:
-            async with asyncio.timeout(None if timeout_s == inf else timeout_s):
+            async with asyncio.timeout(longest_wait(timeout_s)):
                 await waiter.future
         except TimeoutError:
             self._leave(waiter, keep=True)

@@ -32,6 +32,7 @@ from headgate.agent.bucket.costs import (
 )
 from headgate.agent.decision import ADMITTED, Decision, Partial, Refusal
 from headgate.agent.errors import InvalidCost, InvalidDimension
+from headgate.agent.limiter.deadlines import checked_seconds
 from headgate.agent.limiter.handle import DimensionHandle
 from headgate.agent.limiter.refusal import RECONSIDERED_S, refuse, settle_refusal
 from headgate.agent.limiter.reservation import MOST_OPEN_S, Estimate, Reservation
@@ -236,10 +237,10 @@ class Limiter:
             self,
             clock=self.clock,
             keep_open=self._resolver.keep_open,
-            open_s=float(timeout_s + 0.0),
+            open_s=checked_seconds("timeout_s", timeout_s),
             estimate=estimate,
             queue=None if wait_s is None else self._resolver.waiting,
-            wait_s=0.0 if wait_s is None else float(wait_s + 0.0),
+            wait_s=0.0 if wait_s is None else checked_seconds("wait_s", wait_s),
             lock=self._lock,
         )
         if wait_s is None:
@@ -267,8 +268,8 @@ class Limiter:
         return SlotClaim(
             self._resolver.slots,
             self._resolver.slot_pools(self.subject),
-            timeout_s=float(timeout_s + 0.0),
-            lease_s=checked_lease(float(lease_s + 0.0)),
+            timeout_s=checked_seconds("timeout_s", timeout_s),
+            lease_s=checked_lease(lease_s),
         )
 
     def try_slot(self, *, lease_s: Number = LEASE_S) -> Slot:
@@ -281,7 +282,7 @@ class Limiter:
             InvalidSetting: The lease is not above 0.
         """
         pools = self._resolver.slot_pools(self.subject)
-        return self._resolver.slots.take(pools, checked_lease(float(lease_s + 0.0)))
+        return self._resolver.slots.take(pools, checked_lease(lease_s))
 
     @property
     def has_slots(self) -> bool:
@@ -305,7 +306,7 @@ class Limiter:
         Returns:
             Admitted, or a refusal: never, the deadline, or the queue is full.
         """
-        units, wait_s = asked_costs(costs), float(timeout_s + 0.0)
+        units, wait_s = asked_costs(costs), checked_seconds("timeout_s", timeout_s)
         return self._resolver.waiting.wait(self, units, wait_s)
 
     def wait_async(
@@ -315,7 +316,7 @@ class Limiter:
 
         Cancelling it costs no tokens and nobody's place.
         """
-        units, wait_s = asked_costs(costs), float(timeout_s + 0.0)
+        units, wait_s = asked_costs(costs), checked_seconds("timeout_s", timeout_s)
         return self._resolver.waiting.wait_async(self, units, wait_s)
 
     def refusing(self, mode: RefusalMode | None) -> Limiter:

@@ -40,7 +40,7 @@ from headgate.agent.errors import (
     InvalidSetting,
     Throttled,
 )
-from headgate.agent.limiter.deadlines import Deadlines
+from headgate.agent.limiter.deadlines import Deadlines, checked_seconds, longest_wait
 from headgate.agent.ports import ChainResolver, LimiterT
 from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.messages.events import SlotCount
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
+    from headgate.agent.bucket.costs import Number
     from headgate.agent.follow.subject import Subject
     from headgate.coordinator.config.configuration import Group
     from headgate.coordinator.messages.events import SetSlots
@@ -303,7 +304,7 @@ class SlotClaim:
         waiter = SlotWaiter(self._pools, self._lease_s, event.set)
         if self._book.queue(waiter):
             try:
-                event.wait(None if self._timeout_s == inf else self._timeout_s)
+                event.wait(longest_wait(self._timeout_s))
             except BaseException:  # a signal's: what came goes to the next one
                 self._book.abandon(waiter)
                 raise
@@ -325,9 +326,8 @@ class SlotClaim:
         )
         if not self._book.queue(waiter):
             return self._book.answer(waiter)
-        timeout_s = None if self._timeout_s == inf else self._timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(longest_wait(self._timeout_s)):
                 await event.wait()
         except TimeoutError:
             pass
@@ -673,15 +673,16 @@ def _ended(held: ref[Slot]) -> bool:
     return slot is None or slot.state != "held"
 
 
-def checked_lease(lease_s: float) -> float:
+def checked_lease(lease_s: Number) -> float:
     """Return the length of a lease.
 
     Raises:
-        InvalidSetting: It is not above 0.
+        InvalidSetting: It is not a number above 0.
     """
-    if not lease_s > 0.0:
-        raise InvalidSetting(f"lease_s: expected seconds > 0, got {lease_s}")
-    return lease_s
+    checked = checked_seconds("lease_s", lease_s)
+    if checked <= 0.0:
+        raise InvalidSetting(f"lease_s: expected seconds > 0, got {checked}")
+    return checked
 
 
 def _take_all(

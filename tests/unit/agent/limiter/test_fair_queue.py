@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
+from math import nan
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.unit.agent.making import NODE, TOKENS, Clock, configuration, group, make
 
 from headgate.agent.enforcement.enforcer import Enforcer
-from headgate.agent.errors import NoLimitApplies
+from headgate.agent.errors import InvalidSetting, NoLimitApplies
 from headgate.coordinator.config.configuration import Attachment, Configuration, Group
 
 if TYPE_CHECKING:
@@ -359,6 +360,47 @@ def test_threads_and_tasks_stand_in_the_same_queue() -> None:
         assert line.order == ["first", "thread", "last"]
 
     asyncio.run(main())
+
+
+def test_a_wait_longer_than_threads_can_measure_waits_for_ever() -> None:
+    enforcer, clock = make(group(SLOW), acme=1)
+    stepped(enforcer)
+    limiter = enforcer.limiter(tenant="acme")
+    while limiter.try_acquire(requests=1):
+        pass
+    answers: list[Decision] = []
+
+    def caller() -> None:
+        answers.append(limiter.wait(timeout_s=1e300, requests=1))
+
+    thread = threading.Thread(target=caller, daemon=True)
+    thread.start()
+    while thread.is_alive() and not len(enforcer.waiting):
+        thread.join(0.01)
+    clock.now += 10.0
+    enforcer.waiting.tick_at(clock.now)
+    thread.join()
+    assert [bool(answer) for answer in answers] == [True]
+
+
+@pytest.mark.parametrize("seconds", [nan, "5", 10**400])
+def test_a_time_that_is_no_number_is_refused_by_name(seconds: float) -> None:
+    enforcer, _ = make(group(SLOW), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    wrong = "expected a number of seconds, got "
+    with pytest.raises(InvalidSetting, match=f"^timeout_s: {wrong}"):
+        limiter.wait(timeout_s=seconds, requests=1)
+    with pytest.raises(InvalidSetting, match=f"^timeout_s: {wrong}"):
+        _ = limiter.wait_async(timeout_s=seconds, requests=1)
+    with pytest.raises(InvalidSetting, match=f"^timeout_s: {wrong}"):
+        limiter.reserve(timeout_s=seconds, requests=1)
+    with pytest.raises(InvalidSetting, match=f"^timeout_s: {wrong}"):
+        limiter.slot(timeout_s=seconds)
+    with pytest.raises(InvalidSetting, match=f"^lease_s: {wrong}"):
+        limiter.try_slot(lease_s=seconds)
+    with pytest.raises(InvalidSetting, match=f"^wait_s: {wrong}"):
+        limiter.reserve(wait_s=seconds, requests=1)
+    assert limiter.try_acquire(requests=1)  # nothing was charged
 
 
 def test_pip322_a_tick_hands_out_all_the_tokens_of_16_ms_at_once() -> None:

@@ -184,7 +184,7 @@ def test_without_a_number_nothing_is_limited(process: Process) -> None:
 
 def test_a_lease_of_no_time_is_refused(process: Process) -> None:
     for lease_s in (0.0, -1.0, float("nan")):
-        with pytest.raises(InvalidSetting, match="lease_s: expected seconds > 0"):
+        with pytest.raises(InvalidSetting, match=r"lease_s: expected .*seconds"):
             process.limiter.try_slot(lease_s=lease_s)
 
 
