@@ -38,6 +38,33 @@ def test_an_unlimited_group_keeps_to_its_part_of_the_one_it_is_in() -> None:
     keeps_to(parse_scenario(raw, name="unlimited"), LEVELS)
 
 
+def test_a_strict_group_inside_another_admits_requests_of_a_third_of_the_burst() -> (
+    None
+):
+    """It held less than one of them, so it admitted none, ever."""
+    scenario = parse_scenario(
+        {
+            "seconds": 20,
+            "group": [
+                {"name": "above", "rate": 100, "burst": 1000},
+                {
+                    "name": "below",
+                    "parent": "above",
+                    "rate": 100,
+                    "burst": 1000,
+                    "mode": "strict",
+                },
+            ],
+            "agents": {"count": 1},
+            "demand": [{"group": "below", "rate": 200, "cost": 300}],
+        },
+        name="dear",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert not result.violations
+    assert result.groups["below"].admitted >= 0.5 * 100 * 20
+
+
 def test_a_strict_group_that_has_rested_does_not_spend_what_its_parent_lacks() -> None:
     raw = tomllib.loads(find_scenario("strict-child").read_text(encoding="utf-8"))
     for demand in raw["demand"]:

@@ -151,6 +151,10 @@ PARENT_S = 0.1
 """Seconds of its ceiling that an agent may hold for a group inside another one, whose
 limit is the parent's rate rather than the group's own level."""
 
+REQUESTS_INSIDE = 2.0
+"""Requests that an agent may always hold for a strict group inside another one, as far
+as its permits allow: a bucket of less than one admits nothing, ever."""
+
 ROUNDING = 1e-9
 """Part of the burst by which a full bucket may seem less, and of 1 by which a part of
 what all admit may."""
@@ -714,7 +718,9 @@ def _strictly(
     inside = _is_inside(block, slots)
     within = np.where(inside, new.ceiling, inf)
     ceiling = np.minimum(np.minimum(right * rate, most), within)
-    room = np.where(inside, new.room_cap, inf)
+    # A balanced group in its place may admit one request beyond its room.
+    least = REQUESTS_INSIDE * block.cost[0, slots]
+    room = np.where(inside, np.maximum(new.room_cap, least), inf)
     capacity = np.minimum(right * block.burst[slots], room)
     new = _changed(new, strict, shared=False, share=right * rate, ceiling=ceiling)
     return _changed(new, strict, rate=ceiling, capacity=capacity, reserve=0.0)
