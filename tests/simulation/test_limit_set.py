@@ -75,3 +75,24 @@ def test_no_invariant_breaks(name: str, seed: int) -> None:
 def test_a_pause_over_that_moment_admits_no_more_than_the_limit(seed: int) -> None:
     """Agents may starve afterwards: nobody knows what the paused one admitted."""
     assert [each for each in violations("paused", seed) if each[0] in OVER] == []
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_a_lowered_burst_takes_away_pays_for_no_request(seed: int) -> None:
+    """It counted as overflow, so half a second of requests was free."""
+    scenario = parse_scenario(
+        {
+            "seconds": 10,
+            "group": {"rate": 100, "burst": 3000},
+            "agents": {"count": 4},
+            "demand": [
+                {"agents": "all", "rate": 20},
+                {"agents": "all", "rate": 100, "from": 4.5},
+            ],
+            "change": [{"at": 5, "rate": 100, "burst": 100}],
+        },
+        name="lowered",
+    )
+    result, _ = simulate(scenario, seed=seed)
+    assert result.violations == ()
+    assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.015)

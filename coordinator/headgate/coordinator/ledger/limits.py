@@ -197,6 +197,11 @@ def apply(
         change = limit.renewed(belief, before.limit) - belief
         block.level[slot] += change
         block.belief[slot] += change
+    if not unlimited:
+        # Taken away, not overflown: it pays for nothing that is reported late.
+        excess = max(float(block.belief[slot]) - float(block.burst[slot]), 0.0)
+        block.level[slot] -= excess
+        block.belief[slot] -= excess
     # Levels that others reported were computed under the former limit.
     block.apart[:, slot] = nan
     block.bucket_knows[slot] = False
