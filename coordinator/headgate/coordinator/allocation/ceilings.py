@@ -544,6 +544,8 @@ def note_told(
     # The others' expectation restarts from 0 now, so at the earlier `at` it was
     # negative.
     unexpected = -block.extrapolated_rate[0, slots] * (now - block.at[slots])
+    grown = admitted - block.reported_admitted[slots]
+    block.own_news[slots] += np.abs(grown - block.predicted[0, slots] + unexpected)
     free = block.pending_at[slots] == inf
     for pending, reported in (
         (block.pending_admitted, admitted),

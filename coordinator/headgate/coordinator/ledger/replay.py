@@ -121,7 +121,9 @@ def settle(
     overflowing = _may_pay(block, slots, overflowing, elapsed - age_s)
     block.cut[slots] = block.cut[slots] * lately + overflowing
     block.news[slots] *= lately
-    block.unheard[slots] *= faded(elapsed, max(lag_s, LEAST_LAG_S))
+    lag_s = max(lag_s, LEAST_LAG_S)
+    block.unheard[slots] *= faded(elapsed, lag_s)
+    block.own_news[slots] *= faded(elapsed, (HEARD_LAGS + 1.0) * lag_s)
     block.level[slots] = belief + predicted_in_all
     block.belief[slots] = belief
     block.at[slots] = now
@@ -387,7 +389,10 @@ def _compare(
     # in that time, so at most e times as much arrived.  The rest of a difference counts
     # at once; what this could explain on average only, less what usually arrives during
     # the lag.  Levels that are cut at B have no average.
-    explained = e * (block.news[slots] - own)
+    # Nor what this agent reported, unless `HEARD_LAGS` before that level was found; its
+    # report took one more lag.
+    mine = np.where(heard & lossless, 0.0, block.own_news[slots])
+    explained = e * (block.news[slots] - own + mine)
     rest = np.copysign(np.maximum(np.abs(off) - explained, 0.0), off)
     unheard = block.unheard[slots] - more
     apart, averaged = block.apart.reshape(-1), block.averaged.reshape(-1)

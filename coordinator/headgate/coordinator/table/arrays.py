@@ -138,6 +138,7 @@ class LedgerBlock:
     late: Floats = _ledger("units", "charged since the look, unexpectedly")
     news: Floats = _ledger("units", "unexpected, and reported within Δ")
     unheard: Floats = _ledger("units", "the same within the bus's lag")
+    own_news: Floats = _ledger("units", "own, unexpected, and just reported")
     outflow: Floats = _ledger("units/s", "Σ ρ of all, own included")
     # What this agent spent beyond what the others know or expect.
     unseen: Floats = _ledger("units", "V, at at; 0 if no other agent is")
