@@ -535,7 +535,7 @@ def note_told(
     """Note that this agent's rows of some ledgers were reported.
 
     Args:
-        block: Changed: what the others will know.
+        block: Changed: what the others will know, and what is news to them.
         slots: K of its columns.
         admitted: ``float64[K]`` reported counters.
         demand: ``float64[K]`` reported demand, units/s.

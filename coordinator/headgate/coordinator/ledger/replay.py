@@ -123,6 +123,7 @@ def settle(
     block.news[slots] *= lately
     lag_s = max(lag_s, LEAST_LAG_S)
     block.unheard[slots] *= faded(elapsed, lag_s)
+    # The report took one lag, and so does the one that shows that it was heard.
     block.own_news[slots] *= faded(elapsed, (HEARD_LAGS + 1.0) * lag_s)
     block.level[slots] = belief + predicted_in_all
     block.belief[slots] = belief
@@ -385,12 +386,11 @@ def _compare(
     lossless = loss < LOSS_FLOOR
     heard = block.row_reported_at[slots] <= reported_at - HEARD_LAGS * lag_s
     own = np.where(heard & lossless, np.abs(more), 0.0)
-    # It may not have heard yet what others reported here within Δ.  `news` fades to 1/e
-    # in that time, so at most e times as much arrived.  The rest of a difference counts
-    # at once; what this could explain on average only, less what usually arrives during
-    # the lag.  Levels that are cut at B have no average.
-    # Nor what this agent reported, unless `HEARD_LAGS` before that level was found; its
-    # report took one more lag.
+    # It may not have heard yet what others reported here within Δ: `news` fades to 1/e
+    # in that time, so at most e times as much arrived.  Nor what this agent reported,
+    # unless that left `HEARD_LAGS` before the level was found.  The rest of a difference
+    # counts at once; what this could explain on average only, less what usually arrives
+    # during the lag.  Levels that are cut at B have no average.
     mine = np.where(heard & lossless, 0.0, block.own_news[slots])
     explained = e * (block.news[slots] - own + mine)
     rest = np.copysign(np.maximum(np.abs(off) - explained, 0.0), off)
