@@ -122,3 +122,23 @@ def test_an_agent_that_is_cut_off_pays_its_part_of_a_debt() -> None:
     _, run = simulate(scenario, seed=1)
     times, units = run.admitted[0][0]
     assert units[times > 18].sum() > 0.8 * 8 * 100 / 8
+
+
+def test_no_agent_tells_the_level_that_it_found_while_it_heard_nobody() -> None:
+    """When the bus was back, three of four adopted what the fourth had not spent."""
+    scenario = parse_scenario(
+        {
+            "seconds": 40,
+            "group": {"rate": 20, "burst": 1200},
+            "agents": {"count": 4},
+            "fault": [{"kind": "cut", "agents": "all", "from": 7, "until": 30}],
+            "demand": [
+                {"agents": "all", "rate": 150, "from": 4, "until": 5.5},
+                {"agents": "all", "rate": 60, "from": 14},
+            ],
+        },
+        name="bus",
+    )
+    result, _ = simulate(scenario, seed=3)
+    assert result.violations == ()
+    assert result.figures.overshoot_seconds == 0.0

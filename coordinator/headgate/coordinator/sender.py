@@ -97,6 +97,8 @@ def _levels(
     state: CoordinatorState, local: LocalBuckets, rows: NDArray[np.bool_], now: float
 ) -> Floats | None:
     """Return E of each ledger, ``float64[N]``; None if one to be told is unsure."""
+    if state.detector.cut_off(now):
+        return None  # what the others spent meanwhile comes with their reports
     level = np.zeros(len(local.names))
     unsure_s = UNSURE_LAGS * state.members.lag_s
     for place in local.places:
