@@ -388,9 +388,9 @@ def _compare(
     own = np.where(heard & lossless, np.abs(more), 0.0)
     # It may not have heard yet what others reported here within Δ: `news` fades to 1/e
     # in that time, so at most e times as much arrived.  Nor what this agent reported,
-    # unless that left `HEARD_LAGS` before the level was found.  The rest of a difference
-    # counts at once; what this could explain on average only, less what usually arrives
-    # during the lag.  Levels that are cut at B have no average.
+    # unless that left `HEARD_LAGS` before the level was found.  The rest of a
+    # difference counts at once; what this could explain on average only, less what
+    # usually arrives during the lag.  Levels that are cut at B have no average.
     mine = np.where(heard & lossless, 0.0, block.own_news[slots])
     explained = e * (block.news[slots] - own + mine)
     rest = np.copysign(np.maximum(np.abs(off) - explained, 0.0), off)
