@@ -150,3 +150,14 @@ def test_a_member_that_was_silent_is_told_all_rows() -> None:
     agent.step(Heard((agent.report_of("c", rows=True),)))
     agent.run(0.5, talk="")
     assert any(report.keyframe for report in agent.sent[before:])
+
+
+def test_a_row_that_was_new_is_answered_with_the_own_row_alone() -> None:
+    agent = Listener()
+    agent.run(5.0, talk="b")
+    before = len(agent.sent)
+    agent.step(Heard((agent.report_of("c", rows=True),)))
+    agent.run(0.3, talk="")
+    answers = [report for report in agent.sent[before:] if report.rows]
+    assert answers
+    assert not any(report.keyframe for report in answers)

@@ -7,6 +7,10 @@ from math import inf
 import pytest
 from tests.scenarios.world import DIMENSION, World
 
+from headgate.coordinator import Configuration, Group, Limit
+from headgate.coordinator.config.template_values import VALUES_FROM
+from headgate.coordinator.ledger.limits import Limits
+
 RATE, BURST = 1000.0, 20_000.0
 AGENTS = "abcdefghijkl"
 
@@ -82,3 +86,16 @@ def test_reports_under_way_when_the_limit_is_set_charge_nothing_to_it() -> None:
     for _ in range(10):
         world.run(0.1)
         assert min(levels(world).values()) >= 0.0
+
+
+def test_the_groups_of_values_are_children_of_their_templates_parent() -> None:
+    limits = (Limit(dimension=DIMENSION, rate=10, burst=10),)
+    tenant = Group(id=1, name="tenant", limits=limits)
+    each_user = Group(id=2, name="each user", limits=limits, parent=1, per="user")
+    known = Limits(Configuration(groups=(tenant, each_user)))
+    template, value = (DIMENSION, 2), (DIMENSION, VALUES_FROM)
+    assert known.children == {(DIMENSION, 1): [template]}
+    known.follow_values({VALUES_FROM: 2})
+    assert known.children == {(DIMENSION, 1): [template, value]}
+    known.follow_values({})
+    assert known.children == {(DIMENSION, 1): [template]}
