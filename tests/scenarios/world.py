@@ -107,6 +107,14 @@ class World:
             mode=mode,
             isolation=isolation,
         )
+        self._configure()
+
+    def remove(self, group_id: int) -> None:
+        """Remove a group everywhere at once; its buckets stay, and go on counting."""
+        del self.groups[group_id]
+        self._configure()
+
+    def _configure(self) -> None:
         self.revision += 1
         for process in self.processes.values():
             self.step(process, Configured(self.configuration()))
@@ -163,9 +171,14 @@ class World:
 
     def drop(self, name: str) -> None:
         """Let a process drop all of its buckets, at once."""
-        process = self.processes[name]
-        process.keys = Keys((DIMENSION,), np.zeros(0, np.int64), np.zeros(0, np.int64))
-        process.admitted = process.refused = process.held = np.zeros(0)
+        self.use_groups(name, [])
+
+    def use_groups(self, name: str, group_ids: list[int]) -> None:
+        """Let a process have new buckets of these groups, and no others."""
+        process, size = self.processes[name], len(group_ids)
+        at = np.zeros(size, np.int64)
+        process.keys = Keys((DIMENSION,), at, np.array(group_ids, np.int64))
+        process.admitted, process.refused, process.held = np.zeros((3, size))
         process.rates.clear()
         self._tick(process)
 

@@ -55,10 +55,27 @@ class Lifecycle:
                     apply(ruled, block, slot, ruled_before)
         if local is not None:
             self._replace_own(local.keys, now)
+        for key in before.by_key.keys() - limits.by_key.keys():
+            self._remember(key)
         born = limits.by_key.keys() - before.by_key.keys()
         self._track(now, born if before.known else frozenset())
         made = limits.slots.keys() - before.slots.keys() if before.known else ()
         self.follow_slots([key[1] for key in state.strict.stocks], now, made)
+
+    def _remember(self, key: Key) -> None:
+        """Remember what members had counted of a limit that was removed."""
+        state = self._state
+        if key not in state.table:
+            state.closed.unheard(key)
+            return
+        block, slot = state.table.at(key)
+        here = [
+            (line, number, state.members.by_number[number].incarnation)
+            for line, number in enumerate(block.member[:, slot].tolist())
+            if number in state.members.by_number
+        ]
+        lines, numbers, lives = np.array(here, dtype=np.int64).reshape(-1, 3).T
+        state.closed.close(key, numbers, lives, block.admitted[lines, slot])
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
         """Count what others admitted of an unlimited group and have not reported.

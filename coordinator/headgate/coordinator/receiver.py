@@ -37,7 +37,7 @@ SEQUENCE_GRACE = 1000
 
 NEWBORN_SEQUENCE = 20
 """If the first report heard of a life has a number up to this, the life has just begun
-and its counters are charged from 0 (`ReportReceiver._count_from_0`).  Otherwise they
+and its counters are charged from 0 (`ReportReceiver._begin_counting`).  Otherwise they
 are only a baseline."""
 
 OBSERVER_PULL = 0.3
@@ -324,10 +324,9 @@ class ReportReceiver:
             wrong = 0
             for place in self._places(member, rows):
                 if place.fresh is not None and place.fresh.any():
-                    if member.newborn:
-                        # A goodbye tells no level, but isn't from one that asks for it.
-                        told = rows.level is not None or report.leave
-                        self._count_from_0(place, place.fresh, told=told)
+                    # A goodbye tells no level, but isn't from one that asks for it.
+                    told = rows.level is not None or report.leave
+                    self._begin_counting(member, place, place.fresh, told=told)
                     self._answer(place.block.number[place.slots][place.fresh], now)
                 false = hear(
                     place,
@@ -349,19 +348,23 @@ class ReportReceiver:
             state.schedule.owe_rows(now, state.members.answer_gap_s())
             local.wanted |= np.isin(local.numbers, numbers)
 
-    @staticmethod
-    def _count_from_0(place: Place, fresh: Flags, *, told: bool) -> None:
+    def _begin_counting(
+        self, member: Member, place: Place, fresh: Flags, *, told: bool
+    ) -> None:
         """Charge everything that a newborn member has counted in its `fresh` rows.
 
-        It was spent after this ledger was opened.  While this agent is itself asking
-        for the level, a member that has `told` its level spent earlier, and its level
-        includes that; one that has not told it is asking, too.
+        It was spent after this ledger was opened.  If the limit had been removed and
+        was set again, any member goes on from what it had counted.  While this agent is
+        itself asking for the level, a member that has `told` its level spent earlier,
+        and its level includes that; one that has not told it is asking, too.
         """
-        block = place.block
+        block, state = place.block, self._state
         if told:
             fresh = fresh & np.isfinite(block.joining_until[place.slots])
+        keys = map(state.table.key_of, block.number[place.slots][fresh].tolist())
         counters = block.admitted.reshape(-1)
-        counters[np.arange(len(counters))[place.cells][fresh]] = 0.0
+        cells = np.arange(len(counters))[place.cells][fresh]
+        counters[cells] = [state.closed.counter(key, member) for key in keys]
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:
         member.disbelieved_at = member.reported_at

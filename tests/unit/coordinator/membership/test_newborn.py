@@ -61,3 +61,55 @@ def test_what_nobody_heard_before_an_id_was_left_is_charged() -> None:
     world.run(3)
     assert "renamed" in world.processes["d"].noticed
     assert level(world, "b") < before - 0.8 * SPENT
+
+
+def removed_and_set_again() -> World:
+    """Return a world whose limit was away for three seconds; `a` used it before."""
+    world = World()
+    world.group(1, rate=1.0, burst=1000.0)
+    world.start("a")
+    world.start("b")
+    world.run(3)
+    world.use("a", 1, admitted=SPENT, refused=0)
+    world.run(3)
+    assert level(world, "b") < 1000.0 - 0.9 * SPENT
+    world.remove(1)
+    world.run(3)
+    world.group(1, rate=1.0, burst=1000.0)
+    return world
+
+
+def test_a_limit_that_is_set_again_does_not_charge_what_was_spent_before() -> None:
+    world = removed_and_set_again()
+    world.use("a", 1, admitted=10.0, refused=0)
+    world.run(3)
+    for name in "ab":
+        assert 985.0 < level(world, name) < 995.0
+
+
+def test_a_new_life_counts_from_0_in_a_limit_that_was_set_again() -> None:
+    world = removed_and_set_again()
+    world.start("a", incarnation=2)
+    world.run(2)
+    world.use("a", 1, admitted=50.0, refused=0)
+    world.run(3)
+    assert 945.0 < level(world, "b") < 960.0
+    assert not world.processes["b"].noticed
+
+
+def test_of_a_limit_that_an_agent_did_not_use_before_it_charges_nothing_old() -> None:
+    world = World()
+    world.group(2, rate=1.0, burst=1000.0)
+    world.start("b")
+    world.group(1, rate=1.0, burst=1000.0)
+    world.start("a")
+    world.run(3)
+    world.use("a", 1, admitted=SPENT, refused=0)
+    world.run(3)
+    world.remove(1)
+    world.use_groups("b", [1, 2])
+    world.run(3)
+    world.group(1, rate=1.0, burst=1000.0)
+    world.use("a", 1, admitted=10.0, refused=0)
+    world.run(3)
+    assert 985.0 < level(world, "b") <= 1000.0
