@@ -11,6 +11,7 @@ from headgate.coordinator import Coordinator
 from headgate.simulation.controllers.controller import real_coordinator
 from headgate.simulation.max_min import max_min
 from headgate.simulation.scenario.parsing import parse_scenario
+from headgate.simulation.scenario.scenario import DIMENSION
 from headgate.simulation.simulate import Result, simulate
 from headgate.simulation.world.engine import SimulationEngine
 
@@ -185,3 +186,35 @@ def test_while_half_of_the_agents_are_silent_the_others_go_on() -> None:
         times = np.sort(np.concatenate([at for at, _ in run.admitted[0]]))
         longest = float(np.diff(times[times > 10.0]).max())
         assert longest < 2.0, seed
+
+
+@pytest.mark.parametrize("no_debt", [False, True])
+def test_nothing_is_left_to_agents_that_have_stopped(no_debt: bool) -> None:
+    """They were waited for as long as they were said to want anything: 40 s."""
+    scenario = parse_scenario(
+        {
+            "seconds": 25,
+            "group": {"rate": 5.0, "burst": 5.0, "may_owe": not no_debt},
+            "agents": {"count": 3},
+            "demand": [
+                {"agents": [1, 2], "rate": 25.0, "cost": 2.5, "until": 10},
+                {"agents": [0], "rate": 25.0, "cost": 2.5, "from": 10},
+            ],
+        },
+        name="stopped",
+    )
+    agents: list[Coordinator] = []
+
+    def made(scenario: Scenario, birth: Birth) -> Controller:
+        agent = real_coordinator(scenario, birth)
+        assert isinstance(agent, Coordinator)
+        agents.append(agent)
+        return agent
+
+    engine = SimulationEngine(
+        scenario, seed=1, strategy="headgate", make_controller=made
+    )
+    engine.run()
+    block, slot = agents[0]._state.table.at((DIMENSION, 1))  # pyright: ignore[reportPrivateUsage]
+    assert block.at_once[0, slot]
+    assert block.yielded[slot] == 0.0

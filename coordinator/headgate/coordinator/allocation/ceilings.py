@@ -343,7 +343,7 @@ def _take_turns(
     """Find what an agent with a lead leaves to the others.
 
     Args:
-        block: Changed: `lead` and `yielded`.
+        block: Changed: `lead`, `awaited_per_s` and `yielded`.
         slots: K of its columns.
         asked: What agents ask for.
         heavy: ``bool[K]`` this agent wants more than its max-min part.
@@ -361,10 +361,12 @@ def _take_turns(
     most = YIELDED_PART * greater(holds - cost, 0.0)
     yielded = lesser(ahead * lesser(cost, YIELDED_S * rate), most)
     yields = heavy & block.at_once[0, slots]
-    if np.count_nonzero(yields):
+    awaited: Floats | float = 0.0
+    if some(yields):
+        awaited = chosen(yields, total(asked.demand[1:] / asked.cost[1:]), 0.0)
         # What an agent is said to want outlasts its last request by seconds.
-        expected = block.untaken_s[slots] * total(asked.demand[1:] / asked.cost[1:])
-        yields &= expected < SILENCE
+        yields &= block.untaken[slots] < SILENCE
+    block.awaited_per_s[slots] = awaited
     block.yielded[slots] = chosen(yields, yielded, 0.0)
 
 

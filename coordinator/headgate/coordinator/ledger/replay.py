@@ -92,7 +92,7 @@ def settle(
 
     Args:
         block: Changed: `level`, `predicted`, `at`, `belief`, `cut`, `full`, `error`,
-            `lead`, `untaken_s` and what this agent is expected to spend.
+            `lead`, `untaken` and what this agent is expected to spend.
         slots: K of its columns.
         now: Monotonic seconds; ``float64[K]`` or one for all.
         age_s: Δ, after which all charges of a moment are known.
@@ -160,11 +160,13 @@ def _predict(
 
 
 def _note_turns(block: LedgerBlock, slots: Index, elapsed: Floats) -> None:
-    """Let a lead fade, and note how long others could have come, but did not."""
+    """Let a lead fade, and count the requests of others that did not come."""
     block.lead[slots] *= faded(elapsed, LEAD_S)
-    allowed = block.belief[slots] >= block.cost[0, slots]
-    untaken_s = block.untaken_s[slots] + chosen(allowed, elapsed, 0.0)
-    block.untaken_s[slots] = chosen(block.late[slots] > 0.0, 0.0, untaken_s)
+    cost = block.cost[0, slots]
+    allowed = block.belief[slots] >= chosen(block.may_owe[slots], 0.0, cost)
+    missing = chosen(allowed, block.awaited_per_s[slots] * elapsed, 0.0)
+    came = block.late[slots] > 0.5 * cost  # less is an error of what was predicted
+    block.untaken[slots] = chosen(came, 0.0, block.untaken[slots] + missing)
 
 
 def _may_pay(

@@ -171,9 +171,8 @@ class LedgerBlock:
     slack: Floats = _ledger("units/s", "part of Q' in no share")
     fair_part: Floats = _ledger("", "its max-min part of what all admit", fill=1.0)
     lead: Floats = _ledger("units", "admitted lately beyond that part")
-    untaken_s: Floats = _ledger(
-        "s", "for which E allowed others a request, since one came"
-    )
+    awaited_per_s: Floats = _ledger("1/s", "requests of others that it yields to")
+    untaken: Floats = _ledger("", "of those, due since one came, while E allowed one")
     yielded: Floats = _ledger("units", "of E that it leaves to others")
     window: Floats = _ledger("units", "a, what this agent may spend unseen", fill=inf)
     margin: Floats = _ledger("units", "m, what all may spend unseen")
