@@ -16,8 +16,7 @@ from headgate.simulation.world.record import UnreportedUsage, Violation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headgate.coordinator import Report
-    from headgate.simulation.invariants.inspect import Inspectable
+    from headgate.coordinator import Coordinator, Report
     from headgate.simulation.world.node import Life
     from headgate.simulation.world.record import SimulationRun
 
@@ -69,7 +68,7 @@ class Ledgers:
 
 
 def check_tables(
-    run: SimulationRun, controllers: dict[int, tuple[Life, Inspectable]], now: float
+    run: SimulationRun, controllers: dict[int, tuple[Life, Coordinator]], now: float
 ) -> Iterator[Violation]:
     """Yield where a live agent's table differs from the true counters of another."""
     for life, controller in controllers.values():

@@ -23,8 +23,7 @@ from headgate.simulation.world.record import Violation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headgate.coordinator import AgentRow, Explanation
-    from headgate.simulation.invariants.inspect import Inspectable
+    from headgate.coordinator import AgentRow, Coordinator, Explanation
     from headgate.simulation.scenario.scenario import Scenario
     from headgate.simulation.world.node import AppliedCeilings
 
@@ -60,7 +59,7 @@ class Looked:
 
 
 def check_view(
-    scenario: Scenario, controller: Inspectable, at: Looked
+    scenario: Scenario, controller: Coordinator, at: Looked
 ) -> Iterator[Violation]:
     """Yield what is wrong in an agent's explanation of each group."""
     for group, spec in enumerate(scenario.groups):
@@ -72,7 +71,7 @@ def check_view(
             text = f"agent {at.index} explains nothing of group {spec.name}"
             yield Violation(at.now, "recomputable", text)
             continue
-        yield from _check_force(scenario, group, controller, shown, at)
+        yield from _check_force(scenario, group, shown, at)
         yield from _check_fallback(scenario, group, controller, shown, at)
         if spec.mode == "balanced" and 0 < shown.rate < inf:
             yield from _check_sum(shown, at)
@@ -80,7 +79,7 @@ def check_view(
 
 
 def check_members(
-    controller: Inspectable, at: Looked, *, alive_lately: int
+    controller: Coordinator, at: Looked, *, alive_lately: int
 ) -> Iterator[Violation]:
     """Yield when an agent remembers more members than existed lately."""
     members = len(controller.members(at.now))
@@ -109,7 +108,7 @@ def _check_sum(shown: Explanation, at: Looked) -> Iterator[Violation]:
 
 
 def _check_share(
-    controller: Inspectable, shown: Explanation, at: Looked
+    controller: Coordinator, shown: Explanation, at: Looked
 ) -> Iterator[Violation]:
     weights = {member.agent: member.weight for member in controller.members(at.now)}
     heard = _sharing(shown)
@@ -130,11 +129,7 @@ def _check_share(
 
 
 def _check_force(
-    scenario: Scenario,
-    group: int,
-    controller: Inspectable,
-    shown: Explanation,
-    at: Looked,
+    scenario: Scenario, group: int, shown: Explanation, at: Looked
 ) -> Iterator[Violation]:
     late = scenario.network.delay_s + scenario.network.jitter_s + TICKS_S
     past = [change for change in scenario.changes if change.at_s <= at.now]
@@ -143,9 +138,9 @@ def _check_force(
     rate = [r for start, r, _ in scenario.limits(group) if start <= at.now][-1]
     revision = 1 + len(past)
     alone = stands_alone(scenario, group)
-    if controller.revision != revision or (alone and shown.rate != rate):
+    if shown.revision != revision or (alone and shown.rate != rate):
         text = (
-            f"agent {at.index} goes by revision {controller.revision} and rate "
+            f"agent {at.index} goes by revision {shown.revision} and rate "
             f"{shown.rate:g}, in force are {revision} and {rate:g}"
         )
         yield Violation(at.now, "change-in-force", text)
@@ -154,7 +149,7 @@ def _check_force(
 def _check_fallback(
     scenario: Scenario,
     group: int,
-    controller: Inspectable,
+    controller: Coordinator,
     shown: Explanation,
     at: Looked,
 ) -> Iterator[Violation]:
@@ -207,7 +202,7 @@ def _fallback(
     return _largest_part(scenario, rate, at.index) + trickle
 
 
-def _left_by_others(controller: Inspectable, shown: Explanation, at: Looked) -> float:
+def _left_by_others(controller: Coordinator, shown: Explanation, at: Looked) -> float:
     """Return the share of Q of an agent that wants all of it, units/s.
 
     Shares that were told are shares of Q', which is less than Q while a debt is paid.

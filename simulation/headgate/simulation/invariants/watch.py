@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.simulation.invariants.inspect import Inspectable
+from headgate.coordinator import Coordinator
 from headgate.simulation.invariants.replay import RecordingController, check_replay
 from headgate.simulation.invariants.safety import check_changes, check_safety
 from headgate.simulation.invariants.totals import Ledgers, check_killed, check_tables
@@ -130,17 +130,17 @@ class InvariantWatch:
 
     def _inspectable(
         self, nodes: dict[int, Node]
-    ) -> dict[int, tuple[Life, Inspectable]]:
-        found: dict[int, tuple[Life, Inspectable]] = {}
+    ) -> dict[int, tuple[Life, Coordinator]]:
+        found: dict[int, tuple[Life, Coordinator]] = {}
         for index, node in nodes.items():
             controller = self._controllers[node.life.birth.incarnation]
-            if isinstance(controller, Inspectable):
+            if isinstance(controller, Coordinator):
                 found[index] = (node.life, controller)
         return found
 
     def _look(self, now: float, index: int, node: Node) -> None:
         controller = self._controllers[node.life.birth.incarnation]
-        if not isinstance(controller, Inspectable):
+        if not isinstance(controller, Coordinator):
             return
         looked = Looked(now, index, node.life.birth.now, node.told)
         self._keep(check_view(self._scenario, controller, looked))
