@@ -182,6 +182,12 @@ class Cluster:
             rest.call("PATCH", "/api/v1/groups/g", body={"limits": [limit]})
         return time.monotonic()
 
+    def remove_limit(self) -> None:
+        """Leave the group without any limit."""
+        limit = {"dimension": "requests", "rate": None}
+        with Rest(self.url) as rest:
+            rest.call("PATCH", "/api/v1/groups/g", body={"limits": [limit]})
+
     def watch(self, seconds: float) -> tuple[float, float]:
         """Let time pass; return its two ends on the monotonic clock."""
         since_s = time.monotonic()

@@ -127,12 +127,18 @@ def test_agents_go_on_without_the_api_and_follow_it_when_it_is_back(
         assert one > 0.5 * QUOTA_PER_S * (opened[1] - opened[0]) / 3
 
 
+@pytest.mark.parametrize("removed", [False, True])
 def test_a_limit_that_is_set_where_there_was_none_counts_from_then_on(
-    cluster: Cluster,
+    cluster: Cluster, removed: bool
 ) -> None:
+    """What was admitted under a limit that was removed counts no more either."""
     rate, burst, demand = 100.0, 500.0, 900.0
     cluster.load(demand / 3, demand / 3, demand / 3)
-    cluster.set_rate(None)
+    if removed:
+        cluster.watch(SETTLE_S)
+        cluster.remove_limit()
+    else:
+        cluster.set_rate(None)
     cluster.watch(SETTLE_S)
     before_s = time.monotonic()
     answered_s = cluster.set_rate(rate, burst)

@@ -98,7 +98,9 @@ def test_ably_a_quota_of_a_period_survives_the_restart_of_the_whole_cluster(
             assert 550 + more <= 700
 
 
-SHORT = {"limits": [{"dimension": "requests", "rate": 4, "burst": 40}]}
+SHORT: dict[str, list[dict[str, object]]] = {
+    "limits": [{"dimension": "requests", "rate": 4, "burst": 40}]
+}
 
 
 def _levels_of(server: Server, group: str) -> list[float]:
@@ -149,3 +151,10 @@ def test_a_group_that_nobody_used_is_full_for_whoever_asks_first(
         lambda: any(level < 40.0 for level in _levels_of(server, "short")),
         "the last level is stored when the last one has gone",
     )
+    for limit in ({"dimension": "requests", "rate": None}, SHORT["limits"][0]):
+        answer = httpx.patch(
+            f"{url}/groups/short", json={"limits": [limit]}, timeout=TIMEOUT_S
+        )
+        answer.raise_for_status()
+    # A limit that was removed and set again is one that nobody has used.
+    until(lambda: _levels_of(server, "short") == [40.0], "it is full")

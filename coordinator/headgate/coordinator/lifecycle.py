@@ -56,26 +56,28 @@ class Lifecycle:
         if local is not None:
             self._replace_own(local.keys, now)
         for key in before.by_key.keys() - limits.by_key.keys():
-            self._remember(key)
+            self._remember(key, now)
         born = limits.by_key.keys() - before.by_key.keys()
         self._track(now, born if before.known else frozenset())
         made = limits.slots.keys() - before.slots.keys() if before.known else ()
         self.follow_slots([key[1] for key in state.strict.stocks], now, made)
 
-    def _remember(self, key: Key) -> None:
-        """Remember what members had counted of a limit that was removed."""
+    def _remember(self, key: Key, now: float) -> None:
+        """Remember what members have admitted of a limit that was removed."""
         state = self._state
         if key not in state.table:
             state.closed.unheard(key)
             return
         block, slot = state.table.at(key)
+        self._recomputation.settle(block, np.array([slot]), now)
         here = [
             (line, number, state.members.by_number[number].incarnation)
             for line, number in enumerate(block.member[:, slot].tolist())
             if number in state.members.by_number
         ]
         lines, numbers, lives = np.array(here, dtype=np.int64).reshape(-1, 3).T
-        state.closed.close(key, numbers, lives, block.admitted[lines, slot])
+        admitted = block.admitted[lines, slot] + block.predicted[lines, slot]
+        state.closed.close(key, now, numbers, lives, admitted)
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
         """Count what others admitted of an unlimited group and have not reported.
@@ -151,6 +153,8 @@ class Lifecycle:
         state, local = self._state, self._state.local
         block, slot = state.table.add(key)
         block.at[slot] = now
+        if key in state.closed:
+            block.limited_at[slot] = now
         apply(state.limits.by_key[key], block, slot)
         block.admitted[0, slot] = 0.0
         level = block.burst.item(slot)

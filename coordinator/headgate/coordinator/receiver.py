@@ -362,9 +362,11 @@ class ReportReceiver:
         if told:
             fresh = fresh & np.isfinite(block.joining_until[place.slots])
         keys = map(state.table.key_of, block.number[place.slots][fresh].tolist())
-        counters = block.admitted.reshape(-1)
-        cells = np.arange(len(counters))[place.cells][fresh]
-        counters[cells] = [state.closed.counter(key, member) for key in keys]
+        cells = np.arange(block.admitted.size)[place.cells][fresh].tolist()
+        for cell, key in zip(cells, keys, strict=True):
+            counted, at_s = state.closed.take(key, member)
+            block.admitted.reshape(-1)[cell] = counted
+            block.reported_at.reshape(-1)[cell] = at_s
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:
         member.disbelieved_at = member.reported_at

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import cast
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from headgate.api.groups.limits import limits_of, merged_limits
@@ -16,7 +16,13 @@ from headgate.api.groups.schemas import (
 )
 from headgate.api.overrides.service import delete_overrides_of
 from headgate.api.store import Change
-from headgate.api.store.tables import AttachmentRow, GroupRow, LimitRow, OverrideRow
+from headgate.api.store.tables import (
+    AttachmentRow,
+    GroupRow,
+    LevelRow,
+    LimitRow,
+    OverrideRow,
+)
 from headgate.api.values.errors import AlreadyExists, Conflict, InUse, Invalid, NotFound
 from headgate.api.values.names import checked_name
 from headgate.api.values.preconditions import ANYTHING, Precondition
@@ -141,7 +147,7 @@ def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
             session.add(row)
         row.parent_id = None
         _write_own_fields(row, body)
-        _write_limits(row, limits_of(body))
+        _write_limits(session, row, limits_of(body))
     session.flush()
     for name, body in wanted.items():
         if body.parent is not None:
@@ -364,7 +370,7 @@ def _write(
         session.add(row)
     row.parent_id = None if parent is None else parent.id
     _write_own_fields(row, body)
-    _write_limits(row, limits)
+    _write_limits(session, row, limits)
     session.flush()
     _check_templates(session)
     after = shown_groups(session, [row])[0]
@@ -395,7 +401,7 @@ def _write_own_fields(row: GroupRow, body: GroupBody) -> None:
     row.offered_to = sorted(set(body.offered_to)) or None
 
 
-def _write_limits(row: GroupRow, limits: Sequence[Limit]) -> None:
+def _write_limits(session: Session, row: GroupRow, limits: Sequence[Limit]) -> None:
     present = {(limit.dimension, limit.scope): limit for limit in row.limits}
     wanted: list[LimitRow] = []
     for limit in limits:
@@ -407,6 +413,11 @@ def _write_limits(row: GroupRow, limits: Sequence[Limit]) -> None:
         kept.minimum, kept.maximum = limit.minimum, stored(limit.maximum)
         wanted.append(kept)
     row.limits = wanted
+    gone = present.keys() - {(limit.dimension, limit.scope) for limit in wanted}
+    if removed := [dimension for dimension, scope in gone if scope == "cluster"]:
+        # Should it be set again, it is new, and full.
+        levels = delete(LevelRow).where(LevelRow.group_id == row.id)
+        session.execute(levels.where(LevelRow.dimension.in_(removed)))
 
 
 def _checked_parent(

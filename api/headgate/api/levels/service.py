@@ -17,13 +17,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
 
-from headgate.api.levels.table import LevelRow
 from headgate.api.live.snapshot import Use
 from headgate.api.store import Store
-from headgate.api.store.tables import GroupRow, LimitRow
+from headgate.api.store.tables import LevelRow, LimitRow
 
 LEAST_PERIOD_S = 60.0
 """The levels of shorter limits are stored when nobody uses them any more."""
@@ -57,7 +56,7 @@ class StoredLevel:
 def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
     """Store the levels of limits; return how many.
 
-    Rows of groups that are gone are dropped.
+    Rows of limits that are gone are dropped.
 
     Args:
         store: Where they are kept.
@@ -81,13 +80,16 @@ def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
         return 0
     with Session(store.engine) as session:
         session.connection(execution_options={"headgate_writes": True})
-        there = select(GroupRow.id)
-        session.execute(delete(LevelRow).where(LevelRow.group_id.not_in(there)))
-        known = set(session.scalars(there))
+        there = select(LimitRow.group_id, LimitRow.dimension).where(
+            LimitRow.scope == "cluster"
+        )
+        of = tuple_(LevelRow.group_id, LevelRow.dimension)
+        session.execute(delete(LevelRow).where(of.not_in(there)))
+        known = {tuple(key) for key in session.execute(there)}
         for row, yields in rows:
-            if row.group_id not in known:
-                continue
             at = (row.group_id, row.dimension)
+            if at not in known:
+                continue
             if not (yields and session.get(LevelRow, at) is not None):
                 session.merge(row)
         session.commit()

@@ -93,6 +93,22 @@ class LimitRow(StoreTable):
     maximum: Mapped[float | None]
 
 
+class LevelRow(StoreTable):
+    """The level of one cluster-wide limit when it was last seen.
+
+    It is not part of the configuration, nor of any revision.
+    """
+
+    __tablename__ = "levels"
+
+    group_id: Mapped[int] = mapped_column(
+        BigInteger, primary_key=True, autoincrement=False
+    )
+    dimension: Mapped[str] = mapped_column(Text, primary_key=True)
+    level: Mapped[float]
+    at_s: Mapped[float]
+
+
 class AttachmentRow(StoreTable):
     """A subject and its group; `subject` is its canonical JSON text."""
 

@@ -87,6 +87,26 @@ def test_a_limit_that_is_set_again_does_not_charge_what_was_spent_before() -> No
         assert 985.0 < level(world, name) < 995.0
 
 
+def test_nor_what_nobody_had_reported_when_it_was_removed() -> None:
+    world = World()
+    world.group(1, rate=1000.0, burst=1000.0)
+    world.start("a")
+    world.start("b")
+    world.load("a", 1, admitted=900.0, refused=0)
+    world.run(5)
+    a = world.processes["a"]
+    told = [rows.admitted[0] for report in a.sent for rows in report.rows][-1]
+    assert a.admitted[0] - told > 100.0  # all expect that much
+    world.load("a", 1, admitted=0, refused=0)
+    world.remove(1)
+    world.run(3)
+    world.group(1, rate=1.0, burst=5000.0)
+    world.use("a", 1, admitted=10.0, refused=0)
+    world.run(3)
+    for name in "ab":
+        assert 4975.0 < level(world, name) < 5000.0
+
+
 def test_a_new_life_counts_from_0_in_a_limit_that_was_set_again() -> None:
     world = removed_and_set_again()
     world.start("a", incarnation=2)
