@@ -61,7 +61,7 @@ class CallerError(HeadgateError, ValueError):
 
 
 class InvalidSetting(CallerError):
-    """An argument of `connect` is wrong: an address, an id, a token, a policy."""
+    """An argument is wrong: an address, an id, a token, a policy, a time."""
 
 
 class InvalidCost(CallerError):
