@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,6 +80,14 @@ def take(agent: Coordinator, units: float) -> None:
         block.belief[slot] -= units
 
 
+def kept(agents: list[Coordinator], scenario: Scenario, birth: Birth) -> Controller:
+    """Make a coordinator, and add it to a list."""
+    agent = real_coordinator(scenario, birth)
+    assert isinstance(agent, Coordinator)
+    agents.append(agent)
+    return agent
+
+
 def worst(result: Result) -> float:
     found = result.figures.worst_agent
     assert found is not None
@@ -122,12 +131,6 @@ def test_who_believes_in_less_than_the_others_is_not_starved(
     agents: list[Coordinator] = []
     moved: list[bool] = []
 
-    def keep(scenario: Scenario, birth: Birth) -> Controller:
-        agent = real_coordinator(scenario, birth)
-        assert isinstance(agent, Coordinator)
-        agents.append(agent)
-        return agent
-
     def part_views(now: float) -> None:
         if now >= 10.0 and not moved:
             moved.append(True)
@@ -138,7 +141,7 @@ def test_who_believes_in_less_than_the_others_is_not_starved(
         scenario_of(demand, seconds=70.0),
         seed=1,
         strategy="headgate",
-        make_controller=keep,
+        make_controller=partial(kept, agents),
         progress=part_views,
     ).run()
     part = fair_rates(demand) * 50.0
@@ -205,16 +208,12 @@ def test_nothing_is_left_to_agents_that_have_stopped(no_debt: bool) -> None:
     )
     agents: list[Coordinator] = []
 
-    def made(scenario: Scenario, birth: Birth) -> Controller:
-        agent = real_coordinator(scenario, birth)
-        assert isinstance(agent, Coordinator)
-        agents.append(agent)
-        return agent
-
-    engine = SimulationEngine(
-        scenario, seed=1, strategy="headgate", make_controller=made
-    )
-    engine.run()
+    SimulationEngine(
+        scenario,
+        seed=1,
+        strategy="headgate",
+        make_controller=partial(kept, agents),
+    ).run()
     block, slot = agents[0]._state.table.at((DIMENSION, 1))  # pyright: ignore[reportPrivateUsage]
     assert block.at_once[0, slot]
     assert block.yielded[slot] == 0.0
