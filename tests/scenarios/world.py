@@ -110,8 +110,8 @@ class World:
         self._configure()
 
     def remove(self, group_id: int) -> None:
-        """Remove a group everywhere at once; its buckets stay, and go on counting."""
-        del self.groups[group_id]
+        """Remove a group's limit everywhere at once; its buckets go on counting."""
+        self.groups[group_id] = replace(self.groups[group_id], limits=())
         self._configure()
 
     def _configure(self) -> None:

@@ -11,6 +11,7 @@ from headgate.coordinator.allocation.ceilings import start_level
 from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
+from headgate.coordinator.membership.removed import MemberCounters
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Set
@@ -65,19 +66,22 @@ class Lifecycle:
     def _remember(self, key: Key, now: float) -> None:
         """Remember what members have admitted of a limit that was removed."""
         state = self._state
+        if not state.limits.has_group(key[1]):
+            return  # its id is never used again
         if key not in state.table:
-            state.closed.unheard(key)
+            state.removed.keep(key, None)
             return
         block, slot = state.table.at(key)
-        self._recomputation.settle(block, np.array([slot]), now)
         here = [
             (line, number, state.members.by_number[number].incarnation)
             for line, number in enumerate(block.member[:, slot].tolist())
             if number in state.members.by_number
         ]
         lines, numbers, lives = np.array(here, dtype=np.int64).reshape(-1, 3).T
-        admitted = block.admitted[lines, slot] + block.predicted[lines, slot]
-        state.closed.close(key, now, numbers, lives, admitted)
+        expected = block.extrapolated_rate[lines, slot] * (now - block.at[slot])
+        expected += block.predicted[lines, slot]
+        admitted = block.admitted[lines, slot] + expected
+        state.removed.keep(key, MemberCounters(numbers, lives, admitted))
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
         """Count what others admitted of an unlimited group and have not reported.
@@ -153,8 +157,6 @@ class Lifecycle:
         state, local = self._state, self._state.local
         block, slot = state.table.add(key)
         block.at[slot] = now
-        if key in state.closed:
-            block.limited_at[slot] = now
         apply(state.limits.by_key[key], block, slot)
         block.admitted[0, slot] = 0.0
         level = block.burst.item(slot)
@@ -236,6 +238,8 @@ class Lifecycle:
         for block, slots in state.table.where(np.array(list(told), dtype=np.int64)):
             unsure = block.joining_until[slots] > now  # no agent has reported its level
             slots = slots[unsure & np.isfinite(block.rate[slots])]
+            if not len(slots):
+                continue
             self._recomputation.settle(block, slots, now)
             level = np.array([told[n] for n in block.number[slots].tolist()])
             level += block.rate[slots] * event.age_s

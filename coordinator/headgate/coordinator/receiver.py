@@ -326,7 +326,7 @@ class ReportReceiver:
                 if place.fresh is not None and place.fresh.any():
                     # A goodbye tells no level, but isn't from one that asks for it.
                     told = rows.level is not None or report.leave
-                    self._begin_counting(member, place, place.fresh, told=told)
+                    self._begin_counting(member, place, place.fresh, rows, told=told)
                     self._answer(place.block.number[place.slots][place.fresh], now)
                 false = hear(
                     place,
@@ -349,24 +349,25 @@ class ReportReceiver:
             local.wanted |= np.isin(local.numbers, numbers)
 
     def _begin_counting(
-        self, member: Member, place: Place, fresh: Flags, *, told: bool
+        self, member: Member, place: Place, fresh: Flags, rows: Rows, *, told: bool
     ) -> None:
-        """Charge everything that a newborn member has counted in its `fresh` rows.
+        """Decide from where to count what a member reports in its `fresh` rows.
 
-        It was spent after this ledger was opened.  If the limit had been removed and
-        was set again, any member goes on from what it had counted.  While this agent is
-        itself asking for the level, a member that has `told` its level spent earlier,
-        and its level includes that; one that has not told it is asking, too.
+        From 0 if its life has just begun: it was spent after this ledger was opened.
+        If the limit had been removed and was set again, from what it had admitted
+        then; nobody is charged less than nothing if that was estimated too high.  While
+        this agent is itself asking for the level, a member that has `told` its level
+        spent earlier, and its level includes that; one that has not told it is asking,
+        too.
         """
         block, state = place.block, self._state
         if told:
             fresh = fresh & np.isfinite(block.joining_until[place.slots])
         keys = map(state.table.key_of, block.number[place.slots][fresh].tolist())
-        cells = np.arange(block.admitted.size)[place.cells][fresh].tolist()
-        for cell, key in zip(cells, keys, strict=True):
-            counted, at_s = state.closed.take(key, member)
-            block.admitted.reshape(-1)[cell] = counted
-            block.reported_at.reshape(-1)[cell] = at_s
+        known = [state.removed.counter(key, member) for key in keys]
+        counters = block.admitted.reshape(-1)
+        cells = np.arange(len(counters))[place.cells][fresh]
+        counters[cells] = np.minimum(known, rows.admitted[place.rows][fresh])
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:
         member.disbelieved_at = member.reported_at

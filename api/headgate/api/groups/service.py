@@ -147,8 +147,9 @@ def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
             session.add(row)
         row.parent_id = None
         _write_own_fields(row, body)
-        _write_limits(session, row, limits_of(body))
+        _write_limits(row, limits_of(body))
     session.flush()
+    _forget_levels(session)
     for name, body in wanted.items():
         if body.parent is not None:
             if body.parent not in rows:
@@ -370,8 +371,9 @@ def _write(
         session.add(row)
     row.parent_id = None if parent is None else parent.id
     _write_own_fields(row, body)
-    _write_limits(session, row, limits)
+    _write_limits(row, limits)
     session.flush()
+    _forget_levels(session, row.id)
     _check_templates(session)
     after = shown_groups(session, [row])[0]
     if change.record(
@@ -401,7 +403,7 @@ def _write_own_fields(row: GroupRow, body: GroupBody) -> None:
     row.offered_to = sorted(set(body.offered_to)) or None
 
 
-def _write_limits(session: Session, row: GroupRow, limits: Sequence[Limit]) -> None:
+def _write_limits(row: GroupRow, limits: Sequence[Limit]) -> None:
     present = {(limit.dimension, limit.scope): limit for limit in row.limits}
     wanted: list[LimitRow] = []
     for limit in limits:
@@ -413,11 +415,17 @@ def _write_limits(session: Session, row: GroupRow, limits: Sequence[Limit]) -> N
         kept.minimum, kept.maximum = limit.minimum, stored(limit.maximum)
         wanted.append(kept)
     row.limits = wanted
-    gone = present.keys() - {(limit.dimension, limit.scope) for limit in wanted}
-    if removed := [dimension for dimension, scope in gone if scope == "cluster"]:
-        # Should it be set again, it is new, and full.
-        levels = delete(LevelRow).where(LevelRow.group_id == row.id)
-        session.execute(levels.where(LevelRow.dimension.in_(removed)))
+
+
+def _forget_levels(session: Session, group_id: int | None = None) -> None:
+    """Forget the levels of limits that were removed, of one group or of all.
+
+    A limit that is set again is new, and full, even if that is soon.
+    """
+    gone = delete(LevelRow).where(LevelRow.outlives_its_limit())
+    if group_id is not None:
+        gone = gone.where(LevelRow.group_id == group_id)
+    session.execute(gone, execution_options={"synchronize_session": False})
 
 
 def _checked_parent(

@@ -17,12 +17,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 
-from sqlalchemy import delete, select, tuple_
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from headgate.api.live.snapshot import Use
 from headgate.api.store import Store
-from headgate.api.store.tables import LevelRow, LimitRow
+from headgate.api.store.tables import LevelRow, LimitRow, StateRow
 
 LEAST_PERIOD_S = 60.0
 """The levels of shorter limits are stored when nobody uses them any more."""
@@ -80,18 +80,14 @@ def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
         return 0
     with Session(store.engine) as session:
         session.connection(execution_options={"headgate_writes": True})
-        there = select(LimitRow.group_id, LimitRow.dimension).where(
-            LimitRow.scope == "cluster"
-        )
-        of = tuple_(LevelRow.group_id, LevelRow.dimension)
-        session.execute(delete(LevelRow).where(of.not_in(there)))
-        known = {tuple(key) for key in session.execute(there)}
+        session.execute(select(StateRow.id).with_for_update())  # no change meanwhile
         for row, yields in rows:
             at = (row.group_id, row.dimension)
-            if at not in known:
-                continue
             if not (yields and session.get(LevelRow, at) is not None):
                 session.merge(row)
+        session.flush()
+        gone = delete(LevelRow).where(LevelRow.outlives_its_limit())
+        session.execute(gone, execution_options={"synchronize_session": False})
         session.commit()
     return len(rows)
 

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Integer,
     SQLColumnExpression,
     Text,
+    exists,
     func,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
@@ -107,6 +108,15 @@ class LevelRow(StoreTable):
     dimension: Mapped[str] = mapped_column(Text, primary_key=True)
     level: Mapped[float]
     at_s: Mapped[float]
+
+    @classmethod
+    def outlives_its_limit(cls) -> ColumnElement[bool]:
+        """Return the condition that the limit was removed."""
+        return ~exists().where(
+            LimitRow.group_id == cls.group_id,
+            LimitRow.dimension == cls.dimension,
+            LimitRow.scope == "cluster",
+        )
 
 
 class AttachmentRow(StoreTable):

@@ -97,5 +97,6 @@ def test_a_level_that_others_tell_is_better_than_a_stored_one() -> None:
     stored = Restored(DIMENSION, np.array([1]), np.array([900.0]))
     world.step(world.processes["b"], stored)
     world.run(10)
+    world.step(world.processes["b"], stored)  # too late to matter
     level = world.processes["b"].coordinator.explain(1, DIMENSION, world.now).level
     assert level == pytest.approx(told + 10.0 * HOURLY, abs=0.5)
