@@ -111,7 +111,7 @@ class InvariantWatch:
 
     def settled(self, run: SimulationRun, nodes: dict[int, Node], now: float) -> bool:
         """Return whether each table holds the true counters of all others."""
-        return not any(check_tables(run, self._inspectable(nodes), now))
+        return not any(check_tables(run, self._coordinators(nodes), now))
 
     def finish(
         self, run: SimulationRun, nodes: dict[int, Node], now: float
@@ -122,13 +122,13 @@ class InvariantWatch:
         self._keep(check_changes(run))
         self._keep(check_work(run))
         self._keep(self._check_reports(run))
-        self._keep(check_tables(run, self._inspectable(nodes), now))
+        self._keep(check_tables(run, self._coordinators(nodes), now))
         self._keep(check_killed(run, self._ledgers))
         for recorder in self._recorders:
             self._keep(check_replay(recorder, self._scenario, self._make_controller))
         return sorted(self._found)
 
-    def _inspectable(
+    def _coordinators(
         self, nodes: dict[int, Node]
     ) -> dict[int, tuple[Life, Coordinator]]:
         found: dict[int, tuple[Life, Coordinator]] = {}
