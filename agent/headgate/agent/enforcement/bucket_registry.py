@@ -337,7 +337,8 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     elif node or limit.rate == inf:
         bucket.set_rate_at(now, rate=limit.rate_per_s, capacity=limit.burst)
         local.share = limit.rate_per_s
-    elif old.rate <= 0.0 or old.rate == inf:
+    elif old.rate <= 0.0 or old.rate == inf or (old.period and not limit.period):
+        # What it earned so far is no rate to wait with for the coordinator.
         floor = first_rate(limit)
         bucket.set_rate_at(now, rate=floor, capacity=limit.burst * FIRST_FLOOR)
         local.share = floor

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.agent.making import Clock, configuration, group
 
+from headgate.agent.bucket.terms import SharedTerms
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.follow.periods import in_periods
 from headgate.coordinator.config.configuration import Limit
@@ -76,6 +77,42 @@ def test_ably_a_raised_quota_leaves_used_what_was_used() -> None:
     node.clock.now += 1_001.0
     node.look()
     assert node.admitted(50) == 20
+
+
+def test_a_calendar_quota_that_becomes_a_rate_tells_delays_of_that_rate() -> None:
+    """It told 10^16 s until the coordinator had looked, once the quota was used up."""
+    daily = replace(DAILY, scope="cluster")
+    node = Node(daily)
+    (local,) = node.enforcer.locals()
+    used_up = SharedTerms(
+        ceiling=daily.rate_per_s,
+        level=-1.0,
+        rate=daily.rate_per_s,
+        capacity=daily.burst,
+        room=1.0,
+        window=1.0,
+        expected_rate=0.0,
+        room_cap=1.0,
+        cautious=False,
+        quota=daily.rate_per_s,
+        least_delay_s=0.0,
+        reserve=daily.rate_per_s,
+    )
+    now = node.clock.now
+    local.bucket.share_at(
+        now,
+        used_up,
+        as_of_s=now,
+        counted=0.0,
+        burst=daily.burst,
+        may_owe=True,
+        deadline_s=now + 1.0,
+    )
+    node.limit = Limit(dimension="requests", rate=100, burst=100)
+    node.look()
+    refused = node.limiter.try_acquire(requests=1)
+    assert not refused
+    assert refused.delay_s < 2.0
 
 
 def test_ably_a_soft_threshold_of_a_period_warns_of_what_is_left() -> None:
