@@ -607,7 +607,12 @@ def own_ceilings(
     noisy = share + np.sqrt(2.0 * share * cost)
     sustained = np.minimum(noisy, own_most) + block.slack[slots] / block.agents[slots]
     reserve, most = alone_of(
-        block, slots, quorate=on.quorate, presumed_dead=on.presumed_dead
+        block,
+        slots,
+        now=on.now,
+        present=on.present,
+        quorate=on.quorate,
+        presumed_dead=on.presumed_dead,
     )
     # What was just admitted is counted at a look, reported after a gap, and known at
     # a look after it has arrived.

@@ -132,16 +132,32 @@ def demand_told(block: LedgerBlock, slots: Index | int) -> Floats:
 
 
 def alone_of(
-    block: LedgerBlock, slots: Index, *, quorate: bool, presumed_dead: bool
+    block: LedgerBlock,
+    slots: Index,
+    *,
+    now: float,
+    present: float,
+    quorate: bool,
+    presumed_dead: bool,
 ) -> tuple[Floats, Floats]:
     """Return (reserve, most) in units/s, ``float64[K]`` each.
 
     *reserve* is what this agent may spend once it is cut off, *most* what it may
     spend at all while it does not hear a majority.
+
+    Args:
+        block: Read.
+        slots: K of its columns.
+        now: Monotonic seconds.
+        present: Agents that may use a ledger that began while nobody answered.
+        quorate: A majority is heard.
+        presumed_dead: The others have dropped this agent.
     """
     policy = block.isolation[slots]
     whole = np.maximum(block.whole_weight[slots], 1e-9)
     part = np.minimum(block.weight[0, slots] / whole, 1.0)
+    unanswered = block.joining_until[slots] > now
+    part = np.where(unanswered, np.minimum(part, 1.0 / present), part)
     reserve: Floats = block.rate[slots] * part
     reserve = np.where(policy == HOLD, block.kept[0, slots], reserve)
     reserve = np.where(policy == CLOSED, 0.0, reserve)

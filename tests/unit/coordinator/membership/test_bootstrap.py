@@ -7,6 +7,7 @@ import pytest
 from tests.scenarios.world import DIMENSION, World
 
 from headgate.coordinator import Restored
+from headgate.coordinator.allocation.ceilings import FEWEST_AT_FIRST
 from headgate.coordinator.membership.bootstrap import Answered, Bootstrap
 
 
@@ -100,3 +101,35 @@ def test_a_level_that_others_tell_is_better_than_a_stored_one() -> None:
     world.step(world.processes["b"], stored)  # too late to matter
     level = world.processes["b"].coordinator.explain(1, DIMENSION, world.now).level
     assert level == pytest.approx(told + 10.0 * HOURLY, abs=0.5)
+
+
+@pytest.mark.parametrize("others", [2, 12])
+def test_of_a_limit_that_is_set_while_nobody_is_heard_each_spends_a_part(
+    others: int,
+) -> None:
+    """Nobody's row was ever there, so each took itself for the only one."""
+    world = World()
+    names = [f"agent-{number}" for number in range(1 + others)]
+    for name in names:
+        world.start(name)
+    world.run(3)
+    world.apart += [{name} for name in names]
+    world.run(3)
+    world.group(1, rate=100.0, burst=100.0)
+    for name in names:
+        world.use_groups(name, [1])
+        world.load(name, 1, admitted=1.0, refused=100.0)
+    world.run(3)
+    parts = [world.processes[name].ceilings[1].ceilings.reserve[0] for name in names]
+    assert 0.9 * 100.0 < sum(parts) <= 100.0 * 1.001
+
+
+def test_who_starts_while_nobody_is_heard_takes_a_part_of_what_nobody_tells() -> None:
+    world = World()
+    world.group(1, rate=100.0, burst=100.0)
+    world.apart.append({"a"})
+    world.start("a")
+    world.load("a", 1, admitted=1.0, refused=100.0)
+    world.run(5)
+    reserve = world.processes["a"].ceilings[1].ceilings.reserve[0]
+    assert reserve == pytest.approx(100.0 / FEWEST_AT_FIRST)
