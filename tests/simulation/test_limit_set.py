@@ -96,3 +96,32 @@ def test_what_a_lowered_burst_takes_away_pays_for_no_request(seed: int) -> None:
     result, _ = simulate(scenario, seed=seed)
     assert result.violations == ()
     assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.015)
+
+
+LOWERED = {"few": (500.0, 20.0, 6, 0.03), "late": (100.0, 10.0, 3, 0.1)}
+"""By name: rate before and after, agents, and jitter of the bus, seconds."""
+
+
+@pytest.mark.parametrize(("name", "seed"), [*product(["few"], [1, 2]), ("late", 5)])
+def test_nobody_starves_because_others_heard_of_a_lowered_limit_before_or_after(
+    name: str, seed: int
+) -> None:
+    """What is admitted between these moments is seconds of the new quota.
+
+    Who admitted nothing after that told nothing, and was taken to ask no more.
+    """
+    before, after, agents, jitter_s = LOWERED[name]
+    scenario = parse_scenario(
+        {
+            "seconds": 17,
+            "group": {"rate": before, "burst": before},
+            "agents": {"count": agents},
+            "network": {"delay": 0.003, "jitter": jitter_s},
+            "demand": [{"agents": "all", "rate": 150}],
+            "change": [{"at": SET_S, "rate": after, "burst": 60}],
+        },
+        name=name,
+    )
+    _, run = simulate(scenario, seed=seed)
+    parts = [(times > SET_S + 1.0).sum() for times, _ in run.admitted[0]]
+    assert min(parts) > 0.4 * sum(parts) / agents

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.ceilings import note_told
+from headgate.coordinator.allocation.ceilings import LEAD_COSTS, note_told
 from headgate.coordinator.gossip.schedule import Extrapolation
 from headgate.coordinator.messages.events import Publish
 from headgate.coordinator.messages.report import Report
@@ -27,6 +27,9 @@ UNSURE_LAGS = 4.0
 """For this many lags after it has learnt the levels, an agent reports none itself: rows
 still on their way date from when all agents spent even parts, but are extrapolated at a
 share."""
+
+STARVED_S = 0.25
+"""How often an agent that others are far ahead of tells its level, seconds."""
 
 
 def report_due(
@@ -62,7 +65,7 @@ def report_due(
 def _outlook(state: CoordinatorState, local: LocalBuckets, now: float) -> Extrapolation:
     """Return how the others extrapolate each row until they hear of it again."""
     size = len(local.names)
-    found = Extrapolation._make([*np.zeros((6, size)), np.zeros(size, np.bool_)])
+    found = Extrapolation._make([*np.zeros((6, size)), *np.zeros((2, size), np.bool_)])
     for place in local.places:
         here = _extrapolated(state, local, place, now)
         if size == 1:
@@ -82,6 +85,8 @@ def _extrapolated(
     # An unlimited ledger has no shares, so nothing is urgent there.
     free = block.unlimited[slots]
     rate = chosen(free, inf, block.rate[slots])
+    at_once = block.at_once[0, slots] & ~free
+    behind = block.lead[slots] <= -LEAD_COSTS * block.cost[0, slots]
     return Extrapolation(
         off=local.admitted[rows] - local.sent_admitted[rows] - expected,
         unsure=block.swung[slots] * state.age_s,
@@ -89,7 +94,8 @@ def _extrapolated(
         quota=rate / block.agents[slots],
         extrapolated_rate=rho,
         quiet_s=block.quiet_s[slots],
-        at_once=block.at_once[0, slots] & ~free,
+        at_once=at_once,
+        starved=at_once & behind & (block.row_reported_at[slots] < now - STARVED_S),
     )
 
 

@@ -334,11 +334,11 @@ def _tell_apart(
     block.horizon[slots] = horizon
     part = usual[0] / greater(lesser(wanted, rate), 1e-300)
     block.fair_part[slots] = chosen(wanted > 0.0, part, 1.0)
-    _take_turns(block, slots, asked, heavy=demand[0] > NEAR * usual[0])
+    _take_turns(block, slots, asked, on.age_s, heavy=demand[0] > NEAR * usual[0])
 
 
 def _take_turns(
-    block: LedgerBlock, slots: Index, asked: _Asked, *, heavy: Flags
+    block: LedgerBlock, slots: Index, asked: _Asked, age_s: float, *, heavy: Flags
 ) -> None:
     """Find what an agent with a lead leaves to the others.
 
@@ -346,6 +346,7 @@ def _take_turns(
         block: Changed: `lead`, `awaited_per_s` and `yielded`.
         slots: K of its columns.
         asked: What agents ask for.
+        age_s: Δ, after which all charges of a moment are known.
         heavy: ``bool[K]`` this agent wants more than its max-min part.
     """
     cost, rate = asked.cost[0], block.rate[slots]
@@ -365,7 +366,7 @@ def _take_turns(
     if some(yields):
         awaited = chosen(yields, total(asked.demand[1:] / asked.cost[1:]), 0.0)
         # What an agent is said to want outlasts its last request by seconds.
-        yields &= block.untaken[slots] < SILENCE
+        yields &= block.untaken[slots] < SILENCE + awaited * age_s
     block.awaited_per_s[slots] = awaited
     block.yielded[slots] = chosen(yields, yielded, 0.0)
 

@@ -101,6 +101,7 @@ class Extrapolation(NamedTuple):
         extrapolated_rate: ``float64[N]`` ρ of this agent.
         quiet_s: ``float64[N]`` T', for how long a row in steady load is not reported.
         at_once: ``bool[N]`` each admission is reported at once.
+        starved: ``bool[N]`` this agent got less than its part, and said nothing lately.
     """
 
     off: Floats
@@ -110,6 +111,7 @@ class Extrapolation(NamedTuple):
     extrapolated_rate: Floats
     quiet_s: Floats
     at_once: Flags
+    starved: Flags
 
     def drifted(self, cost: Floats) -> Flags:
         """Return which rows are off by more than the noise of steady load."""
@@ -214,6 +216,8 @@ class ReportSchedule:
             self.answer = True
             return known
         urgent |= again | (local.sent_demand < 0.0)  # never published
+        # Who admits nothing would tell nobody that its level is below theirs.
+        urgent |= outlook.starved & (local.usable > 0.0)
         if now >= self._rows_at:
             urgent |= local.wanted
             self._rows_at, self._told_rows_at = np.inf, now

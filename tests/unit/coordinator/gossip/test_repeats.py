@@ -17,6 +17,7 @@ OUTLOOK = Extrapolation(
     extrapolated_rate=np.full(1, 10.0),
     quiet_s=np.ones(1),
     at_once=np.zeros(1, dtype=np.bool_),
+    starved=np.zeros(1, dtype=np.bool_),
 )
 """One row that the others extrapolate correctly."""
 
