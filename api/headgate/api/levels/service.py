@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from sqlalchemy import delete, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from headgate.api.live.snapshot import Use
@@ -63,33 +64,37 @@ def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
         seen: Each limit once, and when it was seen on the wall clock; `IN_USE` means
             that its level is not known, and a long limit then keeps its older one.
     """
-    rows = [
-        (
-            LevelRow(
-                group_id=use.group_id,
-                dimension=use.dimension,
-                level=use.level,
-                at_s=at_s,
-            ),
-            at_s == IN_USE and use.period_s >= LEAST_PERIOD_S,
-        )
-        for use, at_s in seen
-        if isfinite(use.level)
-    ]
-    if not rows:
+    rows: list[dict[str, object]] = []
+    unsure: list[dict[str, object]] = []
+    for use, at_s in seen:
+        if isfinite(use.level):
+            row: dict[str, object] = {
+                "group_id": use.group_id,
+                "dimension": use.dimension,
+                "level": use.level,
+                "at_s": at_s,
+            }
+            yields = at_s == IN_USE and use.period_s >= LEAST_PERIOD_S
+            (unsure if yields else rows).append(row)
+    if not rows and not unsure:
         return 0
+    insert = postgresql.insert if store.engine.name == "postgresql" else sqlite.insert
+    new = insert(LevelRow)
+    key = ["group_id", "dimension"]
+    newer = {"level": new.excluded.level, "at_s": new.excluded.at_s}
+    gone = delete(LevelRow).where(LevelRow.outlives_its_limit())
     with Session(store.engine) as session:
         session.connection(execution_options={"headgate_writes": True})
         session.execute(select(StateRow.id).with_for_update())  # no change meanwhile
-        for row, yields in rows:
-            at = (row.group_id, row.dimension)
-            if not (yields and session.get(LevelRow, at) is not None):
-                session.merge(row)
-        session.flush()
-        gone = delete(LevelRow).where(LevelRow.outlives_its_limit())
+        if rows:
+            session.execute(
+                new.on_conflict_do_update(index_elements=key, set_=newer), rows
+            )
+        if unsure:
+            session.execute(new.on_conflict_do_nothing(index_elements=key), unsure)
         session.execute(gone, execution_options={"synchronize_session": False})
         session.commit()
-    return len(rows)
+    return len(rows) + len(unsure)
 
 
 def load(store: Store, now_s: float) -> list[StoredLevel]:
