@@ -341,6 +341,7 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
         # What it earned so far is no rate to wait with for the coordinator.
         floor = first_rate(limit)
         bucket.set_rate_at(now, rate=floor, capacity=limit.burst * FIRST_FLOOR)
+        bucket.quota, bucket.least_delay_s = inf, FIRST_LOOK_S
         local.share = floor
     elif limit.rate_per_s < old.rate_per_s or limit.burst < old.burst:
         # A lowered limit applies at once; the coordinator computes new parts

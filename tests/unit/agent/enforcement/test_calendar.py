@@ -79,14 +79,17 @@ def test_ably_a_raised_quota_leaves_used_what_was_used() -> None:
     assert node.admitted(50) == 20
 
 
-def test_a_calendar_quota_that_becomes_a_rate_tells_delays_of_that_rate() -> None:
+@pytest.mark.parametrize("level", [-1.0, -50.0])
+def test_a_calendar_quota_that_becomes_a_rate_tells_delays_of_that_rate(
+    level: float,
+) -> None:
     """It told 10^16 s until the coordinator had looked, once the quota was used up."""
     daily = replace(DAILY, scope="cluster")
     node = Node(daily)
     (local,) = node.enforcer.locals()
     used_up = SharedTerms(
         ceiling=daily.rate_per_s,
-        level=-1.0,
+        level=level,
         rate=daily.rate_per_s,
         capacity=daily.burst,
         room=1.0,
