@@ -122,7 +122,7 @@ def test_two_with_the_key_share_a_quota_and_who_has_none_says_so(
         shown = zmq.curve_public(secret.encode()).decode()
         missing = f"curve_secretkey: {tmp_path / 'nowhere.key'}"
         for says in (
-            f"no bus, this agent continues alone: {missing}",
+            f"no bus, so this agent does not hear the others: {missing}",
             f"it does not know this agent's CURVE key {shown}",
             "curve_serverkey does not seem to be its public key",
         ):

@@ -422,7 +422,9 @@ class Runtime:
         self._enforcement.configure(configuration, now, snapshot.policies, wall_s)
         before = self._coordinator
         self._coordinate(snapshot, now)
-        self._step(Configured(configuration))
+        # Without a bus it is on its own; how many are on one isn't known here.
+        alone = 1 if self._bus_settings is None else None
+        self._step(Configured(configuration, agents=alone))
         for word in self._words if self._coordinator is not before else ():
             self._step(word)
         self._followed = snapshot
@@ -515,7 +517,7 @@ class Runtime:
         return replace(snapshot.bus, options=options)
 
     def _open_bus(self) -> None:
-        """Open the wanted bus; if that fails, the agent continues alone."""
+        """Open the wanted bus; if that fails, the agent continues without it."""
         self._reopen_at = None
         if self._bus_settings is None:
             return
@@ -528,7 +530,7 @@ class Runtime:
             if self._on_bus is not None:
                 self._on_bus()
         except BusUnavailable as error:
-            sentence = f"no bus, this agent continues alone: {error}"
+            sentence = f"no bus, so this agent does not hear the others: {error}"
             self._log.note("bus_unavailable", sentence)
 
     def _close_bus(self) -> None:

@@ -142,8 +142,9 @@ class Lifecycle:
                 moved = strict.stop_using(key, now, others_use=others_use)
                 state.schedule.urgent |= moved
                 state.table.remove(key)
+        heard = not state.detector.cut_off(now)
         for key in sorted(wanted.difference(state.table)):
-            self._open(key, now, born=key in born)
+            self._open(key, now, born=heard and key in born)
         for key in wanted - limits.strict:
             strict.stop_using(key, now, others_use=False)
         for key in sorted(wanted & limits.strict):
@@ -179,6 +180,7 @@ class Lifecycle:
                 level = start_level(block, slot, on, state.settings)
             # Other agents may know its level: ask, and spend an even part until then.
             block.joining_until[slot] = np.inf
+            block.unanswered[slot] = True
             state.bootstrap.begin(int(block.number[slot]))
         block.level[slot] = block.belief[slot] = level
 

@@ -77,6 +77,7 @@ class Recomputation:
             # the margin.  What they spent since is charged already; starting over
             # now would give it back, a different amount to each.
             block.joining_until[slots] = now
+            block.unanswered[slots] = False
             block.apart[:, slots] = np.nan
             block.dirty[slots] = True
             block.bucket_knows[lost] = False

@@ -243,7 +243,10 @@ def test_a_bus_that_can_not_be_opened_leaves_the_agent_by_itself(
     assert runtime.alive
     assert runtime.bus is None
     runtime.close()  # its thread has ended, and said all
-    assert "no bus, this agent continues alone: zeromq: nonsense" in caplog.text
+    assert (
+        "no bus, so this agent does not hear the others: zeromq: nonsense"
+        in caplog.text
+    )
 
 
 WITHOUT_FILES = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.unit.agent.turns import TURN_S, Turns
 
 from headgate.agent.runtime import LOOK_S, RESTS_AFTER_S
+from headgate.coordinator import Limit
 
 
 def test_at_rest_only_heartbeats_are_stepped() -> None:
@@ -59,3 +60,15 @@ def test_an_agent_rests_though_a_reservation_was_made_and_settled() -> None:
     turns.run(3.0 * RESTS_AFTER_S)
     rests.append(turns.enforcer.at_rest())
     assert rests == [False, True]
+
+
+def test_an_agent_without_a_bus_has_the_whole_limit() -> None:
+    """Nobody told it how many there are, so it took a tenth."""
+    turns = Turns(Limit(dimension="requests", rate=100.0, burst=100.0))
+    turns.runtime._bus = None  # pyright: ignore[reportPrivateUsage]
+    turns.run(20.0)
+    admitted = 0
+    for _ in range(500):
+        admitted += sum(bool(turns.limiter.try_acquire(requests=1)) for _ in range(3))
+        turns.turn()
+    assert 590 <= admitted <= 610

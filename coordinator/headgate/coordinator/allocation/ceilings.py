@@ -610,7 +610,6 @@ def own_ceilings(
     reserve, most = alone_of(
         block,
         slots,
-        now=on.now,
         present=on.present,
         quorate=on.quorate,
         presumed_dead=on.presumed_dead,

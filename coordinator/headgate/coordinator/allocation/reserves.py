@@ -135,7 +135,6 @@ def alone_of(
     block: LedgerBlock,
     slots: Index,
     *,
-    now: float,
     present: float,
     quorate: bool,
     presumed_dead: bool,
@@ -148,15 +147,14 @@ def alone_of(
     Args:
         block: Read.
         slots: K of its columns.
-        now: Monotonic seconds.
-        present: Agents that may use a ledger that began while nobody answered.
+        present: Agents that may use a ledger of which nobody could tell.
         quorate: A majority is heard.
         presumed_dead: The others have dropped this agent.
     """
     policy = block.isolation[slots]
     whole = np.maximum(block.whole_weight[slots], 1e-9)
     part = np.minimum(block.weight[0, slots] / whole, 1.0)
-    unanswered = block.joining_until[slots] > now
+    unanswered = block.unanswered[slots]
     part = np.where(unanswered, np.minimum(part, 1.0 / present), part)
     reserve: Floats = block.rate[slots] * part
     reserve = np.where(policy == HOLD, block.kept[0, slots], reserve)

@@ -96,9 +96,9 @@ class Configured:
     Attributes:
         configuration: What is in force.
         agents: How many agents there are, this one included, if the shell knows that.
-            A process doesn't: it has met the others by the time that
-            `headgate.connect` returns.  The simulation, in which callers don't wait for
-            that, tells.
+            A process knows it only where there is no bus; otherwise it has met the
+            others by the time that `headgate.connect` returns.  The simulation, in
+            which callers don't wait for that, tells.
     """
 
     configuration: Configuration

@@ -200,6 +200,7 @@ class LedgerBlock:
     error: Floats = _ledger("units", "how far over, lately: see explain")
     due: Floats = _ledger("s", "when to look again; infinite at rest", fill=inf)
     joining_until: Floats = _ledger("s", "end of asking for the level; infinite before")
+    unanswered: Flags = _ledger("", "nobody could tell who else uses it", np.bool_)
     number: Ints = _ledger("", "number of the ledger; −1: free", np.int64, -1)
     used: Ints = _ledger("", "rows handed out, own included", np.int64)
     holes: Ints = _ledger("", "rows below used that are empty", np.int64)

@@ -103,25 +103,37 @@ def test_a_level_that_others_tell_is_better_than_a_stored_one() -> None:
     assert level == pytest.approx(told + 10.0 * HOURLY, abs=0.5)
 
 
+def reserve(world: World, name: str) -> float:
+    return float(world.processes[name].ceilings[1].ceilings.reserve[0])
+
+
+@pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("others", [2, 12])
 def test_of_a_limit_that_is_set_while_nobody_is_heard_each_spends_a_part(
-    others: int,
+    others: int, kept: bool
 ) -> None:
-    """Nobody's row was ever there, so each took itself for the only one."""
+    """Nobody's row was ever there, so each took itself for the only one.
+
+    Buckets are `kept` where the group is part of another.
+    """
     world = World()
     names = [f"agent-{number}" for number in range(1 + others)]
+    if kept:
+        world.group(1, rate=100.0, burst=100.0)
     for name in names:
         world.start(name)
+    if kept:
+        world.remove(1)
     world.run(3)
     world.apart += [{name} for name in names]
     world.run(3)
     world.group(1, rate=100.0, burst=100.0)
     for name in names:
-        world.use_groups(name, [1])
+        if not kept:
+            world.use_groups(name, [1])
         world.load(name, 1, admitted=1.0, refused=100.0)
     world.run(3)
-    parts = [world.processes[name].ceilings[1].ceilings.reserve[0] for name in names]
-    assert 0.9 * 100.0 < sum(parts) <= 100.0 * 1.001
+    assert 0.9 * 100.0 < sum(reserve(world, name) for name in names) <= 100.0 * 1.001
 
 
 def test_who_starts_while_nobody_is_heard_takes_a_part_of_what_nobody_tells() -> None:
@@ -131,5 +143,24 @@ def test_who_starts_while_nobody_is_heard_takes_a_part_of_what_nobody_tells() ->
     world.start("a")
     world.load("a", 1, admitted=1.0, refused=100.0)
     world.run(5)
-    reserve = world.processes["a"].ceilings[1].ceilings.reserve[0]
-    assert reserve == pytest.approx(100.0 / FEWEST_AT_FIRST)
+    assert reserve(world, "a") == pytest.approx(100.0 / FEWEST_AT_FIRST)
+
+
+def test_who_stood_still_during_an_outage_keeps_its_part_among_the_users() -> None:
+    """It asks the others anew, and knows who used the limit before."""
+    world = World()
+    world.group(1, rate=100.0, burst=100.0)
+    for name in "abcd":
+        world.start(name)
+    for name in "cd":
+        world.use_groups(name, [])
+    for name in "ab":
+        world.load(name, 1, admitted=20.0, refused=100.0)
+    world.run(20)
+    world.apart += [{name} for name in "abcd"]
+    world.processes["a"].paused = True
+    world.run(5)
+    world.processes["a"].paused = False
+    world.run(3)
+    assert "paused" in world.processes["a"].noticed
+    assert reserve(world, "a") == reserve(world, "b") == pytest.approx(50.0)
