@@ -51,8 +51,9 @@ class RemovedLimits:
     def counter(self, key: Key, member: Member) -> float:
         """Return from where to count what a member admits, units.
 
-        That is where the limit was removed if it was, once, and otherwise 0 if the
-        member's life has just begun.  NaN if nobody here knows what it had counted.
+        That is its counter when the limit was removed, which is told only once.  If it
+        was not removed, 0 if the member's life has just begun.  NaN if nobody here
+        knows what it had counted.
         """
         unknown = 0.0 if member.newborn else nan
         if key not in self._counters:
