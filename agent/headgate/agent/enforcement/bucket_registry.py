@@ -338,7 +338,7 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
         bucket.set_rate_at(now, rate=limit.rate_per_s, capacity=limit.burst)
         local.share = limit.rate_per_s
     elif old.rate <= 0.0 or old.rate == inf or (old.period and not limit.period):
-        # What it earned so far is no rate to wait with for the coordinator.
+        # Nothing that it had before is a rate to go on at until the first look.
         floor = first_rate(limit)
         bucket.set_rate_at(now, rate=floor, capacity=limit.burst * FIRST_FLOOR)
         bucket.quota, bucket.least_delay_s = inf, FIRST_LOOK_S
