@@ -151,6 +151,34 @@ def test_a_limit_that_is_set_where_there_was_none_counts_from_then_on(
     assert 0.9 * quota < sum(cluster.admitted(before_s, until_s)) < quota + late
 
 
+def test_a_limit_that_is_set_while_the_bus_is_away_is_shared(cluster: Cluster) -> None:
+    """Nobody had ever heard of its use, so each took it for its own."""
+    rate = 100.0
+    cluster.load(150.0, 150.0, 150.0)
+    cluster.remove_limit()
+    cluster.watch(SETTLE_S)
+    cluster.kill_bus()
+    cluster.watch(SETTLE_S)
+    cluster.set_rate(rate, rate)
+    cluster.watch(SETTLE_S)  # what the burst holds is spent
+    since_s, until_s = cluster.watch(SPAN_S)
+    for admitted in cluster.admitted(since_s, until_s):
+        assert 0.2 * rate < admitted / (until_s - since_s) < 0.5 * rate
+
+
+def test_nobody_starves_after_a_limit_was_lowered_far(cluster: Cluster) -> None:
+    rate = 10.0
+    cluster.set_rate(200.0, 200.0)
+    cluster.load(150.0, 150.0, 150.0)
+    cluster.watch(SETTLE_S)
+    cluster.set_rate(rate, 20.0)
+    cluster.watch(2.0)
+    since_s, until_s = cluster.watch(8.0)
+    parts = cluster.admitted(since_s, until_s)
+    assert sum(parts) <= rate * (until_s - since_s) + 20.0 + 3.0
+    assert min(parts) > 0.25 * rate * (until_s - since_s) / 3
+
+
 def test_callers_that_ask_seldom_are_not_starved_of_few_tokens(
     cluster: Cluster,
 ) -> None:
