@@ -95,7 +95,7 @@ def test_what_a_lowered_burst_takes_away_pays_for_no_request(seed: int) -> None:
     )
     result, _ = simulate(scenario, seed=seed)
     assert result.violations == ()
-    assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.015)
+    assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.02)
 
 
 LOWERED = {"few": (500.0, 20.0, 6, 0.03), "late": (100.0, 10.0, 3, 0.1)}

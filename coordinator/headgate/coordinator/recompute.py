@@ -8,6 +8,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.ceilings import (
     FEWEST_AT_FIRST,
+    HEED_AT_MOST_S,
     KNOWN_LAGS,
     Conditions,
     own_ceilings,
@@ -147,6 +148,7 @@ class Recomputation:
             members.lag_s,
             members.loss,
             state.age_s,
+            min(KNOWN_LAGS * members.lag_s + state.settings.tick_s, HEED_AT_MOST_S),
             self.present(now),
             cut_off,
             presumed_dead=cut_off and detector.presumed_dead(now),
@@ -223,6 +225,8 @@ class Recomputation:
         arrives = block.pending_at[at] + KNOWN_LAGS * on.lag_s
         # An agent that hears nobody can't count on that (`_know`), so it doesn't wait.
         arrives = np.where(arrives > now, arrives, np.inf)
+        # It also widens once they have heeded it, or left a larger part.
+        busy |= np.minimum(block.heeding_at[at], block.part_next_at[at]) < np.inf
         soon = np.minimum(now + self.refresh_s(), arrives)
         block.due[at] = np.where(busy, soon, np.inf)
         return float(np.minimum.reduce(arrives))

@@ -162,6 +162,7 @@ def explained(
         level_reported=float(block.level[slot]),
         predicted=float(block.predicted[1:, slot].sum()),
         unseen=float(block.unseen[slot]),
+        unheeded=float(block.unheeded[slot]),
         window=float(block.window[slot]),
         level=view.level,
         margin=float(block.margin[slot]),

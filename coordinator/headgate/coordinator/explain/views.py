@@ -109,7 +109,8 @@ class Explanation:
         predicted: P, admitted but not yet reported.
         level: E = min(L − P, B); never clamped from below.
         unseen: V, what this agent admitted beyond what the others know or expect.
-        window: a, how far V may grow; infinite if there is no other agent.
+        unheeded: V', the same and what they learnt too lately to have heeded it.
+        window: a, how far V' may grow; infinite if there is no other agent.
         margin: m, units.
         horizon_s: H.
         lag_s: Of the bus, from the agent's own reports coming back.
@@ -146,6 +147,7 @@ class Explanation:
     predicted: float
     level: float
     unseen: float
+    unheeded: float
     window: float
     margin: float
     horizon_s: float

@@ -16,6 +16,9 @@ rule equals T = 0.25 s without it.  Urgent reports are at least 50 ms apart.  Th
 estimate after a reset is a guess from 25 ms of samples; it is reported again 75 ms
 later, and then each time it has become twice as old.
 
+A row that is off as above is sent at once, too, if T' is below T; otherwise if it is
+off by three sigma, and by 10 % of what Q/n earns in T.
+
 **Repeats.**  A demand that moved or began is told again with the next heartbeats, as
 many as the loss measured by then asks for, whichever report told it first.
 
@@ -52,7 +55,7 @@ URGENT_PART = 0.1
 """Part of what was sent, and of Q/n, by which demand must have moved to be urgent."""
 
 URGENT_SIGMAS = 3.0
-"""Noise of the demand average that is not worth a report."""
+"""Noise of the demand average, or of what was admitted, that is not worth a report."""
 
 FRESH_SIGMAS = 1.0
 """The same, but just after a reset."""
@@ -113,13 +116,24 @@ class Extrapolation(NamedTuple):
     at_once: Flags
     starved: Flags
 
-    def drifted(self, cost: Floats) -> Flags:
-        """Return which rows are off by more than the noise of steady load."""
-        allowed = greater(
-            0.5 * cost,
-            DRIFT_SIGMAS * root(self.extrapolated_rate * cost * self.quiet_s),
+    def drifted(self, cost: Floats, interval_s: float) -> tuple[Flags, Flags]:
+        """Return which rows are off by more than the noise of steady load.
+
+        Args:
+            cost: ``float64[N]`` units of a request.
+            interval_s: Time between heartbeats.
+
+        Returns:
+            ``bool[N]`` which are, and ``bool[N]`` which of them can't wait.
+        """
+        off = greater(np.abs(self.off), self.unsure)
+        sigma = root(self.extrapolated_rate * cost * self.quiet_s)
+        drifted = ~self.at_once & (off > greater(0.5 * cost, DRIFT_SIGMAS * sigma))
+        far = off > greater(
+            URGENT_SIGMAS * sigma, URGENT_PART * self.quota * interval_s
         )
-        return ~self.at_once & (greater(np.abs(self.off), self.unsure) > allowed)
+        # If the bucket is large enough, the next heartbeat will do.
+        return drifted, drifted & (far | (self.quiet_s < interval_s))
 
 
 class ReportSchedule:
@@ -222,9 +236,9 @@ class ReportSchedule:
             urgent |= local.wanted
             self._rows_at, self._told_rows_at = np.inf, now
         urgent |= _admitted(local, outlook, now, loss)
-        drifted = outlook.drifted(local.cost[local.all])
-        # If the bucket is large enough, the next heartbeat will do.
-        urgent |= drifted & (outlook.quiet_s < self._settings.interval_s)
+        cost = local.cost[local.all]
+        drifted, far = outlook.drifted(cost, self._settings.interval_s)
+        urgent |= far
         urgent &= known
         if not beat and not self.urgent and not urgent.any():
             return None

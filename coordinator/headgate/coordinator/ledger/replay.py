@@ -184,12 +184,19 @@ def _may_pay(
     return greater(overflowing - chosen(resting, earlier, 0.0), 0.0)
 
 
-def seen_by_all(block: LedgerBlock, slots: Index) -> Floats:
+def seen_by_all(
+    block: LedgerBlock, slots: Index, unheeded: Floats | float = 0.0
+) -> Floats:
     """Return ``float64[K]``: the own counter up to which nothing is unseen.
 
     Either all know or expect it, or it is paid for.
+
+    Args:
+        block: Read.
+        slots: K of its columns.
+        unheeded: ``float64[K]`` units of what they know that don't count.
     """
-    known = block.known_admitted[slots] + block.known_predicted[slots]
+    known = block.known_admitted[slots] + block.known_predicted[slots] - unheeded
     return greater(known, lesser(block.paid[slots], block.admitted[0, slots]))
 
 

@@ -203,8 +203,9 @@ class Ceilings:
         rate: ``float64[K]`` units/s by which the level grows: Q less what the others
             are expected to spend; infinite where unlimited.
         capacity: ``float64[K]`` units that the bucket may hold.
-        room: ``float64[K]`` a - V, units; NaN to go on with what the bucket has.
-        window: ``float64[K]`` a, units that may be spent before others know of it.
+        room: ``float64[K]`` the larger of a - V' and -V, units; NaN to go on with what
+            the bucket has.
+        window: ``float64[K]`` a, units that may be spent before others heed it.
         expected_rate: ``float64[K]`` units/s that the others expect of this agent.
         room_cap: ``float64[K]`` most that the room may become, units.
         cautious: ``bool[K]`` the others expect nothing of this agent.

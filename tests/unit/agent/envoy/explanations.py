@@ -6,7 +6,7 @@ from headgate.coordinator import Explanation
 from headgate.coordinator.explain.views import AgentRow
 
 UNUSED = (
-    *("now_s", "level_reported", "predicted", "unseen", "window", "margin"),
+    *("now_s", "level_reported", "predicted", "unseen", "unheeded", "window", "margin"),
     *("horizon_s", "lag_s", "loss", "lease_s", "available", "reserved", "theta"),
     *("slack", "demand", "share", "ceiling", "reserve", "error", "bound"),
 )

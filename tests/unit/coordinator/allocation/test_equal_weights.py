@@ -14,8 +14,10 @@ from headgate.coordinator.table.arrays import LedgerBlock
 
 RATE, BURST, COST, NOW = 100.0, 200.0, 1.0, 10.0
 DEMANDS = np.array([[80.0, 5.0], [10.0, 90.0], [0.0, 60.0], [45.0, 0.0]])
+HEED_S = 0.03
+
 CONDITIONS = Conditions(
-    now=NOW, lag_s=0.005, loss=0.0, age_s=0.1, present=4.0, cut_off=False
+    now=NOW, lag_s=0.005, loss=0.0, age_s=0.1, heed_s=HEED_S, present=4.0, cut_off=False
 )
 
 

@@ -20,8 +20,10 @@ from headgate.coordinator.table.arrays import LedgerBlock
 RATE, BURST, COST = 35.0, 60.0, 6.0
 NOW = 10.0
 ONE = slice(0, 1)
+HEED_S = 0.03
+
 CONDITIONS = Conditions(
-    now=NOW, lag_s=0.005, loss=0.0, age_s=0.1, present=2.0, cut_off=False
+    now=NOW, lag_s=0.005, loss=0.0, age_s=0.1, heed_s=HEED_S, present=2.0, cut_off=False
 )
 
 

@@ -53,8 +53,16 @@ def block_of(demands: list[float], level: float = 500.0) -> LedgerBlock:
     return block
 
 
+HEED_S = 0.03
+
 CONDITIONS = Conditions(
-    now=NOW, lag_s=LAG_S, loss=0.0, age_s=AGE_S, present=1.0, cut_off=False
+    now=NOW,
+    lag_s=LAG_S,
+    loss=0.0,
+    age_s=AGE_S,
+    heed_s=HEED_S,
+    present=1.0,
+    cut_off=False,
 )
 
 

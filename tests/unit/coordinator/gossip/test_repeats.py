@@ -72,3 +72,33 @@ def test_rows_that_keyframes_have_carried_since_are_not_repeated() -> None:
     assert sender.tells(0.1)
     sender.heartbeats(40)
     assert not any(sender.heartbeats(8, loss=0.3))
+
+
+def drifted(*, off: float, quota: float = 10.0, quiet_s: float = 1.0) -> list[bool]:
+    """Return whether a row is off by more than noise, and so far that it can't wait.
+
+    Its noise is √(10/s · T') units, and heartbeats are a second apart.
+    """
+    outlook = OUTLOOK._replace(
+        off=np.array([off]), quota=np.array([quota]), quiet_s=np.array([quiet_s])
+    )
+    return [bool(row[0]) for row in outlook.drifted(np.ones(1), interval_s=1.0)]
+
+
+def test_what_is_far_off_does_not_wait_for_a_heartbeat() -> None:
+    assert drifted(off=3.0) == [False, False]
+    assert drifted(off=4.0) == [True, False]
+    assert drifted(off=9.0) == [True, False]
+    assert drifted(off=10.0) == [True, True]
+    assert drifted(off=-10.0) == [True, True]
+
+
+def test_a_tenth_of_the_quota_waits_for_a_heartbeat() -> None:
+    """As PIP-82 has it, however little chance explains of it."""
+    assert drifted(off=99.0, quota=1000.0) == [True, False]
+    assert drifted(off=101.0, quota=1000.0) == [True, True]
+    assert drifted(off=1e9, quota=np.inf) == [True, False], "nothing is refused"
+
+
+def test_where_a_row_may_not_be_old_what_is_off_does_not_wait() -> None:
+    assert drifted(off=2.0, quota=1000.0, quiet_s=0.2) == [True, True]
