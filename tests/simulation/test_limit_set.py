@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from itertools import product
+from statistics import mean
+from typing import cast
 
 import pytest
 
@@ -77,9 +79,11 @@ def test_a_pause_over_that_moment_admits_no_more_than_the_limit(seed: int) -> No
     assert [each for each in violations("paused", seed) if each[0] in OVER] == []
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_what_a_lowered_burst_takes_away_pays_for_no_request(seed: int) -> None:
-    """It counted as overflow, so half a second of requests was free."""
+def test_what_a_lowered_burst_takes_away_pays_for_no_request() -> None:
+    """It counted as overflow, so half a second of requests was free.
+
+    Seeds differ by 0.006 (one sigma of forty), which says nothing about that.
+    """
     scenario = parse_scenario(
         {
             "seconds": 10,
@@ -93,9 +97,10 @@ def test_what_a_lowered_burst_takes_away_pays_for_no_request(seed: int) -> None:
         },
         name="lowered",
     )
-    result, _ = simulate(scenario, seed=seed)
-    assert result.violations == ()
-    assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.02)
+    results = [simulate(scenario, seed=seed)[0] for seed in range(1, 5)]
+    assert [result.violations for result in results] == [()] * 4
+    totals = [result.as_json()["whole_total_ratio"] for result in results]
+    assert mean(cast("list[float]", totals)) == pytest.approx(1.0, abs=0.01)
 
 
 LOWERED = {"few": (500.0, 20.0, 6, 0.03), "late": (100.0, 10.0, 3, 0.1)}

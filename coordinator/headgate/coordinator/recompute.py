@@ -143,12 +143,13 @@ class Recomputation:
         state = self._state
         members, detector = state.members, state.detector
         cut_off = detector.cut_off(now)
+        heed_s = KNOWN_LAGS * members.lag_s + state.settings.tick_s
         return Conditions(
             now,
             members.lag_s,
             members.loss,
             state.age_s,
-            min(KNOWN_LAGS * members.lag_s + state.settings.tick_s, HEED_AT_MOST_S),
+            heed_s if heed_s <= HEED_AT_MOST_S else 0.0,
             self.present(now),
             cut_off,
             presumed_dead=cut_off and detector.presumed_dead(now),

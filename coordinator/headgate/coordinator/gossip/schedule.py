@@ -16,8 +16,8 @@ rule equals T = 0.25 s without it.  Urgent reports are at least 50 ms apart.  Th
 estimate after a reset is a guess from 25 ms of samples; it is reported again 75 ms
 later, and then each time it has become twice as old.
 
-A row that is off as above is sent at once, too, if T' is below T; otherwise if it is
-off by three sigma, and by 10 % of what Q/n earns in T.
+A row that is off as above is sent at once, too, if T' is below T; otherwise if three
+sigma, and 10 % of what Q/n earns in T, were spent beyond what the others expect.
 
 **Repeats.**  A demand that moved or began is told again with the next heartbeats, as
 many as the loss measured by then asks for, whichever report told it first.
@@ -129,7 +129,7 @@ class Extrapolation(NamedTuple):
         off = greater(np.abs(self.off), self.unsure)
         sigma = root(self.extrapolated_rate * cost * self.quiet_s)
         drifted = ~self.at_once & (off > greater(0.5 * cost, DRIFT_SIGMAS * sigma))
-        far = off > greater(
+        far = self.off > greater(
             URGENT_SIGMAS * sigma, URGENT_PART * self.quota * interval_s
         )
         # If the bucket is large enough, the next heartbeat will do.

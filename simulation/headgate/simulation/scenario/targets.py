@@ -137,7 +137,7 @@ TARGETS: tuple[Target, ...] = (
     Target("mover", _bounds((0.998, inf), 0.005, falsely_refused=(-inf, 0.002))),
     Target("wave", _bounds(EXACT, 0.02, reports_per_agent_second=(-inf, 3.0))),
     Target("small-burst", _bounds((0.99, inf), 0.025)),
-    Target("slow-network", _bounds((0.99, 1.01), 0.03, over=0.05, swing=(-inf, 0.05))),
+    Target("slow-network", _bounds((0.99, 1.01), 0.03, swing=(-inf, 0.05))),
     Target("halves-fair", _bounds((0.99, 1.005), 0.035)),
     Target("halves-hold", _bounds((0.99, 1.005), 0.035, over=0.3)),
     Target("one-cut-off", _bounds((0.975, inf), 0.03)),
