@@ -156,13 +156,8 @@ def _together(
 ) -> list[Piece]:
     within_s = chance.choice([0.01, 0.03, 0.1, 0.3, 1.0])
     wanted = chance.choice([1, 2, 4]) * burst / cost / agents
-    flash: Piece = {
-        "agents": "all",
-        "rate": wanted / within_s,
-        "from": at_s,
-        "until": at_s + min(2.0, 3.0 * within_s),
-        "cost": cost,
-    }
+    lasts_s = min(2.0, 3.0 * within_s)
+    flash = _flash("all", wanted * lasts_s / within_s, at_s, lasts_s, cost)
     lightly = (0.3 if at_s else 2.0) * rate / agents / cost
     return [flash, {"agents": "all", "rate": lightly, "cost": cost}]
 
@@ -177,15 +172,7 @@ def _one_by_one(
         starts_s, lasts_s = 2.0 + chance.uniform(0, apart_s), chance.uniform(0.03, 1.0)
         wanted = chance.choice([0.5, 1, 2]) * burst / cost
         wanted /= chance.choice([1, agents])
-        demand.append(
-            {
-                "agents": [agent],
-                "rate": wanted / lasts_s,
-                "from": starts_s,
-                "until": starts_s + lasts_s,
-                "cost": cost,
-            }
-        )
+        demand.append(_flash([agent], wanted, starts_s, lasts_s, cost))
     full = 2.0 * rate / agents / cost
     return [*demand, {"agents": "all", "rate": full, "from": 5, "cost": cost}]
 
@@ -201,17 +188,22 @@ def _again(
         while starts_s < SECONDS - 2:
             lasts_s = chance.uniform(0.05, 0.3) * period_s
             wanted = chance.choice([1, 3, 6]) * rate * period_s / agents / cost
-            demand.append(
-                {
-                    "agents": [agent],
-                    "rate": wanted / lasts_s,
-                    "from": starts_s,
-                    "until": starts_s + lasts_s,
-                    "cost": cost,
-                }
-            )
+            demand.append(_flash([agent], wanted, starts_s, lasts_s, cost))
             starts_s += chance.uniform(0.8, 1.2) * period_s
     return demand
+
+
+def _flash(
+    agents: object, wanted: float, starts_s: float, lasts_s: float, cost: float
+) -> Piece:
+    """Return a piece of demand in which so many requests are made by each agent."""
+    return {
+        "agents": agents,
+        "rate": wanted / lasts_s,
+        "from": starts_s,
+        "until": starts_s + lasts_s,
+        "cost": cost,
+    }
 
 
 if __name__ == "__main__":
