@@ -2,7 +2,8 @@
 
 ``.venv/bin/python bench/coordinator.py`` prints medians in milliseconds of thread CPU
 time: codec, ledger and shares apart, dense (100 agents × 5,000 groups), with a tenth
-of the rows changed, and in PIP-82's sparse size (5,000 own groups × 5 agents).
+of the rows changed, in PIP-82's sparse size (5,000 own groups × 5 agents), and for one
+limit whose callers are busy at every look.
 ``--grow FILE.svg`` measures how it grows in agents and groups, which five agents use
 or all, and draws the latter.
 """
@@ -39,6 +40,7 @@ from headgate.coordinator.table.arrays import FIELDS
 DIMENSION = "requests"
 RATE = 1000.0
 T_S = 1.0
+LOOKS_PER_S = 40
 
 
 class Bench:
@@ -131,6 +133,18 @@ class Bench:
         size = sum(map(len, messages))
         return (decoded - before) * 1e3, (shared - decoded) * 1e3, size
 
+    def second(self) -> float:
+        """Return the ms of a second in which callers here are busy at every look."""
+        reports = [decode(message) for message in self.messages(1.0)]
+        before = thread_time()
+        self.coordinator.step(self.now, Heard(tuple(reports)), wall_s=self.now)
+        for _ in range(LOOKS_PER_S):
+            self.now += T_S / LOOKS_PER_S
+            self.own += 0.2
+            self.tick()
+            self.echo()
+        return (thread_time() - before) * 1e3
+
     def table_mb(self) -> float:
         """Return the memory of all ledgers, MB."""
         blocks = self.coordinator._state.table.blocks
@@ -173,6 +187,15 @@ def measure(name: str, *, groups: int, agents: int, users: int, part: float) -> 
         f"ledger + shares {sharing:6.1f} ms (hear {hearing:5.1f}, tick {ticking:5.1f})"
         f"  {size / max(rows, 1):5.1f} bytes a row"
     )
+
+
+def measure_looks(agents: int) -> None:
+    """Print what one busy limit costs an agent: the median of nine seconds."""
+    bench = Bench(groups=1, agents=agents, users=agents)
+    bench.tick()
+    found = [bench.second() for _ in range(12)][3:]
+    took = median(found)
+    print(f"one busy limit, {agents} agents: {took:.1f} ms of CPU a second")
 
 
 GROW_AGENTS, GROW_GROUPS = (10, 30, 100, 300), (100, 1_000, 5_000, 20_000)
@@ -263,6 +286,8 @@ def main() -> None:
     measure(
         "dense, a tenth of the groups", groups=5000, agents=100, users=100, part=0.1
     )
+    for agents in (3, 30):
+        measure_looks(agents)
     if quick:
         return
     for agents in (10, 30, 100, 300):

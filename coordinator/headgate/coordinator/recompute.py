@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from headgate.coordinator.allocation.reserves import keep_shares, seat
 from headgate.coordinator.config.configuration import HOLD
 from headgate.coordinator.ledger.replay import settle
 from headgate.coordinator.table.arrays import LedgerBlock, compact
+from headgate.coordinator.table.one_or_many import chosen, lesser, single, some
 
 if TYPE_CHECKING:
     from headgate.coordinator.demand.local_buckets import LocalBuckets
@@ -43,7 +45,7 @@ class Recomputation:
 
     def __init__(self, state: CoordinatorState) -> None:
         self._state = state
-        self.arrives_at = np.inf
+        self.arrives_at = inf
 
     def refresh_s(self) -> float:
         """Return how old the allocation of a busy ledger may become."""
@@ -177,16 +179,16 @@ class Recomputation:
         limits, table = self._state.limits, self._state.table
         computed: dict[LedgerBlock, Flags] = {}
         if self.arrives_at <= now:
-            self.arrives_at = np.inf
+            self.arrives_at = inf
         for block in table.blocks:
-            chosen = block.dirty | (block.due <= now)
-            if np.count_nonzero(chosen):
-                computed[block] = chosen
+            due = block.dirty | (block.due <= now)
+            if np.count_nonzero(due):
+                computed[block] = due
         if not computed:
             return []
         on = self.conditions(now)
-        for block, chosen in computed.items():
-            arrives_at = self._calculate_block(block, chosen.nonzero()[0], on)
+        for block, due in computed.items():
+            arrives_at = self._calculate_block(block, due.nonzero()[0], on)
             self.arrives_at = min(self.arrives_at, arrives_at)
         for parent in limits.children:
             if parent in table:
@@ -203,34 +205,35 @@ class Recomputation:
         Returns:
             When the others will know the last report of one of them, monotonic seconds.
         """
-        at, now = compact(slots), on.now
-        held = (block.isolation[at] == HOLD).nonzero()[0]
-        if len(held):
+        columns, now = compact(slots), on.now
+        at = single(columns)
+        held = block.isolation[at] == HOLD
+        if some(held):
             keep_shares(
                 block,
-                slots[held],
+                slots[np.atleast_1d(held)],
                 self._state.detector.roster(now),
                 now=now,
                 interval_s=self._state.settings.interval_s,
             )
-        settle(block, at, now, on.age_s, on.lag_s)
+        settle(block, columns, now, on.age_s, on.lag_s)
         stale = block.stale[at]
-        if np.count_nonzero(stale):
-            seat(block, slots[stale], self._state.detector.roster(now))
-        asked = share_out(block, at, on, self._state.settings)
+        if some(stale):
+            seat(block, slots[np.atleast_1d(stale)], self._state.detector.roster(now))
+        asked = share_out(block, columns, on, self._state.settings)
         block.dirty[at] = False
         # A full bucket without demand rests until someone asks, but not while this
         # agent's last report is still on its way to the others.
-        busy = ~block.full[at] | asked | (block.pending_at[at] < np.inf)
+        busy = ~block.full[at] | asked | (block.pending_at[at] < inf)
         # Once a report has arrived the window widens; don't wait another tick.
         arrives = block.pending_at[at] + KNOWN_LAGS * on.lag_s
         # An agent that hears nobody can't count on that (`_know`), so it doesn't wait.
-        arrives = np.where(arrives > now, arrives, np.inf)
+        arrives = chosen(arrives > now, arrives, inf)
         # It also widens once they have heeded it, or left a larger part.
-        busy |= np.minimum(block.heeding_at[at], block.part_next_at[at]) < np.inf
-        soon = np.minimum(now + self.refresh_s(), arrives)
-        block.due[at] = np.where(busy, soon, np.inf)
-        return float(np.minimum.reduce(arrives))
+        busy |= lesser(block.heeding_at[at], block.part_next_at[at]) < inf
+        soon = lesser(now + self.refresh_s(), arrives)
+        block.due[at] = chosen(busy, soon, inf)
+        return float(np.min(arrives))
 
     def _terms(
         self,
@@ -265,9 +268,9 @@ class Recomputation:
         return copy, to
 
 
-def _picked(local: LocalBuckets, place: Place, chosen: Flags) -> tuple[Ints, Index]:
-    """Return rows and slots of the own buckets of a place that are chosen."""
-    here = chosen[place.slots]
+def _picked(local: LocalBuckets, place: Place, due: Flags) -> tuple[Ints, Index]:
+    """Return rows and slots of the own buckets of a place that are due."""
+    here = due[place.slots]
     rows = local.positions[place.rows]
     if here.all():
         return rows, place.slots

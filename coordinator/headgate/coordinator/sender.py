@@ -64,15 +64,15 @@ def report_due(
 
 def _outlook(state: CoordinatorState, local: LocalBuckets, now: float) -> Extrapolation:
     """Return how the others extrapolate each row until they hear of it again."""
+    if local.places and len(local.names) == 1:
+        return _extrapolated(state, local, local.places[0], now)
     size = len(local.names)
     found = Extrapolation._make([*np.zeros((6, size)), *np.zeros((2, size), np.bool_)])
     for place in local.places:
         here = _extrapolated(state, local, place, now)
-        if size == 1:
-            return here
         for column, values in zip(found, here, strict=True):
             column[place.rows] = values
-    return found
+    return Extrapolation._make(column[local.all] for column in found)
 
 
 def _extrapolated(

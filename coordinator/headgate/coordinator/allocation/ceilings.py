@@ -70,7 +70,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf, nan, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -686,20 +686,20 @@ def own_ceilings(
     block: LedgerBlock, slots: Index, on: Conditions, settings: Settings
 ) -> Ceilings:
     """Return what this agent's buckets may do in ledgers whose shares are computed."""
+    slots = single(slots)
     # Copies: what the shell is told must not change with the ledger.
     rate, window = block.rate[slots] + 0.0, block.window[slots] + 0.0
     burst, cost = block.burst[slots], block.cost[0, slots]
-    demand = np.minimum(block.demand[0, slots], block.demand_cap[slots])
-    own_most = block.weight[0, slots] * np.minimum(block.theta[slots], FINITE)
-    share = np.minimum(demand, own_most)
+    demand = lesser(block.demand[0, slots], block.demand_cap[slots])
+    own_most = block.weight[0, slots] * lesser(block.theta[slots], FINITE)
+    share = lesser(demand, own_most)
     extrapolated_rate = block.extrapolated_rate[block.lines(slots), slots]
     alone = window == inf
-    size = len(rate)
     aside = block.aside_in_all[slots]
     expected = extrapolated_rate[0]
     # An agent below θ may exceed its mean by the noise of its own arrivals.
-    noisy = share + np.sqrt(2.0 * share * cost)
-    sustained = np.minimum(noisy, own_most) + block.slack[slots] / block.agents[slots]
+    noisy = share + root(2.0 * share * cost)
+    sustained = lesser(noisy, own_most) + block.slack[slots] / block.agents[slots]
     reserve, most = alone_of(
         block,
         slots,
@@ -712,41 +712,45 @@ def own_ceilings(
     heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + settings.tick_s + on.heed_s
     # What the others know or expect may be spent at any time, and one request more.
     unseen = block.unseen[slots]
-    room = np.maximum(window - block.unheeded[slots], -unseen)
+    room = greater(window - block.unheeded[slots], -unseen)
     # Not a lower level, from which delays are told: others may well leave the request.
     yielded = block.yielded[slots]
-    need = np.where(block.may_owe[slots], 0.0, cost)
+    need = chosen(block.may_owe[slots], 0.0, cost)
     mine = block.belief[slots] - aside - need - yielded
-    room = np.where(yielded > 0.0, np.minimum(room, mine), room)
-    paying = np.where(unseen > 0.0, block.paying[slots], 0.0)
+    room = chosen(yielded > 0.0, lesser(room, mine), room)
+    paying = chosen(unseen > 0.0, block.paying[slots], 0.0)
     asked = (block.reported_demand[slots] > 0.0) | (block.demand[0, slots] > 0.0)
     new = Ceilings(
-        shared=np.ones(size, dtype=np.bool_),
+        shared=rate == rate,
         share=share,
         ceiling=sustained,
         # A bucket that nobody else shares is exact, and knows its own level best.
-        level=np.where(
+        level=chosen(
             alone & block.bucket_knows[slots], nan, block.belief[slots] - aside
         ),
-        rate=rate - extrapolated_rate[1:].sum(axis=0),
+        rate=rate - total(extrapolated_rate[1:]),
         capacity=burst - aside,
         room=room,
         window=window,
-        expected_rate=np.maximum(expected, paying),
-        room_cap=np.where(paying > 0.0, np.maximum(room, window), inf),
+        expected_rate=greater(expected, paying),
+        room_cap=chosen(paying > 0.0, greater(room, window), inf),
         # The first request that the others don't know of may pass anyway.
         cautious=~(alone | asked),
         quota=rate,
-        least_delay_s=np.where(alone, 0.0, heard_s),
+        least_delay_s=chosen(alone, 0.0, heard_s),
         reserve=reserve,
     )
     block.bucket_knows[slots] = True
     new = _inside(block, slots, new, settings)
     if on.cut_off or not on.quorate:
         new = _cut_off(block, slots, new, most, on)
-    if np.count_nonzero(block.strict[slots]):
+    if some(block.strict[slots]):
         new = _strictly(block, slots, most, new)
-    return _unlimited(block, slots, new)
+    new = _unlimited(block, slots, new)
+    if isinstance(slots, int):  # see `single`
+        numbers = (getattr(new, name) for name in Ceilings.__slots__)
+        return Ceilings(*(np.array([number]) for number in numbers))
+    return new
 
 
 def _is_inside(block: LedgerBlock, slots: Index) -> Flags:
@@ -766,23 +770,23 @@ def _inside(
     empty.
     """
     inside = _is_inside(block, slots)
-    if not np.count_nonzero(inside):
+    if not some(inside):
         return new
     parent = block.own_callers[slots] == block.own_callers[slots]  # not NaN
     rate, cost = block.rate[slots], block.cost[0, slots]
     theta = block.theta[slots]
-    demand = np.minimum(block.demand[0, slots], block.demand_cap[slots])
+    demand = lesser(block.demand[0, slots], block.demand_cap[slots])
     # What the group's own callers may use; its children have their own part.
-    demand = np.where(parent, block.own_callers[slots], demand)
-    theta = np.where(parent, block.own_callers_theta[slots], theta)
-    most = block.weight[0, slots] * np.minimum(theta, FINITE)
-    noisy = demand + np.sqrt(2.0 * demand * cost)
-    part = np.maximum(1.0 / block.agents[slots], settings.slack_part)
-    ceiling = np.minimum(most, noisy) + block.slack[slots] * part
-    share = np.minimum(demand, most)
-    refill_s = block.burst[slots] / np.maximum(rate, 1e-300)
-    bucket_s = np.minimum(0.25 * refill_s, PARENT_S)
-    room = np.maximum(ceiling * bucket_s, np.sqrt(0.5 * share * cost))
+    demand = chosen(parent, block.own_callers[slots], demand)
+    theta = chosen(parent, block.own_callers_theta[slots], theta)
+    most = block.weight[0, slots] * lesser(theta, FINITE)
+    noisy = demand + root(2.0 * demand * cost)
+    part = greater(1.0 / block.agents[slots], settings.slack_part)
+    ceiling = lesser(most, noisy) + block.slack[slots] * part
+    share = lesser(demand, most)
+    refill_s = block.burst[slots] / greater(rate, 1e-300)
+    bucket_s = lesser(0.25 * refill_s, PARENT_S)
+    room = greater(ceiling * bucket_s, root(0.5 * share * cost))
     return _changed(
         new,
         inside,
@@ -800,10 +804,10 @@ def _cut_off(
     block: LedgerBlock, slots: Index, new: Ceilings, most: Floats, on: Conditions
 ) -> Ceilings:
     """Hold this agent to what the others reserve for it, as a bucket of its own."""
-    own = np.full(len(most), on.cut_off) | (most == 0.0)
-    reserve = np.minimum(new.reserve, most)
-    quota = np.maximum(block.rate[slots], 1e-300)
-    part = np.minimum(np.where(reserve == inf, 1.0, reserve / quota), 1.0)
+    own: Flags = (most == 0.0) | on.cut_off
+    reserve = lesser(new.reserve, most)
+    quota = greater(block.rate[slots], 1e-300)
+    part = lesser(chosen(reserve == inf, 1.0, reserve / quota), 1.0)
     capacity = part * block.burst[slots]
     return _changed(
         new, own, shared=False, rate=reserve, capacity=capacity, ceiling=reserve
@@ -819,19 +823,21 @@ def _strictly(
     # Permits know nothing about a parent that has less to give, nor about children that
     # take a part of the group, so those limits apply as well.
     inside = _is_inside(block, slots)
-    within = np.where(inside, new.ceiling, inf)
-    ceiling = np.minimum(np.minimum(right * rate, most), within)
+    within = chosen(inside, new.ceiling, inf)
+    ceiling = lesser(lesser(right * rate, most), within)
     # A balanced group in its place may admit one request beyond its room.
     least = REQUESTS_INSIDE * block.cost[0, slots]
-    room = np.where(inside, np.maximum(new.room_cap, least), inf)
-    capacity = np.minimum(right * block.burst[slots], room)
+    room = chosen(inside, greater(new.room_cap, least), inf)
+    capacity = lesser(right * block.burst[slots], room)
     new = _changed(new, strict, shared=False, share=right * rate, ceiling=ceiling)
     return _changed(new, strict, rate=ceiling, capacity=capacity, reserve=0.0)
 
 
 def _unlimited(block: LedgerBlock, slots: Index, new: Ceilings) -> Ceilings:
-    unlimited = block.unlimited[slots] | (~new.shared & (new.rate == inf))
-    if not np.count_nonzero(unlimited):
+    unlimited = block.unlimited[slots] | (
+        (new.rate == inf) & np.logical_not(new.shared)
+    )
+    if not some(unlimited):
         return new
     everything = dict.fromkeys(("share", "ceiling", "rate", "capacity", "reserve"), inf)
     return _changed(new, unlimited, shared=False, **everything)
@@ -839,8 +845,8 @@ def _unlimited(block: LedgerBlock, slots: Index, new: Ceilings) -> Ceilings:
 
 def _changed(new: Ceilings, where: Flags, **columns: Floats | float | bool) -> Ceilings:
     """Return the same ceilings with other `columns` where a flag is set."""
-    changed = {
-        name: np.where(where, column, getattr(new, name))
+    changed: dict[str, Any] = {
+        name: chosen(where, column, getattr(new, name))
         for name, column in columns.items()
     }
     return replace(new, **changed)

@@ -41,6 +41,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.max_min import shares_at, water_level
 from headgate.coordinator.config.configuration import CLOSED, HOLD, OPEN
+from headgate.coordinator.table.one_or_many import chosen, greater, lesser
 
 if TYPE_CHECKING:
     from headgate.coordinator.membership.failure_detector import Roster
@@ -152,14 +153,14 @@ def alone_of(
         presumed_dead: The others have dropped this agent.
     """
     policy = block.isolation[slots]
-    whole = np.maximum(block.whole_weight[slots], 1e-9)
-    part = np.minimum(block.weight[0, slots] / whole, 1.0)
+    whole = greater(block.whole_weight[slots], 1e-9)
+    part = lesser(block.weight[0, slots] / whole, 1.0)
     unanswered = block.unanswered[slots]
-    part = np.where(unanswered, np.minimum(part, 1.0 / present), part)
+    part = chosen(unanswered, lesser(part, 1.0 / present), part)
     reserve: Floats = block.rate[slots] * part
-    reserve = np.where(policy == HOLD, block.kept[0, slots], reserve)
-    reserve = np.where(policy == CLOSED, 0.0, reserve)
+    reserve = chosen(policy == HOLD, block.kept[0, slots], reserve)
+    reserve = chosen(policy == CLOSED, 0.0, reserve)
     if presumed_dead:
-        reserve = np.where(policy == OPEN, inf, reserve)
-    most = np.where((policy == CLOSED) & (not quorate), 0.0, inf)
+        reserve = chosen(policy == OPEN, inf, reserve)
+    most = chosen((policy == CLOSED) & (not quorate), 0.0, inf)
     return reserve, most

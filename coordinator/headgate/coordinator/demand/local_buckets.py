@@ -72,7 +72,7 @@ class LocalBuckets:
         sent_demand: ``float64[N]`` λ' as last published; −1 if never.
         repeated: ``float64[N]`` reports that repeated λ' since it moved; infinite if it
             never did.
-        again: ``int64[N]`` how often a row must still be repeated because of loss.
+        again: ``float64[N]`` how often a row must still be repeated because of loss.
         again_at: ``float64[N]`` when that is due.
         confirm_at: ``float64[N]`` when a reset estimate is to be reported again.
         wanted: ``bool[N]`` others asked for the row.
@@ -112,9 +112,9 @@ class LocalBuckets:
         self._retired: dict[Key, tuple[float, ...]] = {}
         self.cost, self._direct_cost = np.ones((2, n))
         self._costs_seen, self.credit = np.zeros((2, n))
-        self.subjects, self.again = np.zeros((2, n), dtype=np.int64)
+        self.subjects = np.zeros(n, dtype=np.int64)
         self.demand = Demand(n, now)
-        self.usable, self.largest, self.sent_admitted = np.zeros((3, n))
+        self.usable, self.largest, self.sent_admitted, self.again = np.zeros((4, n))
         self.overflowed = np.full(n, np.nan)
         self._blocking = Blocking(self.names, node)
         self.sent_demand = np.full(n, -1.0)

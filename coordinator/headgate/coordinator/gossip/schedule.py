@@ -63,7 +63,7 @@ FRESH_SIGMAS = 1.0
 FRESH_S = 0.15
 """How long "just after a reset" lasts, seconds."""
 
-AGAIN, AGAIN_S = 2, 0.1
+AGAIN, AGAIN_S = 2.0, 0.1
 """How often, and after how many seconds, a row that reports each admission is repeated
 while reports are being lost."""
 
@@ -93,7 +93,7 @@ minimum."""
 class Extrapolation(NamedTuple):
     """How the others extrapolate this agent's rows, and what that depends on.
 
-    Numbers instead of columns if there is one row.
+    Numbers instead of columns if this agent has one bucket.
 
     Attributes:
         off: ``float64[N]`` units by which the others' extrapolation is off.
@@ -213,36 +213,36 @@ class ReportSchedule:
             outlook: What the others assume about the rows if there is no report.
             loss: Fraction of the reports that are lost.
         """
-        beat = now >= self.next_beat
+        rows, beat = local.all, now >= self.next_beat
         keyframe = self.hello or now >= self._answer_at
         if beat:
             keyframe |= self._beats % self._settings.keyframe_every == 0
             self._beat(now)
-        known = local.numbers >= 0
-        urgent = np.atleast_1d(_moved(local, outlook)) | _confirmed(local, outlook, now)
-        again = local.repeated < (_repeats(loss) if beat else 0)
+        known = local.numbers[rows] >= 0
+        urgent = _moved(local, outlook) | _confirmed(local, outlook, now)
+        again = local.repeated[rows] < (_repeats(loss) if beat else 0)
         if beat:
-            local.repeated[again | keyframe] += 1
+            local.repeated[rows] += again | keyframe
         # Whatever report tells a new demand first, it may be lost.
-        began = (local.sent_demand <= 0.0) & (local.usable > 0.0)
-        local.repeated[urgent | began] = 0
+        wants, told = local.usable[rows] > 0.0, local.sent_demand[rows]
+        began = wants & (told <= 0.0)
+        local.repeated[rows] = chosen(urgent | began, 0.0, local.repeated[rows])
         if keyframe:
             self.answer = True
-            return known
-        urgent |= again | (local.sent_demand < 0.0)  # never published
+            return np.atleast_1d(known)
+        urgent |= again | (told < 0.0)  # never published
         # Who admits nothing would tell nobody that its level is below theirs.
-        urgent |= outlook.starved & (local.usable > 0.0)
+        urgent |= outlook.starved & wants
         if now >= self._rows_at:
-            urgent |= local.wanted
+            urgent |= local.wanted[rows]
             self._rows_at, self._told_rows_at = np.inf, now
         urgent |= _admitted(local, outlook, now, loss)
-        cost = local.cost[local.all]
-        drifted, far = outlook.drifted(cost, self._settings.interval_s)
+        drifted, far = outlook.drifted(local.cost[rows], self._settings.interval_s)
         urgent |= far
         urgent &= known
-        if not beat and not self.urgent and not urgent.any():
+        if not beat and not self.urgent and not some(urgent):
             return None
-        return urgent | (known & drifted)
+        return np.atleast_1d(urgent | (known & drifted))
 
     def _beat(self, now: float) -> None:
         interval = self._settings.interval_s
@@ -279,13 +279,14 @@ def _moved(local: LocalBuckets, outlook: Extrapolation) -> Flags:
 
 def _confirmed(local: LocalBuckets, outlook: Extrapolation, now: float) -> Flags:
     """Return the rows whose reset estimate is due again; plan the next time."""
-    confirmed = (local.confirm_at <= now) & np.isfinite(outlook.quota)
+    rows = local.all
+    confirmed: Flags = (local.confirm_at[rows] <= now) & (outlook.quota < np.inf)
     if some(confirmed):
         # An estimate of 0 is no guess, and no look makes it any older.
-        young = (local.demand.age_s < CONFIRMED_S) & (local.demand.rate > 0.0)
-        local.confirm_at[confirmed] = np.inf
-        again = confirmed & young
-        local.confirm_at[again] = now + local.demand.age_s[again]
+        age_s = local.demand.age_s[rows]
+        young = (age_s < CONFIRMED_S) & (local.demand.rate[rows] > 0.0)
+        following = chosen(young, now + age_s, np.inf)
+        local.confirm_at[rows] = chosen(confirmed, following, local.confirm_at[rows])
     return confirmed
 
 
@@ -293,15 +294,16 @@ def _admitted(
     local: LocalBuckets, outlook: Extrapolation, now: float, loss: float
 ) -> Flags:
     """Return the rows that report each admission and have one, or repeat one."""
-    news = outlook.at_once & (local.admitted > local.sent_admitted)
+    rows = local.all
+    news = outlook.at_once & (local.admitted[rows] > local.sent_admitted[rows])
     if loss < LOSS_FLOOR:
         return news
     # Nothing is extrapolated, so an agent that misses the report never learns of it.
-    due = (local.again > 0) & (local.again_at <= now)
-    local.again[due] -= 1
-    local.again[news] = AGAIN
-    local.again_at[due | news] = now + AGAIN_S
-    return news | due
+    due = (local.again[rows] > 0) & (local.again_at[rows] <= now)
+    local.again[rows] = chosen(news, AGAIN, local.again[rows] - due)
+    due |= news
+    local.again_at[rows] = chosen(due, now + AGAIN_S, local.again_at[rows])
+    return due
 
 
 def _repeats(loss: float) -> int:

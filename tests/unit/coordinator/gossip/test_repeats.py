@@ -9,7 +9,7 @@ from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.gossip.schedule import Extrapolation, ReportSchedule
 from headgate.coordinator.messages.events import Keys
 
-OUTLOOK = Extrapolation(
+COLUMNS = Extrapolation(
     off=np.zeros(1),
     unsure=np.zeros(1),
     theta=np.full(1, 10.0),
@@ -19,6 +19,7 @@ OUTLOOK = Extrapolation(
     at_once=np.zeros(1, dtype=np.bool_),
     starved=np.zeros(1, dtype=np.bool_),
 )
+OUTLOOK = Extrapolation._make(column[0] for column in COLUMNS)
 """One row that the others extrapolate correctly."""
 
 
