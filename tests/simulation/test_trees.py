@@ -75,6 +75,60 @@ def test_a_strict_group_that_has_rested_does_not_spend_what_its_parent_lacks() -
     assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.03)
 
 
+def test_a_group_inside_another_starts_within_what_that_one_has() -> None:
+    """Its own limit of ten times as much says nothing about what it may take."""
+    scenario = parse_scenario(
+        {
+            "seconds": 8,
+            "group": [
+                {"name": "above", "rate": 200, "burst": 100},
+                {"name": "below", "parent": "above", "rate": 2000},
+            ],
+            "agents": {"count": 12},
+            "demand": [{"group": "below", "rate": 100}],
+        },
+        name="start",
+    )
+    for seed in (1, 2):
+        result, _ = simulate(scenario, seed=seed)
+        assert result.violations == ()
+
+
+NAMES = ["a", "b", "c", "d"]
+
+
+def four_inside(seconds: float, **demand: float) -> Scenario:
+    """Return four agents with the same demand in each of four groups inside another."""
+    groups = [
+        {"name": name, "parent": "above", "rate": 200, "burst": 1000} for name in NAMES
+    ]
+    return parse_scenario(
+        {
+            "seconds": seconds,
+            "group": [{"name": "above", "rate": 200, "burst": 1000}, *groups],
+            "agents": {"count": 4},
+            "demand": [{"group": name, **demand} for name in NAMES],
+        },
+        name="four",
+    )
+
+
+def test_groups_inside_another_together_spend_no_more_than_that_one_has() -> None:
+    """Four processes want all of it in each of four groups, for a tenth of a second."""
+    scenario = four_inside(6, rate=5000, cost=2, **{"from": 3, "until": 3.1})
+    for seed in (1, 2):
+        ratio = simulate(scenario, seed=seed)[0].as_json()["whole_total_ratio"]
+        assert ratio == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_large_requests_to_many_groups_inside_another_keep_its_bound(seed: int) -> None:
+    scenario = four_inside(20, rate=50, cost=40)
+    result, _ = simulate(scenario, seed=seed)
+    assert result.violations == ()
+    assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.03)
+
+
 def keeps_to(scenario: Scenario, due: dict[str, float]) -> None:
     result, _ = simulate(scenario, seed=1, strategy="headgate")
     admitted = {group: figures.admitted for group, figures in result.groups.items()}

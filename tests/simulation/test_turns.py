@@ -110,6 +110,45 @@ def test_weights_count_for_large_requests() -> None:
     assert worst(shared([100.0, 100.0], weights=[0.5, 2.0])) > 0.85
 
 
+@pytest.mark.parametrize("small", [20.0, 100.0])
+def test_small_requests_get_their_part_beside_large_ones(small: float) -> None:
+    """Who asks for 30 at a time leaves theirs to those who ask for one."""
+    scenario = parse_scenario(
+        {
+            "seconds": 15,
+            "measure_from": 2,
+            "group": {"rate": 200.0, "burst": 200.0},
+            "agents": {"count": 5},
+            "demand": [
+                {"agents": [0, 1, 2, 3], "rate": small},
+                {"agents": [4], "rate": 400.0, "cost": 30.0},
+            ],
+        },
+        name="costs",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    assert worst(result) > 0.9
+    assert result.figures.total_ratio == pytest.approx(1.0, abs=0.02)
+
+
+def test_who_uses_most_of_a_small_quota_is_not_refused_while_it_is_there() -> None:
+    scenario = parse_scenario(
+        {
+            "seconds": 30,
+            "group": {"rate": 20.0, "burst": 10.0},
+            "agents": {"count": 4},
+            "demand": [
+                {"agents": [0], "rate": 18.0},
+                {"agents": [1, 2, 3], "rate": 0.1},
+            ],
+        },
+        name="one busy",
+    )
+    ratios = [simulate(scenario, seed=seed)[0].figures for seed in (1, 2)]
+    assert min(figures.total_ratio or 0.0 for figures in ratios) > 0.98
+
+
 def test_nobody_yields_to_agents_that_ask_for_nothing() -> None:
     """Alone or beside idle ones, it is the central bucket to the last request."""
     beside = shared([400.0, 0.0, 0.0])

@@ -180,6 +180,7 @@ class Runtime:
         self._due_at = -inf  # when the coordinator wants its next step
         self._awake_until = -inf
         self._looked_at = -inf
+        self._spent_s = 0.0  # on the last reading of the counters
         self._counted: tuple[float, Counted] | None = None
         self._stopping = threading.Event()
         self.following = threading.Event()
@@ -366,7 +367,9 @@ class Runtime:
             self._note_met(now)
         spent_s += time.thread_time()
         self._wake_at = min(self._due_at, now + LOOK_S)
-        self._wake_at = max(self._wake_at, now + self._pause_s(spent_s))
+        # A single long one, which opened ledgers, says nothing about the next.
+        usual_s, self._spent_s = min(spent_s, self._spent_s), spent_s
+        self._wake_at = max(self._wake_at, now + self._pause_s(usual_s))
 
     def _note_met(self, now: float) -> None:
         if self._coordinator is not None and self._coordinator.met(now):

@@ -47,7 +47,8 @@ class Lifecycle:
                 block, slot = state.table.at(key)
                 block.own_callers[slot] = nan  # its children may be gone
                 if before.ancestors.get(key) != limits.ancestors[key]:
-                    block.parent_cap[slot] = inf
+                    block.parent_cap[slot] = block.left_above[slot] = inf
+                    block.depth[slot] = len(limits.ancestors[key])
                 ruled, ruled_before = limits.by_key[key], before.by_key.get(key)
                 if ruled_before != ruled:
                     self._recomputation.settle(block, np.array([slot]), now)
@@ -159,6 +160,7 @@ class Lifecycle:
         block, slot = state.table.add(key)
         block.at[slot] = now
         apply(state.limits.by_key[key], block, slot)
+        block.depth[slot] = len(state.limits.ancestors[key])
         block.admitted[0, slot] = 0.0
         level = block.burst.item(slot)
         if local is not None and key in local.at:

@@ -176,7 +176,7 @@ class Recomputation:
         Returns:
             What the shell must know about the own buckets of these ledgers.
         """
-        limits, table = self._state.limits, self._state.table
+        table = self._state.table
         computed: dict[LedgerBlock, Flags] = {}
         if self.arrives_at <= now:
             self.arrives_at = inf
@@ -187,15 +187,32 @@ class Recomputation:
         if not computed:
             return []
         on = self.conditions(now)
+        # Parents first: what they have left decides what their children may take.
+        for depth in range(self._state.limits.depths):
+            self._calculate_depth(depth, computed, on)
+        return self._terms(local, on, computed)
+
+    def _calculate_depth(
+        self, depth: int, computed: dict[LedgerBlock, Flags], on: Conditions
+    ) -> None:
+        """Compute the ledgers that are so far below the top, and tell their children.
+
+        Args:
+            depth: Limits above them.
+            computed: For each block, ``bool[G]`` the ledgers that are due.
+            on: Lag and ages.
+        """
+        limits, table = self._state.limits, self._state.table
         for block, due in computed.items():
-            arrives_at = self._calculate_block(block, due.nonzero()[0], on)
-            self.arrives_at = min(self.arrives_at, arrives_at)
+            slots = (due & (block.depth == depth)).nonzero()[0]
+            if len(slots):
+                arrives_at = self._calculate_block(block, slots, on)
+                self.arrives_at = min(self.arrives_at, arrives_at)
         for parent in limits.children:
-            if parent in table:
+            if parent in table and len(limits.ancestors[parent]) == depth:
                 block, slot = table.at(parent)
                 if block in computed and computed[block][slot]:
                     pass_down(parent, limits, table)
-        return self._terms(local, on, computed)
 
     def _calculate_block(
         self, block: LedgerBlock, slots: Ints, on: Conditions

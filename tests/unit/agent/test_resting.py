@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tests.unit.agent.turns import TURN_S, Turns
 
-from headgate.agent.runtime import LOOK_S, RESTS_AFTER_S
+from headgate.agent import runtime
+from headgate.agent.runtime import COUNTING_PART, LOOK_S, RESTS_AFTER_S
 from headgate.coordinator import Limit
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_at_rest_only_heartbeats_are_stepped() -> None:
@@ -40,6 +46,34 @@ def test_a_strict_group_keeps_the_pace() -> None:
     strict = Turns(mode="strict")
     strict.run(3.0 * RESTS_AFTER_S)
     assert strict.run(2.0) >= 2.0 / LOOK_S - 3
+
+
+class Processor:
+    """The time that a thread has spent: so much between two calls."""
+
+    def __init__(self) -> None:
+        self.spent_s = self.each_s = 0.0
+
+    def __call__(self) -> float:
+        self.spent_s += self.each_s
+        return self.spent_s
+
+
+def test_looks_that_take_long_are_rare_but_after_a_single_one_the_next_is_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    processor = Processor()
+    monkeypatch.setattr(runtime.time, "thread_time", processor)
+    turns = Turns(mode="strict")
+    turns.run(1.0)
+    processor.each_s = 0.02  # as the look that opens ledgers
+    turns.run(LOOK_S)
+    processor.each_s = 0.0
+    at = turns.steps[-1][0]
+    turns.run(2 * LOOK_S)
+    assert turns.steps[0][0] - at <= LOOK_S + 2 * TURN_S
+    processor.each_s = 0.02
+    assert turns.run(4.0) <= 4.0 / (0.02 / COUNTING_PART) + 2
 
 
 def test_an_enforcer_is_at_rest_until_a_bucket_moves() -> None:

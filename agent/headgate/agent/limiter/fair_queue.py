@@ -280,19 +280,29 @@ class FairQueue:
                 # Its group is gone, and its agent is strict: it alone is told so.
                 answer = error
             if not isinstance(answer, Decision | HeadgateError):
+                # Since a change it may be more than its limit will ever admit.
+                foreseen = first.limiter.foresee(now, first.costs)
+                if foreseen.never:
+                    self._answer(waiters.popleft(), foreseen, ready)
+                    continue
                 blocked.add(tenant)
                 after_s = answer.retry_after_at(now, max(waiters[0].costs.values()))
                 soonest = min(soonest, now + max(after_s, _tick_s(answer)))
                 continue
-            waiter = waiters.popleft()
-            self._waiting -= 1
-            for bucket, cost in waiter.counted:
+            for bucket, cost in first.counted:
                 bucket.uncount_refused(cost)
-            waiter.answer = answer
-            ready.append(waiter)
-            if not waiters:
-                del self._tenants[tenant]
+            self._answer(waiters.popleft(), answer, ready)
         return soonest
+
+    def _answer(
+        self,
+        waiter: Waiter,
+        answer: Decision | HeadgateError,
+        ready: list[Waiter],
+    ) -> None:
+        self._waiting -= 1
+        waiter.answer = answer
+        ready.append(waiter)
 
     def _leave(self, waiter: Waiter, *, keep: bool = False) -> None:
         """Remove a waiter; return what it was charged unless `keep`."""

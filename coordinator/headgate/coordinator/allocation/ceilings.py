@@ -160,6 +160,11 @@ PARENT_S = 0.1
 """Seconds of its ceiling that an agent may hold for a group inside another one, whose
 limit is the parent's rate rather than the group's own level."""
 
+OVERDRAWN_S = 0.2
+"""Seconds of an even part of its rate by which an agent may overdraw a group with
+others inside, because callers there go by rates.  With a tenth of a second, `tree`'s
+worst agent gets 0.96 of its part instead of 0.98."""
+
 REQUESTS_INSIDE = 2.0
 """Requests that an agent may always hold for a strict group inside another one, as far
 as its permits allow: a bucket of less than one admits nothing, ever."""
@@ -378,7 +383,11 @@ def _take_turns(
     yields = heavy & block.at_once[0, slots]
     awaited: Floats | float = 0.0
     if some(yields):
-        awaited = chosen(yields, total(asked.demand[1:] / asked.cost[1:]), 0.0)
+        # Of the others, those whose requests are seen one by one: what is extrapolated
+        # comes as predicted.
+        at_once = block.at_once[block.lines(slots), slots]
+        awaited = total(without(~at_once, asked.demand / asked.cost)[1:])
+        awaited = chosen(yields, awaited, 0.0)
         # What an agent is said to want outlasts its last request by seconds.
         yields &= block.untaken[slots] < SILENCE + awaited * age_s
     block.awaited_per_s[slots] = awaited
@@ -470,8 +479,10 @@ def _noise(block: LedgerBlock, slots: Index, asked: _Asked, on: Conditions) -> F
     at_once = block.at_once[block.lines(slots), slots]
     arriving = lesser(asked.demand, block.rate[slots])
     own, own_cost = arriving[0], cost[0]
-    own_s = chosen(at_once[0], on.age_s, quiet)
-    noise: Floats = lesser(spare, NOISE_SIGMAS * root(own * own_cost * own_s))
+    # Nothing is expected of who reports each admission, so V' isn't 0 on average.
+    own_s = chosen(at_once[0], on.age_s + on.heed_s, quiet)
+    mean = chosen(at_once[0], own * own_s, 0.0)
+    noise: Floats = lesser(spare, mean + NOISE_SIGMAS * root(own * own_cost * own_s))
     # Chance comes in whole requests.  One more than the first is safe as far as the
     # level exceeds everything that could arrive by chance.
     by_chance = quiet * total(arriving * cost)
@@ -741,7 +752,7 @@ def own_ceilings(
         reserve=reserve,
     )
     block.bucket_knows[slots] = True
-    new = _inside(block, slots, new, settings)
+    new = _inside(block, slots, new, on, settings)
     if on.cut_off or not on.quorate:
         new = _cut_off(block, slots, new, most, on)
     if some(block.strict[slots]):
@@ -760,14 +771,32 @@ def _is_inside(block: LedgerBlock, slots: Index) -> Flags:
     return parent | (block.parent_cap[slots] < inf)
 
 
+def left_inside(block: LedgerBlock, slots: Index | int) -> Floats:
+    """Return ``float64[K]`` units that are left to this agent in groups with children.
+
+    Of the level, and of this agent's part of it, for their own callers and those of the
+    groups inside them.  Below 0 it is what all these have overdrawn beyond
+    `OVERDRAWN_S` and one request.
+    """
+    room = greater(block.window[slots] - block.unheeded[slots], -block.unseen[slots])
+    spare = lesser(room, block.belief[slots] - block.aside_in_all[slots])
+    usual = OVERDRAWN_S * block.rate[slots] / block.agents[slots]
+    usual = usual + block.cost[0, slots]
+    return greater(spare, 0.0) + lesser(spare + usual, 0.0)
+
+
 def _inside(
-    block: LedgerBlock, slots: Index, new: Ceilings, settings: Settings
+    block: LedgerBlock,
+    slots: Index,
+    new: Ceilings,
+    on: Conditions,
+    settings: Settings,
 ) -> Ceilings:
     """Hold groups inside others to their part of the parent's rate.
 
     A group's own level says nothing about what its parent has left.  So its room is a
-    bucket that fills at this agent's part of the parent's rate, and that reports don't
-    empty.
+    bucket that fills at this agent's part of the parent's rate, up to what is left to
+    this agent above, and that reports don't empty, unless that was overdrawn.
     """
     inside = _is_inside(block, slots)
     if not some(inside):
@@ -779,14 +808,27 @@ def _inside(
     # What the group's own callers may use; its children have their own part.
     demand = chosen(parent, block.own_callers[slots], demand)
     theta = chosen(parent, block.own_callers_theta[slots], theta)
+    # All that the others know of may fit, but they may want as much more as this agent.
+    even = block.weight[0, slots] / greater(block.present_weight[slots], 1e-300)
+    known = greater(block.known_demand[slots], even * block.available[slots])
+    demand = lesser(demand, known)
     most = block.weight[0, slots] * lesser(theta, FINITE)
     noisy = demand + root(2.0 * demand * cost)
     part = greater(1.0 / block.agents[slots], settings.slack_part)
+    # While it isn't known who else uses the group, the others may start, too.
+    joining = block.joining_until[slots] > on.now
+    part = chosen(joining, 1.0 / greater(block.agents[slots], on.present), part)
     ceiling = lesser(most, noisy) + block.slack[slots] * part
     share = lesser(demand, most)
     refill_s = block.burst[slots] / greater(rate, 1e-300)
     bucket_s = lesser(0.25 * refill_s, PARENT_S)
     room = greater(ceiling * bucket_s, root(0.5 * share * cost))
+    left = block.left_above[slots]
+    room = greater(room, chosen(left < inf, left, 0.0))
+    own = chosen(parent, left_inside(block, slots), 0.0)
+    overdrawn = greater(-lesser(left, own), 0.0)
+    # Nothing passes then, but once it may, a child with a small ceiling goes on soon.
+    closed = -lesser(overdrawn, PARENT_S * ceiling + ROUNDING)
     return _changed(
         new,
         inside,
@@ -795,7 +837,7 @@ def _inside(
         room=nan,
         window=room,
         expected_rate=ceiling,
-        room_cap=room,
+        room_cap=chosen(overdrawn > 0.0, closed, room),
         cautious=False,
     )
 

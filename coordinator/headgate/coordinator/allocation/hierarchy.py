@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.allocation.ceilings import left_inside
 from headgate.coordinator.allocation.max_min import water_level
 from headgate.coordinator.table.arrays import NOBODY
 
@@ -147,9 +148,12 @@ def pass_down(parent: Key, limits: Limits, table: Table) -> None:
         demand=float(beside.sum()),
     )
     *parts, rest = fill(available, [*branches, further])
-    slack = max(0.0, available - sum(parts) - rest)
+    slack = max(0.0, available - sum(parts) - rest) / len(branches)
+    left = float(left_inside(above, slot))
+    left = min(left / len(branches) if left > 0.0 else left, above.left_above[slot])
     for part, branch, (block, at) in zip(parts, branches, places, strict=True):
         block.parent_cap[at] = min(part + slack, branch.maximum)
+        block.left_above[at] = left
     above.own_callers[slot] = beside[0]
     weight = above.weight[:, slot : slot + 1]
     theta = water_level(beside[:, None], weight, np.array([rest]))

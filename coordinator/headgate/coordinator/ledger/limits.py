@@ -48,6 +48,8 @@ class Limits:
         ancestors: (dimension, group id) → the same dimension's limits above it,
             nearest first.
         children: (dimension, group id) → the limits right below it, sorted.
+        depths: Most limits from one without any above it down to one without any
+            below it.
         strict: Those of strict groups.
         closed: Whether any group must stop on agents that hear no majority.
         node: (dimension, group id) → units/s that one agent may use at most.
@@ -84,18 +86,20 @@ class Limits:
             above = ancestry_of(groups[group_id], groups)[:ANCESTORS_MAX]
             keys = [(dimension, group.id) for group in above]
             self.ancestors[dimension, group_id] = [k for k in keys if k in self.by_key]
-        self.children = self._children()
+        self.children, self.depths = self._children()
 
     def has_group(self, group_id: int) -> bool:
         """Return whether there is such a group, or such a value of a template."""
         return group_id in self._groups or group_id in self.values
 
-    def _children(self) -> dict[Key, list[Key]]:
+    def _children(self) -> tuple[dict[Key, list[Key]], int]:
         children: dict[Key, list[Key]] = {}
+        depths = 1
         for key, above in self.ancestors.items():
             if above:
                 children.setdefault(above[0], []).append(key)
-        return {parent: sorted(siblings) for parent, siblings in children.items()}
+                depths = max(depths, 1 + len(above))
+        return {parent: sorted(them) for parent, them in children.items()}, depths
 
     def follow_values(self, templates: Mapping[int, int]) -> None:
         """Give the limits of templates to the groups of these values, and no others.
@@ -125,7 +129,7 @@ class Limits:
                 if limit.period:
                     self.calendar[key] = limit
         if related:
-            self.children = self._children()
+            self.children, self.depths = self._children()
 
     def _limits_of_value(
         self, group_id: int, template_id: int

@@ -160,13 +160,19 @@ def _predict(
 
 
 def _note_turns(block: LedgerBlock, slots: Index, elapsed: Floats) -> None:
-    """Let a lead fade, and count the requests of others that did not come."""
+    """Let a lead fade, and count the requests of others that may have come."""
     block.lead[slots] *= faded(elapsed, LEAD_S)
     cost = block.cost[0, slots]
     allowed = block.belief[slots] >= chosen(block.may_owe[slots], 0.0, cost)
     missing = chosen(allowed, block.awaited_per_s[slots] * elapsed, 0.0)
-    came = block.late[slots] > 0.5 * cost  # less is an error of what was predicted
-    block.untaken[slots] = chosen(came, 0.0, block.untaken[slots] + missing)
+    block.untaken[slots] += missing
+
+
+def _note_came(block: LedgerBlock, slots: Index, came: Flags) -> None:
+    """Note where a request came of an agent that reports each, ``bool[K]``."""
+    if some(came):
+        at = slots if isinstance(slots, int) else block.slots[slots][came]
+        block.untaken[at] = 0.0
 
 
 def _may_pay(
@@ -316,6 +322,7 @@ def hear(
         presumed = greater(expected + extrapolated_rate * (reported_at - then), 0.0)
         charged = chosen(wrong, presumed, charged)
     now_ahead = extrapolated_rate * (then - since)
+    _note_came(block, slots, block.at_once.reshape(-1)[cells] & (grown > 0.0))
     more = charged + now_ahead - expected
     _charge(place, charged, more, together=reported_together)
     counters[cells] = reported

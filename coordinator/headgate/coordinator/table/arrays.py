@@ -195,8 +195,12 @@ class LedgerBlock:
     whole_weight: Floats = _ledger("", "of all agents, silent included")
     plausible: Floats = _ledger("units/s", "most that one could admit")
     # This agent's own callers, and the parent groups.
+    depth: Codes = _ledger("", "limited groups above it", np.int8)
     parent_cap: Floats = _ledger(
         "units/s", "most that may be taken from the parent", fill=inf
+    )
+    left_above: Floats = _ledger(
+        "units", "left to it in the groups above; < 0: overdrawn", fill=inf
     )
     own_callers: Floats = _ledger(
         "units/s", "λ of own callers of a parent; NaN", fill=nan

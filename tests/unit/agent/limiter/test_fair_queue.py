@@ -265,6 +265,38 @@ def test_what_can_never_be_admitted_does_not_wait() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("change", ["burst lowered", "may owe no more"])
+def test_what_a_change_makes_impossible_is_refused_and_holds_nobody_up(
+    change: str,
+) -> None:
+    async def main() -> None:
+        may_owe = change == "may owe no more"
+        before = group(replace(SLOW, burst=4), may_owe=may_owe)
+        enforcer, clock = make(before, acme=1)
+        stepped(enforcer)
+        limiter = enforcer.limiter(tenant="acme")
+        limiter.charge(requests=8)
+        large = 6 if may_owe else 3
+        waiting = [
+            asyncio.create_task(limiter.wait_async(requests=cost))
+            for cost in (large, 1)
+        ]
+        await asyncio.sleep(0)
+        burst = 4 if may_owe else 2
+        after = group(replace(SLOW, burst=burst), may_owe=False)
+        enforcer.configure(configuration(after, revision=2, acme=1), clock.now)
+        clock.now += 8.0
+        enforcer.waiting.tick_at(clock.now)
+        refused, admitted = await asyncio.gather(*waiting)
+        assert refused.never
+        assert admitted
+        assert len(enforcer.waiting) == 0
+        (usage,) = enforcer.usage(clock.now)
+        assert usage.refused == large
+
+    asyncio.run(main())
+
+
 def test_a_caller_whose_group_is_gone_holds_nobody_up() -> None:
     async def main() -> None:
         clock = Clock()

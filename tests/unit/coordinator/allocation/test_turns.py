@@ -14,8 +14,10 @@ from headgate.coordinator.allocation.ceilings import (
     own_ceilings,
     share_out,
 )
-from headgate.coordinator.ledger.replay import LEAD_S, settle
+from headgate.coordinator.ledger.replay import LEAD_S, hear, settle
+from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.arrays import LedgerBlock
+from headgate.coordinator.table.index import Place
 
 RATE, BURST, COST = 35.0, 60.0, 6.0
 NOW = 10.0
@@ -57,6 +59,23 @@ def yielded(block: LedgerBlock) -> float:
     """Return what this agent leaves after a look."""
     share_out(block, ONE, CONDITIONS, Settings())
     return float(block.yielded[0])
+
+
+def hear_of(block: LedgerBlock, units: float) -> None:
+    """Hear what another agent has admitted, if it reports each request."""
+    line = np.array([block.capacity])  # of the first other one
+    zero, none = np.array([0]), np.zeros(1)
+    rows = Rows(
+        dimension="requests",
+        group_ids=zero + 1,
+        refused=none,
+        admitted=none + units,
+        demand=block.demand[1, :1],
+        held=none,
+        cost=block.cost[1, :1],
+    )
+    place = Place(block, zero, zero, line)
+    hear(place, rows, float(block.at[0]), lag_s=0.005, loss=0.0)
 
 
 @pytest.mark.parametrize("requests", [0.5, 1.0, 2.0, 3.0])
@@ -117,6 +136,7 @@ def test_it_leaves_the_less_the_less_is_lacking() -> None:
         (BURST / 2, 0.0, 0.0),
         (-RATE, 0.0, 2.0 * COST),  # nobody could be admitted
         (BURST / 2, COST, 2.0 * COST),  # one was
+        (BURST / 2, 1.0, 2.0 * COST),  # a small one
     ],
 )
 def test_it_leaves_nothing_once_the_others_would_have_come(
@@ -127,9 +147,10 @@ def test_it_leaves_nothing_once_the_others_would_have_come(
     block.level[0] = block.belief[0] = level
     settle(block, ONE, NOW + 0.25)
     assert yielded(block) > COST
-    block.late[0] = heard
+    settle(block, ONE, NOW + 0.6)
+    hear_of(block, heard)
     settle(block, ONE, NOW + 0.7)
-    assert yielded(block) == pytest.approx(left, rel=0.1)
+    assert yielded(block) == pytest.approx(left, rel=0.25)  # theirs is no lead
 
 
 @pytest.mark.parametrize("weight", [0.3, 0.7, 1.0, 3.0])
