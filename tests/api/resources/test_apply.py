@@ -148,6 +148,23 @@ def test_what_policies_pulsar_set_on_a_namespace_stay(
             422,
             "groups.x.limits[0].rate",
         ),
+        (
+            {"groups": {"x": {"limits": [{"dimension": "d", "rate": 1, "burst": 0}]}}},
+            422,
+            "groups.x.limits[0].burst",
+        ),
+        (
+            {
+                "groups": {
+                    "x": {
+                        "per_partition": True,
+                        "limits": QUOTAS["groups"]["leaf"]["limits"],
+                    }
+                }
+            },
+            422,
+            "groups.x.per_partition",
+        ),
         ({"groups": {"x": {"parent": "none"}}}, 404, None),
         ({"attachments": [{"subject": {"user": "u"}, "group": "none"}]}, 404, None),
         ({"namespaces": ["orders"]}, 422, "namespaces[0].namespace"),

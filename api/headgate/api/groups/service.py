@@ -147,7 +147,10 @@ def put_groups(change: Change, bodies: Mapping[str, GroupBody]) -> None:
             session.add(row)
         row.parent_id = None
         _write_own_fields(row, body)
-        _write_limits(row, limits_of(body))
+        try:
+            _write_limits(row, limits_of(body))
+        except Invalid as error:
+            raise error.inside(f"groups.{name}") from None
     session.flush()
     _forget_levels(session)
     for name, body in wanted.items():

@@ -38,6 +38,15 @@ class Invalid(Refused):
     def __init__(self, field: str, reason: str, /) -> None:
         super().__init__(f"{field}: {reason}", [(field, reason)])
 
+    def inside(self, what: str) -> "Invalid":
+        """Return the same of a thing that is itself a field, such as ``groups.gold``.
+
+        Args:
+            what: That field.
+        """
+        ((field, reason),) = self.problems
+        return Invalid(f"{what}.{field}", reason)
+
 
 class NotFound(Refused):
     """A thing that the request names does not exist."""
