@@ -13,8 +13,9 @@ high; the sum is piecewise linear with corners at low_c/w_c and high_c/w_c, and 
 over the sorted corners finds θ exactly.  Minima that add up to more than Q' are scaled
 down together.
 
-A child's *part* is its term plus the parent's slack, up to its maximum: it may start at
-once, and the parent's ledger takes back what several children took at the same time.  A
+A child's *part* is its term plus an even part of the parent's slack, up to its maximum,
+so it may start at once.  What all children of this agent, and its own callers, spend
+together is bounded by what is left to it of the parent's level: see `left_inside`.  A
 child whose limit is unlimited uses the limit of its nearest limited ancestor.
 
 **Beside the children.**  What agents want from the parent but not from any child
