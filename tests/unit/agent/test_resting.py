@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from tests.unit.agent.turns import TURN_S, Turns
 
-from headgate.agent import runtime
 from headgate.agent.runtime import COUNTING_PART, LOOK_S, RESTS_AFTER_S
 from headgate.coordinator import Limit
 
@@ -63,7 +62,7 @@ def test_looks_that_take_long_are_rare_but_after_a_single_one_the_next_is_in_tim
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     processor = Processor()
-    monkeypatch.setattr(runtime.time, "thread_time", processor)
+    monkeypatch.setattr("time.thread_time", processor)
     turns = Turns(mode="strict")
     turns.run(1.0)
     processor.each_s = 0.02  # as the look that opens ledgers
