@@ -2,10 +2,23 @@ from __future__ import annotations
 
 from math import inf
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.coordinator import (
+    Configuration,
+    Configured,
+    Coordinator,
+    Counted,
+    Group,
+    Keys,
+    Limit,
+    Restored,
+    SetCeilings,
+    Settings,
+)
 from headgate.coordinator.allocation.hierarchy import Branch, fill
 
 
@@ -73,3 +86,32 @@ def test_minima_that_do_not_fit_are_scaled_together() -> None:
         Branch(weight=9, minimum=100, maximum=inf, demand=900),
     ]
     assert fill(200, children) == pytest.approx([150, 50])
+
+
+@pytest.mark.parametrize("agents", [1, 3])
+def test_a_group_is_told_what_the_one_around_it_has_at_the_first_look(
+    agents: int,
+) -> None:
+    """Agents of which nobody has heard yet may start as well."""
+    around = Group(
+        id=1, name="around", limits=(Limit(dimension="requests", rate=200, burst=100),)
+    )
+    inside = Group(
+        id=2,
+        name="inside",
+        parent=1,
+        limits=(Limit(dimension="requests", rate=2000, burst=2000),),
+    )
+    agent = Coordinator(Settings(), agent="a", incarnation=1, seed=1, now=0.0)
+    configuration = Configuration(revision=1, groups=(around, inside))
+    agent.step(0.0, Configured(configuration, agents=agents), wall_s=0.0)
+    levels = np.array([100.0, 2000.0])
+    agent.step(0.0, Restored("requests", np.array([1, 2]), levels), wall_s=0.0)
+    one, none = np.ones(1), np.zeros(1)
+    keys = Keys(("requests",), np.zeros(1, np.int64), np.array([2]))
+    counted = Counted(keys, none, none, none, one, np.ones(1, np.int64))
+    effects = agent.step(0.025, counted, wall_s=0.0)
+    (told,) = (each.ceilings for each in effects if isinstance(each, SetCeilings))
+    assert told.room_cap[0] <= 100.0
+    # Q and what is in the bucket, within a second.
+    assert told.ceiling[0] <= 300.0 / agents + 1e-6
