@@ -129,6 +129,39 @@ def test_large_requests_to_many_groups_inside_another_keep_its_bound(seed: int) 
     assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.03)
 
 
+@pytest.mark.parametrize("above", ["unlimited", 200])
+def test_a_group_inside_another_keeps_its_own_bound(above: float | str) -> None:
+    """And it goes on, whatever was admitted of one that has no limit itself."""
+    whole = {"name": "above", "rate": above, "burst": 200, "may_owe": False}
+    if above == "unlimited":
+        del whole["burst"]
+    scenario = parse_scenario(
+        {
+            "seconds": 10,
+            "group": [
+                whole,
+                {
+                    "name": "below",
+                    "parent": "above",
+                    "rate": 100,
+                    "burst": 100,
+                    "maximum": 150,
+                },
+                {"name": "beside", "parent": "above", "rate": 300, "burst": 100},
+            ],
+            "agents": {"count": 3},
+            "demand": [
+                {"group": "below", "rate": 100},
+                {"group": "beside", "rate": 20},
+            ],
+        },
+        name="own",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    assert result.groups["below"].admitted == pytest.approx(1100, rel=0.03)
+
+
 def keeps_to(scenario: Scenario, due: dict[str, float]) -> None:
     result, _ = simulate(scenario, seed=1, strategy="headgate")
     admitted = {group: figures.admitted for group, figures in result.groups.items()}

@@ -824,7 +824,7 @@ def _inside(
     bucket_s = lesser(0.25 * refill_s, PARENT_S)
     room = greater(ceiling * bucket_s, root(0.5 * share * cost))
     left = block.left_above[slots]
-    room = greater(room, chosen(left < inf, left, 0.0))
+    room = greater(room, chosen(left < inf, lesser(left, new.room), 0.0))
     own = chosen(parent, left_inside(block, slots), 0.0)
     overdrawn = greater(-lesser(left, own), 0.0)
     # Nothing passes then, but once it may, a child with a small ceiling goes on soon.

@@ -150,7 +150,7 @@ def pass_down(parent: Key, limits: Limits, table: Table) -> None:
     )
     *parts, rest = fill(available, [*branches, further])
     slack = max(0.0, available - sum(parts) - rest) / len(branches)
-    left = float(left_inside(above, slot))
+    left = inf if above.unlimited[slot] else float(left_inside(above, slot))
     left = min(left / len(branches) if left > 0.0 else left, above.left_above[slot])
     for part, branch, (block, at) in zip(parts, branches, places, strict=True):
         block.parent_cap[at] = min(part + slack, branch.maximum)
