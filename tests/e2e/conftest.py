@@ -182,6 +182,13 @@ class Cluster:
             rest.call("PATCH", "/api/v1/groups/g", body={"limits": [limit]})
         return time.monotonic()
 
+    def put_inside(self, rate: float, burst: float) -> None:
+        """Make the group part of another one with this limit."""
+        limit = {"dimension": "requests", "rate": rate, "burst": burst}
+        with Rest(self.url) as rest:
+            rest.call("PUT", "/api/v1/groups/above", body={"limits": [limit]})
+            rest.call("PATCH", "/api/v1/groups/g", body={"parent": "above"})
+
     def remove_limit(self) -> None:
         """Leave the group without any limit."""
         limit = {"dimension": "requests", "rate": None}

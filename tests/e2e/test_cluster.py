@@ -201,6 +201,25 @@ def test_callers_that_all_want_a_large_burst_at_once_get_it_once(
     assert len(at_s) > 0.95 * (burst + rate * (until_s - since_s))
 
 
+def test_a_limit_set_inside_a_group_in_use_lets_nobody_exceed_that_group(
+    cluster: Cluster,
+) -> None:
+    """Each agent took all of its own limit for free, until its second look."""
+    rate, age_s, margin = 200.0, 0.5, 20.0
+    cluster.remove_limit()
+    cluster.put_inside(rate, 100.0)
+    cluster.load(500.0, 500.0, 500.0)
+    cluster.watch(SETTLE_S)  # the bucket of the group around it is empty
+    since_s = time.monotonic()
+    cluster.set_rate(10.0 * rate)
+    _, until_s = cluster.watch(SETTLE_S)
+    records = [caller.attempts(since_s, until_s) for caller in cluster.callers]
+    at_s = np.concatenate([r["at_ns"][r["admitted"] > 0] for r in records]) / 1e9
+    over = 1.0 + np.arange(len(at_s)) - rate * (np.sort(at_s) - since_s)
+    assert over.max() <= rate * (age_s + 0.2) + margin + len(cluster.callers)
+    assert len(at_s) > 0.9 * rate * (until_s - since_s)
+
+
 def test_callers_that_ask_seldom_are_not_starved_of_few_tokens(
     cluster: Cluster,
 ) -> None:
