@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -169,3 +170,57 @@ def keeps_to(scenario: Scenario, due: dict[str, float]) -> None:
     parts = {group: units / whole for group, units in admitted.items()}
     assert parts == pytest.approx(due, rel=0.03)
     assert result.violations == ()
+
+
+def alone(*, own: float, burst: float = 100.0) -> Scenario:
+    """Return one agent with callers of a group, `own`/s, and of one inside it."""
+    return parse_scenario(
+        {
+            "seconds": 12,
+            "group": [
+                {"name": "above", "rate": 100, "burst": burst},
+                {"name": "below", "parent": "above", "rate": 100, "burst": 100},
+            ],
+            "agents": {"count": 1},
+            "demand": [
+                {"group": "below", "rate": 200},
+                {"group": "above", "rate": own, "from": 0.0 if own else 11.9},
+            ],
+        },
+        name="alone",
+    )
+
+
+@pytest.mark.parametrize("burst", [20.0, 100.0, 1000.0])
+def test_one_agent_admits_of_a_group_inside_another_what_one_bucket_does(
+    burst: float,
+) -> None:
+    """Refusals by the group above once told a delay of 0, which says admitted."""
+    result, _ = simulate(alone(own=0.0, burst=burst), seed=1)
+    assert result.violations == ()
+    assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.002)
+
+
+@pytest.mark.parametrize("burst", [20.0, 100.0])
+def test_one_agent_with_callers_of_a_group_and_of_one_inside_it_uses_all_of_it(
+    burst: float,
+) -> None:
+    """The bucket of the group above doesn't see what passes below, and seemed full."""
+    result, _ = simulate(alone(own=100.0, burst=burst), seed=1)
+    assert result.violations == ()
+    assert result.as_json()["whole_total_ratio"] == pytest.approx(1.0, abs=0.01)
+
+
+def test_what_is_left_two_levels_above_is_divided_once_more() -> None:
+    """Also where the group in between allows ten times as much as the one above it."""
+    scenario = four_inside(6, rate=5000, cost=2, **{"from": 3, "until": 3.1})
+    above, *inside = scenario.groups
+    between = replace(above, name="between", rate=2000, burst=10_000, parent="above")
+    inside = [replace(group, parent="between") for group in inside]
+    demands = [replace(each, group=each.group + 1) for each in scenario.demands]
+    scenario = replace(
+        scenario, groups=(above, between, *inside), demands=tuple(demands)
+    )
+    for seed in (1, 2):
+        ratio = simulate(scenario, seed=seed)[0].as_json()["whole_total_ratio"]
+        assert ratio == pytest.approx(1.0, abs=0.1)

@@ -48,6 +48,7 @@ class Lifecycle:
                 block.own_callers[slot] = nan  # its children may be gone
                 if before.ancestors.get(key) != limits.ancestors[key]:
                     block.parent_cap[slot] = block.left_above[slot] = inf
+                    block.wait_above_s[slot] = 0.0
                     block.depth[slot] = len(limits.ancestors[key])
                 ruled, ruled_before = limits.by_key[key], before.by_key.get(key)
                 if ruled_before != ruled:

@@ -18,15 +18,15 @@ from __future__ import annotations
 from math import floor, inf
 from typing import TYPE_CHECKING
 
-from headgate.agent.bucket.level import LULL_S, RACE_S, Level
+from headgate.agent.bucket.level import LEAST_DELAY_S, LULL_S, RACE_S, Level
 from headgate.agent.bucket.suppression import WINDOW_S
 
 if TYPE_CHECKING:
     from headgate.agent.bucket.suppression import AttemptedRate
 
-LEAST_DELAY_S = 1e-6
-"""No delay is shorter: a rounding error of the level must not make a caller return
-within the same reading of the clock."""
+PART_GROWS_S = 0.25
+"""Shortest delay for what an agent's part of a strict group is too small for, seconds:
+the time in which the others hear what it wants, and it hears what they gave up."""
 
 
 class Bucket(Level):
@@ -115,9 +115,7 @@ class Bucket(Level):
         if elapsed >= 0.0 and ready_s < self.deadline_s:
             self.ready_s = ready_s
             self.clear_s = now + delay_s
-        if delay_s < self.least_delay_s:
-            delay_s = self.least_delay_s
-        return delay_s if delay_s > LEAST_DELAY_S else LEAST_DELAY_S
+        return delay_s if delay_s > self.least_delay_s else self.least_delay_s
 
     def delay_at(self, now: float, cost: float) -> float:
         """Return the delay that a request would get, counting nothing.
@@ -256,12 +254,16 @@ class Bucket(Level):
         passes = room >= (cost if self.cautious and room < self.window else 0.0)
         if level >= need and passes:
             return 0.0
+        if self.whole_rate > 0.0 and (self.quota <= 0.0 or cost > self.capacity):
+            # Others give up what they don't need for it: no sooner than they hear of
+            # it, and no faster than the whole rate.
+            return max((need - level) / self.whole_rate, PART_GROWS_S)
         # With a largest cost, the capacity is only a part of the burst, and may grow.
         never = cost > self.capacity and self.maximum_cost == inf
         if self.quota <= 0.0 or (not self.may_owe and never):
             return inf
         delay_s = min((need - level) / self.quota, self.renewed_s - self.since_s)
-        return max(delay_s, self.least_delay_s, LEAST_DELAY_S)
+        return max(delay_s, self.least_delay_s)
 
     def _mean_wait_s(self, cost: float) -> float:
         """Return how long the next admission of `cost` takes at the ceiling."""

@@ -55,6 +55,10 @@ RACE_S = 10.0
 switched out, on a busy machine for seconds.  A larger step means that the clock was set
 back; the bucket follows it."""
 
+LEAST_DELAY_S = 1e-6
+"""No delay is shorter: 0 means that a request was admitted, and a rounding error of the
+level must not make a caller return within the same reading of the clock."""
+
 NOBODY_COUNTS = bytearray(1)
 """Mark of buckets that nobody counts."""
 
@@ -81,6 +85,8 @@ class Level:
     cautious: The others expect nothing of this agent: a request must fit into the
         window, unless it is the first that they don't know of.
     quota: Units/s by which a debt is paid back, for computing delays.
+    whole_rate: Units/s of all agents, where the bucket is one agent's own part, which
+        may grow; 0 otherwise.
     least_delay_s: Shortest delay given: until the others could be heard.
     renewed_s: When a calendar period ends and the bucket is filled: no delay is longer.
     ceiling: Units/s for people, and for a bucket that suppresses.
@@ -144,6 +150,7 @@ class Level:
         "sampled_units",
         "since_s",
         "spent",
+        "whole_rate",
         "window",
     )
 
@@ -188,7 +195,8 @@ class Level:
         self.room_cap: float = inf
         self.cautious: bool = False
         self.quota: float = self.rate
-        self.least_delay_s: float = 0.0
+        self.whole_rate: float = 0.0
+        self.least_delay_s: float = LEAST_DELAY_S
         self.renewed_s: float = inf
         self.ceiling: float = rate
         self.deadline_s: float = inf
@@ -245,20 +253,30 @@ class Level:
         room += max(min(now, self.deadline_s) - self.since_s, 0.0) * self.expected_rate
         return min(level, room, self.room_cap)
 
-    def lower_at(self, now: float, part: float, capacity: float) -> None:
-        """Scale everything by `part` until new terms come: the limit was lowered."""
+    def lower_at(
+        self, now: float, *, rate_part: float, burst_part: float, capacity: float
+    ) -> None:
+        """Scale what this agent may do until new terms come: the limit was lowered.
+
+        Args:
+            now: Seconds on the caller's monotonic clock.
+            rate_part: New rate over the one before, at most 1.
+            burst_part: New burst over the one before, at most 1.
+            capacity: The limit's burst, units.
+        """
         self.settle(now)
         # From here to the end: no call, no backward jump.
         self.moved[self.place] = 1
-        self.rate *= part
-        self.expected_rate *= part
-        self.quota *= part
-        self.ceiling *= part
-        self.reserve *= part
-        self.room *= part
-        self.window *= part
+        self.rate *= rate_part
+        self.expected_rate *= rate_part
+        self.quota *= rate_part
+        self.whole_rate *= rate_part
+        self.ceiling *= rate_part
+        self.reserve *= rate_part
+        self.room *= rate_part
+        self.window *= rate_part
         if self.room == inf:  # this agent's own part
-            self.capacity *= part
+            self.capacity *= burst_part
         if capacity < self.capacity:
             self.capacity = capacity
         if self.free > self.capacity:
@@ -273,6 +291,7 @@ class Level:
         deadline_s: float = inf,
         reserve: float = 0.0,
         credit: float = 0.0,
+        whole_rate: float = 0.0,
     ) -> None:
         """Make this a bucket of this process alone: `rate` applies until the deadline.
 
@@ -290,6 +309,7 @@ class Level:
             deadline_s: When the rate ends.
             reserve: Units/s after the deadline.
             credit: Units that others gave up for this bucket, put in once.
+            whole_rate: Units/s of all agents, where this is the part of one.
         """
         self.settle(now)
         # From here to the end: no call, no backward jump.
@@ -317,12 +337,13 @@ class Level:
         self.free = level if level < capacity else capacity
         self.room = self.window = self.room_cap = inf
         self.expected_rate = 0.0
-        self.least_delay_s = 0.0
+        self.least_delay_s = LEAST_DELAY_S
         self.cautious = False
         self.ceiling = rate
         self.rate = self.quota = 0.0 if rate == inf else rate
+        self.whole_rate = whole_rate
         self.capacity = capacity
-        self.closed = capacity <= 0.0
+        self.closed = capacity <= 0.0 and whole_rate <= 0.0
         self.deadline_s = deadline_s
         self.reserve = reserve
         self.plain = False
@@ -382,7 +403,8 @@ class Level:
         self.cautious = terms.cautious
         self.may_owe = may_owe
         self.rate, self.quota, self.ceiling = rate, quota, ceiling
-        self.least_delay_s = least_delay_s
+        self.whole_rate, least = 0.0, LEAST_DELAY_S
+        self.least_delay_s = least_delay_s if least_delay_s > least else least
         self.capacity = capacity
         if level < capacity or capacity != old_capacity or self.room != old_room:
             self.moved[self.place] = 1  # else a bucket at rest stays at rest

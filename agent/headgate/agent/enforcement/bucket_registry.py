@@ -346,8 +346,12 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     elif limit.rate_per_s < old.rate_per_s or limit.burst < old.burst:
         # A lowered limit applies at once; the coordinator computes new parts
         # within a tick.  A raised one waits for it.
-        part = min(1.0, limit.rate_per_s / old.rate_per_s)
-        bucket.lower_at(now, part, limit.burst)
+        bucket.lower_at(
+            now,
+            rate_part=min(1.0, limit.rate_per_s / old.rate_per_s),
+            burst_part=min(1.0, limit.burst / old.burst),
+            capacity=limit.burst,
+        )
 
 
 def _retained_s(local: LocalBucket, retain_s: float) -> float:

@@ -319,6 +319,7 @@ class Columns:
                     deadline_s=deadline_s,
                     reserve=terms.reserve,
                     credit=credit,
+                    whole_rate=terms.quota if local.group.mode == "strict" else 0.0,
                 )
 
     def _carry_over(self, before: Columns) -> None:

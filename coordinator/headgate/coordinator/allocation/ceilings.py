@@ -275,6 +275,9 @@ def share_out(
     block.demand_cap[slots] = chosen(block.unlimited[slots], inf, cap)
 
     _tell_apart(block, slots, asked, on, settings)
+    # All agents keep the same margin, unless there is only one.
+    margin = chosen(alone, block.others_margin[slots], block.margin[slots])
+    block.margin[slots] = margin
     _expect(block, slots, asked, common)
     block.brimful[slots] = full
     settled = block.joining_until[slots] <= on.now
@@ -735,9 +738,12 @@ def own_ceilings(
         shared=rate == rate,
         share=share,
         ceiling=sustained,
-        # A bucket that nobody else shares is exact, and knows its own level best.
+        # A bucket that nobody else shares is exact, and knows its own level best,
+        # unless groups inside it are charged here only.
         level=chosen(
-            alone & block.bucket_knows[slots], nan, block.belief[slots] - aside
+            alone & block.bucket_knows[slots] & ~_is_parent(block, slots),
+            nan,
+            block.belief[slots] - aside,
         ),
         rate=rate - total(extrapolated_rate[1:]),
         capacity=burst - aside,
@@ -764,11 +770,16 @@ def own_ceilings(
     return new
 
 
-def _is_inside(block: LedgerBlock, slots: Index) -> Flags:
-    """Return which groups have a parent, or children that take a part of them."""
+def _is_parent(block: LedgerBlock, slots: Index) -> Flags:
+    """Return which groups have children that take a part of them."""
     own_callers = block.own_callers[slots]
     parent: Flags = own_callers == own_callers  # not NaN
-    return parent | (block.parent_cap[slots] < inf)
+    return parent
+
+
+def _is_inside(block: LedgerBlock, slots: Index) -> Flags:
+    """Return which groups have a parent, or children that take a part of them."""
+    return _is_parent(block, slots) | (block.parent_cap[slots] < inf)
 
 
 def left_inside(block: LedgerBlock, slots: Index | int) -> Floats:
@@ -801,7 +812,7 @@ def _inside(
     inside = _is_inside(block, slots)
     if not some(inside):
         return new
-    parent = block.own_callers[slots] == block.own_callers[slots]  # not NaN
+    parent = _is_parent(block, slots)
     rate, cost = block.rate[slots], block.cost[0, slots]
     theta = block.theta[slots]
     demand = lesser(block.demand[0, slots], block.demand_cap[slots])
@@ -827,6 +838,10 @@ def _inside(
     room = greater(room, chosen(left < inf, lesser(left, new.room), 0.0))
     own = chosen(parent, left_inside(block, slots), 0.0)
     overdrawn = greater(-lesser(left, own), 0.0)
+    # How long until what flows in above allows a request, once nothing is owed there.
+    inflow = greater(ceiling, block.available[slots])
+    wait_s = chosen(inflow > 0.0, cost / greater(inflow, 1e-300), 0.0)
+    wait_s += block.wait_above_s[slots]
     # Nothing passes then, but once it may, a child with a small ceiling goes on soon.
     closed = -lesser(overdrawn, PARENT_S * ceiling + ROUNDING)
     return _changed(
@@ -839,6 +854,7 @@ def _inside(
         expected_rate=ceiling,
         room_cap=chosen(overdrawn > 0.0, closed, room),
         cautious=False,
+        least_delay_s=greater(new.least_delay_s, wait_s),
     )
 
 

@@ -151,14 +151,26 @@ def pass_down(parent: Key, limits: Limits, table: Table) -> None:
     *parts, rest = fill(available, [*branches, further])
     slack = max(0.0, available - sum(parts) - rest) / len(branches)
     left = inf if above.unlimited[slot] else float(left_inside(above, slot))
-    left = min(left / len(branches) if left > 0.0 else left, above.left_above[slot])
+    left = min(left, float(above.left_above[slot]))
+    if left > 0.0:
+        left /= len(branches)
+    wait_s = max(_debt_s(above, slot), float(above.wait_above_s[slot]))
     for part, branch, (block, at) in zip(parts, branches, places, strict=True):
         block.parent_cap[at] = min(part + slack, branch.maximum)
         block.left_above[at] = left
+        block.wait_above_s[at] = wait_s
     above.own_callers[slot] = beside[0]
     weight = above.weight[:, slot : slot + 1]
     theta = water_level(beside[:, None], weight, np.array([rest]))
     above.own_callers_theta[slot] = theta[0]
+
+
+def _debt_s(block: LedgerBlock, slot: int) -> float:
+    """Return how long a ledger takes to pay what is owed, seconds; 0 if nothing is."""
+    debt = float(block.aside_in_all[slot] - block.belief[slot])
+    if block.unlimited[slot] or debt <= 0.0:
+        return 0.0
+    return debt / max(float(block.rate[slot]), 1e-300)
 
 
 def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:

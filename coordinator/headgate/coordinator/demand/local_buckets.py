@@ -212,6 +212,8 @@ class LocalBuckets:
             self._raw_overflowed[at] = overflowed
             before = self.overflowed[at]
             self.overflowed[at] = chosen(before == before, before, 0.0) + over
+            # A parent's bucket doesn't know what its children are charged.
+            self.overflowed[self._sum_to] = np.nan
         grown = event.admitted[at] - self._raw_admitted[at]
         turned_away = event.refused[at] - self._raw_refused[at]
         moved = some(grown) or some(turned_away)

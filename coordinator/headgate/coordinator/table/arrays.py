@@ -202,6 +202,7 @@ class LedgerBlock:
     left_above: Floats = _ledger(
         "units", "left to it in the groups above; < 0: overdrawn", fill=inf
     )
+    wait_above_s: Floats = _ledger("s", "until the groups above owe nothing")
     own_callers: Floats = _ledger(
         "units/s", "λ of own callers of a parent; NaN", fill=nan
     )

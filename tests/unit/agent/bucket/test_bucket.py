@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from headgate.agent.bucket.bucket import Bucket
+from headgate.agent.bucket.bucket import PART_GROWS_S, Bucket
 from headgate.agent.bucket.chain import charge_chain_at, give_back_before
 from headgate.agent.bucket.level import LULL_S
 from headgate.agent.bucket.terms import SharedTerms
@@ -223,7 +223,7 @@ def shared(
             room_cap=inf,
             cautious=bool(terms.get("cautious", 0.0)),
             quota=10.0,
-            least_delay_s=0.1,
+            least_delay_s=terms.get("least_delay_s", 0.1),
             reserve=terms.get("reserve", 0.0),
         ),
         as_of_s=now,
@@ -337,3 +337,34 @@ def test_what_is_charged_within_a_lull_and_given_back_is_no_overflow() -> None:
     bucket.settle(0.01)
     assert bucket.level_at(0.01) == pytest.approx(10.0, abs=0.01)
     assert bucket.admitted == 0.0
+
+
+def test_a_refusal_never_looks_like_an_admission() -> None:
+    """A delay of 0 says that a request was admitted."""
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0)
+    shared(bucket, 0.0, level=50.0, room=0.0, window=0.0, least_delay_s=0.0)
+    assert bucket.try_acquire_at(0.0, 1.0) == 0.0
+    for now in (0.0, 0.0, 0.001, 1.0):
+        assert bucket.try_acquire_at(now, 1.0) > 0.0
+        assert bucket.delay_at(now, 1.0) > 0.0
+    assert bucket.admitted == 1.0
+
+
+def test_a_part_that_is_too_small_for_a_request_tells_when_it_could_have_grown() -> (
+    None
+):
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0, may_owe=False, maximum_cost=100.0)
+    for own in (0.0, 0.01):
+        bucket.set_rate_at(0.0, rate=own, capacity=10.0 * own, whole_rate=10.0)
+        assert bucket.try_acquire_at(0.0, 1.0) == PART_GROWS_S
+        assert bucket.try_acquire_at(0.0, 30.0) == pytest.approx(3.0, rel=0.01)
+        assert bucket.try_acquire_at(0.0, 101.0) == inf
+
+
+def test_a_lowered_rate_takes_no_tokens_of_a_part_away() -> None:
+    bucket = Bucket(0.0, rate=100.0, capacity=500.0)
+    bucket.lower_at(0.0, rate_part=0.1, burst_part=1.0, capacity=1000.0)
+    assert bucket.level_at(0.0) == 500.0
+    assert bucket.level_at(10.0) == bucket.capacity == 500.0
+    bucket.lower_at(0.0, rate_part=1.0, burst_part=0.5, capacity=500.0)
+    assert bucket.level_at(0.0) == 250.0
