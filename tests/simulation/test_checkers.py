@@ -251,3 +251,15 @@ def test_a_strict_group_must_be_full_at_the_start_like_any_other() -> None:
             run = run_of(scenario, first, np.zeros(0))
             run.central = [(central, np.ones(len(central)))]
             assert names(run) & {"work-conserved"} == found
+
+
+def test_what_was_admitted_under_a_larger_burst_is_not_over_a_smaller_one() -> None:
+    lowered = scenario_of(
+        changes=(LimitChange(at_s=20.0, rate=RATE, burst=10.0),),
+        group=GroupSpec(rate=RATE, burst=1000.0, mode="strict"),
+    )
+    before = np.r_[np.full(900, 19.0), evenly(90, 21.0)]
+    for extra, found in ((0, set[str]()), (100, {"safety"})):
+        after = np.sort(np.r_[before, np.full(extra, 30.0)])
+        run = run_of(lowered, after, np.zeros(0))
+        assert {v.name for v in check_safety(run)} == found

@@ -16,6 +16,7 @@ from headgate.simulation.invariants.spans import (
 )
 from headgate.simulation.measure.admissions import below, merged
 from headgate.simulation.measure.excess import (
+    depths,
     in_flight,
     information_age_s,
     over_explained,
@@ -42,7 +43,8 @@ def check_safety(run: SimulationRun) -> Iterator[Violation]:
     for group, spec in enumerate(run.scenario.groups):
         table = RateTable(run.scenario.limits(group), run.scenario.seconds)
         if spec.mode == "strict":
-            times, over = units_over(merged(below(run, group)), table)
+            admitted = merged(below(run, group))
+            times, over = admitted[0], depths(admitted, table)
             allowed = np.zeros(len(times))
         else:
             times, over, allowed = over_explained(
@@ -78,20 +80,6 @@ def check_changes(run: SimulationRun) -> Iterator[Violation]:
             if start > 0 or rate == 0:
                 yield from _one_change(run, group, part, (first, rate, burst), previous)
             previous = rate
-
-
-def units_over(admitted: Admissions, table: RateTable) -> tuple[Floats, Floats]:
-    """Return (times, units over B + ∫rate in the worst window that ends there)."""
-    times, units = admitted
-    if not len(times):
-        return times, times
-    burst = table.burst_at(times)
-    counted = np.where(np.isfinite(burst), units, 0.0)
-    spent = np.cumsum(counted)
-    earned = table.integral(times)
-    start = np.minimum.accumulate(spent - counted - earned)
-    over = spent - earned - start - burst
-    return times, np.where(np.isfinite(burst), over, -inf)
 
 
 def _allowed(run: SimulationRun, group: int, table: RateTable, times: Floats) -> Floats:
@@ -144,16 +132,16 @@ def _one_change(
         )
     elif 0 < rate < previous and len(times):
         fresh = RateTable(((first, rate, burst),), scenario.seconds)
-        at, over = units_over(part, fresh)
+        over = depths(part, fresh)
         age_s = information_age_s(scenario)
         unknown_s = age_s + _unknown_s(scenario)
-        allowed = in_flight(run.admitted[group], at, unknown_s) + rate * age_s
+        allowed = in_flight(run.admitted[group], times, unknown_s) + rate * age_s
         allowed += largest_cost(scenario, group)  # the central bucket's own debt
         allowed += sum(rate * unbilled_s(scenario, fault) for fault in scenario.faults)
         worst = int(np.argmax(over - allowed))
         if over[worst] > allowed[worst]:
             yield Violation(
-                float(at[worst]),
+                float(times[worst]),
                 "change-in-force",
                 f"group {name}: {over[worst]:.1f} units over Q·W + B since the limit "
                 f"was lowered, at most {allowed[worst]:.1f} expected",
