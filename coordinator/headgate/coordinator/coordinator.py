@@ -129,7 +129,7 @@ class Coordinator:
             case Configured():
                 self._lifecycle.configure(now, event)
             case Vouched():
-                self._state.detector.vouch(event, now)
+                self._vouch(now, event)
             case Restored():
                 self._lifecycle.restore(now, event)
             case Granted():
@@ -139,6 +139,12 @@ class Coordinator:
             case _:
                 assert_never(event)
         return effects
+
+    def _vouch(self, now: float, event: Vouched) -> None:
+        if event.agent == self._state.agent:
+            self._state.strict.api_answers(answers=event.alive is True)
+        else:
+            self._state.detector.vouch(event, now)
 
     def _rename(self, effects: list[Effect]) -> None:
         """Leave the id to the process that started later; go on under a new one."""
@@ -185,7 +191,8 @@ class Coordinator:
             schedule.hello = True
         told = [] if state.observing else report_due(state, local, now)
         effects.extend(self._recomputation.calculate(local, now))
-        self._set_slots(now, effects, told=bool(told))
+        heard = bool(told) and not state.strict.stopped
+        self._set_slots(now, effects, told=heard)
         effects.extend(told)
         effects.append(WakeAt(self._next_at(now, busy=busy)))
 
@@ -253,11 +260,13 @@ class Coordinator:
         state, settings = self._state, self._state.settings
         if state.strict.waits:
             return now
+        stops_at = state.strict.stops_at()
         pace = settings.tick_s if busy or state.bootstrap else settings.rest_tick_s
         return min(
             now + pace,
             max(state.schedule.next_beat, now + settings.tick_s),
             max(self._recomputation.arrives_at, now),
+            stops_at if stops_at > now else inf,
         )
 
     def first_terms(

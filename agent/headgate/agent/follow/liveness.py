@@ -3,7 +3,7 @@
 The API sees the agents' watch connections.  When one breaks, the process is gone, long
 before its silence on the bus shows it; while one holds, a silent agent is partitioned
 rather than dead.  A statement holds as long as the API maintains it: when the API can't
-be reached, all its statements are withdrawn.
+be reached, all its statements are withdrawn, and the one about this agent itself.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class LivenessFeed:
         self._identity = identity
         self._deliver = deliver
         self._version = 0
+        self._answers = True
         self._words: dict[str, Vouched] = {}
 
     def query(self) -> dict[str, str]:
@@ -75,10 +76,21 @@ class LivenessFeed:
         self._go_over_to(words)
         return not top["revision"].present
 
+    def answered(self) -> None:
+        """Pass on that the API answers, if it didn't before."""
+        self._note(answers=True)
+
     def withdraw(self) -> None:
         """Withdraw every statement: the API can't be reached."""
+        self._note(answers=False)
         self._version = 0
         self._go_over_to({})
+
+    def _note(self, *, answers: bool) -> None:
+        before, self._answers = self._answers, answers
+        if before != answers:
+            agent, incarnation = self._identity()
+            self._deliver(Vouched(agent, incarnation, True if answers else None))
 
     def _go_over_to(self, words: dict[str, Vouched]) -> None:
         before, self._words = self._words, words

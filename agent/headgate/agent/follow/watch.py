@@ -277,6 +277,7 @@ class ConfigurationWatch:
         if self._failing:
             log.warning("the API at %s answers again", self._url)
         self._failing = False
+        self._vouching.answered()
 
     def _failed(self, error: Exception) -> None:
         """Note that the API fails; at the start, fall back to the disk."""

@@ -99,6 +99,9 @@ GONE_PART = 0.5
 """Fraction of the lease: a life that is gone according to the API must also have been
 silent for this long, so that a broken connection to the API alone ends nobody."""
 
+STOP_TICKS = 2.0
+"""Looks by which a life that can reach nobody stops before others may think it gone."""
+
 NOTICE_INTERVALS = 10.0
 """Heartbeats of waiting for an agent after which a notice is due: by then it should
 have sent a keyframe."""
@@ -159,6 +162,7 @@ class Strict:
         waits: Permits are set aside; the next step, which gives them, is due at once.
         asks: All agents must be asked for keyframes.
         stocks: The limits whose permits are slots, which `Stock` gives away.
+        stopped: Others may think this life over, so it uses no permit.
     """
 
     def __init__(self, settings: Settings, table: Table, members: Members) -> None:
@@ -173,7 +177,10 @@ class Strict:
         self._sightings = Sightings()
         self._whole: set[str] = set()
         self._noticed: set[AgentLife] = set()
-        self._gone_look_at = -inf
+        self._gone_look_at = self._hearing_since = self._heard_at = -inf
+        self._api_answers, self.stopped = True, False
+        self._confirmed: set[str] = set()
+        self._confirm_at = -inf
         self._claims: set[Key] = set()
         self._news = self.waits = self.asks = False
 
@@ -280,6 +287,9 @@ class Strict:
 
     def note(self, report: Report, now: float) -> None:
         """Note that a report arrived, whatever it says: its life may be fenced."""
+        if now - self._heard_at > GONE_PART * self._members.lease_of(None):
+            self._hearing_since = now
+        self._heard_at = now
         life = AgentLife(report.agent, report.incarnation)
         heard_at = self._sightings.heard_at(life)
         begins = heard_at == -inf and report.sequence <= REPEAT_INTERVALS
@@ -323,12 +333,55 @@ class Strict:
                 self._news = True
         if report.keyframe:
             self._whole.add(report.agent)
+            self._confirmed.add(report.agent)
         if report.leave:
             self._end(sender, now)
         return fenced
 
+    def api_answers(self, *, answers: bool) -> None:
+        """Note whether the API answers this agent; unless told, it does."""
+        self._api_answers = answers
+
+    def stops_at(self) -> float:
+        """Return when this life must stop, unless it hears itself before.
+
+        The API says that an agent is gone if its connection broke, and the others
+        believe it if they don't hear that agent either.  So one that can reach neither
+        uses no permits from a moment before that.  Infinite while the API answers.
+        """
+        if self._api_answers:
+            return inf
+        lease_s = self._settings.lease_min_intervals * self._settings.interval_s
+        ahead_s = STOP_TICKS * self._settings.tick_s
+        return self._members.echo_at + GONE_PART * lease_s - ahead_s
+
+    def _stop_or_go_on(self, now: float) -> None:
+        """Stop in time; go on once all others have shown that they know this life.
+
+        A keyframe tells whom its sender thinks over, and then this life ends.
+        """
+        if now >= self.stops_at():
+            self.stopped = True
+            self._confirmed.clear()
+        if not self.stopped:
+            return
+        here = self._members.by_agent
+        living = {
+            life.agent
+            for held in self._held.values()
+            for life in held.escrow.view.living()
+            if life.agent in here
+        }
+        self.stopped = now >= self.stops_at() or not living <= self._confirmed
+        if self.stopped and now >= self._confirm_at:
+            self._confirm_at = now + ASK_INTERVALS * self._settings.interval_s
+            self.asks = True
+
     def _end_gone(self, now: float) -> None:
-        """End lives that are gone according to the API and silent on the bus."""
+        """End lives that are gone according to the API and silent on the bus.
+
+        Silence counts while others are heard: an agent that hears nobody is cut off.
+        """
         if now < self._gone_look_at:
             return
         self._gone_look_at = now + LOOK_INTERVALS * self._settings.interval_s
@@ -336,7 +389,8 @@ class Strict:
         for word in self._members.said.values():
             if not word.alive:
                 life = AgentLife(word.agent, word.incarnation)
-                if now - self._sightings.heard_at(life) >= silent_s:
+                heard_at = max(self._sightings.heard_at(life), self._hearing_since)
+                if self._heard_at - heard_at >= silent_s:
                     self._end(life, now)
 
     def _end(self, life: AgentLife, now: float) -> None:
@@ -358,6 +412,7 @@ class Strict:
         self._end_gone(now)
         moved = self._news
         self._news = self.waits = self.asks = False
+        self._stop_or_go_on(now)
         for key, held in self._held.items():
             if held.silent:
                 continue
@@ -587,7 +642,9 @@ class Strict:
     ) -> None:
         """Make the bucket follow the permits that are owned and not set aside."""
         escrow = held.escrow
-        count = 0 if escrow.superseded else len(escrow.owned())
+        count = len(escrow.owned())
+        if escrow.superseded or self.stopped:
+            count = 0
         count -= sum(map(len, held.aside.values()))
         part = max(0, count) / PERMITS
         at = local.at.get(key, local.shell_size)

@@ -87,8 +87,9 @@ a. *One process per id at a time.*  An older process that hears a younger one co
    under a new id, and owns nothing under it.  The younger one takes nothing until 1.5
    heartbeats have passed in which neither it nor any agent that reports to it has heard
    the older one.
-b. *A life that is said to be over has ended.*  The API names the life (`Vouched`), and
-   its statement counts only once that life is silent on the bus as well.  A life that
+b. *A life that is said to be over has ended, or uses nothing.*  The API names the life
+   (`Vouched`), and its statement counts only once that life is silent on the bus as
+   well.  A life that can reach neither stops before that (`Strict.stops_at`).  One that
    finds in a view that it is over, or that its id has a larger incarnation, stops at
    once and continues under a new id (`superseded`).
 c. *At any time there is a settled life that all settled lives have agreed with.*

@@ -123,8 +123,10 @@ class Heard:
 class Vouched:
     """The API says that a life of another agent goes on, or is over.
 
+    Of this agent itself it says whether the API answers it.
+
     Attributes:
-        agent: Id of the other agent.
+        agent: Id of the agent.
         incarnation: Its life.
         alive: None withdraws an earlier statement, because the API can't be asked any
             more.

@@ -54,8 +54,22 @@ def test_when_the_api_is_away_its_words_are_taken_back(
 ) -> None:
     vouching.take(told(3, gone=("a",)))
     vouching.withdraw()
-    assert heard == [Vouched("a", 1, False), Vouched("a", 1, None)]
+    assert heard[0] == Vouched("a", 1, False)
+    assert Vouched("a", 1, None) in heard[1:]
     assert vouching.query()["alive"] == "0"
+
+
+def test_the_coordinator_learns_whether_the_api_answers_this_agent(
+    vouching: LivenessFeed, heard: list[Vouched]
+) -> None:
+    vouching.answered()
+    assert heard == []  # so it is unless it is told
+    vouching.withdraw()
+    vouching.withdraw()
+    assert heard == [Vouched("me", 7, None)]
+    vouching.answered()
+    vouching.answered()
+    assert heard[1:] == [Vouched("me", 7, True)]
 
 
 def test_a_snapshot_beside_the_word_is_still_a_snapshot(

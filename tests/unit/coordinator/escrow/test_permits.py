@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scenarios.world import World
 
-from headgate.coordinator import Keys
+from headgate.coordinator import Keys, Vouched
 from headgate.coordinator.escrow.lives import (
     END_NEEDED_S,
     END_TOLD_S,
@@ -420,3 +420,55 @@ def test_what_came_in_many_gifts_is_told_in_one_run() -> None:
     (run,) = escrow.tell(1, 1.0, whole=True).runs
     assert (run.size, run.owner, run.giver, run.tokens) == (PERMITS, A, A, 0.0)
     assert escrow.owned().tolist() == before.tolist()
+
+
+def api_is_away(world: World, name: str, *, away: bool = True) -> None:
+    """Tell a process whether the API answers it."""
+    process = world.processes[name]
+    life = world.lives[name]
+    world.step(process, Vouched(name, life, None if away else True))
+
+
+@pytest.mark.long
+def test_one_that_can_reach_nobody_stops_before_others_may_think_it_gone() -> None:
+    world = strict_world("abc", wanted=400)
+    watch(world, 4.0)
+    world.apart.append({"c"})
+    api_is_away(world, "c")
+    world.vouch("c", alive=False)  # its connection broke, as that of a killed one does
+    watch(world, 10.0)
+    assert owned(world)["c"] == 0.0
+    assert sum(owned(world).values()) > 999.0
+    world.apart.clear()
+    api_is_away(world, "c", away=False)
+    world.vouch("c", alive=True)
+    watch(world, 10.0)
+    assert "renamed" in world.processes["c"].noticed
+    assert min(owned(world).values()) > 200.0
+
+
+@pytest.mark.parametrize("without", ["bus", "api"])
+def test_one_that_can_reach_the_bus_or_the_api_goes_on(without: str) -> None:
+    world = strict_world("abc", wanted=400)
+    watch(world, 4.0)
+    before = owned(world)["c"]
+    if without == "bus":
+        world.apart.append({"c"})
+    else:
+        api_is_away(world, "c")
+        world.vouch("c", alive=False)
+    watch(world, 6.0)
+    assert owned(world)["c"] == pytest.approx(before, rel=0.05)
+
+
+@pytest.mark.long
+def test_one_that_did_not_hear_the_bus_itself_believes_nobody_gone() -> None:
+    world = strict_world("abc", wanted=400)
+    watch(world, 4.0)
+    world.apart += [{"a"}, {"b"}]  # have lost the bus, and c the API
+    api_is_away(world, "c")
+    world.vouch("c", alive=False)
+    watch(world, 3.0)
+    world.apart.clear()
+    watch(world, 3.0)
+    assert "renamed" not in world.processes["c"].noticed
