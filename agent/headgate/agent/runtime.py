@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headgate.agent.bus.port import Bus, BusSettings
+    from headgate.agent.follow.liveness import Word
     from headgate.agent.follow.snapshot import Snapshot
     from headgate.agent.json_place import Json
     from headgate.agent.ports import EnforcementPort
@@ -60,13 +61,10 @@ if TYPE_CHECKING:
         Effect,
         Event,
         Explanation,
-        Granted,
         LedgerView,
         MemberView,
         Report,
-        Restored,
         SlotView,
-        Vouched,
     )
     from headgate.coordinator.config.configuration import Group
 
@@ -173,7 +171,7 @@ class Runtime:
         self._bus_settings: BusSettings | None = None
         self._reopen_at: float | None = None
         self._arrived: Snapshot | None = None
-        self._vouched: deque[Vouched | Restored | Granted] = deque(maxlen=MAX_VOUCHED)
+        self._vouched: deque[Word] = deque(maxlen=MAX_VOUCHED)
         self._words = LastWords()
         self._followed: Snapshot | None = None
         self._wake_at = clock()
@@ -233,7 +231,7 @@ class Runtime:
         """Adopt a configuration at the next turn; may be called from any thread."""
         self._arrived = snapshot
 
-    def vouch(self, word: Vouched | Restored | Granted) -> None:
+    def vouch(self, word: Word) -> None:
         """Pass on what the API says about agents and limits; from any thread."""
         self._vouched.append(word)
 

@@ -22,6 +22,7 @@ from headgate.coordinator.explain.views import AgentRow as AgentRow
 from headgate.coordinator.explain.views import Explanation as Explanation
 from headgate.coordinator.explain.views import LedgerView as LedgerView
 from headgate.coordinator.explain.views import MemberView as MemberView
+from headgate.coordinator.messages.events import ApiAnswers as ApiAnswers
 from headgate.coordinator.messages.events import Ceilings as Ceilings
 from headgate.coordinator.messages.events import Claim as Claim
 from headgate.coordinator.messages.events import Configured as Configured

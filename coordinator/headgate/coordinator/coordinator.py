@@ -15,6 +15,7 @@ from headgate.coordinator.gossip.schedule import CONFIRM_S
 from headgate.coordinator.ledger.replay import charge_own
 from headgate.coordinator.lifecycle import Lifecycle
 from headgate.coordinator.messages.events import (
+    ApiAnswers,
     Configured,
     Counted,
     Effect,
@@ -84,7 +85,7 @@ class Coordinator:
         self._draw = draw or np.random.default_rng(seed).random
         self._now = now
         self._may_hold: dict[int, int] = {}
-        self._slots_until = -inf
+        self._told_until = self._slots_until = -inf
         self._state = CoordinatorState(
             settings,
             agent=agent,
@@ -128,8 +129,8 @@ class Coordinator:
                     self._receiver.enter(now, effects)
             case Configured():
                 self._lifecycle.configure(now, event)
-            case Vouched():
-                self._vouch(now, event)
+            case Vouched() | ApiAnswers():
+                self._hear_api(now, event)
             case Restored():
                 self._lifecycle.restore(now, event)
             case Granted():
@@ -140,9 +141,9 @@ class Coordinator:
                 assert_never(event)
         return effects
 
-    def _vouch(self, now: float, event: Vouched) -> None:
-        if event.agent == self._state.agent:
-            self._state.strict.api_answers(answers=event.alive is True)
+    def _hear_api(self, now: float, event: Vouched | ApiAnswers) -> None:
+        if isinstance(event, ApiAnswers):
+            self._state.strict.api_answers = event.answers
         else:
             self._state.detector.vouch(event, now)
 
@@ -191,8 +192,7 @@ class Coordinator:
             schedule.hello = True
         told = [] if state.observing else report_due(state, local, now)
         effects.extend(self._recomputation.calculate(local, now))
-        heard = bool(told) and not state.strict.stopped
-        self._set_slots(now, effects, told=heard)
+        self._set_slots(now, effects, told=bool(told))
         effects.extend(told)
         effects.append(WakeAt(self._next_at(now, busy=busy)))
 
@@ -210,16 +210,16 @@ class Coordinator:
         While the others hear nothing from this agent they may presume it dead after
         half a lease, so it hands out slots for no longer than that.
         """
-        may_hold = self._state.strict.may_hold()
-        if told:
-            settings = self._state.settings
+        strict, settings = self._state.strict, self._state.settings
+        may_hold = strict.may_hold()
+        if told and not strict.stopped:
             lease_s = settings.lease_min_intervals * settings.interval_s
-            self._slots_until = now + GONE_PART * lease_s
-        elif may_hold == self._may_hold:
-            return
-        if may_hold or self._may_hold:
-            effects.append(SetSlots(may_hold, self._slots_until))
+            self._told_until = now + GONE_PART * lease_s
+        before = self._may_hold, self._slots_until
+        self._slots_until = min(self._told_until, strict.stops_at())
         self._may_hold = may_hold
+        if before != (may_hold, self._slots_until) and (may_hold or before[0]):
+            effects.append(SetSlots(may_hold, self._slots_until))
 
     def _enter_counters(
         self, local: LocalBuckets, event: Counted, now: float, since: float

@@ -128,7 +128,7 @@ class Bucket(Level):
             return delay_s if delay_s > self.least_delay_s else self.least_delay_s
         if self.closed or cost > self.maximum_cost:
             return inf
-        if self.attempted is not None:
+        if self.attempted is not None and self.capacity > 0.0:
             return 0.0
         self.settle(now)
         return self._wait_s(cost)
@@ -144,7 +144,7 @@ class Bucket(Level):
         """Return how many items of `each` units would pass one after another."""
         if self.closed or each > self.maximum_cost:
             return 0.0
-        if self.attempted is not None:
+        if self.attempted is not None and self.capacity > 0.0:
             return inf  # chance decides on the whole batch
         self.settle(now)
         level, room = self.free, self.room

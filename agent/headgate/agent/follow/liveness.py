@@ -3,7 +3,7 @@
 The API sees the agents' watch connections.  When one breaks, the process is gone, long
 before its silence on the bus shows it; while one holds, a silent agent is partitioned
 rather than dead.  A statement holds as long as the API maintains it: when the API can't
-be reached, all its statements are withdrawn, and the one about this agent itself.
+be reached, all its statements are withdrawn.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.agent.json_place import JsonPlace
-from headgate.coordinator import Vouched
+from headgate.coordinator import ApiAnswers, Vouched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headgate.coordinator import Granted, Restored
+
+    Word = Vouched | ApiAnswers | Restored | Granted
 
 MAX_AGENTS = 10_000
 """Most agents with a statement; nothing is passed on about further ones."""
@@ -34,7 +36,7 @@ class LivenessFeed:
     def __init__(
         self,
         identity: Callable[[], tuple[str, int]],
-        deliver: Callable[[Vouched], None],
+        deliver: Callable[[Vouched | ApiAnswers], None],
     ) -> None:
         self._identity = identity
         self._deliver = deliver
@@ -82,15 +84,14 @@ class LivenessFeed:
 
     def withdraw(self) -> None:
         """Withdraw every statement: the API can't be reached."""
-        self._note(answers=False)
         self._version = 0
         self._go_over_to({})
+        self._note(answers=False)
 
     def _note(self, *, answers: bool) -> None:
         before, self._answers = self._answers, answers
         if before != answers:
-            agent, incarnation = self._identity()
-            self._deliver(Vouched(agent, incarnation, True if answers else None))
+            self._deliver(ApiAnswers(answers))
 
     def _go_over_to(self, words: dict[str, Vouched]) -> None:
         before, self._words = self._words, words
@@ -104,14 +105,16 @@ class LastWords:
     """The last statement about each agent, for a coordinator that starts over."""
 
     def __init__(self) -> None:
-        self._words: dict[str, Vouched] = {}
+        self._words: dict[str, Vouched | ApiAnswers] = {}
 
-    def __iter__(self) -> Iterator[Vouched]:
+    def __iter__(self) -> Iterator[Vouched | ApiAnswers]:
         """Return the statements in force."""
         return iter(self._words.values())
 
-    def keep(self, word: Vouched | Restored | Granted) -> Vouched | Restored | Granted:
+    def keep(self, word: Word) -> Word:
         """Keep a statement until the next about the same agent; return it."""
+        if isinstance(word, ApiAnswers):
+            self._words[""] = word
         if isinstance(word, Vouched):
             self._words.pop(word.agent, None)
             if word.alive is not None and len(self._words) < MAX_AGENTS:

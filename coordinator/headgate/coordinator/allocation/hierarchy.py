@@ -166,11 +166,12 @@ def pass_down(parent: Key, limits: Limits, table: Table) -> None:
 
 
 def _debt_s(block: LedgerBlock, slot: int) -> float:
-    """Return how long a ledger takes to pay what is owed, seconds; 0 if nothing is."""
-    debt = float(block.aside_in_all[slot] - block.belief[slot])
-    if block.unlimited[slot] or debt <= 0.0:
-        return 0.0
-    return debt / max(float(block.rate[slot]), 1e-300)
+    """Return how long a ledger takes to pay what is owed, seconds.
+
+    It is 0 if nothing is owed, or nobody knows when it will be: the limit is closed.
+    """
+    debt, rate = block.aside_in_all[slot] - block.belief[slot], block.rate[slot]
+    return max(float(debt / rate), 0.0) if rate > 0.0 else 0.0
 
 
 def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:

@@ -162,6 +162,7 @@ class Strict:
         waits: Permits are set aside; the next step, which gives them, is due at once.
         asks: All agents must be asked for keyframes.
         stocks: The limits whose permits are slots, which `Stock` gives away.
+        api_answers: As long as nothing else is said, it does.
         stopped: Others may think this life over, so it uses no permit.
     """
 
@@ -178,9 +179,9 @@ class Strict:
         self._whole: set[str] = set()
         self._noticed: set[AgentLife] = set()
         self._gone_look_at = self._hearing_since = self._heard_at = -inf
-        self._api_answers, self.stopped = True, False
-        self._confirmed: set[str] = set()
-        self._confirm_at = -inf
+        self.api_answers, self.stopped = True, False
+        self._confirmed: set[AgentLife] = set()
+        self._stopped_at = self._confirm_at = -inf
         self._claims: set[Key] = set()
         self._news = self.waits = self.asks = False
 
@@ -195,6 +196,7 @@ class Strict:
     def begin(self, agent: str, incarnation: int, now: float) -> None:
         """Continue as this life; what an earlier one owned is no longer used."""
         self._me = AgentLife(agent, incarnation)
+        self.stopped = False
         self._whole.clear()
         for held in self._held.values():
             held.escrow.begin(self._me, now)
@@ -333,14 +335,11 @@ class Strict:
                 self._news = True
         if report.keyframe:
             self._whole.add(report.agent)
-            self._confirmed.add(report.agent)
+            if self.stopped and self._heard_again():
+                self._confirmed.add(sender)
         if report.leave:
             self._end(sender, now)
         return fenced
-
-    def api_answers(self, *, answers: bool) -> None:
-        """Note whether the API answers this agent; unless told, it does."""
-        self._api_answers = answers
 
     def stops_at(self) -> float:
         """Return when this life must stop, unless it hears itself before.
@@ -349,33 +348,43 @@ class Strict:
         believe it if they don't hear that agent either.  So one that can reach neither
         uses no permits from a moment before that.  Infinite while the API answers.
         """
-        if self._api_answers:
+        if self.api_answers:
             return inf
         lease_s = self._settings.lease_min_intervals * self._settings.interval_s
         ahead_s = STOP_TICKS * self._settings.tick_s
         return self._members.echo_at + GONE_PART * lease_s - ahead_s
 
     def _stop_or_go_on(self, now: float) -> None:
-        """Stop in time; go on once all others have shown that they know this life.
+        """Stop in time; go on once those that are heard show that they know this life.
 
-        A keyframe tells whom its sender thinks over, and then this life ends.
+        A keyframe tells whom its sender thinks over, and then this life ends.  One that
+        isn't heard can have taken nothing without the word of those that are.
         """
         if now >= self.stops_at():
-            self.stopped = True
+            self.stopped, self._stopped_at, self._confirm_at = True, now, -inf
             self._confirmed.clear()
-        if not self.stopped:
+        if not self.stopped or not self._heard_again():
             return
-        here = self._members.by_agent
-        living = {
-            life.agent
+        members = self._members.by_agent
+        others = {
+            life
             for held in self._held.values()
             for life in held.escrow.view.living()
-            if life.agent in here
+            if life.agent in members
         }
-        self.stopped = now >= self.stops_at() or not living <= self._confirmed
-        if self.stopped and now >= self._confirm_at:
-            self._confirm_at = now + ASK_INTERVALS * self._settings.interval_s
+        heard = {life for life in others if not members[life.agent].silent}
+        if heard <= self._confirmed and (heard or not others):
+            self.stopped = False
+        elif now >= self._confirm_at:
+            self._confirm_at = now + self._settings.interval_s
             self.asks = True
+
+    def _heard_again(self) -> bool:
+        """Return whether a report has come back that was sent after this life stopped.
+
+        What the others report after that is an answer to it.
+        """
+        return self._members.echo_at > self._stopped_at
 
     def _end_gone(self, now: float) -> None:
         """End lives that are gone according to the API and silent on the bus.

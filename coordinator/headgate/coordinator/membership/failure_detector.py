@@ -158,6 +158,7 @@ class FailureDetector:
         lease = self._members.lease_of(member)
         if member.vouched is False and now - member.vouched_at > VOUCHED_PART * lease:
             member.vouched = None
+            self._members.said.pop(member.agent, None)
         self._next_at = min(self._next_at, now + lease)
 
     def hears(self, now: float) -> None:

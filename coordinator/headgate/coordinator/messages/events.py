@@ -123,10 +123,8 @@ class Heard:
 class Vouched:
     """The API says that a life of another agent goes on, or is over.
 
-    Of this agent itself it says whether the API answers it.
-
     Attributes:
-        agent: Id of the agent.
+        agent: Id of the other agent.
         incarnation: Its life.
         alive: None withdraws an earlier statement, because the API can't be asked any
             more.
@@ -135,6 +133,17 @@ class Vouched:
     agent: str
     incarnation: int
     alive: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiAnswers:
+    """Whether the API answers this agent; as long as nothing is said, it does.
+
+    Attributes:
+        answers: False once a request has failed.
+    """
+
+    answers: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +184,9 @@ class Granted:
     asked_at_s: float
 
 
-Event = Counted | Configured | Heard | Vouched | Restored | Granted | Stopping
+Event = (
+    Counted | Configured | Heard | Vouched | ApiAnswers | Restored | Granted | Stopping
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

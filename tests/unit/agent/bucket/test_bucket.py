@@ -9,6 +9,7 @@ import pytest
 from headgate.agent.bucket.bucket import PART_GROWS_S, Bucket
 from headgate.agent.bucket.chain import charge_chain_at, give_back_before
 from headgate.agent.bucket.level import LULL_S
+from headgate.agent.bucket.suppression import AttemptedRate
 from headgate.agent.bucket.terms import SharedTerms
 
 YEAR_S = 365.25 * 86_400
@@ -368,3 +369,12 @@ def test_a_lowered_rate_takes_no_tokens_of_a_part_away() -> None:
     assert bucket.level_at(10.0) == bucket.capacity == 500.0
     bucket.lower_at(0.0, rate_part=1.0, burst_part=0.5, capacity=500.0)
     assert bucket.level_at(0.0) == 250.0
+
+
+def test_an_empty_part_that_suppresses_admits_nothing_and_says_so() -> None:
+    bucket = Bucket(0.0, rate=1.0, capacity=1.0, may_owe=False)
+    bucket.suppress(AttemptedRate(0.0))
+    bucket.set_rate_at(0.0, rate=0.0, capacity=0.0, whole_rate=10.0)
+    assert bucket.try_acquire_at(0.0, 1.0) > 0.0
+    assert bucket.delay_at(0.0, 1.0) > 0.0
+    assert bucket.fitting_at(0.0, 1.0) == 0.0

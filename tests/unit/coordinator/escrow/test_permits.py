@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scenarios.world import World
 
-from headgate.coordinator import Keys, Vouched
+from headgate.coordinator import ApiAnswers, Keys, Vouched
 from headgate.coordinator.escrow.lives import (
     END_NEEDED_S,
     END_TOLD_S,
@@ -424,9 +424,7 @@ def test_what_came_in_many_gifts_is_told_in_one_run() -> None:
 
 def api_is_away(world: World, name: str, *, away: bool = True) -> None:
     """Tell a process whether the API answers it."""
-    process = world.processes[name]
-    life = world.lives[name]
-    world.step(process, Vouched(name, life, None if away else True))
+    world.step(world.processes[name], ApiAnswers(not away))
 
 
 @pytest.mark.long
@@ -436,7 +434,7 @@ def test_one_that_can_reach_nobody_stops_before_others_may_think_it_gone() -> No
     world.apart.append({"c"})
     api_is_away(world, "c")
     world.vouch("c", alive=False)  # its connection broke, as that of a killed one does
-    watch(world, 10.0)
+    watch_closely(world, 6.0)
     assert owned(world)["c"] == 0.0
     assert sum(owned(world).values()) > 999.0
     world.apart.clear()
@@ -472,3 +470,74 @@ def test_one_that_did_not_hear_the_bus_itself_believes_nobody_gone() -> None:
     world.apart.clear()
     watch(world, 3.0)
     assert "renamed" not in world.processes["c"].noticed
+
+
+def watch_closely(world: World, seconds: float) -> None:
+    """Let time pass; the ceilings sum to at most the rate at each look."""
+    until = world.now + seconds
+    while world.now < until - 1e-9:
+        world.run(0.025)
+        assert sum(owned(world).values()) <= 1000.0 + 1e-6, f"at {world.now} s"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("back", ["bus", "api", "both"])
+def test_those_that_were_all_cut_off_go_on_once_they_hear_each_other(back: str) -> None:
+    world = strict_world("abc", wanted=400)
+    watch(world, 4.0)
+    world.apart += [{name} for name in "abc"]
+    for name in "abc":
+        api_is_away(world, name)
+    watch_closely(world, 4.0)
+    assert sum(owned(world).values()) == 0.0
+    if back != "bus":
+        for name in "abc":
+            api_is_away(world, name, away=False)
+    if back == "api":
+        watch_closely(world, 2.0)
+        assert sum(owned(world).values()) == 0.0, "others may have ended any of them"
+    world.apart.clear()
+    watch_closely(world, 2.0)
+    assert sum(owned(world).values()) > 999.0
+
+
+@pytest.mark.long
+def test_one_that_only_the_api_answers_again_may_not_go_on() -> None:
+    world = strict_world("abc", wanted=400)
+    watch(world, 4.0)
+    world.apart.append({"c"})
+    api_is_away(world, "c")
+    world.vouch("c", alive=False)
+    watch_closely(world, 4.0)
+    api_is_away(world, "c", away=False)
+    for name in "ab":  # by an API of its own, that lost them
+        world.step(world.processes["c"], Vouched(name, 1, alive=False))
+    watch_closely(world, 6.0)
+    assert owned(world)["c"] == 0.0
+
+
+@pytest.mark.long
+def test_one_that_stopped_does_not_wait_for_those_that_nobody_hears() -> None:
+    world = strict_world("abc", wanted=400)
+    watch(world, 4.0)
+    before = owned(world)["c"]
+    world.apart.append({"c"})
+    api_is_away(world, "c")
+    world.run(2.0)
+    world.kill("b")
+    world.apart.clear()
+    watch_closely(world, 8.0)
+    assert owned(world)["c"] == pytest.approx(before, rel=0.05)
+
+
+@pytest.mark.long
+def test_the_word_that_one_is_gone_ends_with_its_being_heard() -> None:
+    """It may ask another process of the API, which says nothing about it here."""
+    world = strict_world("abc", wanted=400)
+    watch(world, 4.0)
+    before = owned(world)["c"]
+    world.vouch("c", alive=False)
+    watch(world, 4.0)
+    world.apart.append({"c"})
+    watch_closely(world, 5.0)
+    assert owned(world)["c"] == pytest.approx(before, rel=0.05)
