@@ -158,6 +158,12 @@ class Cluster:
         )
         self._bus_address = self._bus.file(ready_file, START_TIMEOUT_S).strip()
 
+    @property
+    def ports(self) -> list[int]:
+        """Of the API and of a ZeroMQ bus, on this host."""
+        ports = self._bus_address.rpartition(":")[2].split("/")
+        return [int(port) for port in (self._port, *ports)]
+
     def kill_bus(self) -> None:
         """End proxy or broker with SIGKILL."""
         assert self._bus is not None

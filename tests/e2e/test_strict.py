@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 from tests.e2e.conftest import QUOTA_PER_S, Cluster
 
+from headgate.agent import connect
 from headgate.cli.client.rest import Rest
 from headgate.cli.process.children import Children
 
@@ -87,3 +91,121 @@ def test_a_strict_group_is_never_over_and_used_again_after_kills(
     until(strict, lambda got: min(got) > 0.2 and sum(got) > 0.85, "all share again")
     assert first.admitted(since_s, np.inf) > 0
     assert most_over(strict, since_s) <= 1.0
+
+
+class Wire:
+    """TCP proxies for one agent: all of its connections, until they are cut.
+
+    Args:
+        ports: Of API and bus on this host; the answers of the API name the proxies.
+    """
+
+    def __init__(self, *ports: int) -> None:
+        self._cut = False
+        self._open: list[socket.socket] = []
+        self._listening = [socket.create_server(("127.0.0.1", 0)) for _ in ports]
+        self.ports = [each.getsockname()[1] for each in self._listening]
+        self._named = dict(zip(ports, self.ports, strict=True))
+        for listening, port in zip(self._listening, ports, strict=True):
+            threading.Thread(target=self._serve, args=(listening, port)).start()
+
+    def cut(self) -> None:
+        """Break all connections and refuse new ones."""
+        self._cut = True
+        for each in self._open:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the threads."""
+        self.cut()
+        for each in self._listening:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _serve(self, listening: socket.socket, port: int) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = listening.accept()
+                if self._cut:
+                    near.close()
+                    continue
+                far = socket.create_connection(("127.0.0.1", port))
+                self._open += [near, far]
+                api = port == next(iter(self._named))
+                for pair, answers in (((near, far), False), ((far, near), api)):
+                    threading.Thread(
+                        target=self._pass, args=pair, kwargs={"api": answers}
+                    ).start()
+
+    def _pass(self, source: socket.socket, to: socket.socket, *, api: bool) -> None:
+        with contextlib.suppress(OSError), source, to:
+            while data := source.recv(1 << 16):
+                for port, named in self._named.items() if api else ():
+                    # Of one length, or the answer's would be wrong.
+                    assert len(str(port)) == len(str(named))
+                    data = data.replace(str(port).encode(), str(named).encode())
+                to.sendall(data)
+
+
+class Greedy:
+    """An agent in this process that asks for more than there is."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.agent = connect(url, agent=name, keep_snapshot=False)
+        self.admitted_at: list[float] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        limiter = self.agent.limiter(tenant="acme")
+        while not self._ended.wait(0.001):
+            if limiter.try_acquire(requests=1):
+                self.admitted_at.append(time.monotonic())
+
+    def since(self, since_s: float) -> int:
+        """Return how many requests were admitted since then."""
+        return sum(at > since_s for at in self.admitted_at)
+
+    def close(self) -> None:
+        """Ask no more, and leave."""
+        self._ended.set()
+        self._thread.join()
+        self.agent.close()
+
+
+def test_an_agent_that_is_cut_off_from_all_stops_before_others_use_its_permits(
+    strict: Cluster,
+) -> None:
+    """The API sees its connection break, as that of a killed process does."""
+    wire = Wire(*strict.ports)
+    both = [
+        Greedy(f"http://127.0.0.1:{wire.ports[0]}", "cut-off"),
+        Greedy(strict.url, "other"),
+    ]
+
+    def await_part(which: list[Greedy], part: float) -> None:
+        began_s = time.monotonic()
+        while min(each.since(time.monotonic() - SPAN_S) for each in which) < (
+            part * SPAN_S * QUOTA_PER_S
+        ):
+            assert time.monotonic() - began_s < PATIENCE_S, f"{part} of the quota"
+            time.sleep(0.1)
+
+    try:
+        await_part(both, 0.35)
+        time.sleep(6.0)  # its request waits at the API, which has no more news for it
+        since_s = time.monotonic()
+        wire.cut()
+        await_part(both[1:], 0.85)  # the callers at rest keep some
+        time.sleep(3.0)
+        passed_s = time.monotonic() - since_s
+        admitted = sum(each.since(since_s) for each in both)
+        assert admitted <= QUOTA_PER_S * passed_s + BURST + len(both)
+        assert both[0].since(since_s + 2.0) == 0
+    finally:
+        for each in both:
+            each.close()
+        wire.close()
