@@ -221,17 +221,17 @@ class World:
             self._perform(process, effect)
 
     def _tick(self, process: Process) -> None:
+        self.step(process, self._counted(process))
+
+    def _counted(self, process: Process) -> Counted:
         size = len(process.keys.group_ids)
-        self.step(
-            process,
-            Counted(
-                keys=process.keys,
-                refused=process.refused.copy(),
-                admitted=process.admitted.copy(),
-                held=process.held.copy(),
-                cost=np.ones(size),
-                subjects=np.ones(size, dtype=np.int64),
-            ),
+        return Counted(
+            keys=process.keys,
+            refused=process.refused.copy(),
+            admitted=process.admitted.copy(),
+            held=process.held.copy(),
+            cost=np.ones(size),
+            subjects=np.ones(size, dtype=np.int64),
         )
 
     def _perform(self, process: Process, effect: Effect) -> None:

@@ -22,7 +22,6 @@ from headgate.coordinator.messages.events import (
     Event,
     Granted,
     Heard,
-    Noticed,
     Renamed,
     Restored,
     SetSlots,
@@ -185,9 +184,7 @@ class Coordinator:
             schedule.urgent |= state.strict.step(now, local)
             schedule.hello |= state.strict.asks
             effects.extend(state.strict.claims(now))
-            for life in state.strict.waited_for(now):
-                detail = f"strict groups are waiting for agent {life.agent!r} to agree"
-                effects.append(Noticed("strict_waits", detail, life.agent))
+            effects.extend(state.strict.notices(now))
         if schedule.wonders(now) and not state.members.all_whole():
             schedule.hello = True
         told = [] if state.observing else report_due(state, local, now)

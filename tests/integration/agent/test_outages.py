@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.integration.agent.rigs import (
     Load,
@@ -19,6 +19,7 @@ from headgate.agent import Admin, LimitSpec, connect
 from headgate.agent.bus.open import open_bus
 from headgate.agent.follow.snapshot_file import load, store
 from headgate.api import ServerSettings, running
+from headgate.coordinator import ApiAnswers, Coordinator
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import pytest
     from tests.integration.agent.conftest import Join
     from tests.integration.agent.rigs import Cluster
+
+    from headgate.coordinator import Effect
 
 NOBODY = "http://127.0.0.1:9"
 """The discard port: nobody listens there."""
@@ -45,6 +48,25 @@ def test_an_agent_goes_on_while_the_api_is_away_and_follows_it_again(
         cluster.api.set_rate(200.0)
         until(lambda: agent.status().revision == 2, "the agent to follow again")
         settle([load], least=0, most=280)
+
+
+def test_the_coordinator_is_told_when_the_api_is_away_and_when_it_is_back(
+    cluster: Cluster, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the second word each later outage of the bus would stop strict groups."""
+    told: list[object] = []
+    step = Coordinator.step
+
+    def noted(*args: Any, **more: Any) -> list[Effect]:
+        told.extend(each for each in args if isinstance(each, ApiAnswers))
+        return step(*args, **more)
+
+    monkeypatch.setattr(Coordinator, "step", noted)
+    join("a")
+    cluster.api.stop()
+    until(lambda: told == [ApiAnswers(False)], "the outage to be told")
+    cluster.api.start()
+    until(lambda: told[1:] == [ApiAnswers(True)], "its end to be told")
 
 
 def test_an_outage_is_said_once(

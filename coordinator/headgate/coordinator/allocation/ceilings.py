@@ -724,15 +724,8 @@ def own_ceilings(
     # What was just admitted is counted at a look, reported after a gap, known at a look
     # after it has arrived, and heeded later.
     heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + settings.tick_s + on.heed_s
-    # What the others know or expect may be spent at any time, and one request more.
-    unseen = block.unseen[slots]
-    room = greater(window - block.unheeded[slots], -unseen)
-    # Not a lower level, from which delays are told: others may well leave the request.
-    yielded = block.yielded[slots]
-    need = chosen(block.may_owe[slots], 0.0, cost)
-    mine = block.belief[slots] - aside - need - yielded
-    room = chosen(yielded > 0.0, lesser(room, mine), room)
-    paying = chosen(unseen > 0.0, block.paying[slots], 0.0)
+    room = _own_room(block, slots)
+    paying = chosen(block.unseen[slots] > 0.0, block.paying[slots], 0.0)
     asked = (block.reported_demand[slots] > 0.0) | (block.demand[0, slots] > 0.0)
     new = Ceilings(
         shared=rate == rate,
@@ -768,6 +761,17 @@ def own_ceilings(
         numbers = (getattr(new, name) for name in Ceilings.__slots__)
         return Ceilings(*(np.array([number]) for number in numbers))
     return new
+
+
+def _own_room(block: LedgerBlock, slots: Index) -> Floats:
+    """Return ``float64[K]`` units that this agent may admit before it is heard."""
+    # What the others know or expect may be spent at any time, and one request more.
+    room = greater(block.window[slots] - block.unheeded[slots], -block.unseen[slots])
+    # Not a lower level, from which delays are told: others may well leave the request.
+    yielded = block.yielded[slots]
+    need = chosen(block.may_owe[slots], 0.0, block.cost[0, slots])
+    mine = block.belief[slots] - block.aside_in_all[slots] - need - yielded
+    return chosen(yielded > 0.0, lesser(room, mine), room)
 
 
 def _is_parent(block: LedgerBlock, slots: Index) -> Flags:

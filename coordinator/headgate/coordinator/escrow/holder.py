@@ -47,7 +47,7 @@ from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
 from headgate.coordinator.escrow.slots import SlotView, Stock, worth_of
 from headgate.coordinator.escrow.targets import gifts, targets
-from headgate.coordinator.messages.events import Claim, WakeAt
+from headgate.coordinator.messages.events import Claim, Noticed, WakeAt
 from headgate.coordinator.messages.report import PERMITS, AgentLife, Permits
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Strict:
         self._whole: set[str] = set()
         self._noticed: set[AgentLife] = set()
         self._gone_look_at = self._hearing_since = self._heard_at = -inf
-        self.api_answers, self.stopped = True, False
+        self.api_answers, self.stopped, self._stop_told = True, False, False
         self._confirmed: set[AgentLife] = set()
         self._stopped_at = self._confirm_at = -inf
         self._claims: set[Key] = set()
@@ -473,8 +473,8 @@ class Strict:
             return False
         return held.escrow.view.knows(agent)
 
-    def waited_for(self, now: float) -> list[AgentLife]:
-        """Return the agents that now have delayed agreement for too long, by id."""
+    def notices(self, now: float) -> list[Noticed]:
+        """Return, once, that this life stopped, and which agents delay agreement."""
         since = now - NOTICE_INTERVALS * self._settings.interval_s
         waiting = [
             held.escrow
@@ -485,7 +485,21 @@ class Strict:
         if any(not escrow.registers for escrow in waiting):
             lives.update(self._unheard())
         news, self._noticed = lives - self._noticed, lives
-        return sorted(news)
+        notices = [
+            Noticed(
+                "strict_waits",
+                f"strict groups are waiting for agent {life.agent!r} to agree",
+                life.agent,
+            )
+            for life in sorted(news)
+        ]
+        if self.stopped and not self._stop_told:
+            detail = (
+                "strict groups admit nothing here: neither bus nor API can be reached"
+            )
+            notices.append(Noticed("strict_stopped", detail))
+        self._stop_told = self.stopped
+        return notices
 
     def _unheard(self) -> list[AgentLife]:
         """Return the lives that the API sees but that have sent no keyframe."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,19 +91,10 @@ class Clipping(World):
         self.clipped: dict[str, float] = {}
         self.credited: dict[str, float] = {}
 
-    def _tick(self, process: Process) -> None:
+    def _counted(self, process: Process) -> Counted:
         size = len(process.keys.group_ids)
         clipped = np.full(size, self.clipped.get(process.name, 0.0))
-        counted = Counted(
-            keys=process.keys,
-            refused=process.refused.copy(),
-            admitted=process.admitted.copy(),
-            held=process.held.copy(),
-            cost=np.ones(size),
-            subjects=np.ones(size, dtype=np.int64),
-            clipped=clipped,
-        )
-        self.step(process, counted)
+        return replace(super()._counted(process), clipped=clipped)
 
     def _perform(self, process: Process, effect: Effect) -> None:
         if isinstance(effect, SetCeilings):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scenarios.world import World
+from tests.scenarios.world import DELAY_S, STEP_S, Process, World
 
 from headgate.coordinator import ApiAnswers, Keys, Vouched
 from headgate.coordinator.escrow.lives import (
@@ -26,17 +26,23 @@ from headgate.coordinator.messages.report import PERMITS, AgentLife, PermitRun
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headgate.coordinator import Report
+
 KEY = "requests", 1
 A, B, C = (AgentLife(name, 1) for name in "abc")
 
 
 def strict_world(names: Iterable[str], *, wanted: float = 0.0) -> World:
     world = World()
+    found_strict(world, names, wanted=wanted)
+    return world
+
+
+def found_strict(world: World, names: Iterable[str], *, wanted: float) -> None:
     world.group(1, rate=1000, burst=1000, mode="strict")
     for name in names:
         world.start(name)
         world.load(name, 1, 0.5 * wanted, 0.5 * wanted)
-    return world
 
 
 def owned(world: World) -> dict[str, float]:
@@ -47,11 +53,11 @@ def owned(world: World) -> dict[str, float]:
     }
 
 
-def watch(world: World, seconds: float) -> None:
-    """Let time pass; the ceilings sum to at most the rate all the time."""
+def watch(world: World, seconds: float, *, step_s: float = 0.25) -> None:
+    """Let time pass; at each step the ceilings sum to at most the rate."""
     until = world.now + seconds
     while world.now < until - 1e-9:
-        world.run(0.25)
+        world.run(step_s)
         assert sum(owned(world).values()) <= 1000.0 + 1e-6, f"at {world.now} s"
 
 
@@ -434,7 +440,7 @@ def test_one_that_can_reach_nobody_stops_before_others_may_think_it_gone() -> No
     world.apart.append({"c"})
     api_is_away(world, "c")
     world.vouch("c", alive=False)  # its connection broke, as that of a killed one does
-    watch_closely(world, 6.0)
+    watch(world, 6.0, step_s=STEP_S)
     assert owned(world)["c"] == 0.0
     assert sum(owned(world).values()) > 999.0
     world.apart.clear()
@@ -472,14 +478,6 @@ def test_one_that_did_not_hear_the_bus_itself_believes_nobody_gone() -> None:
     assert "renamed" not in world.processes["c"].noticed
 
 
-def watch_closely(world: World, seconds: float) -> None:
-    """Let time pass; the ceilings sum to at most the rate at each look."""
-    until = world.now + seconds
-    while world.now < until - 1e-9:
-        world.run(0.025)
-        assert sum(owned(world).values()) <= 1000.0 + 1e-6, f"at {world.now} s"
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("back", ["bus", "api", "both"])
 def test_those_that_were_all_cut_off_go_on_once_they_hear_each_other(back: str) -> None:
@@ -488,16 +486,16 @@ def test_those_that_were_all_cut_off_go_on_once_they_hear_each_other(back: str) 
     world.apart += [{name} for name in "abc"]
     for name in "abc":
         api_is_away(world, name)
-    watch_closely(world, 4.0)
+    watch(world, 4.0, step_s=STEP_S)
     assert sum(owned(world).values()) == 0.0
     if back != "bus":
         for name in "abc":
             api_is_away(world, name, away=False)
     if back == "api":
-        watch_closely(world, 2.0)
+        watch(world, 2.0, step_s=STEP_S)
         assert sum(owned(world).values()) == 0.0, "others may have ended any of them"
     world.apart.clear()
-    watch_closely(world, 2.0)
+    watch(world, 2.0, step_s=STEP_S)
     assert sum(owned(world).values()) > 999.0
 
 
@@ -508,11 +506,11 @@ def test_one_that_only_the_api_answers_again_may_not_go_on() -> None:
     world.apart.append({"c"})
     api_is_away(world, "c")
     world.vouch("c", alive=False)
-    watch_closely(world, 4.0)
+    watch(world, 4.0, step_s=STEP_S)
     api_is_away(world, "c", away=False)
     for name in "ab":  # by an API of its own, that lost them
         world.step(world.processes["c"], Vouched(name, 1, alive=False))
-    watch_closely(world, 6.0)
+    watch(world, 6.0, step_s=STEP_S)
     assert owned(world)["c"] == 0.0
 
 
@@ -526,7 +524,7 @@ def test_one_that_stopped_does_not_wait_for_those_that_nobody_hears() -> None:
     world.run(2.0)
     world.kill("b")
     world.apart.clear()
-    watch_closely(world, 8.0)
+    watch(world, 8.0, step_s=STEP_S)
     assert owned(world)["c"] == pytest.approx(before, rel=0.05)
 
 
@@ -539,5 +537,52 @@ def test_the_word_that_one_is_gone_ends_with_its_being_heard() -> None:
     world.vouch("c", alive=False)
     watch(world, 4.0)
     world.apart.append({"c"})
-    watch_closely(world, 5.0)
+    watch(world, 5.0, step_s=STEP_S)
     assert owned(world)["c"] == pytest.approx(before, rel=0.05)
+
+
+@pytest.mark.long
+def test_one_that_can_reach_nobody_stops_in_time() -> None:
+    world = strict_world("abc", wanted=400)
+    watch(world, 4.0)
+    sent = world.processes["c"].sent
+    before = len(sent)
+    while len(sent) == before:
+        world.run(STEP_S)
+    left_at_s = world.now
+    world.run(2.0 * DELAY_S)
+    world.apart.append({"c"})
+    api_is_away(world, "c")
+    world.run(left_at_s + 1.5 - world.now)  # half a lease: others may think it gone
+    assert owned(world)["c"] == 0.0
+    assert "strict_stopped" in world.processes["c"].noticed
+
+
+class LateForOne(World):
+    """A world in which what the others tell one process arrives late."""
+
+    late = ""
+
+    def _send(self, process: Process, report: Report) -> None:
+        before = len(self.flying)
+        super()._send(process, report)
+        self.flying[before:] = [
+            (at + (name == self.late != process.name), name, each)
+            for at, name, each in self.flying[before:]
+        ]
+
+
+@pytest.mark.long
+def test_one_that_stopped_waits_for_the_word_of_the_others() -> None:
+    """It hears itself a second earlier than them."""
+    world = LateForOne()
+    found_strict(world, "abc", wanted=400)
+    watch(world, 4.0)
+    world.apart.append({"c"})
+    api_is_away(world, "c")
+    world.vouch("c", alive=False)
+    watch(world, 4.0)
+    world.late = "c"
+    world.apart.clear()
+    watch(world, 6.0, step_s=STEP_S)
+    assert "renamed" in world.processes["c"].noticed

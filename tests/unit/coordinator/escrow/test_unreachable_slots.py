@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from tests.scenarios.world import DIMENSION, Process, World
 
@@ -33,18 +33,8 @@ class SlotWorld(World):
         self.groups[1] = Group(id=1, name="g", limits=(limit,), slots=SLOTS)
         self._configure()
 
-    def _tick(self, process: Process) -> None:
-        size = len(process.keys.group_ids)
-        counted = Counted(
-            keys=process.keys,
-            refused=process.refused.copy(),
-            admitted=process.admitted.copy(),
-            held=process.held.copy(),
-            cost=np.ones(size),
-            subjects=np.ones(size, dtype=np.int64),
-            slots=(SlotCount(1, 0, 20),),
-        )
-        self.step(process, counted)
+    def _counted(self, process: Process) -> Counted:
+        return replace(super()._counted(process), slots=(SlotCount(1, 0, 20),))
 
     def _perform(self, process: Process, effect: Effect) -> None:
         if isinstance(effect, SetSlots):
