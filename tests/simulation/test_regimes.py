@@ -22,6 +22,7 @@ from headgate.simulation.regimes.cells import (
     collides,
     forbidden,
     grid,
+    running_order,
     sample,
     strained,
 )
@@ -56,6 +57,16 @@ def test_cells_differ_and_their_order_is_fixed() -> None:
     names = [cell.name for cell in grid()]
     assert len(set(names)) == len(names)
     assert names == [cell.name for cell in grid()]
+
+
+def test_a_run_that_is_stopped_has_been_everywhere() -> None:
+    order = running_order()
+    assert sorted(map(hash, order)) == sorted(map(hash, grid()))
+    kinds = {(cell.agents, cell.per_delay, cell.burst_costs) for cell in grid()}
+    first, rest = order[: len(kinds)], order[len(kinds) :]
+    assert {(c.agents, c.per_delay, c.burst_costs) for c in first} == kinds
+    works = [cell.work for cell in rest]
+    assert works == sorted(works)
 
 
 def test_the_sample_is_part_of_the_grid_and_takes_a_minute() -> None:

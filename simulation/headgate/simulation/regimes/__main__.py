@@ -1,9 +1,9 @@
 """Runs the grid and writes its page: `python -m headgate.simulation.regimes`.
 
-Thousands of cells take hours, so several processes run them, the quickest first, and
-keep the results in a file: the command may be stopped at any time and goes on where it
-stopped, and the page says how many cells it is based on.  Cells that were run with
-other code than the present are run again; comments don't count.
+Thousands of cells take hours, so several processes run them, the quickest of each kind
+first, and keep the results in a file: the command may be stopped at any time and goes
+on where it stopped, and the page says how many cells it is based on.  Cells that were
+run with other code than the present are run again; comments don't count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import sys
 from functools import partial
 from hashlib import blake2b
 from math import inf
-from operator import attrgetter
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, cast
@@ -29,7 +28,7 @@ from headgate.simulation.kept_runs import (
     read_kept,
     run_missing,
 )
-from headgate.simulation.regimes.cells import Cell, grid, sample
+from headgate.simulation.regimes.cells import Cell, grid, running_order, sample
 from headgate.simulation.regimes.judge import DELAYS_KEPT, CellFigures, run_cell
 from headgate.simulation.regimes.page import delays_kept, page_of
 
@@ -48,8 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.cell:
         return _replay(options.cell, options.seeds, options.workers)
     code = code_digest()
-    # Half of all work is in a tenth of the cells.
-    cells = sample() if options.sample else sorted(grid(), key=attrgetter("work"))
+    cells = sample() if options.sample else running_order()
     kept = _kept(options.keep, code)
     wanted = cells[: options.first] if options.first else cells
     options.keep.parent.mkdir(parents=True, exist_ok=True)

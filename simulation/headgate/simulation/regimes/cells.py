@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import product
 from math import isclose
+from operator import attrgetter
 from random import Random
 from typing import Literal
 
@@ -251,6 +252,21 @@ def grid() -> tuple[Cell, ...]:
     ]
     Random("regimes").shuffle(cells)
     return tuple(cells)
+
+
+@cache
+def running_order() -> tuple[Cell, ...]:
+    """Return all cells in the order in which they are run.
+
+    The quickest cell of each n, Q·δ/cost and B/cost comes first, so that a run that is
+    stopped has been everywhere; then the quickest of the others, because half of all
+    work is in a tenth of the cells.
+    """
+    quickest = sorted(grid(), key=attrgetter("work"))
+    first: dict[tuple[int, float, float], Cell] = {}
+    for cell in quickest:
+        first.setdefault((cell.agents, cell.per_delay, cell.burst_costs), cell)
+    return tuple(dict.fromkeys([*first.values(), *quickest]))
 
 
 @cache

@@ -129,7 +129,8 @@ def _verdict(found: Found, open_: Found, missed: Found, *, cells: int) -> Iterat
     over = sum(figures.over > 0 for figures in open_.values())
     kept = delays_kept(open_)
     bounded = sum(bool(f.missed()) for f in open_.values()) - len(missed)
-    order = ", the quickest first," if len(found) < cells else ""
+    first = ", first the quickest of each n, x and b, then the quickest of the others,"
+    order = first if len(found) < cells else ""
     yield "## Result\n\n"
     yield (
         f"{len(found)} of the grid's {cells} cells were run{order} "
