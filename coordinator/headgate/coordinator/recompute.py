@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.ceilings import (
-    FEWEST_AT_FIRST,
-    HEED_AT_MOST_S,
-    KNOWN_LAGS,
-    Conditions,
-    own_ceilings,
-    share_out,
-)
+from headgate.coordinator.allocation.ceilings import own_ceilings
+from headgate.coordinator.allocation.conditions import FEWEST_AT_FIRST, Conditions
 from headgate.coordinator.allocation.hierarchy import pass_down
 from headgate.coordinator.allocation.reserves import keep_shares, seat
+from headgate.coordinator.allocation.shares import share_out
+from headgate.coordinator.allocation.window import HEED_AT_MOST_S, KNOWN_LAGS
 from headgate.coordinator.config.configuration import HOLD
 from headgate.coordinator.ledger.replay import settle
 from headgate.coordinator.table.arrays import LedgerBlock, compact

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.ceilings import LEAD_COSTS, note_told
+from headgate.coordinator.allocation.turns import LEAD_COSTS
+from headgate.coordinator.allocation.window import note_told
 from headgate.coordinator.gossip.schedule import Extrapolation
 from headgate.coordinator.messages.events import Publish
 from headgate.coordinator.messages.report import Report

@@ -7,7 +7,7 @@ PIP-322).  One that may not admits iff K >= n, and never a cost above B.
 
 Where agents share a bucket, a request must also fit into what this agent may spend
 unseen: iff V <= a, or V <= 0, the first that the others don't know of
-(`headgate.coordinator.allocation.ceilings`).
+(`headgate.coordinator.allocation.window`).
 
 How the level K changes with time, and why no lock is needed, see
 `headgate.agent.bucket.level`.

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.ceilings import left_inside
+from headgate.coordinator.allocation.inside import left_inside
 from headgate.coordinator.allocation.max_min import water_level
 from headgate.coordinator.table.arrays import NOBODY
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headgate.coordinator.allocation.ceilings import allocated_of, own_ceilings
+from headgate.coordinator.allocation.ceilings import own_ceilings
+from headgate.coordinator.allocation.shares import allocated_of
 from headgate.coordinator.config.configuration import CLOSED, ISOLATIONS, OPEN
 from headgate.coordinator.explain.views import (
     AgentRow,
@@ -18,7 +19,7 @@ from headgate.coordinator.explain.views import (
 )
 
 if TYPE_CHECKING:
-    from headgate.coordinator.allocation.ceilings import Conditions
+    from headgate.coordinator.allocation.conditions import Conditions
     from headgate.coordinator.explain.views import MemberState
     from headgate.coordinator.membership.members import Member
     from headgate.coordinator.recompute import Recomputation

@@ -202,7 +202,7 @@ class Ceilings:
 
     A *shared* bucket is this agent's view of the one bucket of a group: its level is
     what the ledger holds, and two comparisons decide (see
-    `headgate.coordinator.allocation.ceilings`).  One that is not shared is this
+    `headgate.coordinator.allocation.window`).  One that is not shared is this
     agent's alone, and refills at `rate` up to `capacity`: where groups are strict or
     unlimited, and while this agent is cut off.
 

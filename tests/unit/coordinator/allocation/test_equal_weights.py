@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from headgate.coordinator import Settings
-from headgate.coordinator.allocation.ceilings import Conditions, share_out
+from headgate.coordinator.allocation.conditions import Conditions
 from headgate.coordinator.allocation.reserves import seat
+from headgate.coordinator.allocation.shares import share_out
 from headgate.coordinator.ledger.replay import settle
 from headgate.coordinator.membership.failure_detector import Roster
 from headgate.coordinator.table.arrays import LedgerBlock

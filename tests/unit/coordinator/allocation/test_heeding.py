@@ -11,13 +11,10 @@ import numpy as np
 import pytest
 from tests.scenarios.world import World
 
-from headgate.coordinator.allocation.ceilings import (
-    GROWTH_AGES,
-    KNOWN_LAGS,
-    Conditions,
-    own_ceilings,
-    share_out,
-)
+from headgate.coordinator.allocation.ceilings import own_ceilings
+from headgate.coordinator.allocation.conditions import Conditions
+from headgate.coordinator.allocation.shares import share_out
+from headgate.coordinator.allocation.window import GROWTH_AGES, KNOWN_LAGS
 from headgate.coordinator.config.constants import Settings
 from headgate.coordinator.table.arrays import LedgerBlock
 

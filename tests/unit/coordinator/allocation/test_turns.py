@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 from headgate.coordinator import Settings
-from headgate.coordinator.allocation.ceilings import (
-    LEAD_COSTS,
-    YIELDED_PART,
-    YIELDED_S,
-    Conditions,
-    own_ceilings,
-    share_out,
-)
+from headgate.coordinator.allocation.ceilings import own_ceilings
+from headgate.coordinator.allocation.conditions import Conditions
+from headgate.coordinator.allocation.shares import share_out
+from headgate.coordinator.allocation.turns import LEAD_COSTS, YIELDED_PART, YIELDED_S
 from headgate.coordinator.ledger.replay import LEAD_S, hear, settle
 from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.arrays import LedgerBlock

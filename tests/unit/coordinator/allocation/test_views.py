@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 
 from headgate.coordinator import Settings
-from headgate.coordinator.allocation.ceilings import (
-    NEAR,
-    Conditions,
-    own_ceilings,
-    share_out,
-)
+from headgate.coordinator.allocation.ceilings import own_ceilings
+from headgate.coordinator.allocation.conditions import NEAR, Conditions
+from headgate.coordinator.allocation.shares import share_out
 from headgate.coordinator.ledger.replay import charge_own, hear, settle
 from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.arrays import LedgerBlock

@@ -7,7 +7,7 @@ import pytest
 from tests.scenarios.world import DIMENSION, World
 
 from headgate.coordinator import Restored
-from headgate.coordinator.allocation.ceilings import FEWEST_AT_FIRST
+from headgate.coordinator.allocation.conditions import FEWEST_AT_FIRST
 from headgate.coordinator.membership.bootstrap import Answered, Bootstrap
 
 

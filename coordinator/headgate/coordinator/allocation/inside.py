@@ -1,0 +1,129 @@
+"""Groups inside others: what this agent's callers may have of what is left above.
+
+A group's own level says nothing about what its parent has left, so the bucket of a
+group inside another one is held to this agent's part of the parent's rate, and to what
+is left to this agent in the groups above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, nan
+from typing import TYPE_CHECKING, Any
+
+from headgate.coordinator.allocation.conditions import ROUNDING
+from headgate.coordinator.allocation.max_min import FINITE
+from headgate.coordinator.table.one_or_many import chosen, greater, lesser, root, some
+
+if TYPE_CHECKING:
+    from headgate.coordinator.allocation.conditions import Conditions
+    from headgate.coordinator.config.constants import Settings
+    from headgate.coordinator.messages.events import Ceilings
+    from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
+
+
+PARENT_S = 0.1
+"""Seconds of its ceiling that an agent may hold for a group inside another one, whose
+limit is the parent's rate rather than the group's own level."""
+
+OVERDRAWN_S = 0.2
+"""Seconds of an even part of its rate by which an agent may overdraw a group with
+others inside, because callers there go by rates.  With a tenth of a second, `tree`'s
+worst agent gets 0.96 of its part instead of 0.98."""
+
+
+def is_parent(block: LedgerBlock, slots: Index) -> Flags:
+    """Return which groups have children that take a part of them."""
+    own_callers = block.own_callers[slots]
+    parent: Flags = own_callers == own_callers  # not NaN
+    return parent
+
+
+def is_inside(block: LedgerBlock, slots: Index) -> Flags:
+    """Return which groups have a parent, or children that take a part of them."""
+    return is_parent(block, slots) | (block.parent_cap[slots] < inf)
+
+
+def left_inside(block: LedgerBlock, slots: Index | int) -> Floats:
+    """Return ``float64[K]`` units that are left to this agent in groups with children.
+
+    Of the level, and of this agent's part of it, for their own callers and those of the
+    groups inside them.  Below 0 it is what all these have overdrawn beyond
+    `OVERDRAWN_S` and one request.
+    """
+    room = greater(block.window[slots] - block.unheeded[slots], -block.unseen[slots])
+    spare = lesser(room, block.belief[slots] - block.aside_in_all[slots])
+    usual = OVERDRAWN_S * block.rate[slots] / block.agents[slots]
+    usual = usual + block.cost[0, slots]
+    return greater(spare, 0.0) + lesser(spare + usual, 0.0)
+
+
+def hold_inside(
+    block: LedgerBlock,
+    slots: Index,
+    new: Ceilings,
+    on: Conditions,
+    settings: Settings,
+) -> Ceilings:
+    """Hold groups inside others to their part of the parent's rate.
+
+    Their room is a bucket that fills at this agent's part of the parent's rate, up to
+    what is left to this agent above, and that reports don't empty, unless that was
+    overdrawn.
+    """
+    inside = is_inside(block, slots)
+    if not some(inside):
+        return new
+    parent = is_parent(block, slots)
+    rate, cost = block.rate[slots], block.cost[0, slots]
+    theta = block.theta[slots]
+    demand = lesser(block.demand[0, slots], block.demand_cap[slots])
+    # What the group's own callers may use; its children have their own part.
+    demand = chosen(parent, block.own_callers[slots], demand)
+    theta = chosen(parent, block.own_callers_theta[slots], theta)
+    # All that the others know of may fit, but they may want as much more as this agent.
+    even = block.weight[0, slots] / greater(block.present_weight[slots], 1e-300)
+    known = greater(block.known_demand[slots], even * block.available[slots])
+    demand = lesser(demand, known)
+    most = block.weight[0, slots] * lesser(theta, FINITE)
+    noisy = demand + root(2.0 * demand * cost)
+    part = greater(1.0 / block.agents[slots], settings.slack_part)
+    # While it isn't known who else uses the group, the others may start, too.
+    joining = block.joining_until[slots] > on.now
+    part = chosen(joining, 1.0 / greater(block.agents[slots], on.present), part)
+    ceiling = lesser(most, noisy) + block.slack[slots] * part
+    share = lesser(demand, most)
+    refill_s = block.burst[slots] / greater(rate, 1e-300)
+    bucket_s = lesser(0.25 * refill_s, PARENT_S)
+    room = greater(ceiling * bucket_s, root(0.5 * share * cost))
+    left = block.left_above[slots]
+    room = greater(room, chosen(left < inf, lesser(left, new.room), 0.0))
+    own = chosen(parent, left_inside(block, slots), 0.0)
+    overdrawn = greater(-lesser(left, own), 0.0)
+    # How long until what flows in above allows a request, once nothing is owed there.
+    inflow = greater(ceiling, block.available[slots])
+    wait_s = chosen(inflow > 0.0, cost / greater(inflow, 1e-300), 0.0)
+    wait_s += block.wait_above_s[slots]
+    # Nothing passes then, but once it may, a child with a small ceiling goes on soon.
+    closed = -lesser(overdrawn, PARENT_S * ceiling + ROUNDING)
+    return changed(
+        new,
+        inside,
+        share=share,
+        ceiling=ceiling,
+        room=nan,
+        window=room,
+        expected_rate=ceiling,
+        room_cap=chosen(overdrawn > 0.0, closed, room),
+        cautious=False,
+        least_delay_s=greater(new.least_delay_s, wait_s),
+    )
+
+
+def changed(new: Ceilings, where: Flags, **columns: Floats | float | bool) -> Ceilings:
+    """Return the same ceilings with other `columns` where a flag is set."""
+    merged: dict[str, Any] = {
+        name: chosen(where, column, getattr(new, name))
+        for name, column in columns.items()
+    }
+    return replace(new, **merged)

@@ -1,0 +1,233 @@
+"""How much this agent may spend before the others know about it and have answered.
+
+**Unseen and unheeded.**  Once the others know what agent i spent, they leave more to
+it, but what they had spent by then is still on its way.  So what they learnt beyond
+what they expected counts against the window until that must have been heard, h later:
+the rule (`headgate.coordinator.allocation.shares`) compares V' = V + (what they learnt
+within h) with a part of C' = E + V'.  For the same reason a part that grows, because
+others are known to want less, counts after h.  What the others know or expect, V ≤ 0,
+may be spent at any time.  Without this, agents that spend a burst in the same second
+admit up to half of it too much (`bench/rules/herds.py`).
+
+**The window** a_i is agent i's max-min part of C' according to what each agent wants
+within Δ.  If all of that fits, the rest is divided mostly evenly, because nobody knows
+who will start next.  An agent below θ may exceed its part by the noise of its own
+arrivals: chance is not misuse.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.coordinator.allocation.conditions import NEAR, ROUNDING
+from headgate.coordinator.allocation.max_min import FINITE, level_of, shares_at
+from headgate.coordinator.ledger.replay import seen_by_all
+from headgate.coordinator.table.one_or_many import (
+    chosen,
+    greater,
+    lesser,
+    root,
+    total,
+    without,
+)
+
+if TYPE_CHECKING:
+    from headgate.coordinator.allocation.conditions import Asked, Conditions
+    from headgate.coordinator.table.arrays import Flags, Floats, Index, LedgerBlock
+
+
+NOISE_SIGMAS = 3.0
+"""Sigmas of its arrivals by which an agent below θ may exceed its part."""
+
+KNOWN_LAGS = 1.4
+"""Lags after which a report has arrived everywhere, allowing for the bus's jitter."""
+
+HEED_AT_MOST_S = 0.1
+"""Nothing waits to be heeded for longer than this, but counts at once instead.  On a
+slow bus a bucket overflows meanwhile although all expect this agent to spend, and their
+levels become too high: with 0.3 to 0.6 s of delay, by 0.08 s of the quota."""
+
+GROWTH_AGES = 3.0
+"""A part may exceed what the others have left by an even part of what flows in within
+so many Δ.  Without this, an agent that takes over 80 % of the quota is refused 0.3 % of
+its requests, instead of 0.2 %."""
+
+
+def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None:
+    """Compute V and V': what was spent beyond what the others know or have heeded.
+
+    They know a counter once its report has had enough time on the bus.  How long that
+    takes is unknown until one report has come back.  What they expect, or what is paid
+    for, counts as known, and as heeded.
+    """
+    at_once = block.at_once[0, slots]
+    known_before = block.known_admitted[slots] + block.known_predicted[slots]
+    for column in (block.known_predicted, block.pending_predicted):
+        column[slots] = chosen(at_once, 0.0, column[slots])
+    arrived = block.pending_at[slots] <= on.now - KNOWN_LAGS * on.lag_s
+    if np.count_nonzero(arrived) and on.echoed and not on.cut_off:
+        # The newest report is awaited next, if it left after the one that arrived.
+        newer = arrived & (block.row_reported_at[slots] > block.pending_at[slots])
+        for known, pending, reported in (
+            (block.known_admitted, block.pending_admitted, block.reported_admitted),
+            (block.known_predicted, block.pending_predicted, block.predicted[0]),
+            (block.known_demand, block.pending_demand, block.reported_demand),
+        ):
+            known[slots] = chosen(arrived, pending[slots], known[slots])
+            pending[slots] = chosen(newer, reported[slots], pending[slots])
+        then = chosen(arrived, inf, block.pending_at[slots])
+        block.pending_at[slots] = chosen(newer, block.row_reported_at[slots], then)
+    known = block.known_admitted[slots] + block.known_predicted[slots]
+    unheeded = _heed(block, slots, known - known_before, on)
+    admitted = block.admitted[0, slots]
+    for column, seen in (
+        (block.unseen, seen_by_all(block, slots)),
+        (block.unheeded, seen_by_all(block, slots, unheeded)),
+    ):
+        column[slots] = chosen(alone, 0.0, admitted - seen)
+
+
+def _heed(block: LedgerBlock, slots: Index, told: Floats, on: Conditions) -> Floats:
+    """Return ``float64[K]`` units that the others know and may not have heeded.
+
+    Args:
+        block: Changed.
+        slots: K of its columns.
+        told: ``float64[K]`` what they just learnt beyond what they expected.
+        on: Time and ages.
+    """
+    if np.count_nonzero(told):
+        idle = block.heeding_at[slots] == inf
+        for units, at, here in (
+            (block.heeding, block.heeding_at, idle),
+            (block.heeding_next, block.heeding_next_at, ~idle),
+        ):
+            units[slots] += chosen(here, told, 0.0)
+            at[slots] = chosen(here & (told != 0.0), on.now, at[slots])
+    for at in (block.heeding_at[slots], block.heeding_next_at[slots]):
+        heeded = at <= on.now - on.heed_s
+        if not np.count_nonzero(heeded):
+            break
+        for first, second, none in (
+            (block.heeding, block.heeding_next, 0.0),
+            (block.heeding_at, block.heeding_next_at, inf),
+        ):
+            first[slots] = chosen(heeded, second[slots], first[slots])
+            second[slots] = chosen(heeded, none, second[slots])
+    return greater(block.heeding[slots] + block.heeding_next[slots], 0.0)
+
+
+def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) -> Floats:
+    """Return a, ``float64[K]``: the max-min part of C' by demand within Δ."""
+    own_weight, spare = asked.own_weight, asked.spare
+    own_most = own_weight * lesser(block.theta[slots], FINITE)
+    heavy = asked.newest > NEAR * own_most
+    pool = greater(spare - chosen(heavy, block.others_margin[slots], 0.0), 0.0)
+    level = level_of(asked.demand, asked.weight, pool / on.age_s, asked.wanted)
+    window = shares_at(level, asked.demand[0], own_weight) * on.age_s
+    even = own_weight / greater(block.present_weight[slots], 1e-300)
+    left = pool - asked.wanted * on.age_s
+    window = chosen(level == inf, window + left * even, window)
+    part = chosen(pool > 0.0, window / greater(pool, 1e-300), block.part[slots])
+    growth = GROWTH_AGES * on.age_s * block.rate[slots] * even
+    window = lesser(window, _part_left(block, slots, part, on) * pool + growth)
+    # An agent below θ may exceed its part by the noise of its own arrivals.
+    noise = _noise(block, slots, asked, on)
+    window = chosen(heavy, window, greater(window, noise))
+    bootstrap = block.joining_until[slots] > on.now
+    if np.count_nonzero(bootstrap):
+        # Which other agents exist is not known yet.
+        assumed = spare / greater(block.agents[slots], on.present)
+        window = chosen(bootstrap, lesser(window, assumed), window)
+    return window
+
+
+def _part_left(
+    block: LedgerBlock, slots: Index, part: Floats, on: Conditions
+) -> Floats:
+    """Return ``float64[K]``: what of its part the others have left to this agent.
+
+    A part that grows does so because theirs shrink.  They may have spent what they had
+    before, so it counts when that would have been heard.
+
+    Args:
+        block: Changed: `part`, `part_next` and `part_next_at`.
+        slots: K of its columns.
+        part: ``float64[K]`` its part of C', by what all agents know.
+        on: Time and ages.
+    """
+    left = lesser(block.part[slots], part)
+    found_at = block.part_next_at[slots]
+    idle = found_at == inf
+    following = chosen(idle, part, lesser(block.part_next[slots], part))
+    found_at = chosen(part > left + ROUNDING, chosen(idle, on.now, found_at), inf)
+    heeded = found_at <= on.now - on.heed_s
+    block.part[slots] = left = chosen(heeded, following, left)
+    # What it grew by meanwhile counts later.
+    later = chosen(part > left + ROUNDING, on.now, inf)
+    block.part_next_at[slots] = chosen(heeded, later, found_at)
+    block.part_next[slots] = chosen(heeded, part, following)
+    return left
+
+
+def _noise(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) -> Floats:
+    """Return ``float64[K]`` units by which this agent may exceed its part by chance.
+
+    Computed from reported demand: a rate that the others don't know yet is a change,
+    not chance, and in a herd all agents change at once.
+    """
+    quiet, cost, spare = block.quiet_s[slots], asked.cost, asked.spare
+    at_once = block.at_once[block.lines(slots), slots]
+    arriving = lesser(asked.demand, block.rate[slots])
+    own, own_cost = arriving[0], cost[0]
+    # Nothing is expected of who reports each admission, so V' isn't 0 on average.
+    own_s = chosen(at_once[0], on.age_s + on.heed_s, quiet)
+    mean = chosen(at_once[0], own * own_s, 0.0)
+    noise: Floats = lesser(spare, mean + NOISE_SIGMAS * root(own * own_cost * own_s))
+    # Chance comes in whole requests.  One more than the first is safe as far as the
+    # level exceeds everything that could arrive by chance.
+    by_chance = quiet * total(arriving * cost)
+    unsure: Floats | float = 0.0
+    if np.count_nonzero(at_once):
+        untold = without(~at_once, arriving)
+        by_chance += (on.age_s - quiet) * total(untold * cost)
+        unsure = total(untold) * on.age_s
+    unsure = unsure + NOISE_SIGMAS * root(greater(by_chance, 0.0))
+    one_more = (own > 0.0) & (spare - unsure >= own_cost)
+    return chosen(one_more, greater(noise, own_cost), noise)
+
+
+def note_told(
+    block: LedgerBlock, slots: Index, admitted: Floats, demand: Floats, now: float
+) -> None:
+    """Note that this agent's rows of some ledgers were reported.
+
+    Args:
+        block: Changed: what the others will know, and what is news to them.
+        slots: K of its columns.
+        admitted: ``float64[K]`` reported counters.
+        demand: ``float64[K]`` reported demand, units/s.
+        now: Monotonic seconds.
+    """
+    # The others' expectation restarts from 0 now, so at the earlier `at` it was
+    # negative.
+    unexpected = -block.extrapolated_rate[0, slots] * (now - block.at[slots])
+    grown = admitted - block.reported_admitted[slots]
+    block.own_news[slots] += np.abs(grown - block.predicted[0, slots] + unexpected)
+    free = block.pending_at[slots] == inf
+    for pending, reported in (
+        (block.pending_admitted, admitted),
+        (block.pending_predicted, unexpected),
+        (block.pending_demand, demand),
+        (block.pending_at, now),
+    ):
+        pending[slots] = np.where(free, reported, pending[slots])
+    block.predicted[0, slots] = unexpected
+    block.reported_rate[slots] = block.extrapolated_rate[0, slots]
+    block.swung[slots] = 0.0
+    block.reported_admitted[slots] = admitted
+    block.reported_demand[slots] = demand
+    block.row_reported_at[slots] = now
