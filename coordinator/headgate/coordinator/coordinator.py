@@ -16,6 +16,7 @@ from headgate.coordinator.ledger.replay import charge_own
 from headgate.coordinator.lifecycle import Lifecycle
 from headgate.coordinator.messages.events import (
     ApiAnswers,
+    Claim,
     Configured,
     Counted,
     Effect,
@@ -185,6 +186,9 @@ class Coordinator:
             schedule.hello |= state.strict.asks
             effects.extend(state.strict.claims(now))
             effects.extend(state.strict.notices(now))
+        if questions := state.bootstrap.questions:
+            effects.append(Claim(state.agent, frozenset(questions), now))
+            questions.clear()
         if schedule.wonders(now) and not state.members.all_whole():
             schedule.hello = True
         told = [] if state.observing else report_due(state, local, now)

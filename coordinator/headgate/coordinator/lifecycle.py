@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.arrays import LedgerBlock
     from headgate.coordinator.table.index import Key
 
+API_ANSWERS_S = 2.0
+"""How long to wait for the API's word on a limit that others have used."""
+
 CHANCE_COSTS = 3.0
 """Requests that are expected in a time in which none comes once in twenty times."""
 
@@ -47,7 +50,8 @@ class Lifecycle:
                 block, slot = state.table.at(key)
                 block.own_callers[slot] = nan  # its children may be gone
                 if before.ancestors.get(key) != limits.ancestors[key]:
-                    block.parent_cap[slot] = block.left_above[slot] = inf
+                    block.parent_cap[slot] = block.part_above[slot] = inf
+                    block.left_above[slot] = inf
                     block.wait_above_s[slot] = 0.0
                     block.depth[slot] = len(limits.ancestors[key])
                 ruled, ruled_before = limits.by_key[key], before.by_key.get(key)
@@ -172,19 +176,28 @@ class Lifecycle:
         counted = block.admitted.item(0, slot)
         block.known_admitted[slot] = block.reported_admitted[slot] = counted
         if not born:
-            stored = state.bootstrap.recall(key, rate=block.rate.item(slot), now=now)
+            rate, number = block.rate.item(slot), int(block.number[slot])
+            stored = state.bootstrap.recall(key, rate=rate, now=now)
             state.bootstrap.opened(key)
             if stored is None and key[1] >= VALUES_FROM:
                 stored = level, 0.0  # no agent knows this value: unused, so full
+            unheard_s = state.elsewhere.since(key[1], now)
+            if unheard_s < inf:
+                # Whatever was stored, others have used it since, or are about to tell.
+                stored = None
+                level = min(level, rate * unheard_s)
+                until = now + API_ANSWERS_S
+                state.bootstrap.ask_api(number, key, until=until)
             if stored is not None:
                 level = min(self._of_this_period(key, *stored), level)
             else:
                 on = self._recomputation.conditions(now)
-                level = start_level(block, slot, on, state.settings)
+                start = start_level(block, slot, on, state.settings)
+                level = max(start, level) if unheard_s < inf else start
             # Other agents may know its level: ask, and spend an even part until then.
             block.joining_until[slot] = np.inf
             block.unanswered[slot] = True
-            state.bootstrap.begin(int(block.number[slot]))
+            state.bootstrap.begin(number)
         block.level[slot] = block.belief[slot] = level
 
     def first_terms(
@@ -210,6 +223,9 @@ class Lifecycle:
             return None
         limit = ruled.limit
         stored = state.bootstrap.recall(key, rate=limit.rate_per_s, now=now)
+        unheard_s = state.elsewhere.since(key[1], now)
+        if limit.rate_per_s * unheard_s < limit.burst:
+            return None  # others have used it: the API or they will tell
         if stored is None and template is not None:
             stored = limit.burst, 0.0
         if stored is None or isinf(limit.burst):
@@ -237,7 +253,9 @@ class Lifecycle:
         for group_id, level in stored:
             key = (event.dimension, group_id)
             if key in state.table:
-                told[self._number(key)] = self._of_this_period(key, level, event.age_s)
+                number = self._number(key)
+                told[number] = self._of_this_period(key, level, event.age_s)
+                state.bootstrap.api_told(number)
             else:
                 state.bootstrap.stored(key, level, at=now - event.age_s)
         for block, slots in state.table.where(np.array(list(told), dtype=np.int64)):

@@ -207,6 +207,8 @@ class ReportReceiver:
             return
         if not self._believable(member, report, now, effects):
             return
+        if report.left_out is not None:
+            state.elsewhere.heard(report.left_out, now)
         # From the point of view of a sender that was silent this agent returns, too.
         asked = report.hello or member.silent
         hole = self._note_sender(member, report, now)

@@ -208,7 +208,7 @@ class Recomputation:
             if parent in table and len(limits.ancestors[parent]) == depth:
                 block, slot = table.at(parent)
                 if block in computed and computed[block][slot]:
-                    pass_down(parent, limits, table)
+                    pass_down(parent, limits, table, self._state.wall_s)
 
     def _calculate_block(
         self, block: LedgerBlock, slots: Ints, on: Conditions

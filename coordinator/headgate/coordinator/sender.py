@@ -46,7 +46,8 @@ def report_due(
     picked = local.with_ancestors(picked)
     level = _levels(state, local, picked, now)
     demand = local.tell(picked, outlook.at_once)
-    report = _report(state, local.rows_to_report(picked, demand, level), now)
+    told = local.rows_to_report(picked, demand, level, _inside(state, local))
+    report = _report(state, told, now)
     if state.bootstrap:
         state.bootstrap.asked(report.sequence, local.numbers[picked])
     state.members.published(report.sequence, now)
@@ -58,7 +59,8 @@ def report_due(
         slots = block.slots[place.slots][sent]
         rows = local.positions[place.rows][sent]
         demand = np.maximum(local.sent_demand[rows], 0.0)
-        note_told(block, slots, local.sent_admitted[rows], demand, now)
+        admitted, lag_s = local.sent_admitted[rows], state.members.lag_s
+        note_told(block, slots, admitted, demand, now, lag_s)
         block.dirty[slots] = True
     return [Publish(report)]
 
@@ -117,6 +119,16 @@ def _levels(
         most = block.burst[slots]
         level[place.rows] = np.minimum(block.belief[slots] + grown, most)
     return level
+
+
+def _inside(state: CoordinatorState, local: LocalBuckets) -> Floats | None:
+    """Return the weight of what is used inside each row's group; None if all are 0."""
+    if not state.limits.children:
+        return None
+    inside = np.zeros(len(local.names))
+    for place in local.places:
+        inside[place.rows] = place.block.inside[0, place.slots]
+    return inside if inside.any() else None
 
 
 def last_report(state: CoordinatorState, now: float) -> list[Publish]:

@@ -8,6 +8,7 @@ from headgate.coordinator.escrow.holder import Strict
 from headgate.coordinator.gossip.schedule import ReportSchedule
 from headgate.coordinator.ledger.limits import Limits
 from headgate.coordinator.membership.bootstrap import Bootstrap
+from headgate.coordinator.membership.elsewhere import Elsewhere
 from headgate.coordinator.membership.failure_detector import FailureDetector
 from headgate.coordinator.membership.members import Members
 from headgate.coordinator.membership.removed import RemovedLimits
@@ -34,6 +35,7 @@ class CoordinatorState:
         wall_s: The wall clock at this step; it decides calendar periods.
         agents_told: How many agents there are according to the API, if it says.
         bootstrap: Ledgers whose level is not known yet.
+        elsewhere: When others were heard to use groups that this agent doesn't.
         schedule: Timers and the choice of rows.
         members: All other agents.
         detector: Which of them are silent or gone.
@@ -62,6 +64,7 @@ class CoordinatorState:
         self.wall_s = 0.0
         self.agents_told: int | None = None
         self.bootstrap = Bootstrap()
+        self.elsewhere = Elsewhere()
         self.schedule = ReportSchedule(settings, phase=phase, now=now)
         self.members = Members(settings, now)
         self.detector = FailureDetector(

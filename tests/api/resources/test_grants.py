@@ -126,7 +126,18 @@ def test_a_limit_that_a_used_group_gets_is_granted(rest: httpx.Client) -> None:
     assert put(rest, name, {**STRICT, "limits": [REQUESTS, TOKENS]}) == group
     limits = [{"group": group, "dimension": name} for name in ("requests", "tokens")]
     answer = rest.post("/grants", json={"agent": "a", "limits": limits})
-    assert answer.json() == {"granted": limits[1:]}
+    assert answer.json()["granted"] == limits[1:]
+
+
+def test_who_begins_to_use_a_limit_is_told_what_is_left_of_it(
+    rest: httpx.Client,
+) -> None:
+    gold, silver = make(rest, BALANCED), make(rest, BALANCED)
+    limit = {"group": gold, "dimension": "requests"}
+    other = {"group": silver, "dimension": "tokens"}  # there is no such limit
+    answer = rest.post("/grants", json={"agent": "a", "limits": [limit, other]})
+    full = {**limit, "level": 100.0, "age_s": 0.0}
+    assert answer.json() == {"granted": [], "levels": [full]}
 
 
 @pytest.mark.usefixtures("unheard")
@@ -231,7 +242,9 @@ def test_of_several_who_ask_at_once_one_gets_it(rest: httpx.Client) -> None:
 
 
 def no_listener(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(routes, "observing_of", answers(SimpleNamespace(observer=None)))
+    nothing = SimpleNamespace(told=lambda *_, **__: [])
+    deaf = SimpleNamespace(observer=None, levels=nothing, watches=answers(False))
+    patch.setattr(routes, "observing_of", answers(deaf))
 
 
 def no_bus(patch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,7 @@ class LocalBucket:
         asked: Where to put this bucket to have `common` kept up to date; None where
             the limit is this process's alone.
         common: What is left across the cluster; None while that is unknown.
+        most_above: Largest cost that the groups above it ever admit.
     """
 
     group: Group
@@ -102,6 +103,7 @@ class LocalBucket:
     watch: UsageWatch | None = None
     asked: set[LocalBucket] | None = None
     common: CommonLevel | None = None
+    most_above: float = inf
 
     def level_at(self, now: float) -> float:
         """Return the units left of the limit, across all processes that share it.
@@ -147,7 +149,7 @@ class LocalBucket:
         """Cost above which the limit refuses for ever."""
         if self.limit.rate <= 0.0:
             return -inf
-        return largest_cost(self.group, self.limit)
+        return min(largest_cost(self.group, self.limit), self.most_above)
 
 
 def largest_cost(group: Group, limit: Limit) -> float:

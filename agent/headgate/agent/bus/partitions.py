@@ -216,7 +216,14 @@ def join(parts: list[Report], *, whole: bool) -> Report:
         permits=tuple(each for part in parts for each in part.permits),
         part=0,
         parts=(),
+        left_out=_united([part.left_out for part in parts]),
     )
+
+
+def _united(parts: list[NDArray[np.int64] | None]) -> NDArray[np.int64] | None:
+    """Return the ids of all parts in ascending order, None if there are none."""
+    told = [part for part in parts if part is not None]
+    return np.unique(np.concatenate(told)) if told else None
 
 
 def _picked(

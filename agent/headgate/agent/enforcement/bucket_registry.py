@@ -13,7 +13,7 @@ from headgate.agent.bucket.bucket import Bucket
 from headgate.agent.bucket.local import LocalBucket, largest_cost
 from headgate.agent.bucket.suppression import AttemptedRate
 from headgate.agent.bucket.terms import SharedTerms
-from headgate.coordinator.config.configuration import Group, Limit
+from headgate.coordinator.config.configuration import Group, Limit, ancestry_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,6 +80,7 @@ class Registry:
         self._asked = asked
         self._first_terms = first_terms
         self._buckets: dict[BucketKey, LocalBucket] = {}
+        self._groups: Mapping[int, Group] = {}
         # Cumulative counters must never fall within an incarnation, so a bucket
         # that was dropped and comes back goes on counting from here.
         self._retired: dict[BucketKey, tuple[float, float]] = {}
@@ -136,12 +137,14 @@ class Registry:
             calendar_s: The wall clock less the enforcer's.
         """
         self._calendar_s = calendar_s
+        self._groups = groups
         for key, local in list(self._buckets.items()):
             group = groups.get(key[0])
             limit = limit_of(group, key[1], key[2]) if group is not None else None
             if group is None or limit is None:
                 self._drop(key)
             else:
+                local.most_above = self._most_above(group, limit)
                 follow_limit(local, group, limit, now)
                 end_period(local, calendar_s)
         for key in [key for key in self._retired if key[0] not in groups]:
@@ -176,6 +179,9 @@ class Registry:
         key = (group.id, limit.dimension, limit.scope)
         self._seed += 1
         local = make_local(group, limit, now, seed=self._seed)
+        local.most_above = self._most_above(group, limit)
+        owing = local.bucket.may_owe
+        local.bucket.set_policy(may_owe=owing, maximum_cost=_largest(local))
         end_period(local, self._calendar_s)
         if limit.scope == "cluster":
             local.asked = self._asked
@@ -188,6 +194,17 @@ class Registry:
                 share_first(local, *terms, now)
         self._buckets[key] = local
         return local
+
+    def _most_above(self, group: Group, limit: Limit) -> float:
+        """Return the largest cost that a shared limit's groups above ever admit."""
+        if limit.scope == "node":
+            return inf  # all limits of a node have buckets of their own
+        most = inf
+        for each in ancestry_of(group, self._groups):
+            above = limit_of(each, limit.dimension, "cluster")
+            if above is not None:
+                most = min(most, largest_cost(each, above))
+        return most
 
     def _drop(self, key: BucketKey) -> None:
         bucket = self._buckets.pop(key).bucket
@@ -236,6 +253,13 @@ def _may_owe(group: Group, *, node: bool, new: bool = False) -> bool:
     if group.mode == "strict" and not node:
         return False
     return group.may_owe or (new and not node)
+
+
+def _largest(local: LocalBucket) -> float:
+    """Return the cost above which a bucket refuses for ever."""
+    node = local.limit.scope == "node"
+    largest = inf if node else largest_cost(local.group, local.limit)
+    return min(largest, local.most_above)
 
 
 def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBucket:
@@ -316,13 +340,10 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     old = local.limit
     bucket = local.bucket
     node = limit.scope == "node"
-    bucket.set_policy(
-        may_owe=_may_owe(group, node=node),
-        maximum_cost=inf if node else largest_cost(group, limit),
-    )
+    local.group, local.limit = group, limit
+    bucket.set_policy(may_owe=_may_owe(group, node=node), maximum_cost=_largest(local))
     bucket.most_counted = _most_counted(limit)
     _suppress(bucket, group, now)
-    local.group, local.limit = group, limit
     if limit.rate <= 0.0:
         bucket.close_at(now)
     elif node and limit.period and old.rate < inf:

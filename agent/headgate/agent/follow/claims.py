@@ -1,7 +1,9 @@
-"""Asks the API for strict limits that nobody has founded yet.
+"""Asks the API about limits that this process begins to use.
 
-What it grants starts full (see `headgate.coordinator.escrow.permits`).  A question that
-fails is not repeated here: the coordinator asks again while nobody founds the limit.
+Strict limits that nobody has founded yet, which start full if it grants them (see
+`headgate.coordinator.escrow.permits`), and limits that others have used, whose level it
+may know.  A question that fails is not repeated here: the coordinator asks again while
+nobody founds a strict limit.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from headgate.agent.follow.snapshot_file import document_of
+from headgate.agent.follow.stored_levels import levels_of
 from headgate.agent.http_connection import Connection, NoAnswer, beginning_of
 from headgate.agent.json_place import JsonPlace
 from headgate.coordinator import Granted
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
-    from headgate.coordinator import Claim
+    from headgate.coordinator import Claim, Restored
 
 log = logging.getLogger("headgate.agent")
 
@@ -50,7 +53,7 @@ class Claims:
     def __init__(
         self,
         url: str,
-        deliver: Callable[[Granted], None],
+        deliver: Callable[[Granted | Restored], None],
         *,
         headers: Mapping[str, str],
         trust: ssl.SSLContext | None = None,
@@ -75,7 +78,7 @@ class Claims:
             try:
                 thread.start()
             except RuntimeError as error:  # the process has no more threads, or ends
-                log.warning("no strict limit is claimed: %s", error)
+                log.warning("no limit is asked for: %s", error)
             else:
                 self._thread = thread
 
@@ -94,22 +97,24 @@ class Claims:
                     self._ask(claim, keys[first : first + MOST_LIMITS])
 
     def _ask(self, claim: Claim, keys: list[tuple[str, int]]) -> None:
-        """Ask about some limits, and deliver what is granted."""
+        """Ask about some limits, and deliver what is granted or told."""
         limits = [{"group": group, "dimension": what} for what, group in keys]
         body = json.dumps({"agent": claim.agent, "limits": limits}).encode()
         try:
-            granted = self._granted(body) & claim.limits
+            granted, levels = self._answer(body)
         except Exception as error:  # the thread goes on, whatever is answered
             if not self._failed:
-                log.warning("a strict limit may start empty: %s", error)
+                log.warning("a limit may start empty: %s", error)
             self._failed = True
             return
         self._failed = False
-        if granted:
-            self._deliver(Granted(granted, claim.asked_at_s))
+        for told in levels:
+            self._deliver(told)
+        if granted & claim.limits:
+            self._deliver(Granted(granted & claim.limits, claim.asked_at_s))
 
-    def _granted(self, body: bytes) -> frozenset[tuple[str, int]]:
-        """Return what the API grants.
+    def _answer(self, body: bytes) -> tuple[frozenset[tuple[str, int]], list[Restored]]:
+        """Return what the API grants, and the levels that it tells.
 
         Raises:
             NoAnswer: The API did not answer.
@@ -125,8 +130,9 @@ class Claims:
             connection.close()
         if not answer.is_success:
             raise NoAnswer(f"{PATH}: {answer.status}: {beginning_of(answer.body)}")
-        top = JsonPlace.top(document_of(answer.body, PATH))
-        return frozenset(
+        document = document_of(answer.body, PATH)
+        granted = frozenset(
             (place["dimension"].text(), place["group"].integer(least=1))
-            for place in top.items("granted")
+            for place in JsonPlace.top(document).items("granted")
         )
+        return granted, levels_of(document)

@@ -171,6 +171,7 @@ def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
         interval_s=(message.interval_ms or 1_000) / 1e3,
         part=message.part,
         parts=tuple(message.parts),
+        left_out=shared.left_out,
     )
 
 
@@ -191,6 +192,8 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
         message.cost.extend(_demand_codes(rows.cost, "cost"))
     if rows.largest is not None:
         message.largest.extend(_demand_codes(rows.largest, "largest"))
+    if rows.inside is not None:
+        message.inside.extend(_demand_codes(rows.inside, "inside"))
     if rows.level is not None:
         message.level_scale = _signed_scale(rows.level)
         message.level.extend(
@@ -302,10 +305,11 @@ def _decode_rows(message: wire.Rows, shared: Places) -> Rows:
     refused, admitted = message.refused, message.admitted
     demand, held = message.demand, message.held
     cost, largest = message.cost, message.largest
-    level, subjects = message.level, message.subjects
+    level, subjects, inside = message.level, message.subjects, message.inside
     size, at = places.size, places.at
-    columns = (refused, admitted, demand, held, cost, largest, level, subjects)
-    for column, values in zip(_COLUMNS, columns, strict=True):
+    required = (refused, admitted, demand, held)
+    optional = (cost, largest, inside, level, subjects)
+    for column, values in zip(_COLUMNS, (*required, *optional), strict=True):
         if len(values) != size and (len(values) or column not in _OPTIONAL):
             raise MalformedReport(
                 f"{name}.{column}: expected {size} entries, one per group id, "
@@ -323,6 +327,7 @@ def _decode_rows(message: wire.Rows, shared: Places) -> Rows:
         held=units_of(held, held_scale, at),
         cost=_decoded(cost, f"{name}.cost", at) if cost else np.ones(len(places.ids)),
         largest=_decoded(largest, f"{name}.largest", at) if largest else None,
+        inside=_decoded(inside, f"{name}.inside", at) if inside else None,
         level=units_of(level, level_scale, at) if level else None,
         subjects=subjects_of(subjects, name, at) if subjects else None,
     )
@@ -345,10 +350,11 @@ _COLUMNS = (
     "held",
     "cost",
     "largest",
+    "inside",
     "level",
     "subjects",
 )
 """Columns that must be as long as the ids."""
 
-_OPTIONAL = ("cost", "largest", "level", "subjects")
+_OPTIONAL = ("cost", "largest", "inside", "level", "subjects")
 """Those of `_COLUMNS` that may be absent."""

@@ -42,17 +42,20 @@ class Places:
         size: How many rows there are.
         ids: ``int64[K]`` of the wanted rows.
         at: ``int64[K]`` their positions; None if all are wanted.
+        left_out: ``int64[K]`` ids of the other rows; None if there is none.
         used: As in `decode`.
     """
 
     def __init__(self, ids: NDArray[np.int64], used: NDArray[np.bool_] | None) -> None:
         self.size, self.ids, self.used = len(ids), ids, used
         self.at: NDArray[np.int64] | None = None
+        self.left_out: NDArray[np.int64] | None = None
         if used is not None and len(ids):
             wanted = used.take(ids, mode="clip")
             if np.count_nonzero(wanted) < len(ids):
                 self.at = wanted.nonzero()[0]
                 self.ids = ids[self.at]
+                self.left_out = ids[~wanted]
 
 
 def group_ids_of(deltas: Sequence[int], name: str, *, least: int) -> NDArray[np.int64]:

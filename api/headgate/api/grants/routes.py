@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 
-from headgate.api.grants.schemas import Claimed, GrantShown
+from headgate.api.grants.schemas import Claimed, GrantShown, LevelTold
 from headgate.api.grants.service import grant
 from headgate.api.http.dependencies import ServiceOf
 from headgate.api.observing.observing import observing_of
@@ -22,22 +22,32 @@ LOOKS_S = 0.01
 router = APIRouter(tags=["snapshot"])
 
 
-@router.post("/grants", summary="Claim strict limits that nobody has used yet")
+@router.post("/grants", summary="Ask about limits that an agent begins to use")
 def post_grants(body: Claimed, service: ServiceOf, request: Request) -> GrantShown:
-    """Grant the calling agent those of the limits that nobody has founded.
+    """Grant the calling agent the strict limits that nobody has founded; tell levels.
 
     Each limit is granted once, and only while this server has listened on the bus since
     before the limit was made.  The agent finds it full, and divides it with the others.
+
+    Levels are told of limits that nobody uses at present, or whose period is long.
     """
-    listener = observing_of(request).observer
-    if listener is None or not _follows(listener, service.watch.revision):
-        return GrantShown(granted=[])
+    observing, revision = observing_of(request), service.watch.revision
+    listener = observing.observer
+    wanted = {(limit.group, limit.dimension) for limit in body.limits}
+    levels = [
+        LevelTold.model_validate(told)
+        for told in observing.levels.told(revision, watched=observing.watches())
+        if (told["group"], told["dimension"]) in wanted
+    ]
+    if listener is None or not _follows(listener, revision):
+        return GrantShown(granted=[], levels=levels)
     founded_by_nobody = [
         limit
         for limit in body.limits
         if listener.grantable(limit.group, limit.dimension, body.agent)
     ]
-    return GrantShown(granted=grant(service.store, founded_by_nobody))
+    granted = grant(service.store, founded_by_nobody)
+    return GrantShown(granted=granted, levels=levels)
 
 
 def _follows(listener: "Observer", revision: int) -> bool:

@@ -45,7 +45,17 @@ class Claimed(BaseModel):
     limits: Annotated[list[LimitNamed], Field(max_length=MOST_LIMITS)]
 
 
+class LevelTold(LimitNamed):
+    """What is left of a limit that nobody uses at present, or that is long."""
+
+    level: Annotated[
+        float, Field(description="Units left when it was seen; negative for a debt.")
+    ]
+    age_s: Annotated[float, Field(description="Seconds since then.")]
+
+
 class GrantShown(BaseModel):
-    """The limits among those that the agent may found."""
+    """The limits among those that the agent may found, and levels that are known."""
 
     granted: list[LimitNamed]
+    levels: list[LevelTold] = []

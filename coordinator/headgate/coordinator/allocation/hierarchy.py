@@ -20,9 +20,16 @@ child whose limit is unlimited uses the limit of its nearest limited ancestor.
 
 **Beside the children.**  What agents want from the parent but not from any child
 tracked here is a branch, too: the parent's own callers (see
-`headgate.coordinator.demand.parents`), and children that this agent does not use.  It
-weighs as much as these children, or 1.  Its part is divided among agents by what each
-wants there, and this agent's own callers keep to that.
+`headgate.coordinator.demand.parents`), and children that this agent does not use.  Its
+part is divided among agents by what each wants there, and this agent's own callers keep
+to that.
+
+It weighs as much as what is used there, callers 1.  That is not known here, so each
+agent reports the weight of what it uses, of each child as large a part as it has of the
+child's demand: over all agents these add up.  A child that could use less than w_c·θ
+counts as high_c/θ, with which it gets what it can use.  If all children that are
+*configured* counted, two agents that use one of ten each would leave eight tenths of
+the parent to nobody.
 """
 
 from __future__ import annotations
@@ -40,6 +47,7 @@ from headgate.coordinator.table.arrays import NOBODY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headgate.coordinator.config.configuration import Limit
     from headgate.coordinator.ledger.limits import Limits, Ruled
     from headgate.coordinator.table.arrays import Floats, LedgerBlock
     from headgate.coordinator.table.index import Key, Table
@@ -48,6 +56,11 @@ if TYPE_CHECKING:
 LEAST_PART = 0.005
 """If less than this fraction of an agent's demand on a parent comes from outside its
 children, that part counts as none."""
+
+
+LEAST_WEIGHT = 0.1
+"""What is used beside the children that are tracked here weighs at least this part of
+the lightest of the others: what agents report of it is not exact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +80,18 @@ class Branch:
     demand: float
 
 
-def fill(available: float, branches: Sequence[Branch]) -> list[float]:
-    """Return what each child gets of the parent's Q', in units/s."""
+def fill(available: float, branches: Sequence[Branch]) -> tuple[list[float], float]:
+    """Return what each child gets of the parent's Q', and θ, units/s.
+
+    θ is infinite if all fits.
+    """
     high = [min(b.demand, b.maximum) for b in branches]
     low = [min(b.minimum, h) for b, h in zip(branches, high, strict=True)]
     if sum(high) <= available:
-        return high
+        return high, inf
     if sum(low) >= available:
         whole = sum(low)
-        return [part * available / whole if whole else 0.0 for part in low]
+        return [part * available / whole if whole else 0.0 for part in low], 0.0
     weights = [b.weight for b in branches]
     corners = sorted(
         [(part / w, w) for part, w in zip(low, weights, strict=True)]
@@ -90,10 +106,11 @@ def fill(available: float, branches: Sequence[Branch]) -> list[float]:
         slope += change
     if slope > 0.0:
         theta += (available - total) / slope
-    return [
+    parts = [
         max(lo, min(hi, w * theta))
         for lo, hi, w in zip(low, high, weights, strict=True)
     ]
+    return parts, theta
 
 
 def beside_of(
@@ -127,51 +144,131 @@ def beside_of(
     return capped
 
 
-def pass_down(parent: Key, limits: Limits, table: Table) -> None:
-    """Set the parts of the children of a ledger that was just computed."""
+def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
+    """Set the parts of the children of a ledger that was just computed.
+
+    Args:
+        parent: Its key.
+        limits: The limits in force.
+        table: All ledgers; those of the children are changed.
+        wall_s: Wall clock, for calendar periods.
+    """
     children = limits.children[parent]
     siblings = [key for key in children if key in table]
     if not siblings:
         return
     above, slot = table.at(parent)
-    available = inf if above.unlimited[slot] else float(above.available[slot])
+    unlimited = bool(above.unlimited[slot])
+    available = inf if unlimited else float(above.available[slot])
     places = [table.at(key) for key in siblings]
     branches = [
         _branch(limits.by_key[key], *place)
         for key, place in zip(siblings, places, strict=True)
     ]
     beside = beside_of(above, slot, places)
+    used = _used(above, slot, branches, places, beside)
     others = [limits.by_key[key] for key in children if key not in table]
-    further = Branch(
-        weight=sum(r.group.weight for r in others) or 1.0,
-        minimum=sum(r.limit.minimum / r.limit.period_s for r in others),
-        maximum=inf,
-        demand=float(beside.sum()),
-    )
-    *parts, rest = fill(available, [*branches, further])
-    slack = max(0.0, available - sum(parts) - rest) / len(branches)
-    left = inf if above.unlimited[slot] else float(left_inside(above, slot))
+    branches.append(_further(others, used, demand=float(beside.sum())))
+    parts, theta = fill(available, branches)
+    filled = max(p / b.weight for p, b in zip(parts, branches, strict=True))
+    above.branch_theta[slot] = min(theta, filled)
+    steady = inf if unlimited else float(above.rate[slot])
+    usual = fill(steady, branches)[0] if available < steady else parts
+    slack = max(0.0, available - sum(parts)) / len(siblings)
+    left = inf if unlimited else float(left_inside(above, slot))
     left = min(left, float(above.left_above[slot]))
-    if left > 0.0:
-        left /= len(branches)
-    wait_s = max(_debt_s(above, slot), float(above.wait_above_s[slot]))
-    for part, branch, (block, at) in zip(parts, branches, places, strict=True):
-        block.parent_cap[at] = min(part + slack, branch.maximum)
+    if steady <= 0.0:
+        left = min(left, -1.0)  # closed, whatever it holds
+    elif left > 0.0:
+        left /= len(siblings)
+    wait_s = max(
+        _debt_s(above, slot, limits.calendar.get(parent), wall_s),
+        float(above.wait_above_s[slot]),
+    )
+    for n, (block, at) in enumerate(places):
+        most = branches[n].maximum
+        block.parent_cap[at] = min(parts[n] + slack, most)
+        block.part_above[at] = min(usual[n] + slack, most)
         block.left_above[at] = left
-        block.wait_above_s[at] = wait_s
+        block.wait_above_s[at] = wait_s if most > 0.0 else inf
     above.own_callers[slot] = beside[0]
     weight = above.weight[:, slot : slot + 1]
-    theta = water_level(beside[:, None], weight, np.array([rest]))
-    above.own_callers_theta[slot] = theta[0]
+    theta_beside = water_level(beside[:, None], weight, np.array([parts[-1]]))
+    above.own_callers_theta[slot] = theta_beside[0]
 
 
-def _debt_s(block: LedgerBlock, slot: int) -> float:
+def _used(
+    above: LedgerBlock,
+    slot: int,
+    branches: Sequence[Branch],
+    places: Sequence[tuple[LedgerBlock, int]],
+    beside: Floats,
+) -> float:
+    """Return the weight of what is used of a parent beside the children tracked here.
+
+    Args:
+        above: Changed: `inside` of this agent, which the others are told.
+        slot: The parent's column.
+        branches: The children that are tracked here.
+        places: Block and column of each.
+        beside: ``float64[A]`` units/s that agents want from none of them.
+    """
+    theta = max(float(above.branch_theta[slot]), 1e-300)
+    callers = float(beside[0])
+    mine = min(callers / max(float(beside.sum()), 1e-300), callers / theta)
+    tracked = 0.0
+    for branch, (block, at) in zip(branches, places, strict=True):
+        wanted = np.where(block.weight[:, at] > 0.0, block.demand[:, at], 0.0)
+        weight = min(branch.weight, min(branch.demand, branch.maximum) / theta)
+        tracked += weight
+        mine += weight * float(wanted[0]) / max(float(wanted.sum()), 1e-300)
+    above.inside[0, slot] = mine
+    present = above.weight[:, slot] > 0.0
+    return float(above.inside[present, slot].sum()) - tracked
+
+
+def _further(others: Sequence[Ruled], used: float, *, demand: float) -> Branch:
+    """Return the branch of what agents want beside the children that are tracked here.
+
+    Args:
+        others: The other children.
+        used: Weight of what is used beside those; not exact, since it is made of
+            reports of many times.
+        demand: Units/s.
+    """
+    if not others:
+        return Branch(weight=1.0, minimum=0.0, maximum=inf, demand=demand)
+    weights = [ruled.group.weight for ruled in others]
+    # Of a template's values only those that are used here are known here.
+    any_number = any(ruled.group.per is not None for ruled in others)
+    most = inf if any_number else sum(weights) + 1.0
+    weight = min(max(used, LEAST_WEIGHT * min(weights)), most)
+    minimum = sum(ruled.limit.minimum / ruled.limit.period_s for ruled in others)
+    minimum *= min(weight / sum(weights), 1.0)
+    return Branch(weight=weight, minimum=minimum, maximum=inf, demand=demand)
+
+
+def _debt_s(
+    block: LedgerBlock, slot: int, calendar: Limit | None, wall_s: float
+) -> float:
     """Return how long a ledger takes to pay what is owed, seconds.
 
-    It is 0 if nothing is owed, or nobody knows when it will be: the limit is closed.
+    No longer than until its calendar period ends; infinite if it is closed.
+
+    Args:
+        block: Read.
+        slot: Its column.
+        calendar: Its limit, if that starts over at a boundary.
+        wall_s: Wall clock.
     """
-    debt, rate = block.aside_in_all[slot] - block.belief[slot], block.rate[slot]
-    return max(float(debt / rate), 0.0) if rate > 0.0 else 0.0
+    if block.unlimited[slot]:
+        return 0.0
+    rate = float(block.rate[slot])
+    debt = float(block.aside_in_all[slot] - block.belief[slot])
+    if rate <= 0.0:
+        return inf
+    most = inf if calendar is None else max(calendar.ends_at_s - wall_s, 0.0)
+    return min(max(debt / rate, 0.0), most)
 
 
 def _branch(ruled: Ruled, block: LedgerBlock, slot: int) -> Branch:

@@ -26,6 +26,10 @@ PARENT_S = 0.1
 """Seconds of its ceiling that an agent may hold for a group inside another one, whose
 limit is the parent's rate rather than the group's own level."""
 
+PARENT_LEAVES_S = 0.2
+"""Longest delay for a group inside another one that owes nothing, seconds: then it is
+known who else wants something."""
+
 OVERDRAWN_S = 0.2
 """Seconds of an even part of its rate by which an agent may overdraw a group with
 others inside, because callers there go by rates.  With a tenth of a second, `tree`'s
@@ -100,10 +104,15 @@ def hold_inside(
     room = greater(room, chosen(left < inf, lesser(left, new.room), 0.0))
     own = chosen(parent, left_inside(block, slots), 0.0)
     overdrawn = greater(-lesser(left, own), 0.0)
-    # How long until what flows in above allows a request, once nothing is owed there.
-    inflow = greater(ceiling, block.available[slots])
-    wait_s = chosen(inflow > 0.0, cost / greater(inflow, 1e-300), 0.0)
-    wait_s += block.wait_above_s[slots]
+    # Debts of the groups above lower the ceiling, so a large request would be paid for
+    # twice: there, and here.
+    part_above = block.part_above[slots]
+    steady = block.fair_part[slots] * lesser(part_above, FINITE)
+    large = (cost > PARENT_S * steady) & (part_above < inf)
+    refill = chosen(large, greater(ceiling, steady), ceiling)
+    # Once nothing is owed above, others may leave their parts as soon as this is known.
+    wait_s = lesser(cost / greater(ceiling, 1e-300), PARENT_LEAVES_S)
+    wait_s = wait_s + block.wait_above_s[slots]
     # Nothing passes then, but once it may, a child with a small ceiling goes on soon.
     closed = -lesser(overdrawn, PARENT_S * ceiling + ROUNDING)
     return changed(
@@ -113,7 +122,7 @@ def hold_inside(
         ceiling=ceiling,
         room=nan,
         window=room,
-        expected_rate=ceiling,
+        expected_rate=refill,
         room_cap=chosen(overdrawn > 0.0, closed, room),
         cautious=False,
         least_delay_s=greater(new.least_delay_s, wait_s),

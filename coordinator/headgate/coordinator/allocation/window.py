@@ -24,7 +24,7 @@ import numpy as np
 
 from headgate.coordinator.allocation.conditions import NEAR, ROUNDING
 from headgate.coordinator.allocation.max_min import FINITE, level_of, shares_at
-from headgate.coordinator.ledger.replay import seen_by_all
+from headgate.coordinator.ledger.replay import own_news, seen_by_all
 from headgate.coordinator.table.one_or_many import (
     chosen,
     greater,
@@ -201,7 +201,12 @@ def _noise(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) -> Fl
 
 
 def note_told(
-    block: LedgerBlock, slots: Index, admitted: Floats, demand: Floats, now: float
+    block: LedgerBlock,
+    slots: Index,
+    admitted: Floats,
+    demand: Floats,
+    now: float,
+    lag_s: float,
 ) -> None:
     """Note that this agent's rows of some ledgers were reported.
 
@@ -211,12 +216,14 @@ def note_told(
         admitted: ``float64[K]`` reported counters.
         demand: ``float64[K]`` reported demand, units/s.
         now: Monotonic seconds.
+        lag_s: Lag of the bus.
     """
     # The others' expectation restarts from 0 now, so at the earlier `at` it was
     # negative.
     unexpected = -block.extrapolated_rate[0, slots] * (now - block.at[slots])
     grown = admitted - block.reported_admitted[slots]
-    block.own_news[slots] += np.abs(grown - block.predicted[0, slots] + unexpected)
+    news = np.abs(grown - block.predicted[0, slots] + unexpected)
+    block.own_news[slots] = own_news(block, slots, now, lag_s) + news
     free = block.pending_at[slots] == inf
     for pending, reported in (
         (block.pending_admitted, admitted),

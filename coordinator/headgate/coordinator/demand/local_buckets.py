@@ -292,7 +292,11 @@ class LocalBuckets:
         return tellable
 
     def rows_to_report(
-        self, chosen: Flags, demand: Floats, level: Floats | None
+        self,
+        chosen: Flags,
+        demand: Floats,
+        level: Floats | None,
+        inside: Floats | None = None,
     ) -> tuple[Rows, ...]:
         """Return rows to report, by dimension, and note what they say.
 
@@ -300,6 +304,7 @@ class LocalBuckets:
             chosen: ``bool[N]`` which ones.
             demand: ``float64[N]`` λ' to report.
             level: ``float64[N]`` E; None while this agent doesn't know it for sure.
+            inside: ``float64[N]`` weight of what is used inside; None if there is none.
         """
         parts: list[Rows] = []
         for dimension, where, groups in self.by_dimension:
@@ -319,6 +324,7 @@ class LocalBuckets:
                     held=self.held[at],
                     cost=cost,
                     largest=np.where(large, largest, 0.0) if large.any() else None,
+                    inside=None if inside is None else inside[at],
                     level=None if level is None else level[at],
                     subjects=self.subjects[at],
                 )

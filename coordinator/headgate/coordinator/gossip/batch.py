@@ -133,6 +133,5 @@ def _columns(
 def finite(rows: Rows) -> bool:
     """Return whether all columns but `level`, where NaN means none, are finite."""
     columns = [rows.admitted, rows.refused, rows.demand, rows.held, rows.cost]
-    if rows.largest is not None:
-        columns.append(rows.largest)
+    columns += [each for each in (rows.largest, rows.inside) if each is not None]
     return isfinite(sum(float(np.add.reduce(column)) for column in columns))

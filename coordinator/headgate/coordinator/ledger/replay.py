@@ -121,10 +121,7 @@ def settle(
     overflowing = _may_pay(block, slots, overflowing, elapsed - age_s)
     block.cut[slots] = block.cut[slots] * lately + overflowing
     block.news[slots] *= lately
-    lag_s = max(lag_s, LEAST_LAG_S)
-    block.unheard[slots] *= faded(elapsed, lag_s)
-    # The report took one lag, and so does the one that shows that it was heard.
-    block.own_news[slots] *= faded(elapsed, (HEARD_LAGS + 1.0) * lag_s)
+    block.unheard[slots] *= faded(elapsed, max(lag_s, LEAST_LAG_S))
     block.level[slots] = belief + predicted_in_all
     block.belief[slots] = belief
     block.at[slots] = now
@@ -206,7 +203,24 @@ def seen_by_all(
     return greater(known, lesser(block.paid[slots], block.admitted[0, slots]))
 
 
-def common_level(block: LedgerBlock, slots: Index, at_s: Floats | float) -> Floats:
+def own_news(
+    block: LedgerBlock, slots: Index, now: Floats | float, lag_s: float
+) -> Floats:
+    """Return ``float64[K]`` units that were news when reported, and may be so still.
+
+    The report took one lag, and so does the one that shows that it was heard.
+    """
+    told_s = greater(now - block.row_reported_at[slots], 0.0)
+    left = faded(told_s, (HEARD_LAGS + 1.0) * max(lag_s, LEAST_LAG_S))
+    return block.own_news[slots] * left
+
+
+def common_level(
+    block: LedgerBlock,
+    slots: Index,
+    at_s: Floats | float,
+    heard: Flags | bool = False,
+) -> Floats:
     """Return ``float64[K]`` C = E + V at a time near the last calculation, at most B.
 
     The others don't know what this agent has not reported yet, so this is the level
@@ -216,9 +230,14 @@ def common_level(block: LedgerBlock, slots: Index, at_s: Floats | float) -> Floa
         block: Read.
         slots: K of its columns.
         at_s: Monotonic seconds.
+        heard: ``bool[K]``, or one for all: the other knew this agent's last report,
+            although not all agents may know it yet.
     """
     grown = (block.rate[slots] - block.outflow[slots]) * (at_s - block.at[slots])
-    unseen = block.admitted[0, slots] - seen_by_all(block, slots)
+    seen = seen_by_all(block, slots)
+    reported = block.reported_admitted[slots] + block.predicted[0, slots]
+    seen = np.where(heard, np.maximum(seen, reported), seen)
+    unseen = block.admitted[0, slots] - seen
     level = block.belief[slots] + unseen + grown
     result: Floats = np.minimum(level, block.burst[slots])
     return result
@@ -341,6 +360,8 @@ def _copy(block: LedgerBlock, rows: Rows, at: Index, cells: Index) -> None:
     block.demand.reshape(-1)[cells] = greater(rows.demand[at], 0.0)
     block.cost.reshape(-1)[cells] = greater(rows.cost[at], LEAST_COST)
     block.held.reshape(-1)[cells] = rows.held[at]
+    inside = 0.0 if rows.inside is None else rows.inside[at]
+    block.inside.reshape(-1)[cells] = inside
     if rows.subjects is not None:
         block.subjects.reshape(-1)[cells] = rows.subjects[at]
 
@@ -395,19 +416,22 @@ def _compare(
     """
     block, slots, cells = place.block, place.slots, place.cells
     told = said == said
-    off = said - common_level(block, slots, reported_at)
+    # Without that, the level of an agent that spent a burst would seem to be higher by
+    # the burst than what the others tell of it (a lone cost of 1,100 units cost 500).
+    heard = block.row_reported_at[slots] <= reported_at - HEARD_LAGS * lag_s
+    off = said - common_level(block, slots, reported_at, heard)
     cost = block.cost[0, slots]
     # What the sender itself reported (`more`) explains no difference, unless it may not
     # have heard of what this agent reported meanwhile.
     lossless = loss < LOSS_FLOOR
-    heard = block.row_reported_at[slots] <= reported_at - HEARD_LAGS * lag_s
     own = np.where(heard & lossless, np.abs(more), 0.0)
     # It may not have heard yet what others reported here within Δ: `news` fades to 1/e
     # in that time, so at most e times as much arrived.  Nor what this agent reported,
     # unless that left `HEARD_LAGS` before the level was found.  The rest of a
     # difference counts at once; what this could explain on average only, less what
     # usually arrives during the lag.  Levels that are cut at B have no average.
-    mine = np.where(heard & lossless, 0.0, block.own_news[slots])
+    news = own_news(block, slots, reported_at + lag_s, lag_s)
+    mine = np.where(heard & lossless, 0.0, news)
     explained = e * (block.news[slots] - own + mine)
     rest = np.copysign(np.maximum(np.abs(off) - explained, 0.0), off)
     unheard = block.unheard[slots] - more

@@ -70,7 +70,11 @@ class Answered:
 
 
 class Bootstrap:
-    """The ledgers whose level this agent does not know yet, by number."""
+    """The ledgers whose level this agent does not know yet, by number.
+
+    Attributes:
+        questions: Limits about which to ask the API.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[int, int | None] = {}
@@ -78,6 +82,8 @@ class Bootstrap:
         self._answers: list[tuple[float, NDArray[np.void]]] = []
         self._stored: dict[Key, tuple[float, float]] = {}
         self._doubted: set[int] = set()
+        self._api_until: dict[int, float] = {}
+        self.questions: set[Key] = set()
 
     def __bool__(self) -> bool:
         return bool(self._waiting) or bool(self._ready)
@@ -87,6 +93,18 @@ class Bootstrap:
         self._waiting[number] = None
         if doubted:
             self._doubted.add(number)
+
+    def ask_api(self, number: int, key: Key, *, until: float) -> None:
+        """Ask the API as well, and don't end the round before it answers or `until`.
+
+        Those that used the limit may be gone, and then only the API knows its level.
+        """
+        self.questions.add(key)
+        self._api_until[number] = until
+
+    def api_told(self, number: int) -> None:
+        """Note that the API has answered."""
+        self._api_until.pop(number, None)
 
     def start_over(self) -> None:
         """End all rounds without a result, because others follow."""
@@ -104,6 +122,7 @@ class Bootstrap:
         """Stop asking: the ledger is gone, and another one may get its number."""
         self._waiting.pop(number, None)
         self._doubted.discard(number)
+        self._api_until.pop(number, None)
         left = [(at, numbers[numbers != number]) for at, numbers in self._ready]
         self._ready = [(at, numbers) for at, numbers in left if len(numbers)]
         self._answers = [
@@ -192,7 +211,14 @@ class Bootstrap:
         self._ready = [(at, numbers) for at, numbers in self._ready if at > now]
         wanted = np.concatenate(over)
         medians = self._medians()
-        result = [(number, medians.get(number)) for number in wanted.tolist()]
+        result: list[tuple[int, Answered | None]] = []
+        for number in wanted.tolist():
+            answered = medians.get(number)
+            if answered is None and self._api_until.get(number, -np.inf) > now:
+                self._ready.append((now, np.array([number])))  # look again
+            else:
+                result.append((number, answered))
+                self._api_until.pop(number, None)
         if not self:
             self._answers.clear()
         return result

@@ -294,9 +294,11 @@ class SetSlots:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Ask the API for strict limits that nobody is heard to have founded.
+    """Ask the API about limits that this agent begins to use.
 
-    It grants each limit once, with a `Granted`, or doesn't answer.
+    It grants each strict limit that nobody is heard to have founded once, with a
+    `Granted`.  Of others that others have used it tells the level, with a `Restored`,
+    if it knows that.
 
     Attributes:
         agent: Id of this agent.

@@ -35,6 +35,9 @@ class Rows:
             say.
         largest: ``float64[N]`` units of the largest request that may be in the row's
             growth, 0 if that is no more than a few costs; None if all are 0.
+        inside: ``float64[N]`` weight of the groups inside the row's that the sender's
+            callers use, of each as large a part as they have of its demand; None if
+            all are 0.
         level: ``float64[N]`` what the sender believes the ledger holds (E), or
             None where the report does not carry it.
         subjects: ``int64[N]`` limiters (topics, producers) in use, or None.
@@ -48,6 +51,7 @@ class Rows:
     held: NDArray[np.float64]
     cost: NDArray[np.float64]
     largest: NDArray[np.float64] | None = None
+    inside: NDArray[np.float64] | None = None
     level: NDArray[np.float64] | None = None
     subjects: NDArray[np.int64] | None = None
 
@@ -59,15 +63,15 @@ class Rows:
     def joined(parts: Sequence[Rows]) -> Rows:
         """Return rows of one dimension, one part after the other, in their order.
 
-        Where some parts leave out a column, `largest` counts as 0 there and `level` as
-        unknown (NaN), and no row has `subjects`.
+        Where some parts leave out a column, `largest` and `inside` count as 0 there and
+        `level` as unknown (NaN), and no row has `subjects`.
         """
         return _rows(parts, np.concatenate)
 
 
 _COLUMNS = tuple(field.name for field in fields(Rows) if field.name != "dimension")
 
-_ABSENT = {"largest": 0.0, "level": nan}
+_ABSENT = {"largest": 0.0, "inside": 0.0, "level": nan}
 """What these columns count as in rows that leave them out."""
 
 
@@ -196,6 +200,8 @@ class Report:
         part: Which of `parts` this is, on the wire only: the coordinator hears whole
             reports.
         parts: Partitions that the report was split over; none if it was not.
+        left_out: ``int64[K]`` ascending ids of the groups whose rows the reader left
+            out, because it does not use them; on the wire there is nothing of it.
     """
 
     cluster: str
@@ -213,3 +219,4 @@ class Report:
     interval_s: float = 1.0
     part: int = 0
     parts: tuple[int, ...] = ()
+    left_out: NDArray[np.int64] | None = None

@@ -122,6 +122,7 @@ class LedgerBlock:
     )
     at_once: Flags = _cell("", "reports each admission; silence: none", np.bool_)
     weight: Floats = _cell("", "in the max-min; 0 iff silent or empty")
+    inside: Floats = _cell("", "weight of what its callers use of and inside a group")
     kept: Floats = _cell("units/s", "average share, for isolation hold")
     aside: Floats = _cell("units", "part of the level reserved for a silent member")
     # The bucket.
@@ -138,7 +139,7 @@ class LedgerBlock:
     late: Floats = _ledger("units", "charged since the look, unexpectedly")
     news: Floats = _ledger("units", "unexpected, and reported within Δ")
     unheard: Floats = _ledger("units", "the same within the bus's lag")
-    own_news: Floats = _ledger("units", "own, unexpected, and just reported")
+    own_news: Floats = _ledger("units", "own, unexpected, when it was reported")
     outflow: Floats = _ledger("units/s", "Σ ρ of all, own included")
     # What this agent spent beyond what the others know or expect, or have heeded.
     unseen: Floats = _ledger("units", "V, at at; 0 if no other agent is")
@@ -199,6 +200,9 @@ class LedgerBlock:
     parent_cap: Floats = _ledger(
         "units/s", "most that may be taken from the parent", fill=inf
     )
+    part_above: Floats = _ledger(
+        "units/s", "the same while nothing is owed there", fill=inf
+    )
     left_above: Floats = _ledger(
         "units", "left to it in the groups above; < 0: overdrawn", fill=inf
     )
@@ -206,6 +210,7 @@ class LedgerBlock:
     own_callers: Floats = _ledger(
         "units/s", "λ of own callers of a parent; NaN", fill=nan
     )
+    branch_theta: Floats = _ledger("units/s", "water level of what is inside")
     own_callers_theta: Floats = _ledger("units/s", "water level of such callers")
     # Strict ledgers.
     right: Floats = _ledger("", "part of Q and B that this agent owns")

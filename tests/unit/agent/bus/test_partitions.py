@@ -152,14 +152,16 @@ def test_a_heartbeat_goes_to_the_lobby_alone_and_a_hello_to_all_that_are_used() 
     assert all(part.hello for _, part in asked)
 
 
-@pytest.mark.parametrize("column", ["largest", "level", "subjects"])
+@pytest.mark.parametrize("column", ["largest", "inside", "level", "subjects"])
 def test_a_column_that_some_parts_leave_out_stands_for_the_others(column: str) -> None:
     full, lacking = report([1, 2], []).rows[0], report([3], []).rows[0]
-    full = replace(full, largest=full.cost)
-    changes: dict[str, Any] = {"largest": lacking.cost, column: None}
+    full = replace(full, largest=full.cost, inside=full.cost)
+    both = {"largest": lacking.cost, "inside": lacking.cost}
+    changes: dict[str, Any] = {**both, column: None}
     lacking = replace(lacking, **changes)
     joined = getattr(Rows.joined([full, lacking]), column)
-    expected = {"largest": [1.0, 1.0, 0.0], "level": [3.0, 6.0, np.nan]}
+    ended = [1.0, 1.0, 0.0]
+    expected = {"largest": ended, "inside": ended, "level": [3.0, 6.0, np.nan]}
     if column == "subjects":
         assert joined is None
     else:
@@ -173,3 +175,16 @@ def test_a_group_that_several_parts_tell_of_is_there_once() -> None:
     (rows,) = join(parts, whole=True).rows
     assert rows.group_ids.tolist() == [1, 2, 3]
     assert rows.admitted.tolist() == [2.0, 4.0, 6.0]
+
+
+def test_groups_that_are_used_elsewhere_are_known_from_all_parts() -> None:
+    whole = report([1, 2, 3], [])
+    ids = [np.array([4, 9]), None, np.array([2, 9])]
+    parts = [
+        replace(whole, part=part, parts=(0, 1, 2), left_out=left_out)
+        for part, left_out in enumerate(ids)
+    ]
+    left_out = join(parts, whole=True).left_out
+    assert left_out is not None
+    assert left_out.tolist() == [2, 4, 9]
+    assert join(parts[1:2], whole=True).left_out is None

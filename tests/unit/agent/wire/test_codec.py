@@ -55,6 +55,7 @@ def all_rows(draw: st.DrawFn, counter: st.SearchStrategy[float] = whole) -> Rows
     size = len(ids)
     with_level = size > 0 and draw(st.booleans())
     with_subjects = size > 0 and draw(st.booleans())
+    with_inside = size > 0 and draw(st.booleans())
     subjects = arrays(np.int64, size, elements=st.integers(0, MAX_SUBJECTS))
     return Rows(
         dimension=draw(st.from_regex(r"[a-z_]{1,20}", fullmatch=True)),
@@ -64,6 +65,7 @@ def all_rows(draw: st.DrawFn, counter: st.SearchStrategy[float] = whole) -> Rows
         demand=draw(column(size, st.just(0.0) | st.floats(1e-6, 1e13))),
         held=draw(column(size, st.floats(-1e9, 1e9))),
         cost=draw(column(size, st.just(1.0) | st.floats(1e-6, 1e13))),
+        inside=draw(column(size, st.floats(0.0, 1e6))) if with_inside else None,
         level=draw(column(size, signed)) if with_level else None,
         subjects=draw(subjects) if with_subjects else None,
     )
@@ -93,6 +95,10 @@ def test_rows_of_groups_that_are_not_used_are_left_out_and_nothing_else_changes(
     used = np.zeros(max(ids_, default=0) + 2, dtype=np.bool_)
     used[list(ids_)] = True
     payload = encode(report(*rows))
+    shared = set(rows[0].group_ids.tolist()) if rows else set[int]()
+    left_out = decode(payload, used).left_out
+    told = set() if left_out is None else set(left_out.tolist())
+    assert told == shared - ids_
     for whole_, some in zip(
         decode(payload).rows, decode(payload, used).rows, strict=True
     ):
@@ -100,7 +106,7 @@ def test_rows_of_groups_that_are_not_used_are_left_out_and_nothing_else_changes(
         assert some.dimension == whole_.dimension
         for name in ("group_ids", "refused", "admitted", "demand", "held"):
             assert getattr(some, name).tolist() == getattr(whole_, name)[at].tolist()
-        for name in ("level", "subjects"):
+        for name in ("inside", "level", "subjects"):
             there = getattr(whole_, name)
             assert (getattr(some, name) is None) == (there is None)
             if there is not None:

@@ -13,6 +13,7 @@ from headgate.coordinator import Settings
 from headgate.coordinator.allocation.ceilings import own_ceilings
 from headgate.coordinator.allocation.conditions import NEAR, Conditions
 from headgate.coordinator.allocation.shares import share_out
+from headgate.coordinator.allocation.window import note_told
 from headgate.coordinator.ledger.replay import charge_own, hear, settle
 from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.arrays import LedgerBlock
@@ -249,6 +250,30 @@ def test_a_difference_is_not_exact_while_the_own_report_is_on_its_way(
     tell(block, [502.0] * 4)
     look(block)
     assert block.level[0] == 500.0
+
+
+@pytest.mark.parametrize("heard_s", [0.006, 0.02])
+def test_a_burst_of_this_agent_that_another_has_heard_of_is_no_other_view(
+    heard_s: float,
+) -> None:
+    """On a quick bus, an answer comes before the look that finds the report known.
+
+    A request of 1,100 units of 1,000 then cost both agents some 500 units more.
+    """
+    quick: Bus = {"lag_s": 0.004, "loss": 0.0}
+    block = block_of([1.0, 1.0], level=BURST)
+    look(block)
+    now = NOW + 0.05
+    charge_own(block, ONE, np.array([1100.0]), np.array([0.0]), NOW, USED)
+    note_told(block, ONE, np.array([1100.0]), np.array([1.0]), now, quick["lag_s"])
+    on = replace(CONDITIONS, now=now, lag_s=quick["lag_s"], present=2.0)
+    settle(block, ONE, now, AGE_S, quick["lag_s"])
+    share_out(block, ONE, on, Settings())
+    level = float(block.level[0])
+    tell(block, [level], now + heard_s, quick)
+    settle(block, ONE, now + heard_s, AGE_S, quick["lag_s"])
+    share_out(block, ONE, replace(on, now=now + heard_s), Settings())
+    assert block.level[0] == pytest.approx(level, abs=25.0)
 
 
 def test_what_may_be_on_its_way_is_not_exact_because_an_earlier_difference_was() -> (

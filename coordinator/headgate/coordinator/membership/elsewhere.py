@@ -1,0 +1,47 @@
+"""When other agents were last heard to use the groups that this agent does not use.
+
+Their rows are left out of what the coordinator hears, but not that they are there.  A
+level that the API told before is worth nothing once another agent has been heard to
+use the group: a process that had been connected since the morning would otherwise find
+a month's quota full that the others have used up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+GROUPS_MAX = 1 << 20
+"""Ids from here on are not remembered (values of templates have such): 8 MB at most."""
+
+
+class Elsewhere:
+    """The last time at which each group was heard of, by id."""
+
+    def __init__(self) -> None:
+        self._heard_at = np.full(0, -np.inf)
+
+    def heard(self, group_ids: Ints, now: float) -> None:
+        """Note that another agent reports rows of these groups."""
+        ids = group_ids[group_ids < GROUPS_MAX]
+        if not len(ids):
+            return
+        most = int(ids[-1])
+        if most >= len(self._heard_at):
+            longer = np.full(max(most + 1, 2 * len(self._heard_at)), -np.inf)
+            longer[: len(self._heard_at)] = self._heard_at
+            self._heard_at = longer
+        self._heard_at[ids] = now
+
+    def since(self, group_id: int, now: float) -> float:
+        """Return the seconds since then; infinite if no other agent was heard to."""
+        heard_at = self._heard_at  # replaced as a whole: other threads read it, too
+        if group_id >= len(heard_at):
+            return float(np.inf)
+        return now - float(heard_at[group_id])

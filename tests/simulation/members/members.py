@@ -1,0 +1,165 @@
+"""A few real agents on a simulated clock: each has limiters of its own.
+
+Unlike the processes of a scenario, they need not all use the same groups, their rows
+go through the codec as on a bus, and their callers may do as they are told.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headgate.agent.bus.reports import used_of
+from headgate.agent.enforcement.enforcer import Enforcer
+from headgate.agent.follow.periods import in_periods
+from headgate.agent.wire.codec import decode, encode
+from headgate.coordinator import (
+    Claim,
+    Configuration,
+    Configured,
+    Coordinator,
+    Event,
+    Group,
+    Heard,
+    Limit,
+    Publish,
+    Restored,
+    SetCeilings,
+    Settings,
+    Stopping,
+    WakeAt,
+)
+from headgate.coordinator.config.configuration import Attachment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.agent import Decision
+
+DELAY_S = 0.02
+WALL_S = 1_700_000_000.0
+
+
+def limit(rate: float, burst: float | None = None) -> Limit:
+    """Return a limit on requests; its burst is a second by default."""
+    return Limit(
+        dimension="requests", rate=rate, burst=rate if burst is None else burst
+    )
+
+
+def configured(*groups: Group) -> Configuration:
+    """Attach a tenant of the same name to each group."""
+    attached = tuple(Attachment((("tenant", g.name),), g.id) for g in groups)
+    return Configuration(revision=1, groups=groups, attachments=attached)
+
+
+@dataclass
+class Member:
+    """One agent."""
+
+    name: str
+    enforcer: Enforcer
+    coordinator: Coordinator
+    wake_s: float = 0.0
+    claimed: list[Claim] = field(default_factory=list[Claim])
+    gone: bool = False
+
+
+class Members:
+    """Some agents, the bus between them, and time."""
+
+    def __init__(
+        self, configuration: Configuration, number: int, *, delay_s: float = DELAY_S
+    ) -> None:
+        self.now = 0.0
+        self.delay_s = delay_s
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        in_force, _ = in_periods(configuration, WALL_S)
+        self.all = [self._begin(in_force, n, number) for n in range(number)]
+
+    def _begin(self, configuration: Configuration, n: int, number: int) -> Member:
+        coordinator = Coordinator(
+            Settings(), agent=f"agent-{n}", incarnation=1, seed=n, now=0.0
+        )
+        member = Member(
+            f"agent-{n}", Enforcer(clock=lambda: self.now, seed=n + 1), coordinator
+        )
+        first = coordinator.first_terms
+        member.enforcer.first_terms = lambda group, dimension: first(
+            group.id, dimension, self.now, group.template
+        )
+        member.enforcer.configure(configuration, 0.0, wall_s=WALL_S)
+        self.step(member, Configured(configuration, number))
+        full = [(g.id, each.burst) for g in configuration.groups for each in g.limits]
+        ids, bursts = zip(*full, strict=True)
+        levels = np.array(bursts, dtype=np.float64)
+        self.step(member, Restored("requests", np.array(ids), levels))
+        self._wake(member)
+        return member
+
+    def at(self, when_s: float, do: Callable[[], None]) -> None:
+        """Do something at a time."""
+        heapq.heappush(self._due, (when_s, next(self._order), do))
+
+    def run(self, until_s: float) -> None:
+        """Let time pass."""
+        while self._due and self._due[0][0] <= until_s:
+            self.now, _, do = heapq.heappop(self._due)
+            do()
+        self.now = until_s
+
+    def ask(self, member: int, group: str, cost: float = 1.0) -> Decision:
+        """Let a caller ask now."""
+        limiter = self.all[member].enforcer.limiter(tenant=group)
+        return limiter.try_acquire_at(self.now, requests=cost)
+
+    def leave(self, member: int) -> None:
+        """Stop an agent cleanly."""
+        one = self.all[member]
+        self.step(one, one.enforcer.counts(self.now))
+        self.step(one, Stopping())
+        one.gone = True
+
+    def step(self, member: Member, event: Event) -> None:
+        """Step an agent's coordinator, and do what it asks for."""
+        for effect in member.coordinator.step(self.now, event, wall_s=self._wall()):
+            match effect:
+                case SetCeilings():
+                    member.enforcer.apply(effect, self.now)
+                case Publish():
+                    self._send(encode(effect.report))
+                case WakeAt():
+                    member.wake_s = min(member.wake_s, effect.at_s)
+                case Claim():
+                    member.claimed.append(effect)
+                case _:
+                    pass
+
+    def _wall(self) -> float:
+        return WALL_S + self.now
+
+    def _send(self, payload: bytes) -> None:
+        for to in getattr(self, "all", []):
+            self.at(self.now + self.delay_s, lambda to=to: self._hear(to, payload))  # type: ignore[misc]  # bound now
+
+    def _hear(self, member: Member, payload: bytes) -> None:
+        if member.gone:
+            return
+        used = used_of(member.enforcer.counts(self.now).keys.group_ids)
+        self.step(member, Heard((decode(payload, used),)))
+
+    def _wake(self, member: Member) -> None:
+        """Look at the counters when that is due, and at least every 50 ms."""
+        if member.gone:
+            return
+        if member.wake_s <= self.now + 1e-9:
+            member.wake_s = inf
+            self.step(member, member.enforcer.counts(self.now))
+            member.wake_s = min(member.wake_s, self.now + 0.05)
+        self.at(self.now + 0.005, lambda: self._wake(member))

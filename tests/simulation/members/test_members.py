@@ -1,0 +1,197 @@
+"""What agents do that don't all use the same groups, and callers that heed delays."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from random import Random
+
+import numpy as np
+import pytest
+from tests.simulation.members.members import Members, configured, limit
+
+from headgate.coordinator import Group, Limit, Restored
+
+pytestmark = pytest.mark.long
+
+CHILDREN = 10
+
+
+def family(**second: float | Group) -> tuple[Group, ...]:
+    """Return a group of 100/s and ten inside it, the second of them as told."""
+    groups = [Group(id=1, name="p", limits=(limit(100.0),))]
+    for n in range(CHILDREN):
+        rate = second.get("rate", 100.0) if n == 1 else 100.0
+        weight = second.get("weight", 1.0) if n == 1 else 1.0
+        assert isinstance(rate, float)
+        assert isinstance(weight, float)
+        groups.append(
+            Group(
+                id=2 + n, name=f"c{n}", limits=(limit(rate),), parent=1, weight=weight
+            )
+        )
+    return tuple(groups)
+
+
+def admitted(
+    members: Members, wants: dict[int, str], per_s: float, until_s: float
+) -> list[int]:
+    """Let each agent ask for one group at random times; return what was admitted.
+
+    Only what was asked after the first five seconds counts.
+    """
+    passed = [0] * len(members.all)
+
+    def ask(member: int, random: Random) -> None:
+        if members.ask(member, wants[member]) and members.now > 5.0:
+            passed[member] += 1
+        members.at(members.now + random.expovariate(per_s), again[member])
+
+    again = {n: partial(ask, n, Random(n)) for n in wants}
+    for n in wants:
+        members.at(0.01, again[n])
+    members.run(until_s)
+    return passed
+
+
+@pytest.mark.parametrize(
+    ("number", "second", "due"),
+    [
+        (2, {}, [50.0, 50.0]),
+        (5, {}, [20.0] * 5),
+        (2, {"weight": 4.0}, [20.0, 80.0]),
+        # Its limit of its own leaves the rest to the other.
+        (2, {"rate": 5.0}, [95.0, 5.0]),
+    ],
+)
+def test_agents_that_use_one_child_each_share_all_of_the_parent(
+    number: int, second: dict[str, float | Group], due: list[float]
+) -> None:
+    members = Members(configured(*family(**second)), number)
+    wants = {n: f"c{n}" for n in range(number)}
+    passed = admitted(members, wants, 150.0, 15.0)
+    assert sum(passed) == pytest.approx(1000, rel=0.03)
+    assert passed == pytest.approx([10 * each for each in due], rel=0.15)
+
+
+def told_and_admitted(
+    members: Members, groups: list[str], cost: float, until_s: float
+) -> tuple[list[float], float]:
+    """Let two callers of each group return when they are told to.
+
+    Returns:
+        The delays, and the units admitted.
+    """
+    delays: list[float] = []
+    units = [0.0]
+
+    def call(member: int, group: str) -> None:
+        decision = members.ask(member, group, cost)
+        units[0] += cost if decision else 0.0
+        if not decision:
+            delays.append(decision.delay_s)
+        pause_s = 0.05 if decision else decision.delay_s
+        if pause_s < inf:
+            members.at(members.now + pause_s + 1e-4, partial(call, member, group))
+
+    for n in range(len(members.all)):
+        for at, group in enumerate(2 * groups):
+            members.at(0.01 + 0.003 * at, partial(call, n, group))
+    members.run(until_s)
+    return delays, units[0]
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("groups", [["c0"], ["c0", "c1"]])
+def test_callers_of_large_requests_that_heed_delays_get_what_flows_in_above(
+    number: int, groups: list[str]
+) -> None:
+    """They were told minutes and hours while the parent was paid."""
+    members = Members(configured(*family()), number)
+    delays, units = told_and_admitted(members, groups, 100.0, 30.0)
+    # A request of each at first, whose debt they wait for.
+    first = 100.0 * number * len(groups)
+    assert 0.93 * 3000 <= units <= 3100 + first
+    assert max(delays) <= 1.1 * first / 100.0 + 1.3
+
+
+def test_what_is_inside_a_closed_group_or_one_that_is_used_up_is_told_so() -> None:
+    inside = Group(id=2, name="c", limits=(limit(100.0),), parent=1)
+    closed = Group(id=1, name="p", limits=(limit(0.0, 1.0),))
+    members = Members(configured(closed, inside), 1)
+    members.ask(0, "c")  # the first in a process passes
+    members.run(1.0)
+    assert members.ask(0, "c").delay_s >= 1.0
+
+    minute = Limit(dimension="requests", rate=50.0, burst=50.0, period="minute")
+    used_up = Group(id=1, name="p", limits=(minute,))
+    members = Members(configured(used_up, inside), 1)
+    delays, units = told_and_admitted(members, ["c"], 5.0, 30.0)
+    assert units <= 55.0
+    assert all(0.0 < delay_s <= 60.0 for delay_s in delays)
+    assert len(delays) < 40
+
+
+def test_no_request_above_the_burst_of_a_group_above_that_may_not_owe_passes() -> None:
+    above = Group(id=1, name="p", limits=(limit(100.0),), may_owe=False)
+    inside = Group(id=2, name="c", limits=(limit(100.0),), parent=1)
+    members = Members(configured(above, inside), 1)
+    members.run(1.0)
+    assert members.ask(0, "c", 100.0)
+    members.run(5.0)
+    decision = members.ask(0, "c", 100.5)
+    assert not decision
+    assert decision.never
+
+
+def spend(members: Members, group: str, units: int) -> None:
+    """Let the first agent spend so much, as fast as its window allows."""
+    while units:
+        if members.ask(0, group):
+            units -= 1
+        else:
+            members.run(members.now + 0.02)
+
+
+@pytest.mark.parametrize("left", [0.0, 60.0])
+def test_a_limit_that_others_used_up_is_not_full_for_who_had_not_used_it(
+    left: float,
+) -> None:
+    """The API had said at connect that nobody had used it."""
+    hourly = Group(id=1, name="hourly", limits=(limit(100.0 / 3600.0, 100.0),))
+    other = Group(id=2, name="other", limits=(limit(10.0),))
+    members = Members(configured(hourly, other), 3)
+    for n in range(3):
+        members.ask(n, "other")
+    members.run(2.0)
+    spend(members, "hourly", 100 - int(left))
+    members.run(members.now + 1.0)
+    members.leave(0)
+    members.run(members.now + 5.0)
+    first = sum(bool(members.ask(1, "hourly")) for _ in range(20))
+    members.run(members.now + 0.06)
+    late = members.all[1]
+    assert [claim.limits for claim in late.claimed] == [frozenset({("requests", 1)})]
+    level = np.array([left])
+    members.step(late, Restored("requests", np.array([1]), level, age_s=5.0))
+    members.run(members.now + 0.5)
+    then = sum(bool(members.ask(1, "hourly")) for _ in range(200))
+    assert first <= 2
+    assert left <= first + then <= left + 2.0
+
+
+def test_a_limit_that_others_are_using_is_not_full_for_who_begins_to() -> None:
+    large = Group(id=1, name="large", limits=(limit(10.0, 1000.0),))
+    other = Group(id=2, name="other", limits=(limit(10.0),))
+    members = Members(configured(large, other), 4)
+    for n in range(4):
+        members.ask(n, "other")
+    members.run(2.0)
+    spend(members, "large", 1000)
+    members.run(members.now + 3.0)
+    begun = [0, 0, 0]
+    for _ in range(50):
+        for n in (1, 2, 3):
+            begun[n - 1] += sum(bool(members.ask(n, "large")) for _ in range(20))
+        members.run(members.now + 0.01)
+    assert sum(begun) <= 10.0 * members.now + 6.0
