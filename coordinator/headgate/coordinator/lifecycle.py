@@ -184,8 +184,8 @@ class Lifecycle:
             unheard_s = state.elsewhere.since(key[1], now)
             if unheard_s < inf:
                 # Whatever was stored, others have used it since, or are about to tell.
-                stored = None
-                level = min(level, rate * unheard_s)
+                since = self._of_this_period(key, rate * unheard_s, unheard_s)
+                level = min(level, since)
                 until = now + API_ANSWERS_S
                 state.bootstrap.ask_api(number, key, until=until)
             if stored is not None:

@@ -1,0 +1,97 @@
+"""What a process knows of a limit that others used before it, and are gone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.agent import Admin, Agent, LimitSpec, connect
+from headgate.api import ServerSettings, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.alone
+
+GONE_S = 4.0
+"""After which the API knows that a process was killed, and others can learn it."""
+
+SPENDING = """
+import sys, time
+import headgate
+
+agent = headgate.connect(sys.argv[1], agent="spending", keep_snapshot=False, wait_s=30)
+hourly, quick = agent.limiter(tenant="hourly"), agent.limiter(tenant="quick")
+hourly.try_acquire(requests=1)
+quick.try_acquire(requests=1)
+time.sleep(3)
+while not hourly.try_acquire(requests=99) or not quick.try_acquire(requests=300):
+    time.sleep(0.1)
+time.sleep(0.5)
+print("spent", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """A server with 100 an hour, and 10/s with a burst of 10."""
+    database = str(tmp_path / "headgate.db")
+    settings = ServerSettings(database=database, port=0, bus_ports=(0, 0))
+    with running(settings) as addresses, Admin(addresses.api) as admin:
+        admin.put_group("hourly", [LimitSpec("requests", rate=100, period_s=3600)])
+        admin.put_group("quick", [LimitSpec("requests", rate=10)])
+        for name in ("hourly", "quick"):
+            admin.put_tenant(name)
+            admin.attach(name, tenant=name)
+        yield addresses.api
+
+
+def admitted(agent: Agent, name: str, for_s: float) -> tuple[int, float]:
+    """Return how many of ten requests a second pass, and the longest delay told."""
+    limiter = agent.limiter(tenant=name)
+    passed, longest_s = 0, 0.0
+    for _ in range(round(10 * for_s)):
+        decision = limiter.try_acquire(requests=1)
+        passed += bool(decision)
+        longest_s = max(longest_s, decision.delay_s)
+        time.sleep(0.1)
+    return passed, longest_s
+
+
+def test_what_a_killed_process_spent_is_spent_for_those_that_begin_later(
+    url: str, tmp_path: Path
+) -> None:
+    """One has been connected since before, one connects after it was killed."""
+    earlier = connect(
+        url, agent="earlier", snapshot_path=tmp_path / "earlier.json", wait_s=30
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", SPENDING, url], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "spent\n"
+        spent_s = time.monotonic()
+        process.kill()
+        process.wait()
+        time.sleep(GONE_S)
+        assert admitted(earlier, "hourly", 2.0)[0] <= 2
+        later = connect(
+            url, agent="later", snapshot_path=tmp_path / "later.json", wait_s=30
+        )
+        passed, delay_s = admitted(later, "quick", 3.0)
+        assert passed <= 1
+        # It owes at least 285 units for 30 s.
+        assert delay_s == pytest.approx(29.0 - (time.monotonic() - spent_s), abs=6.0)
+        later.close()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        earlier.close()
