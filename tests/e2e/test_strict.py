@@ -176,6 +176,7 @@ class Greedy:
         self.agent.close()
 
 
+@pytest.mark.alone
 def test_an_agent_that_is_cut_off_from_all_stops_before_others_use_its_permits(
     strict: Cluster,
 ) -> None:

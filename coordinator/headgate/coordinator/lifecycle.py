@@ -11,6 +11,7 @@ from headgate.coordinator.allocation.shares import start_level
 from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
+from headgate.coordinator.membership.bootstrap import Opened
 from headgate.coordinator.membership.removed import MemberCounters
 
 if TYPE_CHECKING:
@@ -181,19 +182,20 @@ class Lifecycle:
             state.bootstrap.opened(key)
             if stored is None and key[1] >= VALUES_FROM:
                 stored = level, 0.0  # no agent knows this value: unused, so full
-            unheard_s = state.elsewhere.since(key[1], now)
-            if unheard_s < inf:
+            unused_s = state.elsewhere.unused_s(key[1], now)
+            if unused_s < inf:
                 # Whatever was stored, others have used it since, or are about to tell.
-                since = self._of_this_period(key, rate * unheard_s, unheard_s)
+                since = self._of_this_period(key, rate * unused_s, unused_s)
                 level = min(level, since)
-                until = now + API_ANSWERS_S
-                state.bootstrap.ask_api(number, key, until=until)
             if stored is not None:
                 level = min(self._of_this_period(key, *stored), level)
             else:
                 on = self._recomputation.conditions(now)
                 start = start_level(block, slot, on, state.settings)
-                level = max(start, level) if unheard_s < inf else start
+                level = max(start, level) if unused_s < inf else start
+            if unused_s < inf:
+                until = now + API_ANSWERS_S
+                state.bootstrap.ask_api(number, key, Opened(level, now, until))
             # Other agents may know its level: ask, and spend an even part until then.
             block.joining_until[slot] = np.inf
             block.unanswered[slot] = True
@@ -223,8 +225,8 @@ class Lifecycle:
             return None
         limit = ruled.limit
         stored = state.bootstrap.recall(key, rate=limit.rate_per_s, now=now)
-        unheard_s = state.elsewhere.since(key[1], now)
-        if limit.rate_per_s * unheard_s < limit.burst:
+        unused_s = state.elsewhere.unused_s(key[1], now)
+        if limit.rate_per_s * unused_s < limit.burst:
             return None  # others have used it: the API or they will tell
         if stored is None and template is not None:
             stored = limit.burst, 0.0
@@ -249,13 +251,18 @@ class Lifecycle:
         """
         state = self._state
         told: dict[int, float] = {}
+        opened: dict[int, Opened] = {}
         stored = zip(event.group_ids.tolist(), event.level.tolist(), strict=True)
         for group_id, level in stored:
             key = (event.dimension, group_id)
             if key in state.table:
+                if event.age_s > state.elsewhere.since(group_id, now):
+                    continue  # others have used it since then
                 number = self._number(key)
                 told[number] = self._of_this_period(key, level, event.age_s)
-                state.bootstrap.api_told(number)
+                asked = state.bootstrap.api_told(number)
+                if asked is not None:
+                    opened[number] = asked
             else:
                 state.bootstrap.stored(key, level, at=now - event.age_s)
         for block, slots in state.table.where(np.array(list(told), dtype=np.int64)):
@@ -264,9 +271,16 @@ class Lifecycle:
             if not len(slots):
                 continue
             self._recomputation.settle(block, slots, now)
-            level = np.array([told[n] for n in block.number[slots].tolist()])
+            numbers = block.number[slots].tolist()
+            level = np.array([told[n] for n in numbers])
             level += block.rate[slots] * event.age_s
             change = np.minimum(level, block.burst[slots]) - block.belief[slots]
+            # Where it was asked for, what was spent since the question stays charged.
+            for n, number in enumerate(numbers):
+                if number in opened:
+                    rate, then = block.rate.item(slots[n]), opened[number]
+                    change[n] = told[number] + rate * (event.age_s - (now - then.at))
+                    change[n] = min(change[n], block.burst.item(slots[n])) - then.level
             block.level[slots] += change
             block.belief[slots] += change
             for number, by in zip(block.number[slots], change, strict=True):

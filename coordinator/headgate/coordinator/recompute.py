@@ -53,7 +53,7 @@ class Recomputation:
         state = self._state
         if not state.bootstrap:
             return
-        over = state.bootstrap.finish(now - self._patience_s(now))
+        over = state.bootstrap.finish(now, self._patience_s(now))
         if not over:
             return
         told = dict(over)

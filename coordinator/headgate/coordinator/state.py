@@ -64,7 +64,7 @@ class CoordinatorState:
         self.wall_s = 0.0
         self.agents_told: int | None = None
         self.bootstrap = Bootstrap()
-        self.elsewhere = Elsewhere()
+        self.elsewhere = Elsewhere(settings.keyframe_every * settings.interval_s)
         self.schedule = ReportSchedule(settings, phase=phase, now=now)
         self.members = Members(settings, now)
         self.detector = FailureDetector(

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from headgate.api import Addresses, ServerSettings, running
 from headgate.api.grants import routes
 from headgate.api.groups.schemas import GroupBody
 from headgate.api.groups.service import create_group
+from headgate.api.levels.service import load
 from headgate.api.store import Author, Store
 from headgate.coordinator.escrow.lives import View
 
@@ -130,14 +132,25 @@ def test_a_limit_that_a_used_group_gets_is_granted(rest: httpx.Client) -> None:
 
 
 def test_who_begins_to_use_a_limit_is_told_what_is_left_of_it(
-    rest: httpx.Client,
+    rest: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gold, silver = make(rest, BALANCED), make(rest, BALANCED)
-    limit = {"group": gold, "dimension": "requests"}
-    other = {"group": silver, "dimension": "tokens"}  # there is no such limit
-    answer = rest.post("/grants", json={"agent": "a", "limits": [limit, other]})
-    full = {**limit, "level": 100.0, "age_s": 0.0}
-    assert answer.json() == {"granted": [], "levels": [full]}
+    limits = [{"group": group, "dimension": "requests"} for group in (gold, silver)]
+    asked: list[set[tuple[int, str]]] = []
+
+    def known(store: Store, now_s: float, only: set[tuple[int, str]]) -> object:
+        asked.append(only)
+        full = [each for each in load(store, now_s, only) if each.group_id == gold]
+        return [replace(full[0], untouched=False, level=7.5, age_s=3.0)]
+
+    body = {"agent": "a", "limits": limits}
+    answer = rest.post("/grants", json=body).json()
+    assert answer == {"granted": [], "levels": []}, "nobody has used them"
+    monkeypatch.setattr(routes, "load", known)
+    told = {**limits[0], "level": 7.5, "age_s": 3.0}
+    answer = rest.post("/grants", json=body).json()
+    assert answer == {"granted": [], "levels": [told]}
+    assert asked == [{(gold, "requests"), (silver, "requests")}]
 
 
 @pytest.mark.usefixtures("unheard")
@@ -242,9 +255,7 @@ def test_of_several_who_ask_at_once_one_gets_it(rest: httpx.Client) -> None:
 
 
 def no_listener(patch: pytest.MonkeyPatch) -> None:
-    nothing = SimpleNamespace(told=lambda *_, **__: [])
-    deaf = SimpleNamespace(observer=None, levels=nothing, watches=answers(False))
-    patch.setattr(routes, "observing_of", answers(deaf))
+    patch.setattr(routes, "observing_of", answers(SimpleNamespace(observer=None)))
 
 
 def no_bus(patch: pytest.MonkeyPatch) -> None:

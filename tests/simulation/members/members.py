@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headgate.agent import Decision
+    from headgate.coordinator import Report
 
 DELAY_S = 0.02
 WALL_S = 1_700_000_000.0
@@ -68,6 +69,7 @@ class Member:
     wake_s: float = 0.0
     claimed: list[Claim] = field(default_factory=list[Claim])
     gone: bool = False
+    forge: Callable[[Report], Report] = lambda report: report
 
 
 class Members:
@@ -78,6 +80,7 @@ class Members:
     ) -> None:
         self.now = 0.0
         self.delay_s = delay_s
+        self._look_s = 0.005
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         in_force, _ = in_periods(configuration, WALL_S)
@@ -114,6 +117,13 @@ class Members:
             do()
         self.now = until_s
 
+    def skip(self, for_s: float) -> None:
+        """Let much time pass, in which every agent looks once a second only."""
+        self._look_s = 1.0
+        self.run(self.now + for_s)
+        self._look_s = 0.005
+        self.run(self.now + 1.0)
+
     def ask(self, member: int, group: str, cost: float = 1.0) -> Decision:
         """Let a caller ask now."""
         limiter = self.all[member].enforcer.limiter(tenant=group)
@@ -133,7 +143,7 @@ class Members:
                 case SetCeilings():
                     member.enforcer.apply(effect, self.now)
                 case Publish():
-                    self._send(encode(effect.report))
+                    self._send(encode(member.forge(effect.report)))
                 case WakeAt():
                     member.wake_s = min(member.wake_s, effect.at_s)
                 case Claim():
@@ -162,4 +172,4 @@ class Members:
             member.wake_s = inf
             self.step(member, member.enforcer.counts(self.now))
             member.wake_s = min(member.wake_s, self.now + 0.05)
-        self.at(self.now + 0.005, lambda: self._wake(member))
+        self.at(self.now + self._look_s, lambda: self._wake(member))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import inf
 from random import Random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from tests.simulation.members.members import Members, configured, limit
 
 from headgate.coordinator import Group, Limit, Restored
+
+if TYPE_CHECKING:
+    from headgate.coordinator import Report
 
 pytestmark = pytest.mark.long
 
@@ -72,6 +77,38 @@ def test_agents_that_use_one_child_each_share_all_of_the_parent(
     passed = admitted(members, wants, 150.0, 15.0)
     assert sum(passed) == pytest.approx(1000, rel=0.03)
     assert passed == pytest.approx([10 * each for each in due], rel=0.15)
+
+
+def large_claims(report: Report) -> Report:
+    rows = [replace(one, inside=np.full(len(one.cost), 2.0**43)) for one in report.rows]
+    return replace(report, rows=tuple(rows))
+
+
+def no_claims(report: Report) -> Report:
+    """An older version reports no such column."""
+    rows = [replace(one, inside=None) for one in report.rows]
+    return replace(report, rows=tuple(rows))
+
+
+def test_a_false_weight_takes_no_more_than_its_sender_wants() -> None:
+    members = Members(configured(*family()), 3)
+    members.all[2].forge = large_claims
+    wants = {0: "c0", 1: "c1"}
+
+    def ask_seldom() -> None:
+        members.ask(2, "c2")
+        members.at(members.now + 0.5, ask_seldom)
+
+    members.at(0.2, ask_seldom)
+    passed = admitted(members, wants, 150.0, 15.0)
+    assert sum(passed) >= 0.93 * 1000
+
+
+def test_an_older_version_beside_this_one_gets_its_part() -> None:
+    members = Members(configured(*family()), 2)
+    members.all[1].forge = no_claims
+    passed = admitted(members, {0: "c0", 1: "c1"}, 150.0, 15.0)
+    assert passed == pytest.approx([500, 500], rel=0.15)
 
 
 def told_and_admitted(
@@ -151,6 +188,33 @@ def spend(members: Members, group: str, units: int) -> None:
             units -= 1
         else:
             members.run(members.now + 0.02)
+
+
+@pytest.mark.parametrize("answered_s", [0.06, 0.6, 1.9])
+def test_what_is_spent_before_the_api_answers_stays_spent(answered_s: float) -> None:
+    """Half of it has flowed in since the others, who used it up, have left."""
+    hourly = Group(id=1, name="hourly", limits=(limit(100.0 / 3600.0, 100.0),))
+    other = Group(id=2, name="other", limits=(limit(10.0),))
+    members = Members(configured(hourly, other), 2)
+    for n in range(2):
+        members.ask(n, "other")
+    members.run(2.0)
+    spend(members, "hourly", 100)
+    members.run(members.now + 1.0)
+    members.leave(0)
+    gone_s = members.now
+    members.skip(1800.0)
+    begun_s, passed = members.now, 0
+    while members.now < begun_s + answered_s:
+        passed += sum(bool(members.ask(1, "hourly")) for _ in range(200))
+        members.run(members.now + 0.02)
+    told = Restored(
+        "requests", np.array([1]), np.array([0.0]), age_s=members.now - gone_s - 0.5
+    )
+    members.step(members.all[1], told)
+    members.run(members.now + 0.5)
+    passed += sum(bool(members.ask(1, "hourly")) for _ in range(200))
+    assert 45 <= passed <= 53
 
 
 @pytest.mark.parametrize("answered_s", [0.06, 0.6])

@@ -202,7 +202,7 @@ class Registry:
         most = inf
         for each in ancestry_of(group, self._groups):
             above = limit_of(each, limit.dimension, "cluster")
-            if above is not None:
+            if above is not None and each.refusal != "shadow":
                 most = min(most, largest_cost(each, above))
         return most
 

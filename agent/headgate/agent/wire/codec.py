@@ -151,7 +151,8 @@ def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
         raise MalformedReport(f"not a protobuf message: {error}") from None
     _check_header(message)
     shared = Places(group_ids_of(message.group_id_deltas, "report", least=1), used)
-    rows = tuple(_decode_rows(rows, shared) for rows in message.rows)
+    left_out: list[NDArray[np.int64]] = []
+    rows = tuple(_decode_rows(rows, shared, left_out) for rows in message.rows)
     permits = tuple(decode_permits(permits) for permits in message.permits)
     _check_unique([r.dimension for r in rows], "rows")
     _check_unique([p.dimension for p in permits], "permits")
@@ -171,7 +172,7 @@ def decode(payload: bytes, used: NDArray[np.bool_] | None = None) -> Report:
         interval_s=(message.interval_ms or 1_000) / 1e3,
         part=message.part,
         parts=tuple(message.parts),
-        left_out=shared.left_out,
+        left_out=np.unique(np.concatenate(left_out)) if left_out else None,
     )
 
 
@@ -292,8 +293,13 @@ def _check_unique(dimensions: Sequence[str], name: str) -> None:
             )
 
 
-def _decode_rows(message: wire.Rows, shared: Places) -> Rows:
-    """Return one dimension's rows; `shared` are the ids of the report."""
+def _decode_rows(
+    message: wire.Rows, shared: Places, left_out: list[NDArray[np.int64]]
+) -> Rows:
+    """Return one dimension's rows; `shared` are the ids of the report.
+
+    The ids of rows that are left out are appended to `left_out`.
+    """
     name = message.dimension[:40]
     places = shared
     if len(message.group_id_deltas):
@@ -301,6 +307,8 @@ def _decode_rows(message: wire.Rows, shared: Places) -> Rows:
         places = Places(ids, shared.used)
     elif not message.admitted:
         places = Places(NO_IDS, None)
+    if places.left_out is not None:
+        left_out.append(places.left_out)
     # Each access to a repeated field makes a new wrapper: keep one.
     refused, admitted = message.refused, message.admitted
     demand, held = message.demand, message.held

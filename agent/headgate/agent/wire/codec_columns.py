@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.agent.errors import MalformedReport
-from headgate.coordinator.config.template_values import VALUES_BELOW
+from headgate.coordinator.config.template_values import VALUES_BELOW, VALUES_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,6 +52,8 @@ class Places:
         self.left_out: NDArray[np.int64] | None = None
         if used is not None and len(ids):
             wanted = used.take(ids, mode="clip")
+            if used[-1]:  # of single values, but of no other group beyond the table
+                wanted &= (ids < len(used) - 1) | (ids >= VALUES_FROM)
             if np.count_nonzero(wanted) < len(ids):
                 self.at = wanted.nonzero()[0]
                 self.ids = ids[self.at]

@@ -1,1 +1,1 @@
-"""Grants: which agent is the first to use a strict limit, so that it starts full."""
+"""Grants: who is the first to use a strict limit, and what is left of other limits."""

@@ -13,11 +13,11 @@ a level at first sight (the observer has not heard an answer by then).
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from math import isfinite
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -97,10 +97,17 @@ def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
     return len(rows) + len(unsure)
 
 
-def load(store: Store, now_s: float) -> list[StoredLevel]:
-    """Return the levels that are known; `now_s` is the wall clock.
+def load(
+    store: Store, now_s: float, only: Collection[tuple[int, str]] | None = None
+) -> list[StoredLevel]:
+    """Return the levels that are known.
 
     A limit that was never seen in use has its whole burst.
+
+    Args:
+        store: Where they are kept.
+        now_s: The wall clock.
+        only: (group id, dimension) of the limits that are asked for; None for all.
     """
     limit, level = LimitRow.__table__.c, LevelRow.__table__.c
     same = (level.group_id == limit.group_id) & (level.dimension == limit.dimension)
@@ -113,6 +120,8 @@ def load(store: Store, now_s: float) -> list[StoredLevel]:
         .where(limit.rate.is_not(None), limit.burst.is_not(None))
         .limit(MAX_LEVELS)
     )
+    if only is not None:
+        query = query.where(tuple_(limit.group_id, limit.dimension).in_(only))
     with store.reading() as session:
         rows = session.execute(query).all()
     return [

@@ -21,7 +21,7 @@ LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
 _FOR_AGENTS = frozenset({"/api/v1/snapshot", "/metrics"})
 
 GRANTS = "/api/v1/grants"
-"""An agent asks there which limits it is the first to use."""
+"""An agent asks there about limits that it begins to use."""
 
 _FOR_LOOKERS = frozenset({"/api/v1/preview", "/api/v1/whoami"})
 """They change nothing, whatever the method."""

@@ -166,8 +166,9 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
         for key, place in zip(siblings, places, strict=True)
     ]
     beside = beside_of(above, slot, places)
-    used = _used(above, slot, branches, places, beside)
     others = [limits.by_key[key] for key in children if key not in table]
+    lightest = min((ruled.group.weight for ruled in others), default=1.0)
+    used = _used(above, slot, branches, places, beside, lightest)
     branches.append(_further(others, used, demand=float(beside.sum())))
     parts, theta = fill(available, branches)
     filled = max(p / b.weight for p, b in zip(parts, branches, strict=True))
@@ -203,8 +204,13 @@ def _used(
     branches: Sequence[Branch],
     places: Sequence[tuple[LedgerBlock, int]],
     beside: Floats,
+    lightest: float,
 ) -> float:
     """Return the weight of what is used of a parent beside the children tracked here.
+
+    What an agent reports counts as far as it wants something, so that a false report
+    takes no more than its sender could by asking for everything.  Who has not reported
+    any weight yet, or doesn't know how to, counts as one of the other children.
 
     Args:
         above: Changed: `inside` of this agent, which the others are told.
@@ -212,6 +218,7 @@ def _used(
         branches: The children that are tracked here.
         places: Block and column of each.
         beside: ``float64[A]`` units/s that agents want from none of them.
+        lightest: Least weight of the other children.
     """
     theta = max(float(above.branch_theta[slot]), 1e-300)
     callers = float(beside[0])
@@ -224,7 +231,11 @@ def _used(
         mine += weight * float(wanted[0]) / max(float(wanted.sum()), 1e-300)
     above.inside[0, slot] = mine
     present = above.weight[:, slot] > 0.0
-    return float(above.inside[present, slot].sum()) - tracked
+    inside = above.inside[present, slot]
+    silent = (inside <= 0.0) & (beside[present] > 0.0)
+    inside = np.where(silent, lightest, inside)
+    wanted = np.minimum(above.demand[present, slot], above.demand_cap[slot])
+    return float(np.minimum(inside, wanted / theta).sum()) - tracked
 
 
 def _further(others: Sequence[Ruled], used: float, *, demand: float) -> Branch:

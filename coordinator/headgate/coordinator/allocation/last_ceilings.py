@@ -131,6 +131,7 @@ class LastCeilings:
 def _close(new: Floats, old: Floats, part: Floats | float = CHANGED_PART) -> Flags:
     with np.errstate(invalid="ignore"):
         near: Flags = np.abs(new - old) <= part * np.abs(new)
+    near &= np.isfinite(new)
     same = (new == old) | (np.isnan(new) & np.isnan(old))
     near |= same
     return near

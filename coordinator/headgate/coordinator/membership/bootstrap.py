@@ -19,7 +19,7 @@ up to 4.6 tokens above the true level.)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,20 @@ class Answered:
     apart: float
 
 
+class Opened(NamedTuple):
+    """A ledger about which the API is asked, too.
+
+    Attributes:
+        level: E that it began with, units.
+        at: When, monotonic seconds.
+        until: How long to wait for the answer.
+    """
+
+    level: float
+    at: float
+    until: float
+
+
 class Bootstrap:
     """The ledgers whose level this agent does not know yet, by number.
 
@@ -82,7 +96,7 @@ class Bootstrap:
         self._answers: list[tuple[float, NDArray[np.void]]] = []
         self._stored: dict[Key, tuple[float, float]] = {}
         self._doubted: set[int] = set()
-        self._api_until: dict[int, float] = {}
+        self._api_asked: dict[int, Opened] = {}
         self.questions: set[Key] = set()
 
     def __bool__(self) -> bool:
@@ -94,20 +108,22 @@ class Bootstrap:
         if doubted:
             self._doubted.add(number)
 
-    def ask_api(self, number: int, key: Key, *, until: float) -> None:
-        """Ask the API as well, and don't end the round before it answers or `until`.
+    def ask_api(self, number: int, key: Key, opened: Opened) -> None:
+        """Ask the API as well, and don't end the round before it answers.
 
         Those that used the limit may be gone, and then only the API knows its level.
         """
         self.questions.add(key)
-        self._api_until[number] = until
+        self._api_asked[number] = opened
 
-    def api_told(self, number: int) -> None:
-        """Note that the API has answered."""
-        self._api_until.pop(number, None)
+    def api_told(self, number: int) -> Opened | None:
+        """Note that the API has answered; return how the ledger began if it asked."""
+        return self._api_asked.pop(number, None)
 
     def start_over(self) -> None:
         """End all rounds without a result, because others follow."""
+        self._api_asked.clear()
+        self.questions.clear()
         self._waiting.clear()
         self._ready.clear()
         self._answers.clear()
@@ -122,7 +138,7 @@ class Bootstrap:
         """Stop asking: the ledger is gone, and another one may get its number."""
         self._waiting.pop(number, None)
         self._doubted.discard(number)
-        self._api_until.pop(number, None)
+        self._api_asked.pop(number, None)
         left = [(at, numbers[numbers != number]) for at, numbers in self._ready]
         self._ready = [(at, numbers) for at, numbers in left if len(numbers)]
         self._answers = [
@@ -200,25 +216,33 @@ class Bootstrap:
         """Forget the stored level of a ledger that has started from it."""
         self._stored.pop(key, None)
 
-    def finish(self, now: float) -> list[tuple[int, Answered | None]]:
+    def finish(
+        self, now: float, patience_s: float = 0.0
+    ) -> list[tuple[int, Answered | None]]:
         """Return (ledger number, the others' answers) for rounds that are over.
 
         Only the newest answer of each member counts.
+
+        Args:
+            now: Monotonic seconds.
+            patience_s: For how long to wait for more answers.
         """
-        over = [numbers for at, numbers in self._ready if at <= now]
+        due = now - patience_s
+        over = [numbers for at, numbers in self._ready if at <= due]
         if not over:
             return []
-        self._ready = [(at, numbers) for at, numbers in self._ready if at > now]
+        self._ready = [(at, numbers) for at, numbers in self._ready if at > due]
         wanted = np.concatenate(over)
         medians = self._medians()
         result: list[tuple[int, Answered | None]] = []
         for number in wanted.tolist():
             answered = medians.get(number)
-            if answered is None and self._api_until.get(number, -np.inf) > now:
-                self._ready.append((now, np.array([number])))  # look again
+            asked = self._api_asked.get(number)
+            if answered is None and asked is not None and now < asked.until:
+                self._ready.append((due, np.array([number])))  # look again
             else:
                 result.append((number, answered))
-                self._api_until.pop(number, None)
+                self._api_asked.pop(number, None)
         if not self:
             self._answers.clear()
         return result

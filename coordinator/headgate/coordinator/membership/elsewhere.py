@@ -22,9 +22,14 @@ GROUPS_MAX = 1 << 20
 
 
 class Elsewhere:
-    """The last time at which each group was heard of, by id."""
+    """The last time at which each group was heard of, by id.
 
-    def __init__(self) -> None:
+    Args:
+        keyframe_s: Seconds after which every row is reported, changed or not.
+    """
+
+    def __init__(self, keyframe_s: float) -> None:
+        self._keyframe_s = keyframe_s
         self._heard_at = np.full(0, -np.inf)
 
     def heard(self, group_ids: Ints, now: float) -> None:
@@ -34,7 +39,8 @@ class Elsewhere:
             return
         most = int(ids[-1])
         if most >= len(self._heard_at):
-            longer = np.full(max(most + 1, 2 * len(self._heard_at)), -np.inf)
+            size = min(max(most + 1, 2 * len(self._heard_at)), GROUPS_MAX)
+            longer = np.full(size, -np.inf)
             longer[: len(self._heard_at)] = self._heard_at
             self._heard_at = longer
         self._heard_at[ids] = now
@@ -45,3 +51,10 @@ class Elsewhere:
         if group_id >= len(heard_at):
             return float(np.inf)
         return now - float(heard_at[group_id])
+
+    def unused_s(self, group_id: int, now: float) -> float:
+        """Return for how long no other agent can have used a group, seconds.
+
+        One that uses it steadily is silent about it until its next keyframe.
+        """
+        return max(self.since(group_id, now) - self._keyframe_s, 0.0)

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.unit.agent.wire.rows import ROW, floats, ids
 
+from headgate.agent.bus.reports import used_of
 from headgate.agent.wire.codec import (
     decode,
     encode,
 )
 from headgate.agent.wire.codec_columns import MAX_SUBJECTS
+from headgate.coordinator.config.template_values import value_id
 from headgate.coordinator.messages.report import (
     AgentLife,
     KnownLife,
@@ -95,10 +97,9 @@ def test_rows_of_groups_that_are_not_used_are_left_out_and_nothing_else_changes(
     used = np.zeros(max(ids_, default=0) + 2, dtype=np.bool_)
     used[list(ids_)] = True
     payload = encode(report(*rows))
-    shared = set(rows[0].group_ids.tolist()) if rows else set[int]()
     left_out = decode(payload, used).left_out
     told = set() if left_out is None else set(left_out.tolist())
-    assert told == shared - ids_
+    assert told == {g for one in rows for g in one.group_ids.tolist()} - ids_
     for whole_, some in zip(
         decode(payload).rows, decode(payload, used).rows, strict=True
     ):
@@ -340,3 +341,21 @@ def test_the_formula_of_the_reference_is_that_of_the_codec(code: int) -> None:
     message.rows[0].demand[:] = [code, 0]
     got = decode(message.SerializeToString()).rows[0].demand[0]
     assert got == (256 + code % 256) * 2.0 ** (code // 256 - 28)
+
+
+def test_who_uses_a_value_of_a_template_leaves_out_other_groups_all_the_same() -> None:
+    ids_ = np.array([2, 7, value_id(2, "alice")])
+    ones = np.ones(3)
+    rows = Rows(
+        dimension="requests",
+        group_ids=ids_,
+        refused=ones,
+        admitted=ones,
+        demand=ones,
+        held=ones,
+        cost=ones,
+    )
+    got = decode(encode(report(rows)), used_of(ids_[[0, 2]]))
+    assert got.rows[0].group_ids.tolist() == ids_[[0, 2]].tolist()
+    assert got.left_out is not None
+    assert got.left_out.tolist() == [7]
