@@ -98,7 +98,7 @@ def test_rows_of_groups_that_are_not_used_are_left_out_and_nothing_else_changes(
     used[list(ids_)] = True
     payload = encode(report(*rows))
     left_out = decode(payload, used).left_out
-    told = set() if left_out is None else set(left_out.tolist())
+    told: set[int] = set() if left_out is None else set(left_out.tolist())
     assert told == {g for one in rows for g in one.group_ids.tolist()} - ids_
     for whole_, some in zip(
         decode(payload).rows, decode(payload, used).rows, strict=True
