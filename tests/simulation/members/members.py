@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from headgate.agent import Decision
     from headgate.coordinator import Report
+    from headgate.coordinator.state import CoordinatorState
 
 DELAY_S = 0.02
 WALL_S = 1_700_000_000.0
@@ -128,6 +129,11 @@ class Members:
         """Let a caller ask now."""
         limiter = self.all[member].enforcer.limiter(tenant=group)
         return limiter.try_acquire_at(self.now, requests=cost)
+
+    def since_heard(self, member: int, group_id: int) -> float:
+        """Return how long ago an agent heard that others use a group."""
+        state: CoordinatorState = vars(self.all[member].coordinator)["_state"]
+        return state.elsewhere.since(group_id, self.now)
 
     def leave(self, member: int) -> None:
         """Stop an agent cleanly."""
