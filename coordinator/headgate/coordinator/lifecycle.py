@@ -182,7 +182,8 @@ class Lifecycle:
             state.bootstrap.opened(key)
             if stored is None and key[1] >= VALUES_FROM:
                 stored = level, 0.0  # no agent knows this value: unused, so full
-            unused_s = state.elsewhere.unused_s(key[1], now)
+            strict = key in state.limits.strict  # it claims permits, and has no level
+            unused_s = inf if strict else state.elsewhere.unused_s(key[1], now)
             if unused_s < inf:
                 # Whatever was stored, others have used it since, or are about to tell.
                 since = self._of_this_period(key, rate * unused_s, unused_s)
