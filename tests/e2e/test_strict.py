@@ -112,16 +112,13 @@ class Wire:
     def cut(self) -> None:
         """Break all connections and refuse new ones."""
         self._cut = True
-        for each in self._open:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+        break_off(*self._open)
 
     def close(self) -> None:
         """End the threads."""
         self.cut()
-        for each in self._listening:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+        break_off(*self._listening)
+        for each in self._open + self._listening:
             each.close()
 
     def _serve(self, listening: socket.socket, port: int) -> None:
@@ -140,13 +137,22 @@ class Wire:
                     ).start()
 
     def _pass(self, source: socket.socket, to: socket.socket, *, api: bool) -> None:
-        with contextlib.suppress(OSError), source, to:
+        with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 for port, named in self._named.items() if api else ():
                     # Of one length, or the answer's would be wrong.
                     assert len(str(port)) == len(str(named))
                     data = data.replace(str(port).encode(), str(named).encode())
                 to.sendall(data)
+        # Not closed: while another thread reads from it, a closed one stays connected.
+        break_off(source, to)
+
+
+def break_off(*connections: socket.socket) -> None:
+    """Tell both sides of each that it has ended."""
+    for each in connections:
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
 
 
 class Greedy:
@@ -176,7 +182,6 @@ class Greedy:
         self.agent.close()
 
 
-@pytest.mark.alone
 def test_an_agent_that_is_cut_off_from_all_stops_before_others_use_its_permits(
     strict: Cluster,
 ) -> None:
