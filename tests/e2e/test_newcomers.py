@@ -52,19 +52,22 @@ def url(tmp_path: Path) -> Iterator[str]:
         yield addresses.api
 
 
-def admitted(agent: Agent, name: str, for_s: float) -> int:
-    """Return how many of ten requests a second pass."""
-    limiter, passed = agent.limiter(tenant=name), 0
+def admitted(agent: Agent, name: str, for_s: float) -> tuple[int, float]:
+    """Return how many of ten requests a second pass, and the longest delay told."""
+    limiter = agent.limiter(tenant=name)
+    passed, longest_s = 0, 0.0
     for _ in range(round(10 * for_s)):
-        passed += bool(limiter.try_acquire(requests=1))
+        decision = limiter.try_acquire(requests=1)
+        passed += bool(decision)
+        longest_s = max(longest_s, decision.delay_s)
         time.sleep(0.1)
-    return passed
+    return passed, longest_s
 
 
-def test_what_a_killed_process_spent_is_spent_for_one_that_begins_later(
+def test_what_a_killed_process_spent_is_spent_for_those_that_begin_later(
     url: str, tmp_path: Path
 ) -> None:
-    """It has been connected since before, and was told then that nobody had."""
+    """One has been connected since before, one connects after it was killed."""
     earlier = connect(
         url, agent="earlier", snapshot_path=tmp_path / "earlier.json", wait_s=30
     )
@@ -74,10 +77,19 @@ def test_what_a_killed_process_spent_is_spent_for_one_that_begins_later(
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "spent\n"
+        spent_s = time.monotonic()
         process.kill()
         process.wait()
         time.sleep(GONE_S)
-        assert admitted(earlier, "hourly", 2.0) <= 2
+        assert admitted(earlier, "hourly", 2.0)[0] <= 2
+        later = connect(
+            url, agent="later", snapshot_path=tmp_path / "later.json", wait_s=30
+        )
+        passed, delay_s = admitted(later, "quick", 3.0)
+        assert passed <= 1
+        # It owes at least 285 units for 30 s.
+        assert delay_s == pytest.approx(29.0 - (time.monotonic() - spent_s), abs=6.0)
+        later.close()
     finally:
         process.kill()
         process.wait()

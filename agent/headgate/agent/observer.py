@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from headgate.agent.follow.liveness import LivenessFeed
 from headgate.agent.runtime import Runtime, RuntimeOptions
 from headgate.coordinator import Counted, Keys
 
@@ -147,6 +148,7 @@ class Observer:
         name = f"observer-{socket.gethostname()}-{os.getpid()}-{os.urandom(2).hex()}"
         options = RuntimeOptions(agent=name, observing=True)
         self._runtime = Runtime(_NoEnforcement(), options)
+        self._liveness = LivenessFeed(self._runtime.identity, self._runtime.vouch)
         self._given: Snapshot | None = None
         self._meters: dict[tuple[int, str, str], _Meter] = {}
         self._known: dict[tuple[str, int], tuple[Group, Limit]] = {}
@@ -192,6 +194,10 @@ class Observer:
     def restore(self, levels: Restored) -> None:
         """Adopt levels that were stored before the observer started."""
         self._runtime.vouch(levels)
+
+    def hear_of(self, presence: dict[str, object]) -> None:
+        """Take what the API says about which agents are there, as agents get it."""
+        self._liveness.take({"alive": presence})
 
     def explain(self, group_id: int, dimension: str) -> Explanation:
         """Return one ledger with all inputs, as the observer sees it.

@@ -104,8 +104,14 @@ def make_app(
     app.state.service = service
     app.state.observing = observing
     app.state.invoices = InvoiceFolder(invoices)
+
+    def on_presence() -> None:
+        service.watch.stir()
+        observing.presence = presence.told()
+
+    presence = Presence(on_presence)
     app.state.following = Following(
-        service.watch, Snapshots(service.store, fixed), Presence(service.watch.stir)
+        service.watch, Snapshots(service.store, fixed), presence
     )
     problems.install(app)
     settings = rights or RightsSettings()

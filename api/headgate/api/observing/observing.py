@@ -37,6 +37,8 @@ class Observing:
         levels: The stored levels of limits that are long or that nobody uses.
         streams: Event streams that are open now.
         observer: The listener on the bus, or None if there is none.
+        presence: Which agents are connected or have gone, as agents are told; None
+            while that has not changed.
     """
 
     def __init__(self, store: Store) -> None:
@@ -46,6 +48,7 @@ class Observing:
         self.levels = LevelBook(store)
         self.streams = 0
         self.observer: Observer | None = None
+        self.presence: dict[str, object] | None = None
         self._newest: ClusterSnapshot | None = None
         self._listens_by = -inf
 

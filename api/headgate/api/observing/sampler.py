@@ -103,6 +103,7 @@ class Sampler:
         self._store = store
         self._observing = observing
         self._number = 0
+        self._presence: dict[str, object] | None = None
         self._left: dict[tuple[int, str], Use] = {}
         self._in_use: set[tuple[int, str]] = set()
         self._failures: set[str] = set()
@@ -144,6 +145,11 @@ class Sampler:
             self._say(error)
 
     def _paint(self, observer: Observer, *, save_every: int) -> None:
+        presence = self._observing.presence
+        if presence is not None and presence is not self._presence:
+            # Otherwise a killed agent would keep its limits in use for half a minute.
+            self._presence = presence
+            observer.hear_of(presence)
         sight = observer.look()
         self._number += 1
         picture = painted(sight, number=self._number, at_s=time.time())
