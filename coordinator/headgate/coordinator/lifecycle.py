@@ -277,7 +277,7 @@ class Lifecycle:
             level += block.rate[slots] * event.age_s
             change = np.minimum(level, block.burst[slots]) - block.belief[slots]
             # Where it was asked for, what was spent since the question stays charged.
-            for n, number in enumerate(numbers):
+            for n, number in enumerate(numbers if opened else ()):
                 if number in opened:
                     rate, then = block.rate.item(slots[n]), opened[number]
                     change[n] = told[number] + rate * (event.age_s - (now - then.at))

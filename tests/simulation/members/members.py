@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from math import inf
+from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -179,3 +181,90 @@ class Members:
             self.step(member, member.enforcer.counts(self.now))
             member.wake_s = min(member.wake_s, self.now + 0.05)
         self.at(self.now + self._look_s, lambda: self._wake(member))
+
+
+def family(
+    inside: int = 10, *, rate: float = 100.0, weight: float = 1.0
+) -> tuple[Group, ...]:
+    """Return a group of 100/s and others inside it, the second of them as told."""
+    groups = [Group(id=1, name="p", limits=(limit(100.0),))]
+    for n in range(inside):
+        its_rate, its_weight = (rate, weight) if n == 1 else (100.0, 1.0)
+        groups.append(
+            Group(
+                id=2 + n,
+                name=f"c{n}",
+                limits=(limit(its_rate),),
+                parent=1,
+                weight=its_weight,
+            )
+        )
+    return tuple(groups)
+
+
+def admitted(
+    members: Members, wants: dict[int, str], per_s: float, until_s: float
+) -> list[int]:
+    """Let each agent ask for one group at random times; return what was admitted.
+
+    Only what was asked after the first five seconds counts.
+    """
+    passed = [0] * len(members.all)
+
+    def ask(member: int, random: Random) -> None:
+        if members.ask(member, wants[member]) and members.now > 5.0:
+            passed[member] += 1
+        members.at(members.now + random.expovariate(per_s), again[member])
+
+    again = {n: partial(ask, n, Random(n)) for n in wants}
+    for n in wants:
+        members.at(0.01, again[n])
+    members.run(until_s)
+    return passed
+
+
+def told_and_admitted(
+    members: Members, groups: list[str], cost: float, until_s: float
+) -> tuple[list[float], float]:
+    """Let two callers of each group return when they are told to.
+
+    Returns:
+        The delays, and the units admitted.
+    """
+    delays: list[float] = []
+    units = [0.0]
+
+    def call(member: int, group: str) -> None:
+        decision = members.ask(member, group, cost)
+        units[0] += cost if decision else 0.0
+        if not decision:
+            delays.append(decision.delay_s)
+        pause_s = 0.05 if decision else decision.delay_s
+        if pause_s < inf:
+            members.at(members.now + pause_s + 1e-4, partial(call, member, group))
+
+    for n in range(len(members.all)):
+        for at, group in enumerate(2 * groups):
+            members.at(0.01 + 0.003 * at, partial(call, n, group))
+    members.run(until_s)
+    return delays, units[0]
+
+
+def spend(members: Members, group: str, units: int) -> None:
+    """Let the first agent spend so much, as fast as its window allows."""
+    while units:
+        if members.ask(0, group):
+            units -= 1
+        else:
+            members.run(members.now + 0.02)
+
+
+def met(number: int, rate: float, burst: float) -> Members:
+    """Return agents that share another group, and have not used this one yet."""
+    group = Group(id=1, name="g", limits=(limit(rate, burst),))
+    other = Group(id=2, name="other", limits=(limit(10.0),))
+    members = Members(configured(group, other), number)
+    for n in range(number):
+        members.ask(n, "other")
+    members.run(2.0)
+    return members

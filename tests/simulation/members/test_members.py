@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from math import inf
-from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.simulation.members.members import Members, configured, limit
+from tests.simulation.members.members import (
+    Members,
+    admitted,
+    configured,
+    family,
+    limit,
+    met,
+    spend,
+    told_and_admitted,
+)
 
 from headgate.coordinator import Group, Limit, Restored
 
@@ -19,60 +25,21 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.long
 
-CHILDREN = 10
-
-
-def family(**second: float | Group) -> tuple[Group, ...]:
-    """Return a group of 100/s and ten inside it, the second of them as told."""
-    groups = [Group(id=1, name="p", limits=(limit(100.0),))]
-    for n in range(CHILDREN):
-        rate = second.get("rate", 100.0) if n == 1 else 100.0
-        weight = second.get("weight", 1.0) if n == 1 else 1.0
-        assert isinstance(rate, float)
-        assert isinstance(weight, float)
-        groups.append(
-            Group(
-                id=2 + n, name=f"c{n}", limits=(limit(rate),), parent=1, weight=weight
-            )
-        )
-    return tuple(groups)
-
-
-def admitted(
-    members: Members, wants: dict[int, str], per_s: float, until_s: float
-) -> list[int]:
-    """Let each agent ask for one group at random times; return what was admitted.
-
-    Only what was asked after the first five seconds counts.
-    """
-    passed = [0] * len(members.all)
-
-    def ask(member: int, random: Random) -> None:
-        if members.ask(member, wants[member]) and members.now > 5.0:
-            passed[member] += 1
-        members.at(members.now + random.expovariate(per_s), again[member])
-
-    again = {n: partial(ask, n, Random(n)) for n in wants}
-    for n in wants:
-        members.at(0.01, again[n])
-    members.run(until_s)
-    return passed
-
 
 @pytest.mark.parametrize(
-    ("number", "second", "due"),
+    ("number", "rate", "weight", "due"),
     [
-        (2, {}, [50.0, 50.0]),
-        (5, {}, [20.0] * 5),
-        (2, {"weight": 4.0}, [20.0, 80.0]),
+        (2, 100.0, 1.0, [50.0, 50.0]),
+        (5, 100.0, 1.0, [20.0] * 5),
+        (2, 100.0, 4.0, [20.0, 80.0]),
         # Its limit of its own leaves the rest to the other.
-        (2, {"rate": 5.0}, [95.0, 5.0]),
+        (2, 5.0, 1.0, [95.0, 5.0]),
     ],
 )
 def test_agents_that_use_one_child_each_share_all_of_the_parent(
-    number: int, second: dict[str, float | Group], due: list[float]
+    number: int, rate: float, weight: float, due: list[float]
 ) -> None:
-    members = Members(configured(*family(**second)), number)
+    members = Members(configured(*family(rate=rate, weight=weight)), number)
     wants = {n: f"c{n}" for n in range(number)}
     passed = admitted(members, wants, 150.0, 15.0)
     assert sum(passed) == pytest.approx(1000, rel=0.03)
@@ -109,33 +76,6 @@ def test_an_older_version_beside_this_one_gets_its_part() -> None:
     members.all[1].forge = no_claims
     passed = admitted(members, {0: "c0", 1: "c1"}, 150.0, 15.0)
     assert passed == pytest.approx([500, 500], rel=0.06)
-
-
-def told_and_admitted(
-    members: Members, groups: list[str], cost: float, until_s: float
-) -> tuple[list[float], float]:
-    """Let two callers of each group return when they are told to.
-
-    Returns:
-        The delays, and the units admitted.
-    """
-    delays: list[float] = []
-    units = [0.0]
-
-    def call(member: int, group: str) -> None:
-        decision = members.ask(member, group, cost)
-        units[0] += cost if decision else 0.0
-        if not decision:
-            delays.append(decision.delay_s)
-        pause_s = 0.05 if decision else decision.delay_s
-        if pause_s < inf:
-            members.at(members.now + pause_s + 1e-4, partial(call, member, group))
-
-    for n in range(len(members.all)):
-        for at, group in enumerate(2 * groups):
-            members.at(0.01 + 0.003 * at, partial(call, n, group))
-    members.run(until_s)
-    return delays, units[0]
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -181,39 +121,25 @@ def test_no_request_above_the_burst_of_a_group_above_that_may_not_owe_passes() -
     assert decision.never
 
 
-def spend(members: Members, group: str, units: int) -> None:
-    """Let the first agent spend so much, as fast as its window allows."""
-    while units:
-        if members.ask(0, group):
-            units -= 1
-        else:
-            members.run(members.now + 0.02)
-
-
 @pytest.mark.parametrize("answered_s", [0.06, 0.6, 1.9])
 def test_what_is_spent_before_the_api_answers_stays_spent(answered_s: float) -> None:
     """Half of it has flowed in since the others, who used it up, have left."""
-    hourly = Group(id=1, name="hourly", limits=(limit(100.0 / 3600.0, 100.0),))
-    other = Group(id=2, name="other", limits=(limit(10.0),))
-    members = Members(configured(hourly, other), 2)
-    for n in range(2):
-        members.ask(n, "other")
-    members.run(2.0)
-    spend(members, "hourly", 100)
+    members = met(2, 100.0 / 3600.0, 100.0)
+    spend(members, "g", 100)
     members.run(members.now + 1.0)
     members.leave(0)
     gone_s = members.now
     members.skip(1800.0)
     begun_s, passed = members.now, 0
     while members.now < begun_s + answered_s:
-        passed += sum(bool(members.ask(1, "hourly")) for _ in range(200))
+        passed += sum(bool(members.ask(1, "g")) for _ in range(200))
         members.run(members.now + 0.02)
     told = Restored(
         "requests", np.array([1]), np.array([0.0]), age_s=members.now - gone_s - 0.5
     )
     members.step(members.all[1], told)
     members.run(members.now + 0.5)
-    passed += sum(bool(members.ask(1, "hourly")) for _ in range(200))
+    passed += sum(bool(members.ask(1, "g")) for _ in range(200))
     assert 45 <= passed <= 53
 
 
@@ -223,43 +149,33 @@ def test_a_limit_that_others_used_up_is_not_full_for_who_had_not_used_it(
     left: float, answered_s: float
 ) -> None:
     """The API had said at connect that nobody had used it."""
-    hourly = Group(id=1, name="hourly", limits=(limit(100.0 / 3600.0, 100.0),))
-    other = Group(id=2, name="other", limits=(limit(10.0),))
-    members = Members(configured(hourly, other), 3)
-    for n in range(3):
-        members.ask(n, "other")
-    members.run(2.0)
-    spend(members, "hourly", 100 - int(left))
+    members = met(3, 100.0 / 3600.0, 100.0)
+    spend(members, "g", 100 - int(left))
     members.run(members.now + 1.0)
     members.leave(0)
     members.run(members.now + 5.0)
     begun_s, first = members.now, 0
     while members.now < begun_s + answered_s:
-        first += sum(bool(members.ask(1, "hourly")) for _ in range(20))
+        first += sum(bool(members.ask(1, "g")) for _ in range(20))
         members.run(members.now + 0.02)
     late = members.all[1]
     assert [claim.limits for claim in late.claimed] == [frozenset({("requests", 1)})]
     level = np.array([left])
     members.step(late, Restored("requests", np.array([1]), level, age_s=5.0))
     members.run(members.now + 0.5)
-    then = sum(bool(members.ask(1, "hourly")) for _ in range(200))
+    then = sum(bool(members.ask(1, "g")) for _ in range(200))
     assert first <= 2
     assert left <= first + then <= left + 2.0
 
 
 def test_a_limit_that_others_are_using_is_not_full_for_who_begins_to() -> None:
-    large = Group(id=1, name="large", limits=(limit(10.0, 1000.0),))
-    other = Group(id=2, name="other", limits=(limit(10.0),))
-    members = Members(configured(large, other), 4)
-    for n in range(4):
-        members.ask(n, "other")
-    members.run(2.0)
-    spend(members, "large", 1000)
+    members = met(4, 10.0, 1000.0)
+    spend(members, "g", 1000)
     members.run(members.now + 3.0)
     begun = [0, 0, 0]
     for _ in range(50):
         for n in (1, 2, 3):
-            begun[n - 1] += sum(bool(members.ask(n, "large")) for _ in range(20))
+            begun[n - 1] += sum(bool(members.ask(n, "g")) for _ in range(20))
         members.run(members.now + 0.01)
     assert sum(begun) <= 10.0 * members.now + 6.0
 
@@ -267,17 +183,13 @@ def test_a_limit_that_others_are_using_is_not_full_for_who_begins_to() -> None:
 def test_a_limit_in_steady_use_is_not_full_although_nobody_reports_it_for_seconds() -> (
     None
 ):
-    steady = Group(id=1, name="steady", limits=(limit(100.0, 300.0),))
-    other = Group(id=2, name="other", limits=(limit(10.0),))
-    members = Members(configured(steady, other), 4)
-    for n in range(4):
-        members.ask(n, "other")
+    members = met(4, 100.0, 300.0)
 
     def use() -> None:
-        members.ask(0, "steady")
+        members.ask(0, "g")
         members.at(members.now + 1.0 / 150.0, use)
 
-    members.at(1.0, use)
+    members.at(2.0, use)
     members.run(12.0)
     heard_s = members.since_heard(1, 1)
     while not 2.5 < heard_s < 5.0:
@@ -285,8 +197,6 @@ def test_a_limit_in_steady_use_is_not_full_although_nobody_reports_it_for_second
         heard_s = members.since_heard(1, 1)
     passed = 0
     for _ in range(10):
-        passed += sum(
-            bool(members.ask(n, "steady")) for n in (1, 2, 3) for _ in range(9)
-        )
+        passed += sum(bool(members.ask(n, "g")) for n in (1, 2, 3) for _ in range(9))
         members.run(members.now + 0.005)
     assert passed <= 12

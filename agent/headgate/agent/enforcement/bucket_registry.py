@@ -178,10 +178,8 @@ class Registry:
     def _add(self, group: Group, limit: Limit, now: float) -> LocalBucket:
         key = (group.id, limit.dimension, limit.scope)
         self._seed += 1
-        local = make_local(group, limit, now, seed=self._seed)
-        local.most_above = self._most_above(group, limit)
-        owing = local.bucket.may_owe
-        local.bucket.set_policy(may_owe=owing, maximum_cost=_largest(local))
+        most_above = self._most_above(group, limit)
+        local = make_local(group, limit, now, seed=self._seed, most_above=most_above)
         end_period(local, self._calendar_s)
         if limit.scope == "cluster":
             local.asked = self._asked
@@ -255,14 +253,15 @@ def _may_owe(group: Group, *, node: bool, new: bool = False) -> bool:
     return group.may_owe or (new and not node)
 
 
-def _largest(local: LocalBucket) -> float:
+def _largest(group: Group, limit: Limit, most_above: float) -> float:
     """Return the cost above which a bucket refuses for ever."""
-    node = local.limit.scope == "node"
-    largest = inf if node else largest_cost(local.group, local.limit)
-    return min(largest, local.most_above)
+    node = limit.scope == "node"
+    return min(inf if node else largest_cost(group, limit), most_above)
 
 
-def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBucket:
+def make_local(
+    group: Group, limit: Limit, now: float, *, seed: int, most_above: float = inf
+) -> LocalBucket:
     """Return the new bucket of a limit: full, or empty where others have a part.
 
     Args:
@@ -270,6 +269,7 @@ def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBuc
         limit: What it enforces.
         now: Seconds on the enforcer's clock.
         seed: Seed of its random numbers.
+        most_above: Largest cost that the groups above ever admit.
     """
     node = limit.scope == "node"
     rate = limit.rate_per_s
@@ -279,7 +279,7 @@ def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBuc
         capacity=limit.burst if node else limit.burst * FIRST_FLOOR,
         level=inf if node else 0.0,
         may_owe=_may_owe(group, node=node, new=True),
-        maximum_cost=inf if node else largest_cost(group, limit),
+        maximum_cost=_largest(group, limit, most_above),
         seed=seed,
     )
     if not node and bucket.quota > 0.0:
@@ -287,7 +287,8 @@ def make_local(group: Group, limit: Limit, now: float, *, seed: int) -> LocalBuc
         bucket.quota, bucket.least_delay_s = inf, FIRST_LOOK_S
     bucket.most_counted = _most_counted(limit)
     _suppress(bucket, group, now)
-    return LocalBucket(group, limit, bucket, rate if node else bucket.rate)
+    share = rate if node else bucket.rate
+    return LocalBucket(group, limit, bucket, share, most_above=most_above)
 
 
 def share_first(local: LocalBucket, level: float, window: float, now: float) -> None:
@@ -341,7 +342,8 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     bucket = local.bucket
     node = limit.scope == "node"
     local.group, local.limit = group, limit
-    bucket.set_policy(may_owe=_may_owe(group, node=node), maximum_cost=_largest(local))
+    largest = _largest(group, limit, local.most_above)
+    bucket.set_policy(may_owe=_may_owe(group, node=node), maximum_cost=largest)
     bucket.most_counted = _most_counted(limit)
     _suppress(bucket, group, now)
     if limit.rate <= 0.0:
