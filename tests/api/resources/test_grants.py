@@ -140,8 +140,9 @@ def test_who_begins_to_use_a_limit_is_told_what_is_left_of_it(
 
     def known(store: Store, now_s: float, only: set[tuple[int, str]]) -> object:
         asked.append(only)
-        full = [each for each in load(store, now_s, only) if each.group_id == gold]
-        return [replace(full[0], untouched=False, level=7.5, age_s=3.0)]
+        found = {each.group_id: each for each in load(store, now_s, only)}
+        assert found.keys() == {gold, silver}
+        return [replace(found[gold], untouched=False, level=7.5, age_s=3.0)]
 
     body = {"agent": "a", "limits": limits}
     answer = rest.post("/grants", json=body).json()

@@ -121,6 +121,16 @@ def test_no_request_above_the_burst_of_a_group_above_that_may_not_owe_passes() -
     assert decision.never
 
 
+def test_a_group_above_that_only_watches_refuses_no_request_for_ever() -> None:
+    above = Group(
+        id=1, name="p", limits=(limit(100.0),), may_owe=False, refusal="shadow"
+    )
+    inside = Group(id=2, name="c", limits=(limit(100.0),), parent=1)
+    members = Members(configured(above, inside), 1)
+    members.run(1.0)
+    assert members.ask(0, "c", 100.5)
+
+
 @pytest.mark.parametrize("answered_s", [0.06, 0.6, 1.9])
 def test_what_is_spent_before_the_api_answers_stays_spent(answered_s: float) -> None:
     """Half of it has flowed in since the others, who used it up, have left."""
@@ -166,6 +176,22 @@ def test_a_limit_that_others_used_up_is_not_full_for_who_had_not_used_it(
     then = sum(bool(members.ask(1, "g")) for _ in range(200))
     assert first <= 2
     assert left <= first + then <= left + 2.0
+
+
+def test_what_was_stored_before_others_were_heard_counts_for_nothing() -> None:
+    members = met(3, 100.0 / 3600.0, 100.0)
+    spend(members, "g", 100)
+    members.run(members.now + 1.0)
+    members.leave(0)
+    members.run(members.now + 5.0)
+    passed = sum(bool(members.ask(1, "g")) for _ in range(20))
+    members.run(members.now + 0.1)
+    full = Restored("requests", np.array([1]), np.array([100.0]), age_s=60.0)
+    members.step(members.all[1], full)
+    for _ in range(10):
+        members.run(members.now + 0.05)
+        passed += sum(bool(members.ask(1, "g")) for _ in range(20))
+    assert passed <= 2
 
 
 def test_a_limit_that_others_are_using_is_not_full_for_who_begins_to() -> None:

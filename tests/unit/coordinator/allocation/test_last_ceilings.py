@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,9 @@ NONE = np.zeros(SIZE, dtype=np.bool_)
 FIRST = np.arange(SIZE) == 0
 
 
-def ceilings(rate: float = 100.0, capacity: float = 100.0) -> Ceilings:
+def ceilings(
+    rate: float = 100.0, capacity: float = 100.0, least_delay_s: float = 1.0
+) -> Ceilings:
     """Return the same ceilings for all buckets, none of which is shared."""
     one = np.ones(SIZE)
     return Ceilings(
@@ -34,7 +37,7 @@ def ceilings(rate: float = 100.0, capacity: float = 100.0) -> Ceilings:
         room_cap=one,
         cautious=NONE,
         quota=one,
-        least_delay_s=one,
+        least_delay_s=least_delay_s * one,
         reserve=one,
     )
 
@@ -58,6 +61,10 @@ def test_of_a_strict_bucket_every_lowering_counts(column: str) -> None:
 def test_only_a_large_change_of_any_other_counts() -> None:
     assert set_again(ceilings(rate=99.9)) == []
     assert set_again(ceilings(rate=90.0)) == list(range(SIZE))
+
+
+def test_a_delay_that_has_no_end_any_more_counts() -> None:
+    assert set_again(ceilings(least_delay_s=inf)) == list(range(SIZE))
 
 
 def test_a_bucket_with_a_credit_is_set_in_any_case() -> None:
