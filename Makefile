@@ -42,7 +42,7 @@ READY = $(VENV)/.installed
 DEMO_EXTRAS = server$(if $(filter kafka,$(BUS)),-kafka)
 DEMO_READY = $(or $(wildcard $(READY)),$(VENV)/.installed-$(DEMO_EXTRAS))
 
-.PHONY: help demo docs test check format lint types mypy pyright layers unit simulated \
+.PHONY: help demo docs test check format lint types mypy pyright layers unit simulated sampled \
   real parts services pipeline alone again compiled accuracy regimes soak bench peers clean
 
 help: ## list the targets
@@ -65,7 +65,7 @@ demo: $(DEMO_READY) ## run one quota over five processes  (SECONDS=30, BUS=kafka
 test: ## run everything, with real services
 	@$(MAKE) --no-print-directory --output-sync=line -j3 check types docs parts
 	@echo "headgate: running services, Spark and the simulation side by side; each prints its tests when it ends"
-	@$(SIDE_BY_SIDE) -j3 AGAIN=yes BESIDE=simulated again
+	@$(SIDE_BY_SIDE) -j3 AGAIN=yes BESIDE=sampled again
 
 check: format lint mypy layers unit ## check format, lint, types and layers; run the unit tests
 
@@ -92,8 +92,11 @@ docs: $(READY) ## build the documentation site in .headgate/site and check its l
 unit: $(READY) ## run the unit tests and doctests
 	@$(BIN)/pytest -q -n $(WORKERS) -m "not long" $(QUICK)
 
-simulated: $(READY) ## run the scenario library and long unit tests
+simulated: $(READY) ## run the whole scenario library and the long unit tests
 	@$(LEFTOVER) $(BIN)/pytest -q -n $(WORKERS) --timeout 3600 -m long $(SIMULATED) $(QUICK)
+
+sampled: $(READY)
+	@$(LEFTOVER) $(BIN)/pytest -q -n $(WORKERS) --timeout 3600 -m "long and not thorough" $(SIMULATED) $(QUICK)
 
 real: parts ## run the tests with Kafka, ZeroMQ, HTTP, Spark and processes
 	@echo "headgate: running services and Spark side by side; each prints its tests when it ends"

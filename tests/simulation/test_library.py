@@ -20,6 +20,20 @@ ELSEWHERE = {"zipf-t5", "zipf-loss-t5", "mover-t5", "wave-t5"}
 """Repeat others with heartbeats of 5 s; here `zipf-crash-t5` and `swap-t5` stand for
 them, which such heartbeats make hardest.  `make accuracy` runs them all."""
 
+SAMPLE = {
+    # Demand: overload, skew, flashes, herds, starts, few and large requests.
+    *("zipf-loss", "swap", "small-burst", "retry-storm", "cold-start", "herd"),
+    *("large-cost", "never", "weights"),
+    # Limits, and groups inside groups.
+    *("quota-steps", "tree-callers", "tree-levels", "tree-crash"),
+    # Faults of processes, the network and clocks.
+    *("bursty-loss", "clock-jump", "duplicate-id", "halves-fair", "one-cut-off"),
+    *("rolling-restart", "slow-network", "swap-t5"),
+    *("strict-child", "strict-flashes", "strict-rolling"),
+}
+"""What `make test` runs of the library, a fifth of its work: one scenario for each
+kind of demand, change, fault and mode.  `make simulated` runs all of it."""
+
 SEED = 1
 """`make accuracy` runs ten seeds of each."""
 
@@ -42,13 +56,20 @@ class Kept(TypedDict):
     narrow: NotRequired[bool]
 
 
-def cases() -> list[str]:
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    return [] if name in SAMPLE else [pytest.mark.thorough]
+
+
+def cases() -> list[object]:
     scenarios = [
         read_scenario(FILES[name]) for name in sorted(FILES.keys() - ELSEWHERE)
     ]
     # The longest first, so that processes end at about the same time.
     scenarios.sort(key=lambda one: one.agents * shortened(one).seconds, reverse=True)
-    return [scenario.name for scenario in scenarios]
+    return [
+        pytest.param(scenario.name, marks=marks_of(scenario.name))
+        for scenario in scenarios
+    ]
 
 
 def shortened(scenario: Scenario) -> Scenario:
