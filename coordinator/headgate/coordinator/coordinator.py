@@ -30,7 +30,7 @@ from headgate.coordinator.messages.events import (
     Vouched,
     WakeAt,
 )
-from headgate.coordinator.receiver import NEWBORN_SEQUENCE, ReportReceiver
+from headgate.coordinator.receiver import ReportReceiver
 from headgate.coordinator.recompute import Recomputation
 from headgate.coordinator.sender import last_report, report_due
 from headgate.coordinator.state import CoordinatorState
@@ -156,7 +156,9 @@ class Coordinator:
         schedule.hello = True
         if state.members.echoed:
             # The others have charged what was reported under the id that it leaves.
-            schedule.sequence = max(schedule.sequence, NEWBORN_SEQUENCE)
+            state.begun_at = -inf
+            for block in state.table.blocks:
+                block.begun_at[:] = -inf
         state.strict.begin(state.agent, state.incarnation, self._now)
         if state.strict.stocks:
             self._may_hold = {}

@@ -176,6 +176,8 @@ class Lifecycle:
                 block.overflowed[slot] = local.overflowed[at]
         counted = block.admitted.item(0, slot)
         block.known_admitted[slot] = block.reported_admitted[slot] = counted
+        block.begun_admitted[slot] = counted
+        block.begun_at[slot] = state.begun_at = now
         if not born:
             rate, number = block.rate.item(slot), int(block.number[slot])
             stored = state.bootstrap.recall(key, rate=rate, now=now)

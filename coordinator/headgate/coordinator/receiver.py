@@ -35,10 +35,8 @@ SEQUENCES_PER_S = 40.0
 SEQUENCE_GRACE = 1000
 """Allowed in addition, for a burst of reports after a pause."""
 
-NEWBORN_SEQUENCE = 20
-"""If the first report heard of a life has a number up to this, the life has just begun
-and its counters are charged from 0 (`ReportReceiver._begin_counting`).  Otherwise they
-are only a baseline."""
+ASKING_S = 1.0
+"""For so long, at most, an agent that begins to use a limit asks for its level."""
 
 OBSERVER_PULL = 0.3
 """Fraction of the difference to another agent's level that an observer adopts."""
@@ -263,8 +261,8 @@ class ReportReceiver:
         departed = detector.departed.pop(report.agent, None)
         member = self._state.members.join(report, now)
         if member is not None:
-            # Nobody here knows what a member did after it was dropped unheard.
-            member.newborn = departed is None and report.sequence <= NEWBORN_SEQUENCE
+            if departed is not None:
+                member.returned_at = now
             detector.begin(member)
         return member
 
@@ -303,7 +301,6 @@ class ReportReceiver:
         table = self._state.table
         for place in table.all_places(member.number):
             close_account(place, charge=True)
-        member.newborn = report.sequence <= NEWBORN_SEQUENCE
         # Its rows count as fresh again, or nobody would answer them: a process may
         # say hello before it has a bucket, and then the answers are of no use to it.
         table.drop_member(member.number)
@@ -355,18 +352,27 @@ class ReportReceiver:
     ) -> None:
         """Decide from where to count what a member reports in its `fresh` rows.
 
-        From 0 if its life has just begun: it was spent after this ledger was opened.
         If the limit had been removed and was set again, from what it had admitted
-        then; nobody is charged less than nothing if that was estimated too high.  While
-        this agent is itself asking for the level, a member that has `told` its level
+        then; nobody is charged less than nothing if that was estimated too high.  Else
+        from what it had admitted when it began to use the limit, if that was after
+        this agent did: otherwise the level that this agent was told includes what is in
+        its row.  While this agent is itself asking, a member that has `told` its level
         spent earlier, and its level includes that; one that has not told it is asking,
-        too.
+        too, and may have begun a little earlier.
         """
         block, state = place.block, self._state
         if told:
             fresh = fresh & np.isfinite(block.joining_until[place.slots])
-        keys = map(state.table.key_of, block.number[place.slots][fresh].tolist())
-        known = [state.removed.counter(key, member) for key in keys]
+        slots = block.slots[place.slots][fresh]
+        keys = map(state.table.key_of, block.number[slots].tolist())
+        known = np.array([state.removed.counter(key, member) for key in keys])
+        if rows.age_s is not None:
+            age_s = rows.age_s[place.rows][fresh]
+            begun_at = member.reported_at - age_s
+            since = block.begun_at[slots] - (0.0 if told else ASKING_S)
+            new = (age_s > 0.0) & (begun_at >= np.maximum(since, member.returned_at))
+            before = 0.0 if rows.before is None else rows.before[place.rows][fresh]
+            known = np.where(new & (known != known), before, known)
         counters = block.admitted.reshape(-1)
         cells = np.arange(len(counters))[place.cells][fresh]
         counters[cells] = np.minimum(known, rows.admitted[place.rows][fresh])
@@ -382,10 +388,13 @@ class ReportReceiver:
         block, levels = place.block, levels[told]
         slots = block.slots[place.slots][told]
         if state.bootstrap:
+            asked_at = block.row_reported_at[slots] + state.members.least_lag_s
+            heard = asked_at <= member.reported_at
+            own = common_level(block, slots, member.reported_at, heard)
             state.bootstrap.answer(
                 block.number[slots],
                 levels,
-                levels - common_level(block, slots, member.reported_at),
+                levels - own,
                 member=member.number,
                 reported_at=member.reported_at,
             )

@@ -32,6 +32,13 @@ share."""
 STARVED_S = 0.25
 """How often an agent that others are far ahead of tells its level, seconds."""
 
+NEW_KEYFRAMES = 1.5
+"""A ledger counts as new, and its age is reported, until this many times the interval
+of reports of all rows have passed: nobody can then have missed it for want of one."""
+
+LEAST_AGE_S = 1e-6
+"""Age of a ledger that was opened just now; 0 would mean that it is an old one."""
+
 
 def report_due(
     state: CoordinatorState, local: LocalBuckets, now: float
@@ -46,7 +53,7 @@ def report_due(
     picked = local.with_ancestors(picked)
     level = _levels(state, local, picked, now)
     demand = local.tell(picked, outlook.at_once)
-    told = local.rows_to_report(picked, demand, level, _inside(state, local))
+    told = local.rows_to_report(picked, demand, level, **_optional(state, local, now))
     report = _report(state, told, now)
     if state.bootstrap:
         state.bootstrap.asked(report.sequence, local.numbers[picked])
@@ -121,14 +128,43 @@ def _levels(
     return level
 
 
+def _optional(
+    state: CoordinatorState, local: LocalBuckets, now: float
+) -> dict[str, Floats | None]:
+    """Return the columns of rows that are absent if all are 0."""
+    columns = {"inside": _inside(state, local), **_begun(state, local, now)}
+    return {
+        name: column if column is not None and column.any() else None
+        for name, column in columns.items()
+    }
+
+
+def _begun(
+    state: CoordinatorState, local: LocalBuckets, now: float
+) -> dict[str, Floats]:
+    """Return how old new ledgers are, and what this agent had admitted before them."""
+    settings = state.settings
+    within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s
+    if now - state.begun_at > within_s:
+        return {}
+    age_s, before = np.zeros((2, len(local.names)))
+    for place in local.places:
+        block, slots = place.block, place.slots
+        so_long_s = np.maximum(now - block.begun_at[slots], LEAST_AGE_S)
+        new = so_long_s <= within_s
+        age_s[place.rows] = np.where(new, so_long_s, 0.0)
+        before[place.rows] = np.where(new, block.begun_admitted[slots], 0.0)
+    return {"age_s": age_s, "before": before}
+
+
 def _inside(state: CoordinatorState, local: LocalBuckets) -> Floats | None:
-    """Return the weight of what is used inside each row's group; None if all are 0."""
+    """Return the weight of what is used inside each row's group."""
     if not state.limits.children:
         return None
     inside = np.zeros(len(local.names))
     for place in local.places:
         inside[place.rows] = place.block.inside[0, place.slots]
-    return inside if inside.any() else None
+    return inside
 
 
 def last_report(state: CoordinatorState, now: float) -> list[Publish]:
@@ -141,7 +177,8 @@ def last_report(state: CoordinatorState, now: float) -> list[Publish]:
     local = state.local
     rows: tuple[Rows, ...] = ()
     if local is not None:
-        rows = local.rows_to_report(local.numbers >= 0, local.usable, None)
+        columns = _optional(state, local, now)
+        rows = local.rows_to_report(local.numbers >= 0, local.usable, None, **columns)
     state.schedule.hello = False
     state.strict.leave(now)
     return [Publish(_report(state, rows, now, leave=True))]

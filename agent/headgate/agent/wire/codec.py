@@ -195,6 +195,10 @@ def _encode_rows(rows: Rows, shared: NDArray[np.int64] | None) -> wire.Rows:
         message.largest.extend(_demand_codes(rows.largest, "largest"))
     if rows.inside is not None:
         message.inside.extend(_demand_codes(rows.inside, "inside"))
+    if rows.age_s is not None:
+        message.age.extend(_demand_codes(rows.age_s, "age"))
+    if rows.before is not None:
+        message.before.extend(_steps(rows.before, scale, "before", least=0.0))
     if rows.level is not None:
         message.level_scale = _signed_scale(rows.level)
         message.level.extend(
@@ -217,8 +221,8 @@ def _deltas(group_ids: NDArray[np.int64], *, least: int) -> list[int]:
 
 def _counter_scale(rows: Rows) -> int:
     """Return 1 when all counters are whole, else 1,000 as long as that is exact."""
-    for column in (rows.refused, rows.admitted):
-        if np.any(column != np.floor(column)):
+    for column in (rows.refused, rows.admitted, rows.before):
+        if column is not None and np.any(column != np.floor(column)):
             return 1000 if max(rows.refused.max(), rows.admitted.max()) < EXACT else 1
     return 1
 
@@ -314,9 +318,10 @@ def _decode_rows(
     demand, held = message.demand, message.held
     cost, largest = message.cost, message.largest
     level, subjects, inside = message.level, message.subjects, message.inside
+    age, before = message.age, message.before
     size, at = places.size, places.at
     required = (refused, admitted, demand, held)
-    optional = (cost, largest, inside, level, subjects)
+    optional = (cost, largest, inside, age, before, level, subjects)
     for column, values in zip(_COLUMNS, (*required, *optional), strict=True):
         if len(values) != size and (len(values) or column not in _OPTIONAL):
             raise MalformedReport(
@@ -336,6 +341,8 @@ def _decode_rows(
         cost=_decoded(cost, f"{name}.cost", at) if cost else np.ones(len(places.ids)),
         largest=_decoded(largest, f"{name}.largest", at) if largest else None,
         inside=_decoded(inside, f"{name}.inside", at) if inside else None,
+        age_s=_decoded(age, f"{name}.age", at) if age else None,
+        before=units_of(before, scale, at) if before else None,
         level=units_of(level, level_scale, at) if level else None,
         subjects=subjects_of(subjects, name, at) if subjects else None,
     )
@@ -359,10 +366,12 @@ _COLUMNS = (
     "cost",
     "largest",
     "inside",
+    "age",
+    "before",
     "level",
     "subjects",
 )
 """Columns that must be as long as the ids."""
 
-_OPTIONAL = ("cost", "largest", "inside", "level", "subjects")
+_OPTIONAL = _COLUMNS[4:]
 """Those of `_COLUMNS` that may be absent."""

@@ -44,6 +44,10 @@ usual cost must not make one agent treat a quota as a small one."""
 ANNOUNCED_COSTS = 3.0
 """A request, or the sum of one tick, above this many mean costs is announced."""
 
+ANNOUNCED_S = 30.0
+"""How long the largest request stays announced at least, and half of the longest time:
+the first report of it may be lost."""
+
 RETIRED_MAX = 1 << 16
 """Most dropped buckets whose counters are remembered; the oldest is forgotten first."""
 
@@ -61,7 +65,7 @@ class LocalBuckets:
         refused: ``float64[N]`` units since this life began.
         held: ``float64[N]`` level of the local bucket.
         overflowed: ``float64[N]`` units earned while full; NaN if no bucket counts it.
-        largest: ``float64[N]`` most units in one tick since the row was reported.
+        largest: ``float64[N]`` most units in one tick lately.
         clipped: ``float64[N]`` units that buckets lost when capacities were lowered.
         credit: ``float64[N]`` units that the next ceilings must put in, once.
         cost: ``float64[N]`` mean units of a request.
@@ -114,7 +118,9 @@ class LocalBuckets:
         self._costs_seen, self.credit = np.zeros((2, n))
         self.subjects = np.zeros(n, dtype=np.int64)
         self.demand = Demand(n, now)
-        self.usable, self.largest, self.sent_admitted, self.again = np.zeros((4, n))
+        self.usable, self.sent_admitted, self.again = np.zeros((3, n))
+        self.largest, self._largest_before = np.zeros((2, n))
+        self._largest_since = now
         self.overflowed = np.full(n, np.nan)
         self._blocking = Blocking(self.names, node)
         self.sent_demand = np.full(n, -1.0)
@@ -166,6 +172,7 @@ class LocalBuckets:
         of = np.array([pair[1] for pair in both], dtype=np.int64)
         for name in _INHERITED:
             getattr(self, name)[to] = getattr(old, name)[of]
+        self._largest_since = old._largest_since
         self.demand.inherit(old.demand, to, of)
         self._given.inherit(old._given, to, of)
         self._retired = old._retire(self.at)
@@ -248,6 +255,9 @@ class LocalBuckets:
 
     def look(self, now: float) -> Flags:
         """Bring the estimates to `now`; return ``bool[N]``: which were reset."""
+        if now - self._largest_since > ANNOUNCED_S:
+            self._largest_before, self._largest_since = self.largest, now
+            self.largest = np.zeros(len(self.names))
         reset = self.demand.look(now, self.admitted + self.refused, self.cost)
         self.usable = self._blocking.usable(self.demand.rate, self._given.ceiling)
         if self._families is not None:
@@ -296,7 +306,7 @@ class LocalBuckets:
         chosen: Flags,
         demand: Floats,
         level: Floats | None,
-        inside: Floats | None = None,
+        **optional: Floats | None,
     ) -> tuple[Rows, ...]:
         """Return rows to report, by dimension, and note what they say.
 
@@ -304,7 +314,7 @@ class LocalBuckets:
             chosen: ``bool[N]`` which ones.
             demand: ``float64[N]`` λ' to report.
             level: ``float64[N]`` E; None while this agent doesn't know it for sure.
-            inside: ``float64[N]`` weight of what is used inside; None if there is none.
+            optional: ``float64[N]`` further columns of `Rows`; None if all are 0.
         """
         parts: list[Rows] = []
         for dimension, where, groups in self.by_dimension:
@@ -312,7 +322,8 @@ class LocalBuckets:
             if not picked.any():
                 continue
             at = where[picked]
-            largest, cost = self.largest[at], self.cost[at]
+            largest = np.maximum(self.largest[at], self._largest_before[at])
+            cost = self.cost[at]
             large = largest > ANNOUNCED_COSTS * cost
             parts.append(
                 Rows(
@@ -324,15 +335,17 @@ class LocalBuckets:
                     held=self.held[at],
                     cost=cost,
                     largest=np.where(large, largest, 0.0) if large.any() else None,
-                    inside=None if inside is None else inside[at],
                     level=None if level is None else level[at],
                     subjects=self.subjects[at],
+                    **{
+                        name: None if column is None else column[at]
+                        for name, column in optional.items()
+                    },
                 )
             )
         self.sent_admitted[chosen] = self.admitted[chosen]
         self.sent_demand[chosen] = demand[chosen]
         self.wanted[chosen] = False
-        self.largest[chosen] = 0.0
         return tuple(parts)
 
     def change(
@@ -413,6 +426,7 @@ _INHERITED = (
     "overflowed",
     "_raw_overflowed",
     "largest",
+    "_largest_before",
     "again",
     "again_at",
     "credit",

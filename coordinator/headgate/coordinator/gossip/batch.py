@@ -133,5 +133,6 @@ def _columns(
 def finite(rows: Rows) -> bool:
     """Return whether all columns but `level`, where NaN means none, are finite."""
     columns = [rows.admitted, rows.refused, rows.demand, rows.held, rows.cost]
-    columns += [each for each in (rows.largest, rows.inside) if each is not None]
+    optional = rows.largest, rows.inside, rows.age_s, rows.before
+    columns += [each for each in optional if each is not None]
     return isfinite(sum(float(np.add.reduce(column)) for column in columns))

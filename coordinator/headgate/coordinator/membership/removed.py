@@ -49,23 +49,18 @@ class RemovedLimits:
             del self._counters[next(iter(self._counters))]
 
     def counter(self, key: Key, member: Member) -> float:
-        """Return from where to count what a member admits, units.
+        """Return a member's counter when the limit was removed, units.
 
-        That is its counter when the limit was removed, which is told only once.  If it
-        was not removed, 0 if the member's life has just begun.  NaN if nobody here
-        knows what it had counted.
+        It is told only once.  NaN if nobody here knows it.
         """
-        unknown = 0.0 if member.newborn else nan
-        if key not in self._counters:
-            return unknown
-        known = self._counters[key]
+        known = self._counters.get(key)
         if known is None:
             return nan
         its = (known.members == member.number) & (
             known.incarnations == member.incarnation
         )
         if not np.count_nonzero(its):
-            return unknown
+            return nan
         counter = float(known.admitted[its][0])
         known.admitted[its] = nan  # should it leave and return, nobody knows more
         return counter

@@ -38,6 +38,9 @@ class Rows:
         inside: ``float64[N]`` weight of the groups inside the row's that the sender's
             callers use, of each as large a part as they have of its demand; None if
             all are 0.
+        age_s: ``float64[N]`` seconds since the sender began to use the limit, 0 if that
+            was long ago; None if all are 0.
+        before: ``float64[N]`` units that it had admitted by then; None if all are 0.
         level: ``float64[N]`` what the sender believes the ledger holds (E), or
             None where the report does not carry it.
         subjects: ``int64[N]`` limiters (topics, producers) in use, or None.
@@ -52,6 +55,8 @@ class Rows:
     cost: NDArray[np.float64]
     largest: NDArray[np.float64] | None = None
     inside: NDArray[np.float64] | None = None
+    age_s: NDArray[np.float64] | None = None
+    before: NDArray[np.float64] | None = None
     level: NDArray[np.float64] | None = None
     subjects: NDArray[np.int64] | None = None
 
@@ -63,15 +68,15 @@ class Rows:
     def joined(parts: Sequence[Rows]) -> Rows:
         """Return rows of one dimension, one part after the other, in their order.
 
-        Where some parts leave out a column, `largest` and `inside` count as 0 there and
-        `level` as unknown (NaN), and no row has `subjects`.
+        Where some parts leave out a column, `level` counts as unknown there (NaN), any
+        other as 0, and no row has `subjects`.
         """
         return _rows(parts, np.concatenate)
 
 
 _COLUMNS = tuple(field.name for field in fields(Rows) if field.name != "dimension")
 
-_ABSENT = {"largest": 0.0, "inside": 0.0, "level": nan}
+_ABSENT = {"largest": 0.0, "inside": 0.0, "age_s": 0.0, "before": 0.0, "level": nan}
 """What these columns count as in rows that leave them out."""
 
 

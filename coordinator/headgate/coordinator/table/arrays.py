@@ -131,6 +131,8 @@ class LedgerBlock:
     level: Floats = _ledger("units", "L = E + Σ predicted of the others, at at")
     at: Floats = _ledger("s", "time of the last calculation")
     belief: Floats = _ledger("units", "E ≤ B, at at")
+    begun_at: Floats = _ledger("s", "when it was opened; told while it is new")
+    begun_admitted: Floats = _ledger("units", "own counter by then")
     limited_at: Floats = _ledger(
         "s", "when a limit was set where there was none", fill=-inf
     )

@@ -152,16 +152,18 @@ def test_a_heartbeat_goes_to_the_lobby_alone_and_a_hello_to_all_that_are_used() 
     assert all(part.hello for _, part in asked)
 
 
-@pytest.mark.parametrize("column", ["largest", "inside", "level", "subjects"])
+@pytest.mark.parametrize(
+    "column", ["largest", "inside", "age_s", "before", "level", "subjects"]
+)
 def test_a_column_that_some_parts_leave_out_stands_for_the_others(column: str) -> None:
     full, lacking = report([1, 2], []).rows[0], report([3], []).rows[0]
-    full = replace(full, largest=full.cost, inside=full.cost)
-    both = {"largest": lacking.cost, "inside": lacking.cost}
-    changes: dict[str, Any] = {**both, column: None}
+    zeros = ("largest", "inside", "age_s", "before")
+    full = replace(full, **{name: full.cost for name in zeros})
+    changes: dict[str, Any] = {**dict.fromkeys(zeros, lacking.cost), column: None}
     lacking = replace(lacking, **changes)
     joined = getattr(Rows.joined([full, lacking]), column)
     ended = [1.0, 1.0, 0.0]
-    expected = {"largest": ended, "inside": ended, "level": [3.0, 6.0, np.nan]}
+    expected = {**dict.fromkeys(zeros, ended), "level": [3.0, 6.0, np.nan]}
     if column == "subjects":
         assert joined is None
     else:

@@ -1,10 +1,9 @@
-"""Which counters of a life that was just heard of have been charged already."""
+"""Which counters of a row that was just heard of have been charged already."""
 
 from __future__ import annotations
 
+import pytest
 from tests.scenarios.world import STEP_S, World
-
-from headgate.coordinator.receiver import NEWBORN_SEQUENCE
 
 SPENT = 400.0
 
@@ -20,7 +19,6 @@ def world_of(*others: str) -> World:
     world.run(1)
     world.use("a", 1, admitted=SPENT, refused=0)
     world.run(1)
-    assert world.processes["a"].sent[-1].sequence < NEWBORN_SEQUENCE
     return world
 
 
@@ -61,6 +59,51 @@ def test_what_nobody_heard_before_an_id_was_left_is_charged() -> None:
     world.run(3)
     assert "renamed" in world.processes["d"].noticed
     assert level(world, "b") < before - 0.8 * SPENT
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("age_s", [0.0, 1.0, 25.0, 300.0])
+def test_the_first_request_of_a_process_is_charged_however_old_it_is(
+    age_s: float, lost: bool
+) -> None:
+    world = World()
+    world.group(1, rate=1.0, burst=100.0)
+    world.start("a")
+    world.use_groups("a", [])
+    world.run(age_s)
+    world.start("b")
+    world.use("b", 1, admitted=1.0, refused=0)
+    world.run(3)
+    before = level(world, "b")
+    if lost:
+        world.apart.append({"a"})
+    world.use_groups("a", [1])
+    world.use("a", 1, admitted=SPENT, refused=0)
+    world.run(0.3)
+    world.apart.clear()
+    world.run(3)
+    for name in "ab":
+        assert level(world, name) == pytest.approx(before - SPENT, abs=8.0)
+
+
+def test_what_it_had_admitted_before_it_rested_is_not_charged_again() -> None:
+    world = World()
+    world.group(1, rate=100.0, burst=1000.0)
+    world.start("a")
+    world.use("a", 1, admitted=SPENT, refused=0)
+    world.run(10)
+    world.use_groups("a", [])
+    world.run(10)
+    world.start("b")
+    world.use("b", 1, admitted=1.0, refused=0)
+    world.run(3)
+    world.group(1, rate=1.0, burst=1000.0)
+    before = level(world, "b")
+    world.use_groups("a", [1])
+    world.use("a", 1, admitted=50.0, refused=0)
+    world.run(3)
+    for name in "ab":
+        assert level(world, name) == pytest.approx(before - 50.0, abs=8.0)
 
 
 def removed_and_set_again() -> World:
