@@ -246,6 +246,7 @@ class Coordinator:
                 local.admitted[rows],
                 local.overflowed[rows],
                 since,
+                now,
                 local.used[rows] & moved,
             )
             block.held[0, slots] = local.held[rows]

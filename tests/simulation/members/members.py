@@ -76,13 +76,21 @@ class Member:
 
 
 class Members:
-    """Some agents, the bus between them, and time."""
+    """Some agents, the bus between them, and time.
+
+    Attributes:
+        now: Monotonic seconds.
+        delay_s: Of the bus, seconds.
+        cut: The bus loses everything.
+        all: The agents.
+    """
 
     def __init__(
         self, configuration: Configuration, number: int, *, delay_s: float = DELAY_S
     ) -> None:
         self.now = 0.0
         self.delay_s = delay_s
+        self.cut = False
         self._look_s = 0.005
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -163,6 +171,8 @@ class Members:
         return WALL_S + self.now
 
     def _send(self, payload: bytes) -> None:
+        if self.cut:
+            return
         for to in getattr(self, "all", []):
             self.at(self.now + self.delay_s, lambda to=to: self._hear(to, payload))  # type: ignore[misc]  # bound now
 

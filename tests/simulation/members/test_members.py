@@ -226,3 +226,27 @@ def test_a_limit_in_steady_use_is_not_full_although_nobody_reports_it_for_second
         passed += sum(bool(members.ask(n, "g")) for n in (1, 2, 3) for _ in range(9))
         members.run(members.now + 0.005)
     assert passed <= 12
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("away_s", [2.0, 20.0])
+def test_who_was_at_rest_while_the_bus_was_away_is_refused_nothing_afterwards(
+    number: int, away_s: float
+) -> None:
+    members = Members(configured(Group(id=1, name="g", limits=(limit(20.0),))), number)
+    for n in range(number):
+        members.ask(n, "g")
+    members.run(3.0)
+    members.cut = True
+    members.run(3.0 + away_s)
+    refused = 0
+    for tenth in range(40):
+        members.cut = tenth < 5
+        refused += sum(not members.ask(n, "g") for n in range(number))
+        members.run(members.now + 0.125)
+    assert refused == 0
+    levels = [
+        members.all[n].coordinator.explain(1, "requests", members.now).level
+        for n in range(number)
+    ]
+    assert min(levels) > 10.0

@@ -249,6 +249,7 @@ def charge_own(
     admitted: Floats,
     overflowed: Floats,
     since: float,
+    now: float,
     used: Flags,
 ) -> None:
     """Enter this agent's own counters, exactly.
@@ -260,6 +261,7 @@ def charge_own(
         overflowed: ``float64[K]`` what its buckets earned while they were full; NaN if
             no bucket counts that.
         since: When these counters were last read, monotonic seconds.
+        now: When they were read now.
         used: ``bool[K]`` callers have asked since, whether or not they were admitted.
     """
     grown = admitted - block.admitted[0, slots]
@@ -270,6 +272,8 @@ def charge_own(
         earned = (block.rate[slots] - spent) * (since - block.at[slots])
         over = block.belief[slots] + greater(earned, 0.0) - block.burst[slots]
         lost = chosen(uncounted, chosen(grown > 0.0, greater(over, 0.0), 0.0), lost)
+    # What overflowed before the last calculation was cut off there.
+    lost = lesser(lost, block.rate[slots] * (now - block.at[slots]))
     resting = block.due[slots] == inf
     if some(resting):
         # The local bucket's terms have expired, so its overflow counter is not used.

@@ -264,7 +264,7 @@ def test_a_burst_of_this_agent_that_another_has_heard_of_is_no_other_view(
     block = block_of([1.0, 1.0], level=BURST)
     look(block)
     now = NOW + 0.05
-    charge_own(block, ONE, np.array([1100.0]), np.array([0.0]), NOW, USED)
+    charge_own(block, ONE, np.array([1100.0]), np.array([0.0]), NOW, now, USED)
     note_told(block, ONE, np.array([1100.0]), np.array([1.0]), now, quick["lag_s"])
     on = replace(CONDITIONS, now=now, lag_s=quick["lag_s"], present=2.0)
     settle(block, ONE, now, AGE_S, quick["lag_s"])
@@ -378,8 +378,8 @@ def test_a_full_bucket_at_rest_overflows_once_whoever_used_it_first() -> None:
         block.admitted[1, 0] = 0.0
     at_s, nothing, own = NOW + 10.0, np.array([nan]), np.array([100.0])
     hear(other(heard_first), row(100.0), at_s, **BUS)
-    charge_own(heard_first, ONE, own, nothing, at_s, USED)
-    charge_own(counted_first, ONE, own, nothing, at_s, USED)
+    charge_own(heard_first, ONE, own, nothing, at_s, at_s, USED)
+    charge_own(counted_first, ONE, own, nothing, at_s, at_s, USED)
     hear(other(counted_first), row(100.0), at_s, **BUS)
     for block in (heard_first, counted_first):
         settle(block, ONE, at_s, AGE_S)
@@ -397,7 +397,7 @@ def test_a_long_rest_pays_for_no_charge_that_is_heard_after_it(ended_by: str) ->
         hear(other(block, 1), row(0.0), end_s - 0.01, **BUS)
     else:
         nothing = np.array([nan])
-        charge_own(block, ONE, np.zeros(1), nothing, end_s - 0.025, USED)
+        charge_own(block, ONE, np.zeros(1), nothing, end_s - 0.025, end_s, USED)
         block.due[0] = end_s
     settle(block, ONE, end_s, AGE_S)
     hear(other(block, 2), row(600.0), end_s - 0.015, **BUS)
@@ -412,7 +412,9 @@ def test_what_a_silent_member_may_have_spent_at_rest_stays_expected() -> None:
     block.reported_at[1, 0] = NOW
     block.admitted[:2, 0] = 0.0
     block.extrapolated_rate[1, 0] = 0.3 * RATE  # its reserve
-    charge_own(block, ONE, np.array([10.0]), np.array([nan]), NOW + 60.0, USED)
+    charge_own(
+        block, ONE, np.array([10.0]), np.array([nan]), NOW + 60.0, NOW + 60.0, USED
+    )
     assert block.predicted[1, 0] == pytest.approx(18.0 * RATE)
     assert block.level[0] == pytest.approx(block.belief[0] + 18.0 * RATE)
     hear(other(block, 1), row(6.0 * RATE), NOW + 60.0, **BUS)
