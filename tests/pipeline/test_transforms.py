@@ -22,6 +22,7 @@ from headgate.coordinator.config.configuration import (
     Group,
     Limit,
 )
+from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.pipeline.configured.limits_frame import limits_frame, named
 from headgate.pipeline.counters.counters import Part
 from headgate.pipeline.counters.rows import RowBuilder
@@ -406,6 +407,9 @@ def test_recommendations_say_what_the_limit_is_to_the_demand(
         limits = limits_frame(spark, [configuration(1, rate)])
         (row,) = rows_of(recommend(frame, limits, 60))
         assert row["verdict"].startswith(said)
+    value = frame.withColumn("group_id", f.lit(VALUES_FROM + 7))
+    (row,) = rows_of(recommend(value, limits, 60))
+    assert row["verdict"].startswith("a value of a template group; 99/s")
 
 
 def gap(spark: SparkSession, *, healed: bool, bound: float | None) -> DataFrame:

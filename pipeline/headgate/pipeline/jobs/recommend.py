@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.pipeline.configured.limits_frame import limited
 from headgate.pipeline.jobs.usage import KEYS
 from headgate.pipeline.tables.schema import RECOMMENDATIONS
@@ -92,6 +93,7 @@ def _advice(series: pa.Table, window_s: float) -> pa.Table:
     pressed = (rate > admitted) & (admitted >= NEVER_NEAR * limit)
     near = float(np.mean((admitted >= NEAR * limit) | pressed))
     peak, offered = float(rate.max()), float(rate.sum())
+    of_template = int(last["group_id"]) >= VALUES_FROM  # type: ignore[call-overload]  # a column of int64
     advice: dict[str, object] = {
         **{name: last[name] for name in KEYS},
         "made": (int(second[-1]) + round(window_s)) * 1_000_000,
@@ -110,7 +112,9 @@ def _advice(series: pa.Table, window_s: float) -> pa.Table:
         "near_part": near,
         "verdict": f"{last['burst']:,.10g} a {period}: see the table periods"
         if period
-        else verdict(limit=limit, peak=peak, near=near, at=refusing[1]),
+        else verdict(
+            limit=limit, peak=peak, near=near, at=refusing[1], of_template=of_template
+        ),
     }
     return pa.Table.from_pylist([advice], schema=_ARROW)
 
@@ -162,7 +166,9 @@ def season(rate: Floats, second: NDArray[np.int64]) -> tuple[int, float]:
     return int(mean.argmax()), 1.0 - rest / spread
 
 
-def verdict(*, limit: float, peak: float, near: float, at: float) -> str:
+def verdict(
+    *, limit: float, peak: float, near: float, at: float, of_template: bool
+) -> str:
     """Return a sentence on a group's limit.
 
     Args:
@@ -170,9 +176,11 @@ def verdict(*, limit: float, peak: float, near: float, at: float) -> str:
         peak: Demand of the busiest window, units/s.
         near: Part of the windows at the limit.
         at: The limit that would refuse 1 % of the demand.
+        of_template: It is a single value of a template, which reports don't name.
     """
     if np.isinf(limit):
-        return f"no limit; {at:.6g}/s would refuse 1 % of the demand"
+        known = "a value of a template group" if of_template else "no limit"
+        return f"{known}; {at:.6g}/s would refuse 1 % of the demand"
     if near >= ALWAYS_AT:
         return f"always at its limit; {at:.6g}/s would refuse 1 % of the demand"
     if peak < NEVER_NEAR * limit:
