@@ -11,12 +11,14 @@ import os
 from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 
+from headgate.wsgi import header
+
 
 def who(request: HttpRequest) -> str | None:
     """Return the tenant of a request; None for those that nobody limits."""
     if request.path == "/health":
         return None
-    return request.headers.get("X-Tenant", "anonymous")
+    return header(request.META, "x-tenant") or "anonymous"
 
 
 settings.configure(

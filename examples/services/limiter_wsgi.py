@@ -10,7 +10,7 @@ import os
 from flask import Flask
 
 import headgate
-from headgate.wsgi import WsgiLimitMiddleware
+from headgate.wsgi import WsgiLimitMiddleware, header
 
 agent = headgate.connect(os.environ.get("HEADGATE_URL", "http://127.0.0.1:8080"))
 
@@ -19,7 +19,7 @@ def who(environ: dict[str, object]) -> str | None:
     """Return the tenant of a request; None for those that nobody limits."""
     if environ["PATH_INFO"] == "/health":
         return None
-    return str(environ.get("HTTP_X_TENANT", "anonymous"))
+    return header(environ, "x-tenant") or "anonymous"
 
 
 app = Flask(__name__)

@@ -101,6 +101,8 @@ def test_a_file_comes_on_stdin_as_yaml_or_json(
         ("group: shop.jobs", "group: gone", ":14: attachments[1].group: group 'gone'"),
         ("kind: publish", "kind: read", ":16: policies[0].kind: expected"),
         ("groups:", "groups: [", ":6: expected YAML: "),
+        ("rate: 1000", "rate: 12:30", ":7: groups.shop.all.limits[0].rate: expected"),
+        ("rate: 1000", "rate: 1, rate: 2", ":7: expected each key once, but 'rate' is"),
     ],
 )
 def test_a_refused_file_is_told_with_line_and_field(

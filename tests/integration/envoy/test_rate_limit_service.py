@@ -38,7 +38,7 @@ BURST = 5
 @pytest.fixture(scope="module")
 def tenants(quotas: Quotas) -> Quotas:
     """Tenants with five requests each, which come back within a day."""
-    for name in ("acme", "bolt", "coil", "dune", "erne"):
+    for name in ("acme", "bolt", "coil", "dune", "erne", "müller"):
         quotas.put(name, period_s=86_400.0, may_owe=False, requests=(BURST, BURST))
     return quotas
 
@@ -212,6 +212,25 @@ def test_traefik_is_answered_429_with_retry_after(
     unknown = f"{limited.http}/forward-auth/nowhere?tenant=x-tenant"
     assert client.get(unknown).status_code == 404
     assert client.get(url).status_code == 200  # nobody in particular
+
+
+def test_a_tenants_name_in_a_header_may_be_utf8(
+    tenants: Quotas, limited: Limited, client: httpx.Client
+) -> None:
+    known(client, limited, "müller")
+    url = f"{limited.http}/forward-auth/apis?tenant=x-tenant"
+    who = {b"x-tenant": "müller".encode()}
+    spent(lambda: client.get(url, headers=who), BURST)
+
+
+@pytest.mark.parametrize("name", ["x-t%E2%82%AC", "%ff", "x-%C3%A9"])
+def test_what_can_t_be_a_headers_name_is_answered_400(
+    limited: Limited, client: httpx.Client, name: str
+) -> None:
+    for path in ("forward-auth", "auth-request"):
+        answer = client.get(f"{limited.http}/{path}/apis?tenant={name}")
+        assert answer.status_code == 400
+        assert answer.text.startswith("'tenant': expected the name of a header, got")
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,25 @@ def test_what_can_not_be_read_is_told_with_its_line(
     assert told(raw, RefusedByApi("expected YAML"), is_json=is_json).startswith(said)
 
 
+REPEATED = b'{"a": [{"b": 1}],\n "c": {"a": 1,\n "b": 2, "a": 3}}'
+
+
+@pytest.mark.parametrize(
+    ("raw", "refusal", "said"),
+    [
+        (b"a: 1\na: 2", "YAML: line 2: expected so", "q.yaml:2: expected so"),
+        (b"- a", "YAML: expected so", "q.yaml: expected so"),
+        (REPEATED, "JSON: expected so", "q.yaml:3: expected so"),
+        (b'[[1, "a"]]', "JSON: expected so", "q.yaml: expected so"),
+    ],
+)
+def test_a_file_that_the_api_can_not_read_is_named(
+    raw: bytes, refusal: str, said: str
+) -> None:
+    is_json = refusal.startswith("JSON")
+    assert told(raw, RefusedByApi(refusal), is_json=is_json) == said
+
+
 def test_without_pyyaml_the_field_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     assert told(FILE, of_field("groups.x")) == "q.yaml: groups.x: bad"

@@ -64,6 +64,8 @@ def test_kip599_a_burst_can_be_given_as_samples_and_window() -> None:
         "requests=5,burst=",
         "requests=5,depth=3",
         "requests=5,scope=galaxy",
+        "requests=5,zone=Europe/Zurich",
+        "requests=5/s,zone=Europe/Zurich",
         "requests=5,",
     ],
 )

@@ -37,6 +37,7 @@ from headgate.agent.integrations.web.answers import (
     retry_after_s,
     unusable_subject_body,
 )
+from headgate.agent.integrations.web.headers import header_text
 from headgate.agent.limiter.kafka_quota import composed
 from headgate.agent.limiter.limiter import Limiter
 from headgate.agent.limiter.ratelimit_headers import Header, ratelimit_headers
@@ -74,7 +75,7 @@ def header(scope: Scope, name: bytes) -> str | None:
     if isinstance(headers, list | tuple):
         for key, value in headers:  # pyright: ignore[reportUnknownVariableType]  # ASGI: pairs of bytes
             if key == name:
-                return bytes(value).decode("latin-1")  # pyright: ignore[reportUnknownArgumentType]  # as above
+                return header_text(bytes(value))  # pyright: ignore[reportUnknownArgumentType]  # as above
     return None
 
 

@@ -35,6 +35,7 @@ from headgate.agent.integrations.grpc_reading import (
 from headgate.agent.integrations.mutes import LONGEST_MUTE_S, Mutes
 from headgate.agent.integrations.reading import reading_limits
 from headgate.agent.integrations.sources import limiter_cache
+from headgate.agent.integrations.web.headers import header_text
 from headgate.agent.limiter.kafka_quota import composed
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class _Rules:
     def find(self, details: object) -> tuple[Limiter, Mapping[str, float]] | None:
         given = cast("_Details", details)
         metadata = {
-            key: value if isinstance(value, str) else value.decode("latin-1")
+            key: value if isinstance(value, str) else header_text(value)
             for key, value in given.invocation_metadata or ()
         }
         call = Call(given.method, metadata)

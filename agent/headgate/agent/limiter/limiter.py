@@ -228,8 +228,17 @@ class Limiter:
         Returns:
             A reservation, falsy when refused; with `wait_s`, falsy until its block is
             entered.
+
+        Raises:
+            InvalidCost: A cost is negative, above 2**53 or not a number, or the
+                estimate gives it as well.
+            InvalidDimension: A dimension is not an identifier.
         """
         if estimate is not None:
+            if estimate.dimension in costs:
+                raise InvalidCost(
+                    f"{estimate.dimension}: expected an estimate or a cost, not both"
+                )
             costs[estimate.dimension] = estimate.units
         units = asked_costs(costs)
         reservation = Reservation(

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Self
 
-from headgate.agent.bucket.costs import checked_costs, expected_cost, is_cost
+from headgate.agent.bucket.costs import checked_costs, expected_cost, is_cost, shown
 from headgate.agent.decision import Decision, Refusal
 from headgate.agent.errors import AlreadySettled, InvalidCost, Throttled
 from headgate.agent.limiter.deadlines import Deadlines
@@ -216,13 +216,18 @@ class Reservation:
 
         Raises:
             AlreadySettled: It was settled or cancelled before.
-            InvalidCost: A cost is negative, infinite or not a number, or its dimension
-                was not reserved.
+            InvalidCost: A cost is negative, infinite or not a number, is given twice,
+                or its dimension was not reserved.
         """
         if actual is not None:
             if len(self.costs) != 1:
                 raise InvalidCost(f"expected costs by name, for {sorted(self.costs)}")
-            actuals = {next(iter(self.costs)): actual, **actuals}
+            if actuals:
+                raise InvalidCost(
+                    f"expected one actual cost, got {shown(actual)} and"
+                    f" {', '.join(actuals)} as well"
+                )
+            actuals = {next(iter(self.costs)): actual}
         for dimension, units in actuals.items():
             if dimension not in self.costs or not is_cost(units):
                 raise InvalidCost(

@@ -33,8 +33,13 @@ _BYTES_OF_NODES = (b",", b":", b"[", b"{")
 _OPENING = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
 _CLOSING = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
-_TAGS = {None, "!", "tag:yaml.org,2002:str"}
+_TEXT = "tag:yaml.org,2002:str"
+
+_TAGS = {None, "!", _TEXT}
 """Explicit tags that are accepted; others would construct values that JSON lacks."""
+
+
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class TooLarge(ValueError):
@@ -63,10 +68,12 @@ def parse_json(raw: bytes) -> object:
 def parse_yaml(raw: bytes) -> object:
     """Return the content of a YAML text, by the rules of `yaml.safe_load`.
 
+    Except that 12:30 is a text, as in YAML 1.2, rather than the number 750.
+
     Raises:
         TooLarge: It has more than `MAX_YAML` bytes or `MAX_YAML_NODES` values.
         ValueError: It is nested more than `MAX_DEPTH` deep, or has an alias, a
-            duplicate key or a second document.
+            duplicate key or a second document.  The message begins with the line.
         yaml.YAMLError: It is not YAML.
     """
     if len(raw) > MAX_YAML:
@@ -90,34 +97,60 @@ class _Builder:
         )
         self._scalars: dict[tuple[str | None, bool, str], object] = {}
         self._open: list[list[object]] = [[]]
+        self._keys: list[set[object] | None] = [None]
+        """Of each that is open: the keys so far; None for a list."""
 
     def built(self, events: Iterable[yaml.Event]) -> object:
         """Return the value that `events` describe; None for no document."""
         nodes = 0
         for event in events:
             if isinstance(event, yaml.ScalarEvent):
-                self._open[-1].append(self._scalar(event))
+                self._add(event)
             elif isinstance(event, _OPENING):
-                if event.tag not in _TAGS:
-                    raise ValueError(f"expected no tags, got {event.tag}")
-                if len(self._open) > MAX_DEPTH:
-                    raise _too_deep()
-                self._open.append([])
+                self._begin(event)
             elif isinstance(event, _CLOSING):
-                items = self._open.pop()
-                is_mapping = isinstance(event, yaml.MappingEndEvent)
-                self._open[-1].append(_mapping(items, event) if is_mapping else items)
+                self._end()
                 continue
             elif isinstance(event, yaml.AliasEvent):
-                raise ValueError(
-                    "expected no aliases: they can expand a small file into a huge one"
+                raise _at(
+                    event,
+                    "expected no aliases: they can expand a small file into a huge one",
                 )
             elif isinstance(event, yaml.DocumentStartEvent) and self._open[0]:
-                raise ValueError("expected one document")
+                raise _at(event, "expected one document")
             nodes += 1
             if nodes > MAX_YAML_NODES:
                 raise TooLarge(f"expected at most {MAX_YAML_NODES} values and keys")
         return self._open[0][0] if self._open[0] else None
+
+    def _add(self, event: yaml.ScalarEvent) -> None:
+        scalar, keys = self._scalar(event), self._awaited_keys()
+        if keys is not None:
+            if scalar in keys:
+                raise _at(event, _twice(event.value))
+            keys.add(scalar)
+        self._open[-1].append(scalar)
+
+    def _begin(self, event: yaml.CollectionStartEvent) -> None:
+        if event.tag not in _TAGS:
+            raise _at(event, f"expected no tags, got {event.tag}")
+        if self._awaited_keys() is not None:
+            raise _at(event, "expected keys to be scalars")
+        if len(self._open) > MAX_DEPTH:
+            raise _at(event, str(_too_deep()))
+        self._open.append([])
+        self._keys.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+
+    def _end(self) -> None:
+        items = self._open.pop()
+        if self._keys.pop() is None:
+            self._open[-1].append(items)
+        else:
+            self._open[-1].append(dict(zip(items[::2], items[1::2], strict=True)))
+
+    def _awaited_keys(self) -> set[object] | None:
+        """Return the keys that the next one must differ from; None before a value."""
+        return self._keys[-1] if len(self._open[-1]) % 2 == 0 else None
 
     def _scalar(self, event: yaml.ScalarEvent) -> object:
         plain, _ = event.implicit
@@ -126,9 +159,11 @@ class _Builder:
             return self._scalars[known]
         tag = event.tag
         if tag not in _TAGS:
-            raise ValueError(f"expected no tags, got {tag}")
+            raise _at(event, f"expected no tags, got {tag}")
         if tag is None or tag == "!":
             tag = self._resolve(yaml.ScalarNode, event.value, event.implicit)
+        if tag in _NUMBERS and ":" in event.value:
+            tag = _TEXT
         mark = cast("yaml.error.Mark | None", event.start_mark)
         node = yaml.ScalarNode(tag, event.value, mark)
         built: object = self._rules.construct_object(node)  # pyright: ignore[reportUnknownMemberType]
@@ -146,23 +181,17 @@ def object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"expected each key once, but {twice[:80]!r} is there twice")
+        raise ValueError(_twice(twice))
     return found
 
 
-def _mapping(items: list[object], event: yaml.Event) -> dict[object, object]:
-    keys, values = items[::2], items[1::2]
-    if any(isinstance(key, list | dict) for key in keys):
-        raise ValueError(f"expected keys to be scalars{_place(event)}")
-    found = dict(zip(keys, values, strict=True))
-    if len(found) < len(keys):
-        raise ValueError(f"expected each key once{_place(event)}")
-    return found
+def _twice(key: str) -> str:
+    return f"expected each key once, but {key[:80]!r} is there twice"
 
 
-def _place(event: yaml.Event) -> str:
-    mark = event.end_mark
-    return "" if mark is None else f", in the mapping that ends in line {mark.line + 1}"
+def _at(event: yaml.Event, reason: str) -> ValueError:
+    mark = event.start_mark
+    return ValueError(reason if mark is None else f"line {mark.line + 1}: {reason}")
 
 
 def check_depth(content: object, most: int = MAX_DEPTH) -> None:

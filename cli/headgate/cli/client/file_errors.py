@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from headgate.cli.failure import RefusedByApi
 
 _STEP = re.compile(r"\[(\d+)\]")
+_UNREAD = re.compile(r"(?:YAML|JSON): (?:line (\d+): )?(.+)")
+"""What the API says of a file that it can't read; of YAML, with the line."""
+
 _QUOTED = re.compile(r"'([^']+)'")
 
 
@@ -39,6 +42,11 @@ def with_place(name: str, raw: bytes, refused: RefusedByApi, *, is_json: bool) -
     if unreadable is not None:
         line, why = unreadable
         return f"{name}:{line}: {why}"
+    unread = _UNREAD.fullmatch(str(refused))
+    if unread is not None:
+        at = unread[1] or (_repeated_line(text) if is_json else None)
+        place = f"{name}:{at}" if at else name
+        return f"{place}: {unread[2]}"
     root = _root(text)
     if root is None:
         return f"{name}: {refused}" if refused.problems else str(refused)
@@ -149,6 +157,27 @@ def _scalars(node: Node, field: str) -> Iterator[tuple[str, Node]]:
             yield from _scalars(value, f"{field}[{index}]")
     elif isinstance(node, ScalarNode):
         yield field, node
+
+
+def _repeated_line(text: str) -> int | None:
+    """Return the line of the first key that its JSON object had already."""
+    root = _root(text)
+    found = None if root is None else _repeated(root)
+    return None if found is None else _line(found)
+
+
+def _repeated(node: Node) -> Node | None:
+    from yaml.nodes import MappingNode, SequenceNode
+
+    if isinstance(node, SequenceNode):
+        return next(filter(None, map(_repeated, node.value)), None)
+    seen = set[str]()
+    for key, value in node.value if isinstance(node, MappingNode) else ():
+        found = key if key.value in seen else _repeated(value)
+        if found is not None:
+            return found
+        seen.add(key.value)
+    return None
 
 
 def _line(node: Node) -> int:

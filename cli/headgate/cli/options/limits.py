@@ -201,6 +201,11 @@ def _limit(text: str) -> LimitJson:
         limit["period_s"] = parse_period(period)
     for setting in settings:
         _set(limit, *(part.strip() for part in setting.partition("=")))
+    if "time_zone" in limit and "period" not in limit:
+        raise Misused(
+            "expected a zone only with a calendar period, such as"
+            f" {dimension}={number}/month"
+        )
     return limit
 
 

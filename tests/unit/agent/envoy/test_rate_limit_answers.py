@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -14,6 +16,7 @@ from headgate.agent.integrations.envoy.descriptors import override, read_domain
 from headgate.agent.integrations.envoy.limits import (
     CHECKED_S,
     AskedDescriptor,
+    DescriptorAnswer,
     DescriptorLimits,
 )
 from headgate.agent.integrations.envoy.rate_limit_service import RateLimitService
@@ -313,19 +316,50 @@ def test_a_limit_of_none_refuses_a_check(rls: Rls) -> None:
     assert rls.ask(shut)["overallCode"] == "OVER_LIMIT"
 
 
+class Acme:
+    """The decisions about a subject, the tenant acme of some groups."""
+
+    def __init__(self, *groups: Group) -> None:
+        self.enforcer, self.clock = make(*groups, acme=groups[-1].id)
+        domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant}\n")
+        keys = KeyGroups(self.enforcer, "http://localhost", clock=self.clock)
+        self._decides = DescriptorLimits(
+            {"apis": domain}, self.enforcer, keys, self.clock
+        )
+
+    def answer(self, hits: float, *, named: bool = True) -> DescriptorAnswer:
+        asked = [AskedDescriptor([("tenant", "acme")], hits, named=named)]
+        refused, (answer,) = self._decides.decide("apis", asked)
+        assert refused == answer.over
+        return answer
+
+    def ask(self, hits: float, *, named: bool = True) -> tuple[bool, int]:
+        """Return whether it is refused, and what remains."""
+        answer = self.answer(hits, named=named)
+        return answer.over, answer.remaining
+
+
+FIVE = Limit(dimension="requests", rate=60, burst=5, period_s=60, scope="node")
+"""Five requests, one a second."""
+
+DAILY = Limit(
+    dimension="requests",
+    rate=5,
+    burst=5,
+    period_s=86_400,
+    period="day",
+    begins_at_s=1.0,
+    scope="node",
+)
+
+UNLIMITED = Limit(dimension="requests", rate=inf, burst=1, scope="node")
+
+TOKENS = Limit(dimension="tokens", rate=1, burst=1, scope="node")
+
+
 def test_a_subjects_costs_are_charged_afterwards_as_well() -> None:
-    limit = Limit(dimension="requests", rate=60, burst=5, period_s=60, scope="node")
-    enforcer, clock = make(group(limit), acme=1)
-    domain = read_domain(b"domain: apis\nsubjects: {tenant: tenant}\n")
-    keys = KeyGroups(enforcer, "http://localhost", clock=clock)
-    decides = DescriptorLimits({"apis": domain}, enforcer, keys, clock)
-    acme = [("tenant", "acme")]
-
-    def ask(hits: float, *, named: bool = True) -> tuple[bool, int]:
-        asked = [AskedDescriptor(acme, hits, named=named)]
-        refused, (answer,) = decides.decide("apis", asked)
-        return refused, answer.remaining
-
+    acme = Acme(group(FIVE))
+    ask, clock = acme.ask, acme.clock
     assert ask(0) == (False, 5)
     assert ask(4) == (False, 1)
     assert ask(4) == (True, 0)
@@ -338,8 +372,74 @@ def test_a_subjects_costs_are_charged_afterwards_as_well() -> None:
     assert ask(0) == (False, 0)
 
 
+def test_no_limit_of_a_subject_is_owed_for_much_longer_than_a_year() -> None:
+    year = 31_536_000.0
+    outer = replace(FIVE, rate=6_000, burst=5_000)
+    for above in (outer, UNLIMITED):
+        acme = Acme(group(above), group(FIVE, id=2, name="inner", parent=1))
+        acme.ask(0)
+        assert acme.answer(2.0**64).retry_s == pytest.approx(year)
+    acme = Acme(group(DAILY))
+    acme.ask(0)
+    acme.ask(2.0**64)
+    (owing,) = acme.enforcer.usage()
+    assert owing.tokens == pytest.approx(-5 * 365)
+
+
 def test_more_hits_than_the_limit_are_never_admitted(rls: Rls) -> None:
     refused = status(2, "MINUTE", 0, 0, name="all", code="OVER_LIMIT")
     for hits in ("3", str(2**64 - 1)):
         assert rls.ask(entry("all", hitsAddend=hits)) == over(3_600, refused)
     assert rls.ask("all") == ok(status(2, "MINUTE", 1, 30, name="all"))
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [group(FIVE)],
+        [group(FIVE, refusal="delay")],
+        [group(DAILY)],
+        [replace(group(FIVE), limits=(TOKENS, FIVE))],
+        [group(FIVE), group(UNLIMITED, id=2, name="inner", parent=1)],
+        [group(UNLIMITED), group(FIVE, id=2, name="inner", parent=1)],
+        [group(replace(FIVE, burst=50)), group(FIVE, id=2, name="inner", parent=1)],
+        [group(FIVE), group(replace(FIVE, burst=50), id=2, name="inner", parent=1)],
+        [group(FIVE, refusal="shadow"), group(FIVE, id=2, name="inner", parent=1)],
+    ],
+)
+def test_more_hits_than_a_subjects_limit_are_never_admitted(
+    groups: list[Group],
+) -> None:
+    acme = Acme(*groups)
+    for hits in (6.0, 4e9, 2.0**64):
+        refused = acme.answer(hits)
+        assert (refused.over, refused.retry_s) == (True, inf)
+    assert sum(one.refused for one in acme.enforcer.usage()) > 0.0
+    assert acme.ask(1) == (False, 4)
+    assert acme.ask(5) == (False, 0)  # the group may owe: only its burst counts
+
+
+def test_a_single_hit_is_admitted_where_the_burst_is_below_one() -> None:
+    acme = Acme(group(replace(FIVE, burst=0.5)))
+    assert not acme.answer(1).over
+    assert acme.answer(1).over
+
+
+def test_more_hits_than_an_unlimited_subjects_are_admitted() -> None:
+    assert not Acme(group(UNLIMITED)).answer(2.0**64).over
+
+
+def test_more_hits_than_a_limit_in_shadow_are_admitted_and_not_charged() -> None:
+    acme = Acme(group(FIVE, refusal="shadow"))
+    assert acme.ask(4e9) == (False, 5)
+    assert acme.ask(1) == (False, 4)
+
+
+def test_a_refusal_before_the_first_look_is_not_reset_at_once() -> None:
+    acme = Acme(group(replace(FIVE, scope="cluster")))
+    (link,) = acme.enforcer.limiter(tenant="acme").links({"requests": 1.0})
+    link.local.asked = set()  # what is left across the cluster is not known yet
+    link.bucket.free = -3.0  # spent by others
+    answer = acme.answer(1)
+    assert answer.over
+    assert answer.reset_s >= answer.retry_s > 0.0

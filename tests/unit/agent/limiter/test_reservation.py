@@ -69,6 +69,18 @@ def test_of_too_many_open_reservations_the_first_due_are_returned(
     assert enforcer.metrics()["reservations_open"] == states.count("open")
 
 
+def test_a_cost_that_is_given_twice_is_an_error() -> None:
+    enforcer, clock = make(group(TOKENS), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    with pytest.raises(InvalidCost, match="tokens: expected an estimate or a cost"):
+        limiter.reserve(estimate=Estimate("tokens", first=3), tokens=9)
+    reservation = limiter.reserve(estimate=Estimate("tokens", first=3))
+    with pytest.raises(InvalidCost, match="expected one actual cost, got 1 and tokens"):
+        reservation.settle(1, tokens=2)
+    assert reservation.state == "open"
+    assert held(enforcer, clock) == 997.0
+
+
 def test_a_settlement_that_comes_after_the_return_is_charged_none_the_less() -> None:
     enforcer, clock = make(group(TOKENS), acme=1)
     reservation = enforcer.limiter(tenant="acme").reserve(tokens=500)

@@ -27,6 +27,7 @@ from headgate.agent.integrations.envoy.rate_limit_service import (
     LONGEST_RETRY_S,
     InvalidRequest,
 )
+from headgate.agent.integrations.web.headers import header_text
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -91,11 +92,14 @@ def _authorised(
     domain = request.path_params["domain"]
     if domain not in limits.domains:
         return PlainTextResponse(f"there is no domain {domain!r:.80}\n", 404)
-    entries = [
-        (key, value)
-        for key, header in request.query_params.multi_items()
-        if (value := request.headers.get(header)) is not None
-    ]
+    entries = list[tuple[str, str]]()
+    for key, header in request.query_params.multi_items():
+        if not header.isascii():
+            said = f"{key!r:.80}: expected the name of a header, got {header!r:.80}\n"
+            return PlainTextResponse(said, 400)
+        value = request.headers.get(header)
+        if value is not None:
+            entries.append((key, header_text(value)))
     refused, (answer,) = limits.decide(domain, [AskedDescriptor(entries)])
     response = PlainTextResponse(
         "over the limit\n" if refused else "", refused_status if refused else 200

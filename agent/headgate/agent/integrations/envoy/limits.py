@@ -23,6 +23,7 @@ from math import ceil, floor, inf
 from typing import TYPE_CHECKING, cast
 
 from headgate.agent.bucket.costs import MOST_COST
+from headgate.agent.decision import ADMITTED, Refusal
 from headgate.agent.errors import InvalidSubject
 from headgate.agent.integrations.envoy.descriptors import DescriptorRule, MatchedRule
 from headgate.agent.integrations.sources import limiter_cache
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headgate.agent.bucket.chain import Link
+    from headgate.agent.decision import Decision
     from headgate.agent.integrations.envoy.descriptors import Entries, LimitDomain
     from headgate.agent.integrations.sources import LimiterSource
     from headgate.agent.integrations.web.key_groups import KeyGroups
@@ -205,25 +207,29 @@ class DescriptorLimits:
         if limiter is None:
             self.counters["unknown_descriptor"] += 1
             return NO_LIMIT
-        costs = {domain.dimension: min(one.hits, MOST_COST)}
+        cost = min(one.hits, MOST_COST)
+        costs = {domain.dimension: cost}
+        links = limiter.links(costs)
         if self._afterwards((*one.entries, ("", domain.name)), one):
-            most = max(
-                (charged_at_once(one) for one in limiter.links(costs)), default=inf
-            )
-            limiter.charge(**{domain.dimension: min(one.hits, MOST_COST, most)})
+            most = min([cost, *(charged_at_once(link) for link in links)])
+            limiter.charge(**{domain.dimension: most})
             decision = limiter.validate(**{domain.dimension: LEAST_COST})
         else:
-            decision = limiter.try_acquire(**costs)
-        links, now = limiter.links(costs), limiter.clock()
+            never = _never_held(links, cost)
+            decision = limiter.try_acquire(**costs) if never is None else never
+        now = limiter.clock()
         link = tightest(links, now)
         if link is None:
             return DescriptorAnswer(not decision, retry_s=decision.delay_s)
         level = max(link.local.level_at(now), 0.0)
+        reset_s = _full_in_s(link, now)
+        if decision.delay_s < inf:  # it may be full only as far as known here
+            reset_s = max(reset_s, min(decision.delay_s, UNTIL_S))
         return DescriptorAnswer(
             over=not decision,
             rule=_shown(link),
             remaining=min(floor(level), MOST_REMAINING) if decision else 0,
-            reset_s=_full_in_s(link, now),
+            reset_s=reset_s,
             retry_s=decision.delay_s,
             headers=tuple(ratelimit_headers([link], now)),
         )
@@ -283,6 +289,29 @@ def _shown(link: Link) -> DescriptorRule | None:
     )
 
 
+def _never_held(links: Sequence[Link], cost: float) -> Decision | None:
+    """Return the answer to a cost above what a limit ever holds; None to any other.
+
+    It is counted but not charged, as under a rule: a group that may owe would be closed
+    for as long as the debt takes.  A single hit is none: a burst may be below one.
+    Limits in shadow decide only where no other bounds the cost.
+    """
+    if cost <= 1.0:
+        return None
+    limited = [link for link in links if link.local.limit.rate < inf]
+    firm = [link for link in limited if link.mode != "shadow"]
+    beyond = [
+        link
+        for link in firm or limited
+        if cost > max(link.local.limit.burst, link.bucket.capacity)
+    ]
+    if not beyond:
+        return None
+    for link in beyond:
+        link.bucket.count_refused(cost)
+    return Refusal(inf, True) if firm else ADMITTED
+
+
 def charged_at_once(link: Link) -> float:
     """Return the largest cost that is charged without asking: a debt of a year.
 
@@ -290,7 +319,7 @@ def charged_at_once(link: Link) -> float:
     other agents wouldn't believe such a count.
     """
     limit = link.local.limit
-    return limit.burst + limit.rate_per_s * UNTIL_S
+    return limit.burst + limit.rate / limit.period_s * UNTIL_S
 
 
 def _full_in_s(link: Link, now: float) -> float:

@@ -30,6 +30,7 @@ from limits.errors import ConfigurationError
 from limits.limits import GRANULARITIES
 from limits.storage import MovingWindowSupport, SlidingWindowCounterSupport, Storage
 
+from headgate.agent.bucket.costs import MOST_COST
 from headgate.agent.errors import HeadgateError
 from headgate.agent.follow.certificates import trusting
 from headgate.agent.integrations import process_agents
@@ -93,7 +94,7 @@ class HeadgateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport)
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         """Admit or refuse."""
-        return bool(self.keys.try_acquire(key, Quota(limit, expiry), amount))
+        return _admits(self.keys, key, Quota(limit, expiry), amount)
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
         """Return when the window began, as Unix time, and how much of it is used."""
@@ -103,7 +104,7 @@ class HeadgateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport)
         self, key: str, limit: int, expiry: int, amount: int = 1
     ) -> bool:
         """Admit or refuse."""
-        return bool(self.keys.try_acquire(key, Quota(limit, expiry), amount))
+        return _admits(self.keys, key, Quota(limit, expiry), amount)
 
     def get_sliding_window(
         self, key: str, expiry: int
@@ -177,7 +178,7 @@ class AsyncHeadgateStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingS
         self, key: str, limit: int, expiry: int, amount: int = 1
     ) -> bool:
         """Admit or refuse."""
-        return bool(self.keys.try_acquire(key, Quota(limit, expiry), amount))
+        return _admits(self.keys, key, Quota(limit, expiry), amount)
 
     async def get_moving_window(
         self, key: str, limit: int, expiry: int
@@ -189,7 +190,7 @@ class AsyncHeadgateStorage(AsyncStorage, AsyncMovingWindowSupport, AsyncSlidingS
         self, key: str, limit: int, expiry: int, amount: int = 1
     ) -> bool:
         """Admit or refuse."""
-        return bool(self.keys.try_acquire(key, Quota(limit, expiry), amount))
+        return _admits(self.keys, key, Quota(limit, expiry), amount)
 
     async def get_sliding_window(
         self, key: str, expiry: int
@@ -212,9 +213,13 @@ _NO_RESET = (
 )
 
 
+def _admits(keys: KeyGroups, key: str, quota: Quota, amount: int) -> bool:
+    return bool(keys.try_acquire(key, quota, min(amount, MOST_COST)))
+
+
 def _incr(keys: KeyGroups, key: str, amount: int) -> int:
     quota = quota_of(key)
-    if keys.try_acquire(key, quota, amount):
+    if _admits(keys, key, quota, amount):
         return min(_used(keys, key), int(quota.amount))
     return int(quota.amount) + amount
 
@@ -229,7 +234,9 @@ def _expiry(keys: KeyGroups, key: str) -> float:
     quota = quota_of(key)
     level, delay_s = keys.level(key, quota)
     full_in_s = max(quota.amount - level, 0.0) * quota.period_s / quota.amount
-    return time.time() + (delay_s or full_in_s)
+    # Of a full bucket, as of a new window: if it has just refused a cost above the
+    # limit, the client must not come back at once.
+    return time.time() + (delay_s or full_in_s or quota.period_s)
 
 
 def quota_of(key: str) -> Quota:

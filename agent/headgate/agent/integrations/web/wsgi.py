@@ -3,7 +3,7 @@
 For Flask, Django without its settings, Bottle, and whatever else speaks WSGI::
 
     app.wsgi_app = WsgiLimitMiddleware(
-        app.wsgi_app, source=agent, subject=lambda env: env.get("HTTP_X_TENANT")
+        app.wsgi_app, source=agent, subject=lambda env: header(env, "x-tenant")
     )
 
 **Servers that fork** (gunicorn, uWSGI): the agent may be made before the fork
@@ -28,6 +28,7 @@ from headgate.agent.integrations.web.answers import (
     subject_of,
     unusable_subject_body,
 )
+from headgate.agent.integrations.web.headers import header_text
 from headgate.agent.limiter.ratelimit_headers import ratelimit_headers
 
 if TYPE_CHECKING:
@@ -45,6 +46,18 @@ LONGEST_WAIT_S = 10.0
 LONGEST_MUTE_S = 10.0
 """Longest that a connection is held after its response in mode ``delay``: gunicorn
 kills a worker without threads that is silent for 30 seconds."""
+
+
+def header(environ: Mapping[str, object], name: str) -> str | None:
+    """Return the value of a request header, None if it is missing.
+
+    Args:
+        environ: The request's environment; Flask's `request.environ`, Django's
+            `request.META`.
+        name: Name of the header.
+    """
+    value = environ.get("HTTP_" + name.upper().replace("-", "_"))
+    return header_text(value) if isinstance(value, str) else None
 
 
 class WsgiLimitMiddleware:
