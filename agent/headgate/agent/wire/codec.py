@@ -339,13 +339,21 @@ def _decode_rows(
         demand=_decoded(demand, f"{name}.demand", at),
         held=units_of(held, held_scale, at),
         cost=_decoded(cost, f"{name}.cost", at) if cost else np.ones(len(places.ids)),
-        largest=_decoded(largest, f"{name}.largest", at) if largest else None,
+        largest=_largest(largest, f"{name}.largest", at) if largest else None,
         inside=_decoded(inside, f"{name}.inside", at) if inside else None,
         age_s=_decoded(age, f"{name}.age", at) if age else None,
         before=units_of(before, scale, at) if before else None,
         level=units_of(level, level_scale, at) if level else None,
         subjects=subjects_of(subjects, name, at) if subjects else None,
     )
+
+
+def _largest(
+    column: Sequence[int], name: str, at: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
+    """Return what the codes stand for; the last one also for all that is larger."""
+    largest = _decoded(column, name, at)
+    return np.where(largest < _DEMAND[-1], largest, EXACT)
 
 
 def _decoded(

@@ -203,6 +203,14 @@ def test_a_demand_that_is_tiny_or_immense_stays_in_range() -> None:
     assert got[1] > 1e13
 
 
+@pytest.mark.parametrize("units", [1.0, 5e12, 1e15, 2.0**53])
+def test_the_largest_request_is_never_told_as_a_smaller_one(units: float) -> None:
+    told = replace(ROW, largest=np.full(len(ROW.cost), units))
+    (heard,) = decode(encode(report(told))).rows
+    assert heard.largest is not None
+    assert heard.largest[0] >= 0.995 * units
+
+
 def test_counters_that_are_both_fractional_and_immense_lose_only_fractions() -> None:
     admitted = floats(0.5, 1e16)
     got = decode(encode(report(replace(ROW, admitted=admitted)))).rows[0].admitted
