@@ -176,3 +176,21 @@ def test_of_a_limit_that_an_agent_did_not_use_before_it_charges_nothing_old() ->
     world.use("a", 1, admitted=10.0, refused=0)
     world.run(3)
     assert 985.0 < level(world, "b") <= 1000.0
+
+
+def test_who_started_while_a_limit_was_removed_charges_nothing_old() -> None:
+    world = World()
+    world.group(1, rate=1.0, burst=1000.0)
+    world.start("a")
+    world.run(3)
+    world.use("a", 1, admitted=SPENT, refused=0)
+    world.run(3)
+    world.remove(1)
+    world.start("b")
+    world.run(3)
+    world.group(1, rate=1.0, burst=1000.0)
+    world.use("a", 1, admitted=10.0, refused=0)
+    world.use("b", 1, admitted=1.0, refused=0)
+    world.run(3)
+    for name in "ab":
+        assert 980.0 < level(world, name) <= 1000.0
