@@ -21,6 +21,18 @@ pytestmark = pytest.mark.alone
 GONE_S = 4.0
 """After which the API knows that a process was killed, and others can learn it."""
 
+NOTICED_S = 1.2
+"""After which the API has stored what a process used that came and went."""
+
+JOB = """
+import sys
+import headgate
+
+with headgate.connect(sys.argv[1], keep_snapshot=False, wait_s=30) as agent:
+    limiter = agent.limiter(tenant="hourly")
+    print(sum(bool(limiter.try_acquire(requests=9)) for _ in range(4)))
+"""
+
 SPENDING = """
 import sys, time
 import headgate
@@ -95,3 +107,16 @@ def test_what_a_killed_process_spent_is_spent_for_those_that_begin_later(
         process.wait()
         process.stdout.close()
         earlier.close()
+
+
+def test_jobs_that_come_and_go_one_after_another_share_one_quota(url: str) -> None:
+    """Each is there for less time than passes between two looks of the API."""
+    passed: list[int] = []
+    for _ in range(6):
+        job = subprocess.run(
+            [sys.executable, "-c", JOB, url], capture_output=True, text=True, timeout=60
+        )
+        assert job.returncode == 0, job.stderr
+        passed.append(int(job.stdout))
+        time.sleep(NOTICED_S)
+    assert 11 <= sum(passed) <= 13, passed  # 9 units each, of 100 and a debt

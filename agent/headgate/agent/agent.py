@@ -24,6 +24,7 @@ from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import AgentClosed, HeadgateError, InvalidSetting
 from headgate.agent.follow.claims import Claims
 from headgate.agent.follow.liveness import LivenessFeed
+from headgate.agent.follow.stored_levels import restored
 from headgate.agent.follow.watch import ConfigurationWatch, Source
 from headgate.agent.runtime import Runtime, RuntimeOptions
 
@@ -47,8 +48,8 @@ MEET_S = 1.0
 """Longest time that `connect` waits for the answers of the other agents."""
 
 FIRST_CONFIGURATION_S = 3.0
-"""Longest time that `connect` waits for the API; a refused connection ends it
-sooner."""
+"""Longest time that `connect` waits for the API, and then uses the snapshot on disk; a
+refused connection ends it sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +116,21 @@ class Agent:
     """One process's member of the cluster; made by `connect`."""
 
     def __init__(
-        self, options: Options, *, on_bus: Callable[[], None] | None = None
+        self,
+        options: Options,
+        *,
+        on_start: Callable[[], None] = lambda: None,
+        on_bus: Callable[[], None] | None = None,
     ) -> None:
-        """Start; `on_bus` is called in the agent's thread once a bus is open."""
+        """Start.
+
+        Args:
+            options: Its settings.
+            on_start: Called when it starts, also in a forked child.
+            on_bus: Called in the agent's thread once a bus is open.
+        """
         self._options = options
+        self._on_start = on_start
         self._on_bus = on_bus
         self._closed = False
         self._starting = threading.Lock()
@@ -306,12 +318,17 @@ class Agent:
         inherited = self._parents[-1][0].snapshot if self._parents else None
         if inherited is not None:
             runtime.follow(inherited)
+        for levels in restored(self._enforcer.inherited_debts(monotonic())):
+            runtime.vouch(levels)
+        self._on_start()
         runtime.start()
         watch.start()
         if options.wait_s is None:
             watch.decided.wait(FIRST_CONFIGURATION_S)
         else:
             watch.settled.wait(options.wait_s)
+        if inherited is None:
+            watch.use_disk()
         if watch.source != "none":
             runtime.following.wait(
                 FIRST_CONFIGURATION_S if options.wait_s is None else options.wait_s

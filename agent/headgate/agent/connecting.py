@@ -12,6 +12,7 @@ import atexit
 import logging
 import os
 import socket
+import sys
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import fields
@@ -27,6 +28,7 @@ from headgate.agent.settings import check_settings, check_url, checked_path
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
+    from multiprocessing.util import Finalize
 
     from headgate.agent.json_place import Json
     from headgate.agent.settings import WithoutConfiguration
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate.agent")
 
 P = ParamSpec("P")
+
+LAST_IN_CHILD = -100
+"""Priority of closing at the end of a child of multiprocessing: after its queues were
+written and its own children joined, which may still ask."""
 
 
 def connect(
@@ -69,7 +75,8 @@ def connect(
             password or a ZeroMQ key.
         wait_s: Longest wait for the first configuration, even while the API is down.
             By default up to 3 s, but only until the API has failed once.  Then the
-            agent is returned without a configuration, and adopts one when it comes.
+            snapshot on disk is used.  If there is none, the agent is returned without
+            a configuration; it adopts what the API answers later.
         strict: Raise `NoLimitApplies` for an attempt that no limit counts (a subject
             that no group knows, a dimension without a limit, no cost at all), which is
             usually a typo.  By default it is admitted, counted and logged once.
@@ -100,7 +107,7 @@ def connect(
         strict=strict,
     )
     check_settings({f.name: getattr(options, f.name) for f in fields(options)})
-    joined = Agent(options, on_bus=_last_at_exit)
+    joined = Agent(options, on_start=_at_end_of_child, on_bus=_last_at_exit)
     _agents.add(joined)
     return joined
 
@@ -187,6 +194,23 @@ def _last_at_exit() -> None:
     """
     atexit.unregister(_close_all)
     atexit.register(_close_all)
+
+
+_ending: list[Finalize] = []
+"""What runs `_close_all` in a child of multiprocessing; one at most."""
+
+
+def _at_end_of_child() -> None:
+    """Make `_close_all` run where exit handlers don't: in a child of multiprocessing.
+
+    A child that is forked forgets what was registered before it began to run.
+    """
+    if "multiprocessing.util" in sys.modules:
+        from multiprocessing.util import Finalize
+
+        while _ending:
+            _ending.pop().cancel()
+        _ending.append(Finalize(None, _close_all, exitpriority=LAST_IN_CHILD))
 
 
 def _after_fork() -> None:

@@ -114,7 +114,7 @@ class Sight:
     Attributes:
         revision: Revision of the observer's configuration; None before the first.
         limits: Those that agents use, by dimension and group.
-        left: Limits that agents used at the previous look and no longer use.
+        left: Limits that agents have used since the previous look and no longer use.
         in_flight: The groups that limit requests in flight, and who holds slots.
         members: All known agents, by id.
         lag_s: Lag of the bus, as far as a listener can tell.
@@ -154,6 +154,7 @@ class Observer:
         self._known: dict[tuple[str, int], tuple[Group, Limit]] = {}
         self._known_of: Configuration | None = None
         self._seen: dict[tuple[str, int], LimitUse] = {}
+        self._in_use: set[tuple[str, int]] = set()
         self._turn = 0
         self._looking = threading.Lock()
         self._runtime.start()
@@ -172,9 +173,9 @@ class Observer:
             runtime = self._runtime
             snapshot, bus = runtime.snapshot, runtime.bus
             configuration = snapshot.configuration if snapshot is not None else None
-            before = self._seen
+            begun = {*self._seen, *runtime.appeared()}
             limits = self._limits(configuration, now) if configuration else []
-            left = [self._look_at(key, now) for key in before.keys() - self._seen]
+            left = [self._look_at(key, now) for key in begun - self._in_use]
             self._forget(now)
             return Sight(
                 revision=configuration.revision if configuration else None,
@@ -255,8 +256,8 @@ class Observer:
 
     def _limits(self, configuration: Configuration, now: float) -> list[LimitUse]:
         """Return the limits that agents use, some as they were a few looks ago."""
-        used = self._used(configuration)
-        turn = used
+        used = turn = self._used(configuration)
+        self._in_use = set(used)
         if len(used) > MOST_LIMITS:
             first = self._turn % len(used)
             self._turn = first + MOST_LIMITS

@@ -104,6 +104,10 @@ CORRECTED_S = 3_600.0
 """A wall clock that is set back by less is a correction: until it has caught up, it
 counts as standing still.  One set back by more was wrong before."""
 
+OPENING_S = 1.0
+"""Longest wait for the bus at the end of a life so short that nothing was published: it
+was opened just now, and would lose what it holds back."""
+
 CLOSE_S = 5.0
 """Longest wait for the leave report to go out and the daemon thread to end."""
 
@@ -284,6 +288,14 @@ class Runtime:
         with self._lock:
             return [] if self._coordinator is None else self._coordinator.used()
 
+    def appeared(self) -> list[tuple[str, int]]:
+        """Return (dimension, group id) of limits that others began to use lately.
+
+        Since the last call, from any thread; they may have left.
+        """
+        with self._lock:
+            return [] if self._coordinator is None else self._coordinator.appeared()
+
     def slots(self, group_id: int) -> list[SlotView]:
         """Return how many slots of a group each agent holds; from any thread."""
         with self._lock:
@@ -309,9 +321,11 @@ class Runtime:
 
     def _run(self) -> None:
         """Take turns until stopped, then leave."""
+        self._guarded(self._turn)  # also if stopped by now: something was admitted
         while not self._stopping.is_set():
             self._guarded(self._turn)
         self._guarded(self._leave)
+        self._guarded(self._await_bus)
         self._guarded(self._close_bus)
 
     def _guarded(self, step: Callable[[], None]) -> None:
@@ -533,6 +547,14 @@ class Runtime:
         except BusUnavailable as error:
             sentence = f"no bus, so this agent does not hear the others: {error}"
             self._log.note("bus_unavailable", sentence)
+
+    def _await_bus(self) -> None:
+        """Let a bus that was opened just now take what this agent said."""
+        until_s = self._clock() + OPENING_S
+        while (bus := self.bus) is not None and self._clock() < until_s:
+            if bus.counters.get("published") or self._options.observing:
+                break
+            bus.receive(MAX_POLL_S)
 
     def _close_bus(self) -> None:
         """Close the bus, if one is open."""

@@ -156,9 +156,8 @@ class Coordinator:
         schedule.hello = True
         if state.members.echoed:
             # The others have charged what was reported under the id that it leaves.
-            state.begun_at = -inf
             for block in state.table.blocks:
-                block.begun_at[:] = -inf
+                block.begun_at[block.row_reported_at > -inf] = -inf
         state.strict.begin(state.agent, state.incarnation, self._now)
         if state.strict.stocks:
             self._may_hold = {}
@@ -327,6 +326,14 @@ class Coordinator:
         for member in self._state.members.by_number:
             numbers.update(self._state.table.lines_of(member).tolist())
         return sorted(self._state.table.key_of(number) for number in numbers)
+
+    def appeared(self) -> list[Key]:
+        """Return the limits that agents have begun to use since the last call.
+
+        They may have left since.  Only an observer keeps them.
+        """
+        keys, self._state.appeared = self._state.appeared, set()
+        return sorted(keys)
 
     def members(self, now: float) -> list[MemberView]:
         """Return all agents that are known, this one included, by id."""

@@ -60,6 +60,7 @@ class Lifecycle:
                     self._recomputation.settle(block, np.array([slot]), now)
                     if block.unlimited[slot]:
                         self._count_unreported(block, slot, now)
+                        state.begun_at = now
                     apply(ruled, block, slot, ruled_before)
         if local is not None:
             self._replace_own(local.keys, now)
@@ -179,31 +180,42 @@ class Lifecycle:
         block.begun_admitted[slot] = counted
         block.begun_at[slot] = state.begun_at = now
         if not born:
-            rate, number = block.rate.item(slot), int(block.number[slot])
-            stored = state.bootstrap.recall(key, rate=rate, now=now)
-            state.bootstrap.opened(key)
-            if stored is None and key[1] >= VALUES_FROM:
-                stored = level, 0.0  # no agent knows this value: unused, so full
-            strict = key in state.limits.strict  # it claims permits, and has no level
-            unused_s = inf if strict else state.elsewhere.unused_s(key[1], now)
-            if unused_s < inf:
-                # Whatever was stored, others have used it since, or are about to tell.
-                since = self._of_this_period(key, rate * unused_s, unused_s)
-                level = min(level, since)
-            if stored is not None:
-                level = min(self._of_this_period(key, *stored), level)
-            else:
-                on = self._recomputation.conditions(now)
-                start = start_level(block, slot, on, state.settings)
-                level = max(start, level) if unused_s < inf else start
-            if unused_s < inf:
-                until = now + API_ANSWERS_S
-                state.bootstrap.ask_api(number, key, Opened(level, now, until))
-            # Other agents may know its level: ask, and spend an even part until then.
-            block.joining_until[slot] = np.inf
-            block.unanswered[slot] = True
-            state.bootstrap.begin(number)
+            level = self._unborn_level(key, block, slot, now)
         block.level[slot] = block.belief[slot] = level
+
+    def _unborn_level(
+        self, key: Key, block: LedgerBlock, slot: int, now: float
+    ) -> float:
+        """Return the level that a ledger begins with which others may have used."""
+        state, level = self._state, block.burst.item(slot)
+        rate, number = block.rate.item(slot), int(block.number[slot])
+        stored = state.bootstrap.recall(key, rate=rate, now=now)
+        state.bootstrap.opened(key)
+        block.includes_at[slot] = now - (0.0 if stored is None else stored[1])
+        if stored is None and key[1] >= VALUES_FROM:
+            stored = level, 0.0  # no agent knows this value: unused, so full
+            block.includes_at[slot] = -inf
+        strict = key in state.limits.strict  # it claims permits, and has no level
+        unused_s = inf if strict else state.elsewhere.unused_s(key[1], now)
+        if unused_s < inf:
+            # Whatever was stored, others have used it since, or are about to tell.
+            since = self._of_this_period(key, rate * unused_s, unused_s)
+            level = min(level, since)
+        if stored is not None:
+            level = min(self._of_this_period(key, *stored), level)
+        else:
+            on = self._recomputation.conditions(now)
+            start = start_level(block, slot, on, state.settings)
+            level = max(start, level) if unused_s < inf else start
+        if unused_s < inf:
+            until = now + API_ANSWERS_S
+            state.bootstrap.ask_api(number, key, Opened(level, now, until))
+        block.guessed[slot] = stored is None or unused_s < inf
+        # Other agents may know its level: ask, and spend an even part until then.
+        block.joining_until[slot] = np.inf
+        block.unanswered[slot] = True
+        state.bootstrap.begin(number)
+        return level
 
     def first_terms(
         self, key: Key, now: float, template: int | None = None
@@ -288,5 +300,7 @@ class Lifecycle:
             block.belief[slots] += change
             for number, by in zip(block.number[slots], change, strict=True):
                 state.bootstrap.moved(int(number), by=float(by))
+            block.includes_at[slots] = now - event.age_s
+            block.guessed[slots] = False
             block.bucket_knows[slots] = False
             block.dirty[slots] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,9 +34,6 @@ SEQUENCES_PER_S = 40.0
 
 SEQUENCE_GRACE = 1000
 """Allowed in addition, for a burst of reports after a pause."""
-
-ASKING_S = 1.0
-"""For so long, at most, an agent that begins to use a limit asks for its level."""
 
 OBSERVER_PULL = 0.3
 """Fraction of the difference to another agent's level that an observer adopts."""
@@ -262,7 +259,7 @@ class ReportReceiver:
         member = self._state.members.join(report, now)
         if member is not None:
             if departed is not None:
-                member.returned_at = now
+                member.unheard_since = departed.heard_at
             detector.begin(member)
         return member
 
@@ -323,9 +320,7 @@ class ReportReceiver:
             wrong = 0
             for place in self._places(member, rows):
                 if place.fresh is not None and place.fresh.any():
-                    # A goodbye tells no level, but isn't from one that asks for it.
-                    told = rows.level is not None or report.leave
-                    self._begin_counting(member, place, place.fresh, rows, told=told)
+                    self._begin_counting(member, place, report, rows)
                     self._answer(place.block.number[place.slots][place.fresh], now)
                 false = hear(
                     place,
@@ -348,34 +343,45 @@ class ReportReceiver:
             local.wanted |= np.isin(local.numbers, numbers)
 
     def _begin_counting(
-        self, member: Member, place: Place, fresh: Flags, rows: Rows, *, told: bool
+        self, member: Member, place: Place, report: Report, rows: Rows
     ) -> None:
-        """Decide from where to count what a member reports in its `fresh` rows.
+        """Decide from where to count what a member reports in its fresh rows.
 
-        If the limit had been removed and was set again, from what it had admitted
-        then; nobody is charged less than nothing if that was estimated too high.  Else
-        from what it had admitted when it began to use the limit, if that was after
-        this agent did: otherwise the level that this agent was told includes what is in
-        its row.  While this agent is itself asking, a member that has `told` its level
-        spent earlier, and its level includes that; one that has not told it is asking,
-        too, and may have begun a little earlier.
+        From what it had admitted when it began to use the limit, unless the level here
+        includes that already.  Otherwise, if the limit had been removed and was set
+        again, from what it had admitted then; nobody is charged less than nothing if
+        that was estimated too high.  While this agent is itself asking, the levels of
+        members that tell them will include it (an observer asks nobody); one that tells
+        none is asking, too, unless it says goodbye.
         """
-        block, state = place.block, self._state
-        if told:
+        block, state, fresh = place.block, self._state, place.fresh
+        assert fresh is not None
+        if rows.level is not None and not state.observing:
             fresh = fresh & np.isfinite(block.joining_until[place.slots])
         slots = block.slots[place.slots][fresh]
-        keys = map(state.table.key_of, block.number[slots].tolist())
+        keys = [state.table.key_of(number) for number in block.number[slots].tolist()]
+        if state.observing:
+            state.appeared.update(keys)
         known = np.array([state.removed.counter(key, member) for key in keys])
         if rows.age_s is not None:
             age_s = rows.age_s[place.rows][fresh]
             begun_at = member.reported_at - age_s
-            since = block.begun_at[slots] - (0.0 if told else ASKING_S)
-            new = (age_s > 0.0) & (begun_at >= np.maximum(since, member.returned_at))
+            new = (age_s > 0.0) & (begun_at >= member.unheard_since)
+            if rows.level is not None or report.leave:
+                new &= begun_at >= block.includes_at[slots]
             before = 0.0 if rows.before is None else rows.before[place.rows][fresh]
-            known = np.where(new & (known != known), before, known)
+            known = np.where(new, before, known)
         counters = block.admitted.reshape(-1)
         cells = np.arange(len(counters))[place.cells][fresh]
         counters[cells] = np.minimum(known, rows.admitted[place.rows][fresh])
+        if not state.bootstrap:
+            return
+        # Who has answered since this report left here has charged the same.
+        charged = rows.admitted[place.rows][fresh] - counters[cells]
+        known_at = member.reported_at + state.members.least_lag_s
+        for number, units in zip(block.number[slots], charged, strict=True):
+            if units > 0.0:
+                state.bootstrap.moved(int(number), by=-float(units), known_at=known_at)
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:
         member.disbelieved_at = member.reported_at
@@ -388,9 +394,13 @@ class ReportReceiver:
         block, levels = place.block, levels[told]
         slots = block.slots[place.slots][told]
         if state.bootstrap:
-            asked_at = block.row_reported_at[slots] + state.members.least_lag_s
-            heard = asked_at <= member.reported_at
-            own = common_level(block, slots, member.reported_at, heard)
+            # It answers because it has heard the first report of the row, but it may
+            # not have heard the newest one.
+            lag_s = state.members.least_lag_s
+            heard = block.row_reported_at[slots] + lag_s <= member.reported_at
+            told_once = block.pending_admitted[slots] + block.pending_predicted[slots]
+            least = np.where(block.pending_at[slots] < inf, told_once, -inf)
+            own = common_level(block, slots, member.reported_at, heard, least)
             state.bootstrap.answer(
                 block.number[slots],
                 levels,

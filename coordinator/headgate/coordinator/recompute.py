@@ -15,6 +15,7 @@ from headgate.coordinator.allocation.shares import share_out
 from headgate.coordinator.allocation.window import HEED_AT_MOST_S, KNOWN_LAGS
 from headgate.coordinator.config.configuration import HOLD
 from headgate.coordinator.ledger.replay import settle
+from headgate.coordinator.sender import UNSURE_LAGS
 from headgate.coordinator.table.arrays import LedgerBlock, compact
 from headgate.coordinator.table.one_or_many import chosen, lesser, single, some
 
@@ -76,10 +77,19 @@ class Recomputation:
             # the margin.  What they spent since is charged already; starting over
             # now would give it back, a different amount to each.
             block.joining_until[slots] = now
-            block.unanswered[slots] = False
+            block.unanswered[slots] = block.guessed[slots] = False
             block.apart[:, slots] = np.nan
             block.dirty[slots] = True
             block.bucket_knows[lost] = False
+            self._answer_late(block.number[slots[block.agents[slots] > 1.0]], now)
+
+    def _answer_late(self, numbers: Ints, now: float) -> None:
+        """Plan to tell levels that others may have asked for in vain meanwhile."""
+        local, members = self._state.local, self._state.members
+        if local is not None and len(numbers):
+            local.wanted |= np.isin(local.numbers, numbers)
+            sure_at = now + UNSURE_LAGS * members.lag_s
+            self._state.schedule.owe_rows(sure_at, members.answer_gap_s())
 
     def _take_levels(
         self,
@@ -114,6 +124,7 @@ class Recomputation:
         change = np.minimum(change, block.burst[slots] - block.belief[slots])
         block.level[slots] += change
         block.belief[slots] += change
+        block.includes_at[slots] = reported_at
         block.bucket_knows[slots] = False
 
     def _patience_s(self, now: float) -> float:
@@ -152,6 +163,7 @@ class Recomputation:
             cut_off,
             presumed_dead=cut_off and detector.presumed_dead(now),
             quorate=not state.limits.closed or detector.quorate(state.agent),
+            answer_s=members.answer_s(),
             echoed=members.echoed,
         )
 

@@ -18,6 +18,7 @@ from headgate.coordinator.table.index import Table
 if TYPE_CHECKING:
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import LocalBuckets
+    from headgate.coordinator.table.index import Key
 
 
 class CoordinatorState:
@@ -34,6 +35,7 @@ class CoordinatorState:
         local: The buckets of the shell's newest keys; None before the first tick.
         placed: Version of the table in which the places of `local` were looked up.
         wall_s: The wall clock at this step; it decides calendar periods.
+        appeared: Limits of which another agent's first row was heard; an observer asks.
         begun_at: When the newest ledger was opened, monotonic seconds.
         agents_told: How many agents there are according to the API, if it says.
         bootstrap: Ledgers whose level is not known yet.
@@ -65,6 +67,7 @@ class CoordinatorState:
         self.placed = -1
         self.wall_s = 0.0
         self.begun_at = -inf
+        self.appeared: set[Key] = set()
         self.agents_told: int | None = None
         self.bootstrap = Bootstrap()
         self.elsewhere = Elsewhere(settings.keyframe_every * settings.interval_s)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from tests.integration.agent.rigs import (
+    PATIENCE_S,
+    Api,
     Load,
     explained,
     other_rate,
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from tests.integration.agent.conftest import Join
     from tests.integration.agent.rigs import Cluster
 
+    from headgate.agent.follow.snapshot import Snapshot
     from headgate.coordinator import Effect
 
 NOBODY = "http://127.0.0.1:9"
@@ -90,6 +94,64 @@ def test_an_agent_starts_from_its_disk_while_the_api_is_away(
         assert not status.api_reachable
         with Load(agent.limiter(tenant="acme"), 1000) as load:
             settle([load], least=0, most=140)
+
+
+class Silent(Api):
+    """Accepts connections, and answers nobody yet.
+
+    Attributes:
+        speaks: Set it to answer.
+    """
+
+    def __init__(self, first: Snapshot) -> None:
+        self.speaks = threading.Event()
+        super().__init__(first)
+
+    def answer(self, path: str) -> tuple[int, bytes]:
+        """Answer once it may."""
+        self.speaks.wait(PATIENCE_S)
+        return super().answer(path)
+
+
+def test_an_agent_starts_from_its_disk_while_the_api_is_silent_and_takes_its_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "snapshot.json"
+    store(path, snapshot(None, rate=1.0, revision=7))
+    api = Silent(snapshot(None, rate=2.0, revision=8))
+    with connect(api.url, agent="a", snapshot_path=path, wait_s=0.3) as agent:
+        assert agent.status().source == "disk"
+        assert not agent.status().api_reachable
+        limiter = agent.limiter(tenant="acme")
+        until(lambda: not limiter.try_acquire(requests=1), "the limit on disk")
+        assert agent.status().revision == 7
+        assert agent.metrics().get("watch_api_failures", 0) == 0, "it still may answer"
+        assert caplog.text.count("using the configuration on disk") == 1
+        api.speaks.set()
+        until(lambda: agent.status().revision == 8, "the answer")
+        assert agent.status().source == "api"
+        assert agent.status().api_reachable
+    api.stop()
+
+
+def test_without_a_disk_an_api_that_is_silent_is_still_waited_for(
+    tmp_path: Path,
+) -> None:
+    api = Silent(snapshot(None))
+    path = tmp_path / "none.json"
+    with connect(
+        api.url,
+        agent="a",
+        snapshot_path=path,
+        wait_s=0.1,
+        without_configuration="refuse",
+    ) as agent:
+        limiter = agent.limiter(tenant="acme")
+        assert not limiter.try_acquire(requests=1)
+        assert agent.status().source == "none"
+        api.speaks.set()
+        until(lambda: bool(limiter.try_acquire(requests=1)), "the answer")
+    api.stop()
 
 
 def test_what_the_api_answers_is_kept_on_disk(

@@ -123,6 +123,56 @@ def test_a_forked_child_that_never_asks_starts_nothing_and_ends(
     assert run(FORKING_IDLE, cluster.api.url).strip() == "0"
 
 
+FORKING_JOBS = """
+import contextlib, json, multiprocessing, sys, time
+import headgate
+
+agent = headgate.connect(sys.argv[1], agent="parent", keep_snapshot=False, wait_s=30)
+limiter = agent.limiter(tenant="acme")
+forks = multiprocessing.get_context("fork")
+
+def in_child(job):
+    ours, theirs = forks.Pipe()
+    process = forks.Process(target=lambda: theirs.send(job()))
+    process.start()
+    process.join()
+    return ours.recv()
+
+def much():
+    return bool(limiter.try_acquire(requests=100_000))  # of 1,000 a second
+
+def more_within_a_second():
+    ends = time.monotonic() + 1
+    while time.monotonic() < ends:
+        if limiter.try_acquire(requests=1):
+            return True
+        time.sleep(0.005)
+    return False
+
+def level():
+    with contextlib.suppress(headgate.HeadgateError):  # it has not looked yet
+        return agent.explain("gold", "requests").level
+    return 0
+
+said = {"much": in_child(much)}
+ends = time.monotonic() + 30
+while level() > -50_000 and time.monotonic() < ends:
+    time.sleep(0.01)
+said["charged"] = level() < -50_000
+time.sleep(0.5)  # until the bucket has been told
+said["more"] = in_child(more_within_a_second)
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
+def test_what_a_short_child_of_multiprocessing_took_is_charged_and_in_debt_it_gets_none(
+    cluster: Cluster,
+) -> None:
+    said = json.loads(run(FORKING_JOBS, cluster.api.url))
+    assert said == {"much": True, "charged": True, "more": False}
+
+
 ENDING = """
 import sys, time
 import headgate

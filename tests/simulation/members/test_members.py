@@ -250,3 +250,51 @@ def test_who_was_at_rest_while_the_bus_was_away_is_refused_nothing_afterwards(
         for n in range(number)
     ]
     assert min(levels) > 10.0
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_what_an_agent_spends_just_before_it_leaves_is_known_to_the_one_left(
+    first: bool,
+) -> None:
+    """Both reports arrive between two looks."""
+    group = Group(id=1, name="g", limits=(limit(1.0, 100.0),))
+    other = Group(id=2, name="other", limits=(limit(10.0),))
+    members = Members(configured(group, other), 2)
+    members.ask(0, "g")
+    members.ask(1, "other" if first else "g")
+    members.run(30.0)
+    assert members.ask(1, "g", 300.0)
+    members.leave(1)
+    members.run(members.now + 1.0)
+    decision = members.ask(0, "g")
+    assert not decision
+    assert decision.delay_s == pytest.approx(199.0, abs=3.0)
+
+
+@pytest.mark.parametrize("later_s", [0.02, 0.04, 0.07, 0.15])
+@pytest.mark.parametrize(("rate", "cost"), [(100.0 / 3600.0, 1.0), (10.0, 60.0)])
+def test_who_begins_just_after_another_is_told_no_delay_for_a_level_that_it_guesses(
+    rate: float, cost: float, later_s: float
+) -> None:
+    members = met(3, rate, 100.0)
+    members.run(30.0)
+    assert members.ask(0, "g", cost)
+    members.run(members.now + later_s)
+    passed, refused_s = float(bool(members.ask(1, "g"))), 0.0
+    begun_s = members.now
+    while members.now < begun_s + 3.0:
+        members.run(members.now + 0.05)
+        decision = members.ask(1, "g")
+        passed += bool(decision)
+        if not decision:
+            refused_s = members.now - begun_s
+            assert decision.delay_s <= 0.3
+        if passed >= 20.0:
+            break
+    assert refused_s <= 0.6
+    members.run(members.now + 1.0)
+    true = 100.0 - cost - passed
+    for n in (0, 1):
+        level = members.all[n].coordinator.explain(1, "requests", members.now).level
+        assert true <= level + 2.0
+        assert level <= min(true + rate * (members.now - 30.0), 100.0) + 2.0

@@ -112,6 +112,22 @@ class Registry:
         if local is not None:
             local.idle_since_s = inf
 
+    def debts(self, now: float) -> Mapping[BucketKey, float]:
+        """Return the levels below zero of limits that all agents share, units."""
+        levels = {
+            key: local.bucket.level_at(now)
+            for key, local in self._buckets.items()
+            if local.limit.scope == "cluster"
+            and local.limit.rate > 0.0
+            and local.group.mode != "strict"
+        }
+        return {key: level for key, level in levels.items() if level < 0.0}
+
+    def owe(self, debts: Mapping[BucketKey, float], now: float) -> None:
+        """Begin with these debts, rather than let a first request pass."""
+        for key in debts.keys() & self._buckets.keys():
+            share_first(self._buckets[key], debts[key], 0.0, now)
+
     def mark_idle(self, users: Mapping[int, int], now: float) -> None:
         """Note which buckets nobody uses from now on.
 

@@ -40,10 +40,10 @@ from headgate.coordinator.config.configuration import IN_FLIGHT
 from headgate.coordinator.config.configuration import Refusal as RefusalMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from headgate.agent.bucket.local import LocalBucket, Usage
-    from headgate.agent.enforcement.bucket_registry import FirstTerms
+    from headgate.agent.enforcement.bucket_registry import BucketKey, FirstTerms
     from headgate.agent.follow.policies import DispatchOptions, Policies
     from headgate.agent.limiter.limiter import Limiter
     from headgate.agent.ports import ChainHolder, Returnable
@@ -122,6 +122,7 @@ class Enforcer:
         self._seed = seed
         self._most_waiters = most_waiters
         self._on_first_use: Callable[[], None] | None = None
+        self._inherited_debts: tuple[float, Mapping[BucketKey, float]] = 0.0, {}
         self.use_of: UseOf | None = None
         self.first_terms: FirstTerms | None = None
 
@@ -293,12 +294,16 @@ class Enforcer:
         """Start over in a forked child: counters at 0, buckets at their initial rate.
 
         Everything with a lock is replaced: the parent's threads, which may have held
-        the locks, don't exist here to release them.
+        the locks, don't exist here to release them.  A bucket that was in debt still
+        is, or each of many short children would have a request.
 
         Args:
             on_first_use: Called once, by the first attempt.
         """
         self._on_first_use = on_first_use
+        now = self.clock()
+        debts = self._registry.debts(now)
+        self._inherited_debts = now, debts
         self.waiting = FairQueue(self.clock, most_waiters=self._most_waiters)
         self._lock = threading.Lock()
         self._seed += 1
@@ -309,7 +314,7 @@ class Enforcer:
             first_terms=self._first_terms_of,
         )
         policies, self._policies = self._policies.policies, PolicyBuckets()
-        self._policies.follow(policies, self.clock())
+        self._policies.follow(policies, now)
         self._entities = EntityBuckets()
         self._splits = SplitBuckets()
         self._reservations = OpenReservations()
@@ -320,7 +325,18 @@ class Enforcer:
         self._limiters.forget_groups()
         for limiter in self._limiters.all():
             limiter.forget_chains()
-            self._limiters.count(limiter, self._prepare(limiter, self.clock()))
+            self._limiters.count(limiter, self._prepare(limiter, now))
+        self._registry.owe(debts, now)
+
+    def inherited_debts(self, now: float) -> list[tuple[int, str, float, float]]:
+        """Return the debts at the fork that can't have been paid since.
+
+        Returns:
+            Group id, dimension, level in units, and seconds since then.
+        """
+        at, debts = self._inherited_debts
+        left = self._registry.debts(now)
+        return [(*key[:2], debts[key], now - at) for key in debts.keys() & left.keys()]
 
     def close(self) -> None:
         """Refuse slots from now on: the agent has left the cluster.

@@ -63,7 +63,8 @@ def period_at(wall_s: float, period: Period, zone: ZoneInfo) -> tuple[float, flo
         offset = local.utcoffset() or timedelta(0)
         into_s = (wall_s + offset.total_seconds()) % length
         return wall_s - into_s, wall_s - into_s + length
-    begin = local.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    # Where the clock is set back at midnight, the day begins at the first of the two.
+    begin = datetime(local.year, local.month, local.day)
     if period == "day":
         end = begin + timedelta(days=1)
     elif period == "week":

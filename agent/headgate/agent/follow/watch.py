@@ -136,6 +136,7 @@ class ConfigurationWatch:
         self._vouching = vouching
         self._restore = restore
         self._closing = threading.Event()
+        self._adopting = threading.Lock()  # two threads may bring the first snapshot
         self._connection: Connection | None = None
         self._last: Snapshot | None = None
         self._failing = False
@@ -159,6 +160,14 @@ class ConfigurationWatch:
     def start(self) -> None:
         """Start the thread; `decided` is set once API or disk has answered."""
         self._thread.start()
+
+    def use_disk(self) -> None:
+        """Start from the disk if the API has not answered so far; it still may."""
+        if self._load():
+            log.warning(
+                "no answer from %s yet, using the configuration on disk", self._address
+            )
+            self.settled.set()
 
     def close(self) -> None:
         """Stop, even while an answer is awaited."""
@@ -216,12 +225,13 @@ class ConfigurationWatch:
         document = self._document_of(text)
         for levels in levels_of(document):
             self._restore(levels)
-        if self._vouching.take(document):
-            self._answered()
-        elif self._last is not None and _is_changes(document):
-            self._take(snapshot_from_changes(self._last, document), changes=text)
-        else:
-            self._take(snapshot_file.snapshot_of(document, self._address))
+        with self._adopting:
+            if self._vouching.take(document):
+                self._answered()
+            elif self._last is not None and _is_changes(document):
+                self._take(snapshot_from_changes(self._last, document), changes=text)
+            else:
+                self._take(snapshot_file.snapshot_of(document, self._address))
         return self._revision() > known
 
     def _pace(self) -> None:
@@ -293,7 +303,7 @@ class ConfigurationWatch:
                 error,
             )
         self._failing = True
-        if self.source == "none" and not self.decided.is_set():
+        if not self.decided.is_set():
             self._load()
         if self.source == "none" and (isinstance(error, NotTheApi) or _no_tls(error)):
             self.wrong_address = (
@@ -304,20 +314,22 @@ class ConfigurationWatch:
             self.settled.set()
         self.decided.set()
 
-    def _load(self) -> None:
-        """Deliver the snapshot on disk, if there is one."""
-        if self._path is None:
-            return
-        try:
-            snapshot = snapshot_file.load(self._path)
-        except Exception as error:  # whatever is on disk must not end the thread
-            self.counters["disk_failures"] += 1
-            log.warning("the snapshot on disk can't be used: %s", error)
-            return
-        if snapshot is not None:
-            self.source = "disk"
-            self._last = snapshot
+    def _load(self) -> bool:
+        """Deliver the snapshot on disk if it is the first; return whether it is."""
+        with self._adopting:
+            if self._path is None or self.source != "none":
+                return False
+            try:
+                snapshot = snapshot_file.load(self._path)
+            except Exception as error:  # whatever is on disk must not end the thread
+                self.counters["disk_failures"] += 1
+                log.warning("the snapshot on disk can't be used: %s", error)
+                return False
+            if snapshot is None:
+                return False
+            self._last, self.source, self._failing = snapshot, "disk", True
             self._deliver(snapshot)
+            return True
 
     def _keep(self, snapshot: Snapshot, changes: bytes | None) -> None:
         """Write the snapshot to disk; the agent also works without it."""

@@ -51,7 +51,7 @@ def own_ceilings(
     share = lesser(demand, own_most)
     extrapolated_rate = block.extrapolated_rate[block.lines(slots), slots]
     alone = window == inf
-    aside = block.aside_in_all[slots]
+    aside, guessed = block.aside_in_all[slots], block.guessed[slots]
     expected = extrapolated_rate[0]
     # An agent below θ may exceed its mean by the noise of its own arrivals.
     noisy = share + root(2.0 * share * cost)
@@ -88,8 +88,9 @@ def own_ceilings(
         room_cap=chosen(paying > 0.0, greater(room, window), inf),
         # The first request that the others don't know of may pass anyway.
         cautious=~(alone | asked),
-        quota=rate,
-        least_delay_s=chosen(alone, 0.0, heard_s),
+        # A debt that is only guessed tells nothing, but the answers will.
+        quota=chosen(guessed, inf, rate),
+        least_delay_s=chosen(guessed, on.answer_s, chosen(alone, 0.0, heard_s)),
         reserve=reserve,
     )
     block.bucket_knows[slots] = True

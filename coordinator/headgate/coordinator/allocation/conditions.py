@@ -36,6 +36,7 @@ class Conditions:
         cut_off: This agent does not hear its own reports.
         presumed_dead: It has been cut off so long that the others have dropped it.
         quorate: This agent hears a majority of the cluster.
+        answer_s: How long a question and an immediate answer take.
         echoed: One of its own reports came back; until then the lag is a guess.
     """
 
@@ -48,6 +49,7 @@ class Conditions:
     cut_off: bool
     presumed_dead: bool = False
     quorate: bool = True
+    answer_s: float = 0.1
     echoed: bool = True
 
 

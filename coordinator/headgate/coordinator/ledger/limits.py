@@ -197,7 +197,9 @@ def apply(
         block.level[slot] = block.belief[slot] = burst
         block.cut[slot] = block.error[slot] = 0.0
         block.plausible[slot] = block.lead[slot] = 0.0
-        block.limited_at[slot] = block.at[slot]
+        block.limited_at[slot] = block.begun_at[slot] = block.at[slot]
+        block.begun_admitted[slot] = block.admitted[0, slot]
+        block.includes_at[slot] = -inf
     elif before is not None and limit.period and not unlimited:
         # What others report from now on was mostly spent in the old period.  It is
         # charged to the new one, since nobody can tell the two apart.

@@ -220,6 +220,7 @@ def common_level(
     slots: Index,
     at_s: Floats | float,
     heard: Flags | bool = False,
+    least: Floats | float = -inf,
 ) -> Floats:
     """Return ``float64[K]`` C = E + V at a time near the last calculation, at most B.
 
@@ -232,11 +233,12 @@ def common_level(
         at_s: Monotonic seconds.
         heard: ``bool[K]``, or one for all: the other knew this agent's last report,
             although not all agents may know it yet.
+        least: ``float64[K]``, or one for all: own counter that the other knew at least.
     """
     grown = (block.rate[slots] - block.outflow[slots]) * (at_s - block.at[slots])
     seen = seen_by_all(block, slots)
     reported = block.reported_admitted[slots] + block.predicted[0, slots]
-    seen = np.where(heard, np.maximum(seen, reported), seen)
+    seen = np.maximum(np.where(heard, np.maximum(seen, reported), seen), least)
     unseen = block.admitted[0, slots] - seen
     level = block.belief[slots] + unseen + grown
     result: Floats = np.minimum(level, block.burst[slots])
@@ -354,8 +356,14 @@ def hear(
     reported_before[cells] = reported_at
     if rows.level is not None:
         _compare(place, rows.level[place.rows], reported_at, more, lag_s, loss)
-    block.dirty[slots] = True
+    _moved_by_others(block, slots)
     return wrong & ~unlimited_then
+
+
+def _moved_by_others(block: LedgerBlock, slots: Index) -> None:
+    """Have the own bucket told: also if those others are gone by the next look."""
+    block.dirty[slots] = True
+    block.bucket_knows[slots] = False
 
 
 def _copy(block: LedgerBlock, rows: Rows, at: Index, cells: Index) -> None:
@@ -574,4 +582,4 @@ def close_account(place: Place, *, charge: bool) -> None:
     block.aside_in_all[slots] -= aside[cells]
     aside[cells] = 0.0
     block.admitted.reshape(-1)[cells] = np.nan
-    block.dirty[slots] = True
+    _moved_by_others(block, slots)

@@ -19,6 +19,7 @@ up to 4.6 tokens above the true level.)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -186,10 +187,14 @@ class Bootstrap:
             rows["member"], rows["reported_at"] = member, reported_at
             self._answers.append((reported_at, rows))
 
-    def moved(self, number: int, *, by: float) -> None:
-        """Note that this agent's own level was corrected by `by` units."""
-        for _, rows in self._answers:
-            rows["apart"][rows["number"] == number] -= by
+    def moved(self, number: int, *, by: float, known_at: float = -inf) -> None:
+        """Note that this agent's own level was corrected by `by` units.
+
+        Those who answered after `known_at` knew that; all of them unless it is given.
+        """
+        for reported_at, rows in self._answers:
+            if reported_at >= known_at:
+                rows["apart"][rows["number"] == number] -= by
 
     def stored(self, key: Key, level: float, *, at: float) -> None:
         """Keep a level that was stored before a restart of the whole cluster.

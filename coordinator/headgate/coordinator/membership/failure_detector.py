@@ -45,12 +45,14 @@ class DepartedMember:
     Attributes:
         weight: Its weight.
         since: When it was dropped, monotonic seconds.
+        heard_at: When it was last heard.
         votes: Whether a majority must still count it, because the agent that dropped
             it did not hear a majority itself.
     """
 
     weight: float
     since: float
+    heard_at: float
     votes: bool
 
 
@@ -227,7 +229,9 @@ class FailureDetector:
                 del self.departed[name]
         if len(self.departed) >= DEPARTED_MAX:
             del self.departed[next(iter(self.departed))]
-        self.departed[member.agent] = DepartedMember(member.weight, now, votes)
+        self.departed[member.agent] = DepartedMember(
+            member.weight, now, member.heard_at, votes
+        )
 
     def drop(self, member: Member, *, charge: bool = True) -> None:
         """Forget a member; charge what was predicted for it, or give it back."""

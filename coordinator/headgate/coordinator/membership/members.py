@@ -91,7 +91,7 @@ class Member:
         lived_at: When the API last called it alive, if it has stopped doing so.
         excused: It has not been heard since this agent stood still.
         whole: It has reported all its rows, and no outage has hidden a change since.
-        returned_at: When it was heard again after it had been dropped.
+        unheard_since: When it was last heard before it was dropped and returned.
         cache: Where the rows of its last report stand, by dimension.
     """
 
@@ -113,7 +113,7 @@ class Member:
     lived_at: float = -inf
     excused: bool = False
     whole: bool = False
-    returned_at: float = -inf
+    unheard_since: float = -inf
     late_s: float = 0.0
     cache: dict[str, tuple[int, NDArray[np.int64], list[Place]]] = field(
         default_factory=dict[str, "tuple[int, NDArray[np.int64], list[Place]]"]

@@ -131,6 +131,9 @@ class LedgerBlock:
     level: Floats = _ledger("units", "L = E + Σ predicted of the others, at at")
     at: Floats = _ledger("s", "time of the last calculation")
     belief: Floats = _ledger("units", "E ≤ B, at at")
+    includes_at: Floats = _ledger(
+        "s", "what others admitted until then is in the level", fill=-inf
+    )
     begun_at: Floats = _ledger("s", "when it was opened; told while it is new")
     begun_admitted: Floats = _ledger("units", "own counter by then")
     limited_at: Floats = _ledger(
@@ -220,6 +223,7 @@ class LedgerBlock:
     error: Floats = _ledger("units", "how far over, lately: see explain")
     due: Floats = _ledger("s", "when to look again; infinite at rest", fill=inf)
     joining_until: Floats = _ledger("s", "end of asking for the level; infinite before")
+    guessed: Flags = _ledger("", "its level is a guess, and was asked for", np.bool_)
     unanswered: Flags = _ledger("", "nobody could tell who else uses it", np.bool_)
     number: Ints = _ledger("", "number of the ledger; −1: free", np.int64, -1)
     used: Ints = _ledger("", "rows handed out, own included", np.int64)

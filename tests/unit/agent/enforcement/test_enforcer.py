@@ -41,6 +41,43 @@ def ceilings(counted: Counted, now: float, **columns: float) -> SetCeilings:
     )
 
 
+def test_a_forked_child_begins_with_the_debts_of_its_parent_and_pays_them() -> None:
+    gold = Group(id=1, name="gold", limits=(CLUSTER, BYTES))
+    enforcer, clock = make(gold, acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    assert limiter.try_acquire(requests=3_000)
+    enforcer.start_anew(lambda: None)
+    assert enforcer.inherited_debts(clock.now) == [(1, "requests", -3_000.0, 0.0)]
+    assert limiter.try_acquire(publish_bytes=1), "a first request, without a debt"
+    refused = limiter.try_acquire(requests=1)
+    assert not refused
+    assert refused.delay_s == pytest.approx(3.0)
+    clock.now += 2.9  # without its coordinator it keeps to a part of rate and debt
+    assert not limiter.try_acquire(requests=1)
+    clock.now += 0.2
+    assert enforcer.inherited_debts(clock.now) == []
+    assert limiter.try_acquire(requests=1)
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        Group(id=1, name="gold", limits=(replace(CLUSTER, scope="node"),)),
+        Group(id=1, name="gold", limits=(CLUSTER,), mode="strict"),
+        Group(id=1, name="gold", limits=(replace(CLUSTER, rate=0.0, burst=0.0),)),
+    ],
+    ids=["node", "strict", "closed"],
+)
+def test_a_forked_child_inherits_only_what_agents_owe_together(gold: Group) -> None:
+    usual = replace(gold, limits=(replace(gold.limits[0], rate=1_000, burst=1_000),))
+    enforcer, clock = make(replace(usual, mode="balanced"), acme=1)
+    limiter = enforcer.limiter(tenant="acme")
+    assert limiter.try_acquire(requests=3_000)
+    enforcer.configure(configuration(gold, acme=1), clock.now)
+    enforcer.start_anew(lambda: None)
+    assert enforcer.inherited_debts(clock.now) == []
+
+
 def test_a_node_limit_is_enforced_whole_and_names_itself() -> None:
     enforcer, clock = make(Group(id=1, name="gold", limits=(NODE,)), acme=1)
     limiter = enforcer.limiter(tenant="acme")

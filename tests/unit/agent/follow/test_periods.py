@@ -48,6 +48,16 @@ def at(text: str) -> float:
             "10-24T22:00Z",
             "10-25T23:00Z",
         ),
+        # Midnight comes twice, and the day begins at the first.
+        ("2026-11-01T04:30Z", "day", "America/Havana", "11-01T04:00Z", "11-02T05:00Z"),
+        ("2026-11-01T05:30Z", "day", "America/Havana", "11-01T04:00Z", "11-02T05:00Z"),
+        (
+            "2026-11-01T05:30Z",
+            "month",
+            "America/Havana",
+            "11-01T04:00Z",
+            "12-01T05:00Z",
+        ),
         ("2026-11-22T09:30Z", "week", "UTC", "11-16T00:00Z", "11-23T00:00Z"),
         ("2026-02-28T23:59:59Z", "month", "UTC", "02-01T00:00Z", "03-01T00:00Z"),
         # In Zurich March has begun, and ends in summer time.
@@ -81,7 +91,9 @@ def test_a_year_is_as_long_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("period", ["minute", "hour", "day", "week", "month", "year"])
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich", "Australia/Lord_Howe"])
+@pytest.mark.parametrize(
+    "zone", ["UTC", "Europe/Zurich", "Australia/Lord_Howe", "Atlantic/Azores"]
+)
 def test_one_period_follows_the_other_without_a_gap(period: Period, zone: str) -> None:
     end = at("2025-12-29T13:00Z")
     for _ in range(400 if period in {"minute", "hour", "day"} else 5):
