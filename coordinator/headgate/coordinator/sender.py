@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headgate.coordinator.allocation.turns import LEAD_COSTS
-from headgate.coordinator.allocation.window import note_told
+from headgate.coordinator.allocation.window import UNSURE_LAGS, note_told
 from headgate.coordinator.gossip.schedule import Extrapolation
 from headgate.coordinator.messages.events import Publish
 from headgate.coordinator.messages.report import Report
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from headgate.coordinator.table.index import Place
 
     Floats = NDArray[np.float64]
-
-UNSURE_LAGS = 4.0
-"""For this many lags after it has learnt the levels, an agent reports none itself: rows
-still on their way date from when all agents spent even parts, but are extrapolated at a
-share."""
 
 STARVED_S = 0.25
 """How often an agent that others are far ahead of tells its level, seconds."""

@@ -45,6 +45,11 @@ NOISE_SIGMAS = 3.0
 KNOWN_LAGS = 1.4
 """Lags after which a report has arrived everywhere, allowing for the bus's jitter."""
 
+UNSURE_LAGS = 4.0
+"""For this many lags after it has learnt the levels, an agent reports none itself: rows
+still on their way date from when all agents spent even parts, but are extrapolated at a
+share."""
+
 HEED_AT_MOST_S = 0.1
 """Nothing waits to be heeded for longer than this, but counts at once instead.  On a
 slow bus a bucket overflows meanwhile although all expect this agent to spend, and their
