@@ -12,7 +12,6 @@ from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
 from headgate.coordinator.membership.bootstrap import Opened
-from headgate.coordinator.membership.removed import MemberCounters
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Set
@@ -64,32 +63,10 @@ class Lifecycle:
                     apply(ruled, block, slot, ruled_before)
         if local is not None:
             self._replace_own(local.keys, now)
-        for key in before.by_key.keys() - limits.by_key.keys():
-            self._remember(key, now)
         born = limits.by_key.keys() - before.by_key.keys()
         self._track(now, born if before.known else frozenset())
         made = limits.slots.keys() - before.slots.keys() if before.known else ()
         self.follow_slots([key[1] for key in state.strict.stocks], now, made)
-
-    def _remember(self, key: Key, now: float) -> None:
-        """Remember what members have admitted of a limit that was removed."""
-        state = self._state
-        if not state.limits.has_group(key[1]):
-            return  # its id is never used again
-        if key not in state.table:
-            state.removed.keep(key, None)
-            return
-        block, slot = state.table.at(key)
-        here = [
-            (line, number, state.members.by_number[number].incarnation)
-            for line, number in enumerate(block.member[:, slot].tolist())
-            if number in state.members.by_number
-        ]
-        lines, numbers, lives = np.array(here, dtype=np.int64).reshape(-1, 3).T
-        expected = block.extrapolated_rate[lines, slot] * (now - block.at[slot])
-        expected += block.predicted[lines, slot]
-        admitted = block.admitted[lines, slot] + expected
-        state.removed.keep(key, MemberCounters(numbers, lives, admitted))
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
         """Count what others admitted of an unlimited group and have not reported.

@@ -348,21 +348,19 @@ class ReportReceiver:
         """Decide from where to count what a member reports in its fresh rows.
 
         From what it had admitted when it began to use the limit, unless the level here
-        includes that already.  Otherwise, if the limit had been removed and was set
-        again, from what it had admitted then; nobody is charged less than nothing if
-        that was estimated too high.  While this agent is itself asking, the levels of
-        members that tell them will include it (an observer asks nobody); one that tells
-        none is asking, too, unless it says goodbye.
+        includes that already; then the counter is a baseline.  While this agent is
+        itself asking, the levels of members that tell them will include it (an observer
+        asks nobody); one that tells none is asking, too, unless it says goodbye.
         """
         block, state, fresh = place.block, self._state, place.fresh
         assert fresh is not None
         if rows.level is not None and not state.observing:
             fresh = fresh & np.isfinite(block.joining_until[place.slots])
         slots = block.slots[place.slots][fresh]
-        keys = [state.table.key_of(number) for number in block.number[slots].tolist()]
+        numbers = block.number[slots].tolist()
         if state.observing:
-            state.appeared.update(keys)
-        known = np.array([state.removed.counter(key, member) for key in keys])
+            state.appeared.update(map(state.table.key_of, numbers))
+        base = np.full(len(numbers), np.nan)
         if rows.age_s is not None:
             age_s = rows.age_s[place.rows][fresh]
             begun_at = member.reported_at - age_s
@@ -370,18 +368,19 @@ class ReportReceiver:
             if rows.level is not None or report.leave:
                 new &= begun_at >= block.includes_at[slots]
             before = 0.0 if rows.before is None else rows.before[place.rows][fresh]
-            known = np.where(new, before, known)
+            base = np.where(new, before, base)
         counters = block.admitted.reshape(-1)
         cells = np.arange(len(counters))[place.cells][fresh]
-        counters[cells] = np.minimum(known, rows.admitted[place.rows][fresh])
+        # Nobody is charged less than nothing.
+        counters[cells] = np.minimum(base, rows.admitted[place.rows][fresh])
         if not state.bootstrap:
             return
         # Who has answered since this report left here has charged the same.
         charged = rows.admitted[place.rows][fresh] - counters[cells]
         known_at = member.reported_at + state.members.least_lag_s
-        for number, units in zip(block.number[slots], charged, strict=True):
+        for number, units in zip(numbers, charged.tolist(), strict=True):
             if units > 0.0:
-                state.bootstrap.moved(int(number), by=-float(units), known_at=known_at)
+                state.bootstrap.moved(number, by=-units, known_at=known_at)
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:
         member.disbelieved_at = member.reported_at

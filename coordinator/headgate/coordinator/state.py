@@ -12,7 +12,6 @@ from headgate.coordinator.membership.bootstrap import Bootstrap
 from headgate.coordinator.membership.elsewhere import Elsewhere
 from headgate.coordinator.membership.failure_detector import FailureDetector
 from headgate.coordinator.membership.members import Members
-from headgate.coordinator.membership.removed import RemovedLimits
 from headgate.coordinator.table.index import Table
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ class CoordinatorState:
         observing: Whether it only listens.
         limits: The limits of the configuration in force.
         table: All ledgers.
-        removed: Limits that were removed, and what had been admitted of them.
         local: The buckets of the shell's newest keys; None before the first tick.
         placed: Version of the table in which the places of `local` were looked up.
         wall_s: The wall clock at this step; it decides calendar periods.
@@ -62,7 +60,6 @@ class CoordinatorState:
         self.observing = observing
         self.limits = Limits()
         self.table = Table()
-        self.removed = RemovedLimits()
         self.local: LocalBuckets | None = None
         self.placed = -1
         self.wall_s = 0.0

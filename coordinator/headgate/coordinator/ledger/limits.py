@@ -88,10 +88,6 @@ class Limits:
             self.ancestors[dimension, group_id] = [k for k in keys if k in self.by_key]
         self.children, self.depths = self._children()
 
-    def has_group(self, group_id: int) -> bool:
-        """Return whether there is such a group, or such a value of a template."""
-        return group_id in self._groups or group_id in self.values
-
     def _children(self) -> tuple[dict[Key, list[Key]], int]:
         children: dict[Key, list[Key]] = {}
         depths = 1
