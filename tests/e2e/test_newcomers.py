@@ -120,3 +120,22 @@ def test_jobs_that_come_and_go_one_after_another_share_one_quota(url: str) -> No
         passed.append(int(job.stdout))
         time.sleep(NOTICED_S)
     assert 11 <= sum(passed) <= 13, passed  # 9 units each, of 100 and a debt
+
+
+@pytest.mark.parametrize("cost", [300.0, 6000.0])
+def test_the_first_request_of_an_older_process_binds_a_younger_one(
+    url: str, cost: float
+) -> None:
+    older = connect(url, agent="older", keep_snapshot=False, wait_s=30)
+    admitted(older, "hourly", 3.0)  # dozens of reports before the other one comes
+    younger = connect(url, agent="younger", keep_snapshot=False, wait_s=30)
+    assert younger.limiter(tenant="quick").try_acquire(requests=1)
+    time.sleep(3.0)
+    assert older.limiter(tenant="quick").try_acquire(requests=cost)
+    time.sleep(0.5)
+    passed, delay_s = admitted(younger, "quick", 2.0)
+    assert passed == 0
+    assert delay_s == pytest.approx((cost - 10.0) / 10.0 - 0.5, abs=2.0)
+    assert admitted(older, "quick", 0.5)[0] == 0
+    older.close()
+    younger.close()

@@ -1,6 +1,7 @@
 """The library: no invariant breaks, and the figures that are promised are reached."""
 
 import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NotRequired, TypedDict
@@ -36,6 +37,9 @@ kind of demand, change, fault and mode.  `make simulated` runs all of it."""
 
 SEED = 1
 """`make accuracy` runs ten seeds of each."""
+
+SLOW_SEEDS = {5272567, 5474536, 5474563, 8800000, 8810009}
+"""Kept seeds that take ten seconds of a core or more, and run in `make simulated`."""
 
 AFTERWARDS = 15
 """Heartbeats that a test goes on for after the last change: twice what recovery may
@@ -119,7 +123,14 @@ def regressions() -> list[Kept]:
     return kept
 
 
-@pytest.mark.parametrize("kept", regressions(), ids=lambda kept: str(kept["seed"]))
+def kept_seeds() -> Iterator[object]:
+    """Yield those whose simulation takes a few seconds of a core, and mark others."""
+    for kept in regressions():
+        marks = [pytest.mark.thorough] if kept["seed"] in SLOW_SEEDS else []
+        yield pytest.param(kept, marks=marks, id=str(kept["seed"]))
+
+
+@pytest.mark.parametrize("kept", [*kept_seeds()])
 def test_a_seed_that_once_failed_does_so_no_more(kept: Kept) -> None:
     seed = kept["seed"]
     scenario = random_scenario(seed, narrow=kept.get("narrow", False))

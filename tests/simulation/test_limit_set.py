@@ -65,9 +65,17 @@ def violations(name: str, seed: int) -> list[tuple[str, str]]:
     return [(violation.name, violation.detail) for violation in result.violations]
 
 
+SHORT = sorted(CASES.keys() - {"twenty", "paused"})
+
+FURTHER = [("twenty", 1), *((name, 2) for name in SHORT)]
+
+
 @pytest.mark.parametrize(
     ("name", "seed"),
-    [("twenty", 1), *product(sorted(CASES.keys() - {"twenty", "paused"}), [1, 2])],
+    [
+        *((name, 1) for name in SHORT),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in FURTHER),
+    ],
 )
 def test_no_invariant_breaks(name: str, seed: int) -> None:
     assert violations(name, seed) == []

@@ -24,7 +24,7 @@ LEVELS = {"a": 1 / 2, "b": 1 / 4, "c": 1 / 4}
     [
         # Each of three branches wants 800 of 1,000.
         ("tree-callers", {"acme": 1 / 3, "orders": 1 / 3, "mail": 1 / 3}),
-        ("tree-levels", LEVELS),
+        pytest.param("tree-levels", LEVELS, marks=pytest.mark.thorough),
     ],
 )
 def test_own_callers_of_a_parent_are_a_branch_beside_its_children(
@@ -122,7 +122,7 @@ def test_groups_inside_another_together_spend_no_more_than_that_one_has() -> Non
         assert ratio == pytest.approx(1.0, abs=0.1)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_large_requests_to_many_groups_inside_another_keep_its_bound(seed: int) -> None:
     scenario = four_inside(20, rate=50, cost=40)
     result, _ = simulate(scenario, seed=seed)

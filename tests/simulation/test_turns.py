@@ -94,8 +94,15 @@ def worst(result: Result) -> float:
     return found
 
 
-@pytest.mark.parametrize("no_debt", [False, True])
-@pytest.mark.parametrize("burst", [QUOTA, 10 * QUOTA])
+@pytest.mark.parametrize(
+    ("burst", "no_debt"),
+    [
+        (QUOTA, True),
+        (10 * QUOTA, False),
+        pytest.param(QUOTA, False, marks=pytest.mark.thorough),
+        pytest.param(10 * QUOTA, True, marks=pytest.mark.thorough),
+    ],
+)
 def test_who_asks_seldom_is_not_starved_by_one_that_asks_often(
     burst: float, no_debt: bool
 ) -> None:
@@ -160,7 +167,7 @@ def test_nobody_yields_to_agents_that_ask_for_nothing() -> None:
     [
         ([400.0, 10.5], [0.0, 2.0]),
         ([100.0, 100.0], [0.0, 3.0]),
-        ([20.0] * 10, [0.0] * 9 + [1.9]),
+        pytest.param([20.0] * 10, [0.0] * 9 + [1.9], marks=pytest.mark.thorough),
     ],
 )
 def test_who_believes_in_less_than_the_others_is_not_starved(

@@ -59,7 +59,6 @@ class Lifecycle:
                     self._recomputation.settle(block, np.array([slot]), now)
                     if block.unlimited[slot]:
                         self._count_unreported(block, slot, now)
-                        state.begun_at = now
                     apply(ruled, block, slot, ruled_before)
         if local is not None:
             self._replace_own(local.keys, now)
@@ -155,7 +154,7 @@ class Lifecycle:
         counted = block.admitted.item(0, slot)
         block.known_admitted[slot] = block.reported_admitted[slot] = counted
         block.begun_admitted[slot] = counted
-        block.begun_at[slot] = state.begun_at = now
+        block.begun_at[slot] = now
         if not born:
             level = self._unborn_level(key, block, slot, now)
         block.level[slot] = block.belief[slot] = level

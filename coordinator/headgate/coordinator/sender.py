@@ -140,8 +140,6 @@ def _begun(
     """Return how old new ledgers are, and what this agent had admitted before them."""
     settings = state.settings
     within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s
-    if now - state.begun_at > within_s:
-        return {}
     age_s, before = np.zeros((2, len(local.names)))
     for place in local.places:
         block, slots = place.block, place.slots

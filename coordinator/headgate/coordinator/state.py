@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING
 
 from headgate.coordinator.escrow.holder import Strict
@@ -34,7 +33,6 @@ class CoordinatorState:
         placed: Version of the table in which the places of `local` were looked up.
         wall_s: The wall clock at this step; it decides calendar periods.
         appeared: Limits of which another agent's first row was heard; an observer asks.
-        begun_at: When the newest ledger was opened, monotonic seconds.
         agents_told: How many agents there are according to the API, if it says.
         bootstrap: Ledgers whose level is not known yet.
         elsewhere: When others were heard to use groups that this agent doesn't.
@@ -63,7 +61,6 @@ class CoordinatorState:
         self.local: LocalBuckets | None = None
         self.placed = -1
         self.wall_s = 0.0
-        self.begun_at = -inf
         self.appeared: set[Key] = set()
         self.agents_told: int | None = None
         self.bootstrap = Bootstrap()
