@@ -11,7 +11,7 @@ from headgate.coordinator.allocation.shares import start_level
 from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
-from headgate.coordinator.membership.bootstrap import Opened
+from headgate.coordinator.membership.bootstrap import Moves, Opened
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Set
@@ -274,8 +274,8 @@ class Lifecycle:
                     change[n] = min(change[n], block.burst.item(slots[n])) - then.level
             block.level[slots] += change
             block.belief[slots] += change
-            for number, by in zip(block.number[slots], change, strict=True):
-                state.bootstrap.moved(int(number), by=float(by))
+            always = np.full(len(slots), -inf)
+            state.bootstrap.moved(Moves(block.number[slots], change, always))
             block.includes_at[slots] = now - event.age_s
             block.guessed[slots] = False
             block.bucket_knows[slots] = False

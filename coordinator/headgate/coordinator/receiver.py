@@ -15,6 +15,7 @@ from headgate.coordinator.gossip.batch import (
     finite,
 )
 from headgate.coordinator.ledger.replay import close_account, common_level, hear
+from headgate.coordinator.membership.bootstrap import Moves
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
 
 if TYPE_CHECKING:
@@ -322,6 +323,7 @@ class ReportReceiver:
                 if place.fresh is not None and place.fresh.any():
                     self._begin_counting(member, place, report, rows)
                     self._answer(place.block.number[place.slots][place.fresh], now)
+                before = place.block.belief[place.slots].copy()
                 false = hear(
                     place,
                     rows,
@@ -329,6 +331,8 @@ class ReportReceiver:
                     lag_s=members.lag_s,
                     loss=members.loss,
                 )
+                if state.bootstrap:
+                    self._note_moves(member, place, rows, before)
                 wrong += int(np.count_nonzero(false))
                 if rows.level is not None and (state.observing or state.bootstrap):
                     self._hear_levels(member, place, rows.level[place.rows])
@@ -373,14 +377,26 @@ class ReportReceiver:
         cells = np.arange(len(counters))[place.cells][fresh]
         # Nobody is charged less than nothing.
         counters[cells] = np.minimum(base, rows.admitted[place.rows][fresh])
-        if not state.bootstrap:
-            return
-        # Who has answered since this report left here has charged the same.
-        charged = rows.admitted[place.rows][fresh] - counters[cells]
-        known_at = member.reported_at + state.members.least_lag_s
-        for number, units in zip(numbers, charged.tolist(), strict=True):
-            if units > 0.0:
-                state.bootstrap.moved(number, by=-units, known_at=known_at)
+
+    def _note_moves(
+        self, member: Member, place: Place, rows: Rows, before: Floats
+    ) -> None:
+        """Note how rows corrected levels while this agent asks for some of them."""
+        state, block, slots = self._state, place.block, place.slots
+        reported_at = np.full(len(before), member.reported_at)
+        if rows.age_s is not None and place.fresh is not None:
+            # The others heard of it when it began: half a tick later, on average.
+            ago = rows.age_s[place.rows] - 0.5 * state.settings.tick_s
+            reported_at -= np.where(place.fresh & (ago > 0.0), ago, 0.0)
+        state.bootstrap.moved(
+            Moves(
+                numbers=block.number[slots],
+                by=block.belief[slots] - before,
+                known_at=reported_at + state.members.lag_s,
+                member=member.number,
+                reported_at=member.reported_at,
+            )
+        )
 
     def _disbelieve(self, member: Member, effects: list[Effect]) -> None:
         member.disbelieved_at = member.reported_at
@@ -394,11 +410,14 @@ class ReportReceiver:
         slots = block.slots[place.slots][told]
         if state.bootstrap:
             # It answers because it has heard the first report of the row, but it may
-            # not have heard the newest one.
-            lag_s = state.members.least_lag_s
-            heard = block.row_reported_at[slots] + lag_s <= member.reported_at
+            # not have heard the newest ones.
+            heard_until = member.reported_at - state.members.lag_s
+            heard = block.row_reported_at[slots] <= heard_until
+            told_at = block.pending_at[slots]
+            first = block.known_admitted[slots] <= block.begun_admitted[slots]
+            knew = (told_at <= heard_until) | (first & (told_at < inf))
             told_once = block.pending_admitted[slots] + block.pending_predicted[slots]
-            least = np.where(block.pending_at[slots] < inf, told_once, -inf)
+            least = np.where(knew, told_once, -inf)
             own = common_level(block, slots, member.reported_at, heard, least)
             state.bootstrap.answer(
                 block.number[slots],

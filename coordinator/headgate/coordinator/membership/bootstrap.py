@@ -18,6 +18,7 @@ up to 4.6 tokens above the true level.)
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from headgate.coordinator.table.index import Key
 
+    Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
@@ -70,6 +72,44 @@ class Answered:
     apart: float
 
 
+class Moves(NamedTuple):
+    """Corrections of this agent's own levels, and who knows of their reasons.
+
+    Attributes:
+        numbers: ``int64[K]`` of the ledgers.
+        by: ``float64[K]`` units; below 0 if another agent spent more than expected.
+        known_at: ``float64[K]`` since when all agents know it, monotonic seconds.
+        member: Number of the agent that spent it.
+        reported_at: Since when that one knows it.
+    """
+
+    numbers: Ints
+    by: Floats
+    known_at: Floats
+    member: int = -1
+    reported_at: float = -inf
+
+    def correct(
+        self, rows: NDArray[np.void], reported_at: float, *, came: bool
+    ) -> None:
+        """Compare an answer with what this agent's own level was when it left.
+
+        Args:
+            rows: Of one member; changed.
+            reported_at: When their levels held.
+            came: The answer came before these moves.
+        """
+        if not len(rows):
+            return
+        own = rows["member"][0] == self.member
+        knew = reported_at >= (self.reported_at if own else self.known_at)
+        differ = np.broadcast_to(knew == came, self.by.shape)
+        if differ.any():
+            numbers, by = self.numbers[differ], self.by[differ]
+            _, at, of = np.intersect1d(rows["number"], numbers, return_indices=True)
+            rows["apart"][at] += -by[of] if came else by[of]
+
+
 class Opened(NamedTuple):
     """A ledger about which the API is asked, too.
 
@@ -95,6 +135,7 @@ class Bootstrap:
         self._waiting: dict[int, int | None] = {}
         self._ready: list[tuple[float, Ints]] = []
         self._answers: list[tuple[float, NDArray[np.void]]] = []
+        self._moves: deque[Moves] = deque(maxlen=ANSWERS_MAX)
         self._stored: dict[Key, tuple[float, float]] = {}
         self._doubted: set[int] = set()
         self._api_asked: dict[int, Opened] = {}
@@ -127,7 +168,7 @@ class Bootstrap:
         self.questions.clear()
         self._waiting.clear()
         self._ready.clear()
-        self._answers.clear()
+        self._end()
 
     def doubts(self, number: int) -> bool:
         """Return, once, whether this agent's own level of a ledger is unreliable."""
@@ -145,6 +186,8 @@ class Bootstrap:
         self._answers = [
             (at, rows[rows["number"] != number]) for at, rows in self._answers
         ]
+        for moves in self._moves:
+            moves.numbers[moves.numbers == number] = -1
 
     def asked(self, sequence: int, numbers: Ints) -> None:
         """Note that a report with this agent's rows of these ledgers was published."""
@@ -185,16 +228,15 @@ class Bootstrap:
             rows = np.empty(len(numbers), dtype=ANSWER)
             rows["number"], rows["level"], rows["apart"] = numbers, levels, apart
             rows["member"], rows["reported_at"] = member, reported_at
+            for moves in self._moves:
+                moves.correct(rows, reported_at, came=False)
             self._answers.append((reported_at, rows))
 
-    def moved(self, number: int, *, by: float, known_at: float = -inf) -> None:
-        """Note that this agent's own level was corrected by `by` units.
-
-        Those who answered after `known_at` knew that; all of them unless it is given.
-        """
+    def moved(self, moves: Moves) -> None:
+        """Note that this agent's own levels were corrected."""
         for reported_at, rows in self._answers:
-            if reported_at >= known_at:
-                rows["apart"][rows["number"] == number] -= by
+            moves.correct(rows, reported_at, came=True)
+        self._moves.append(moves)
 
     def stored(self, key: Key, level: float, *, at: float) -> None:
         """Keep a level that was stored before a restart of the whole cluster.
@@ -249,8 +291,12 @@ class Bootstrap:
                 result.append((number, answered))
                 self._api_asked.pop(number, None)
         if not self:
-            self._answers.clear()
+            self._end()
         return result
+
+    def _end(self) -> None:
+        self._answers.clear()
+        self._moves.clear()
 
     def _medians(self) -> dict[int, Answered]:
         if not self._answers:

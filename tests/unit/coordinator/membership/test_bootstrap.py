@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import pytest
 from tests.scenarios.world import DIMENSION, World
 
 from headgate.coordinator import Restored
 from headgate.coordinator.allocation.conditions import FEWEST_AT_FIRST
-from headgate.coordinator.membership.bootstrap import Answered, Bootstrap
+from headgate.coordinator.membership.bootstrap import Answered, Bootstrap, Moves
 
 
-def asked(*numbers: int) -> Bootstrap:
+def asked(*numbers: int, answered: bool = True) -> Bootstrap:
     """A round of ledgers whose answers are due at 10 s."""
     joining = Bootstrap()
     for number in numbers:
         joining.begin(number)
     joining.asked(1, np.array(numbers))
     levels = np.array([float(number) for number in numbers])
-    joining.answer(np.array(numbers), levels, levels - 1.0, member=1, reported_at=9.5)
+    if answered:
+        apart = levels - 1.0
+        joining.answer(np.array(numbers), levels, apart, member=1, reported_at=9.5)
     joining.echoed(1, ready_at=10.0)
     return joining
 
@@ -60,8 +64,34 @@ def test_of_each_member_the_newest_answer_counts() -> None:
 
 def test_a_level_that_was_corrected_meanwhile_is_apart_by_so_much_less() -> None:
     joining = asked(5, 7)
-    joining.moved(5, by=3.0)
+    joining.moved(Moves(np.array([5]), np.array([3.0]), np.array([-inf])))
     assert [known and known.apart for _, known in joining.finish(10.0)] == [1.0, 6.0]
+
+
+@pytest.mark.parametrize("came_first", [True, False])
+@pytest.mark.parametrize(
+    ("reported_at", "member", "knew"),
+    [(9.4, 2, False), (9.5, 2, True), (9.2, 1, False), (9.3, 1, True)],
+)
+def test_an_answer_is_compared_with_what_its_sender_knew(
+    reported_at: float, member: int, knew: bool, came_first: bool
+) -> None:
+    joining = asked(5, answered=False)
+    moves = Moves(np.array([5, 6]), np.array([-40.0, 1.0]), np.full(2, 9.5), 1, 9.3)
+    own = 100.0 if came_first else 60.0
+    level = 60.0 if knew else 100.0
+    if not came_first:
+        joining.moved(moves)
+    joining.answer(
+        np.array([5]),
+        np.array([level]),
+        np.array([level - own]),
+        member=member,
+        reported_at=reported_at,
+    )
+    if came_first:
+        joining.moved(moves)
+    assert [known and known.apart for _, known in joining.finish(10.0)] == [0.0]
 
 
 HOURLY = 1000.0 / 3600.0

@@ -29,6 +29,10 @@ def world_of(*names: str, settings: Settings | None = None) -> World:
 
 def begin(world: World, name: str, units: float) -> None:
     world.use_groups(name, [1])
+    use(world, name, units)
+
+
+def use(world: World, name: str, units: float) -> None:
     world.use(name, 1, admitted=units, refused=0)
 
 
@@ -50,6 +54,47 @@ def test_on_any_bus_by_who_begins_before_or_after(delay_s: float, gap_s: float) 
     left = BURST - SPENT - 1.0 + gap_s + 5.0
     for name in "ab":
         assert level(world, name) == pytest.approx(left, abs=5.0)
+
+
+@pytest.mark.parametrize("delay_s", [0.003, 0.06])
+@pytest.mark.parametrize("gap_s", [0.1, 0.15, 0.25])
+@pytest.mark.parametrize("others", ["bc", "bcdefghi"])
+def test_of_several_that_begin_one_after_another(
+    others: str, gap_s: float, delay_s: float
+) -> None:
+    world = world_of("a", *others)
+    world.delay_s = delay_s
+    world.run(30)
+    begin(world, "a", 1.0)
+    world.run(3)
+    for name in others:
+        begin(world, name, SPENT)
+        world.run(gap_s)
+    world.run(3)
+    for name in "a" + others:
+        spent = SPENT * len(others) - gap_s * len(others)
+        assert level(world, name) == pytest.approx(BURST - spent + 3.0, abs=10.0)
+
+
+@pytest.mark.parametrize("later_s", [0.05, 0.1, 0.15])
+@pytest.mark.parametrize("gap_s", [0.15, 0.25])
+def test_of_a_request_after_the_first_one(gap_s: float, later_s: float) -> None:
+    world = world_of("a", "b", "c", "d", "e")
+    begin(world, "a", 1.0)
+    world.run(3)
+    requests = [
+        moment
+        for n, name in enumerate("bcde")
+        for moment in ((n * gap_s, name, 1.0), (n * gap_s + later_s, name, SPENT))
+    ]
+    began_at = world.now
+    for at_s, name, units in sorted(requests):
+        world.run(began_at + at_s - world.now)
+        (begin if units < SPENT else use)(world, name, units)
+    world.run(3)
+    left = BURST - 4 * SPENT + world.now - began_at
+    for name in "abcde":
+        assert level(world, name) == pytest.approx(left, abs=10.0)
 
 
 @pytest.mark.parametrize("gap_s", [0.05, 1.2, 6.0])
