@@ -381,8 +381,16 @@ class ReportReceiver:
     def _note_moves(
         self, member: Member, place: Place, rows: Rows, before: Floats
     ) -> None:
-        """Note how rows corrected levels while this agent asks for some of them."""
+        """Note by how much rows corrected levels while this agent asks for some.
+
+        Less than a request doesn't count: with thousands of ledgers, each report
+        corrects nearly all of them by a little.
+        """
         state, block, slots = self._state, place.block, place.slots
+        by = block.belief[slots] - before
+        large = np.abs(by) >= block.cost[0, slots]
+        if not large.any():
+            return
         reported_at = np.full(len(before), member.reported_at)
         if rows.age_s is not None and place.fresh is not None:
             # The others heard of it when it began: half a tick later, on average.
@@ -390,9 +398,9 @@ class ReportReceiver:
             reported_at -= np.where(place.fresh & (ago > 0.0), ago, 0.0)
         state.bootstrap.moved(
             Moves(
-                numbers=block.number[slots],
-                by=block.belief[slots] - before,
-                known_at=reported_at + state.members.lag_s,
+                numbers=block.number[slots][large],
+                by=by[large],
+                known_at=reported_at[large] + state.members.lag_s,
                 member=member.number,
                 reported_at=member.reported_at,
             )
