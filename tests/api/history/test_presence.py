@@ -157,6 +157,21 @@ def test_an_older_life_of_an_agent_can_not_make_it_gone() -> None:
     Clock.run(live)
 
 
+def test_a_life_after_one_that_is_gone_may_have_a_lower_number() -> None:
+    async def live(clock: Clock) -> None:
+        presence = Presence(lambda: None)
+        presence.began("a", 3600)
+        presence.ended("a", 3600, broken=True)
+        await clock.pass_s(2 * GRACE_S)
+        assert presence.began("a", 7)  # its clock was set back by an hour
+        assert presence.told()["present"] == [{"agent": "a", "incarnation": 7}]
+        presence.ended("a", 7, broken=True)
+        await clock.pass_s(2 * GRACE_S)
+        assert presence.told()["gone"] == [{"agent": "a", "incarnation": 7}]
+
+    Clock.run(live)
+
+
 def test_who_is_answered_and_asks_no_more_is_unknown(rest: httpx.Client) -> None:
     ask(rest, agent="a", incarnation=1)
     told = _until(rest, lambda told: names(told, "present") == set())

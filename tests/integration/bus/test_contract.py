@@ -229,6 +229,26 @@ def test_pip82_late_messages_are_dropped_by_their_age_and_counted(rig: Rig) -> N
         sleeper.close()
 
 
+@pytest.mark.parametrize("step_s", [-3600.0, 3600.0])
+def test_a_wall_clock_that_is_set_makes_no_message_old(
+    rig: Rig, step_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender, reader = connected(rig.settings), connected(rig.settings)
+    try:
+        acquainted(sender, reader)
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + step_s)
+        sender.publish(b"after the step")
+        hear(reader, b"after the step")
+        monkeypatch.undo()
+        sender.publish(b"and back")
+        hear(reader, b"and back")
+        assert reader.counters["dropped_old"] == 0
+    finally:
+        sender.close()
+        reader.close()
+
+
 def test_what_is_published_right_before_closing_arrives(
     join: Callable[[], Bus], rig: Rig
 ) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.api.history.ring_buffer import Rings
+from headgate.api.history.ring_buffer import LEAST_SET_BACK, Rings
 
 
 def written(rings: Rings[str], step: int, **values: float) -> None:
@@ -38,9 +38,21 @@ def test_steps_without_a_word_are_empty_and_old_points_go() -> None:
 def test_a_clock_that_jumps_back_overwrites_nothing() -> None:
     rings = Rings[str](1, capacity=4, points=3)
     written(rings, 10, a=1.0)
-    written(rings, 4, a=3.0)
+    written(rings, 10 - LEAST_SET_BACK, a=3.0)
     assert rings.newest_step == 10
     assert read(rings, "a") == pytest.approx([np.nan, np.nan, 2.0], nan_ok=True)
+
+
+def test_after_a_clock_was_set_back_the_history_goes_on() -> None:
+    rings = Rings[str](1, capacity=4, points=3)
+    written(rings, 3600, a=1.0, gone=5.0)
+    written(rings, 3601, a=2.0)
+    written(rings, 10, a=3.0)
+    assert rings.newest_step == 10
+    assert read(rings, "a") == pytest.approx([1.0, 2.0, 3.0])
+    written(rings, 11, a=4.0)
+    assert read(rings, "a") == pytest.approx([2.0, 3.0, 4.0])
+    assert rings.read("gone") is None
 
 
 def test_a_series_that_was_silent_for_the_whole_span_is_forgotten() -> None:

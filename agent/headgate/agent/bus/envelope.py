@@ -5,16 +5,18 @@ ZeroMQ carries the envelope as a frame of its own, Kafka as a record header name
 
     origin   8 bytes   random, new each time a bus is opened
     number   uint64    of the message from this origin, from 1
-    sent_us  int64     sender's wall clock, microseconds since the epoch
+    sent_us  int64     sender's clock, microseconds
 
-Wall clocks differ between hosts, so the age of a message is how much longer it took
-than the fastest recent one from the same origin.
+That clock is the wall clock when the bus was opened, plus the time since then: setting
+a host's wall clock makes no message old.  Clocks differ between hosts, so the age of a
+message is how much longer it took than the fastest recent one from the same origin.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -51,16 +53,16 @@ class Envelope:
     Attributes:
         origin: 8 random bytes.
         number: Number of the message, counted per origin.
-        sent_wall_s: Sender's wall clock, seconds since the epoch.
+        sent_s: Sender's clock, seconds.
     """
 
     origin: bytes
     number: int
-    sent_wall_s: float
+    sent_s: float
 
     def pack(self) -> bytes:
         """Return the 24 bytes."""
-        return _LAYOUT.pack(self.origin, self.number, round(self.sent_wall_s * 1e6))
+        return _LAYOUT.pack(self.origin, self.number, round(self.sent_s * 1e6))
 
     @staticmethod
     def unpack(packed: bytes) -> Envelope | None:
@@ -98,25 +100,25 @@ class Returns:
 
     def __init__(self) -> None:
         self.origin = os.urandom(8)
+        self._opened_s = time.time() - time.monotonic()
         self._number = 0
         self._outstanding: OrderedDict[int, float] = OrderedDict()
         self._oldest_s: float | None = None
         self._lag_s = 0.0
 
-    def number(self, *, wall_s: float, now_s: float) -> Envelope:
-        """Return the envelope of a message that is published now.
+    def age_s(self, envelope: Envelope, now_s: float) -> float:
+        """Return how long ago an own message was published, seconds."""
+        return self._opened_s + now_s - envelope.sent_s
 
-        Args:
-            wall_s: Wall clock, for the envelope.
-            now_s: Monotonic clock, for the lag.
-        """
+    def number(self, now_s: float) -> Envelope:
+        """Return the envelope of a message that is published at `now_s`, monotonic."""
         self._number += 1
         self._outstanding[self._number] = now_s
         if len(self._outstanding) > MAX_OUTSTANDING:
             self._outstanding.popitem(last=False)
         if self._oldest_s is None:
             self._oldest_s = now_s
-        return Envelope(self.origin, self._number, wall_s)
+        return Envelope(self.origin, self._number, self._opened_s + now_s)
 
     def heard(self, envelope: Envelope, now_s: float) -> None:
         """Note a message that came out of the bus; only own ones are measured."""

@@ -87,7 +87,7 @@ class MemoryBus(Unpartitioned):
         if not payload_fits(payload):
             self._counters["dropped_too_large"] += 1
             return False
-        envelope = self._returns.number(wall_s=time.time(), now_s=time.monotonic())
+        envelope = self._returns.number(time.monotonic())
         if not self._hub.carry(envelope, payload):
             self._counters["dropped_down"] += 1
             return False

@@ -83,7 +83,7 @@ class Message:
         payload: What was published.
         received_wall_s: This process's wall clock when it came out.
         age_s: Its least age at that time, as far as the bus can tell; 0 if it can't.
-            It may compare two wall clocks: only large values mean anything.
+            It compares the clocks of two hosts: only large values mean anything.
         signer: Whom the signing key speaks for; None if reports are not signed.
     """
 

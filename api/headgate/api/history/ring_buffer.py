@@ -15,6 +15,9 @@ Key = TypeVar("Key", bound=Hashable)
 FIRST_SLOTS = 64
 """Slots at the start; they double up to the capacity."""
 
+LEAST_SET_BACK = 2
+"""A step that is earlier than the newest one by more than this many is no jitter."""
+
 _NEVER = -(2**62)
 """Step number of a slot that has not been written to yet."""
 
@@ -57,7 +60,9 @@ class Rings(Generic[Key]):
     ) -> None:
         """Add `values`, ``float64[C, N]``, to the point of `step` of N series.
 
-        A `step` before the newest one counts as the newest: clocks may jump back.
+        A `step` just before the newest one counts as the newest.  One that is earlier
+        by more than `LEAST_SET_BACK` means that a clock was set back; what was written
+        then ends just before it.
         """
         now = self._turn_to(step)
         placed = self._placed(keys, now)
@@ -88,6 +93,11 @@ class Rings(Generic[Key]):
     def _turn_to(self, step: int) -> int:
         """Make `step` the newest, empty the points between, return it."""
         before = self._step
+        if before is not None and step < before - LEAST_SET_BACK:
+            back = step - 1 - before
+            self._values = np.roll(self._values, back, axis=2)
+            self._written[self._written > _NEVER] += back
+            before = before + back
         if before is not None and step <= before:
             return before
         self._step = step

@@ -71,12 +71,15 @@ class Presence:
                 return False
             known = self._known[agent] = _Known(incarnation, teller)
             self._arrived()
-        elif teller != known.teller or incarnation < known.incarnation:
-            return False  # another token's claim, or an earlier life's late request
+        elif teller != known.teller:
+            return False  # another token's claim
+        elif incarnation < known.incarnation and not known.gone:
+            return False  # an earlier life's late request
+        # Lives are numbered by the wall clock, which may have been set back since.
         if known.gone or incarnation > known.incarnation:
             known.gone = False
             self._changed()
-        if incarnation > known.incarnation:
+        if incarnation != known.incarnation:
             known.incarnation, known.watches = incarnation, 0
         known.watches += 1
         self._plan(agent, known, None, 0.0)

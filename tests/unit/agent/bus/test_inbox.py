@@ -58,7 +58,7 @@ def test_a_message_is_dropped_when_it_is_too_old_with_the_time_it_waited() -> No
 def test_the_lag_is_measured_at_arrival_and_not_when_the_reader_comes() -> None:
     returns, now = Returns(), [0.0]
     receiver = Receiver(returns, Counter(), 10.0, clock=lambda: now[0])
-    own = returns.number(wall_s=0.0, now_s=0.0)
+    own = returns.number(0.0)
     receiver.put(Arrival(0.25, own, Message(b"report", 0.0)))
     now[0] = 3.0
     assert len(receiver.receive(0.0)) == 1

@@ -156,7 +156,7 @@ class KafkaBus:
         if not payload_fits(payload):
             self._counters["dropped_too_large"] += 1
             return False
-        envelope = self._returns.number(wall_s=time.time(), now_s=time.monotonic())
+        envelope = self._returns.number(time.monotonic())
         with self._unsent_changed:
             if self._undelivered >= MAX_UNDELIVERED * self._partitions:
                 self._counters["dropped_full"] += 1
@@ -194,7 +194,7 @@ class KafkaBus:
                 if not self._unsent:
                     break
                 envelope, payload, partition = self._unsent.popleft()
-            age_s = time.time() - envelope.sent_wall_s
+            age_s = self._returns.age_s(envelope, time.monotonic())
             if age_s > self._settings.max_age_s:
                 self._counters["dropped_unsent"] += 1
                 continue
@@ -329,8 +329,8 @@ class KafkaBus:
         packed = next((v for name, v in record.headers if name == HEADER), b"")
         envelope = Envelope.unpack(packed)
         origin = envelope.origin if envelope else b""
-        sent_s = envelope.sent_wall_s if envelope else record.timestamp / 1e3
-        age_s = self._ages.age_s(origin, sent_s=sent_s, received_s=wall_s)
+        sent_s = envelope.sent_s if envelope else record.timestamp / 1e3
+        age_s = self._ages.age_s(origin, sent_s=sent_s, received_s=now_s)
         return Arrival(now_s, envelope, Message(record.value, wall_s, age_s))
 
     def _say(self, sentence: str) -> None:

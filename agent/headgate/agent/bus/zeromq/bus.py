@@ -115,7 +115,7 @@ class ZeroMQBus(Unpartitioned):
         if not payload_fits(payload):
             self._counters["dropped_too_large"] += 1
             return False
-        envelope = self._returns.number(wall_s=time.time(), now_s=time.monotonic())
+        envelope = self._returns.number(time.monotonic())
         self._hear_subscriptions()
         if self._subscribed:
             return self._send(envelope, payload)
@@ -197,7 +197,7 @@ class ZeroMQBus(Unpartitioned):
                 self._subscribed = notice == _TO_ALL
         while self._subscribed and self._held_back:
             envelope, payload = self._held_back.popleft()
-            if time.time() - envelope.sent_wall_s <= HOLD_S:
+            if self._returns.age_s(envelope, time.monotonic()) <= HOLD_S:
                 self._send(envelope, payload)
             else:
                 self._counters["dropped_down"] += 1
@@ -223,12 +223,12 @@ class ZeroMQBus(Unpartitioned):
             if envelope is None:
                 self._counters["dropped_malformed"] += 1
                 continue
-            wall_s = time.time()
+            now_s = time.monotonic()
             age_s = self._ages.age_s(
-                envelope.origin, sent_s=envelope.sent_wall_s, received_s=wall_s
+                envelope.origin, sent_s=envelope.sent_s, received_s=now_s
             )
-            message = Message(frames[1], wall_s, age_s)
-            arrival = Arrival(time.monotonic(), envelope, message)
+            message = Message(frames[1], time.time(), age_s)
+            arrival = Arrival(now_s, envelope, message)
             if self._receiver.accept(arrival) is not None:
                 messages.append(message)
 
