@@ -7,11 +7,12 @@ import socket
 import subprocess
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from celery import Celery
 from celery.exceptions import ImproperlyConfigured
+from celery.worker.state import revoked
 from tests.integration.frameworks.rigs import AGE_S, EXAMPLES, PATIENCE_S, until
 from tests.integration.limiter.making import make, node_limit
 
@@ -152,6 +153,27 @@ def test_rules_that_can_t_be_say_what_was_expected() -> None:
     app.conf.worker_disable_rate_limits = True
     with pytest.raises(ImproperlyConfigured, match="no task would be held"):
         limit_tasks(app, connect, {"a": {"tenant": "acme"}})
+    for wrong, said in (
+        ({"connect": connect()}, "connect: expected a function"),
+        ({"subjects": {"a": "acme"}}, "subjects: a: expected such as"),
+        ({"costs": {"a": {"requests": -1.0}}}, "costs: a: requests: expected a finite"),
+        ({"costs": {"a": {"requests": "1"}}}, "costs: a: requests: expected a finite"),
+    ):
+        rules = {"connect": connect, "subjects": {"a": {"tenant": "acme"}}, **wrong}
+        with pytest.raises(ImproperlyConfigured, match=said):
+            limit_tasks(Celery(), **cast("Any", rules))
+
+
+@pytest.mark.filterwarnings("ignore:You.re running the worker with superuser")
+def test_settings_that_come_after_the_rules_do_not_end_them() -> None:
+    app = Celery(broker="memory://")
+    connect = partial(make, node_limit("requests", 1.0, 1.0))
+    limit_tasks(app, connect, {"a": {"tenant": "acme"}})
+    app.config_from_object({"worker_prefetch_multiplier": 1})
+    assert app.Worker(pool="solo").consumer_cls.endswith(":QuotaConsumer")
+    app.conf.worker_disable_rate_limits = True
+    with pytest.raises(SystemExit, match="78"):
+        app.Worker(pool="solo")
 
 
 class _Clock:
@@ -164,9 +186,20 @@ class _Clock:
         return self.now_s
 
 
-def _held(clock: _Clock) -> HeldTasks:
+class _Request(str):
+    """A received task of a tenant."""
+
+    expired: bool
+    id: str
+    expires = True
+
+    def maybe_expire(self) -> bool:
+        return self.expired
+
+
+def _held(clock: _Clock, *, strict: bool = False) -> HeldTasks:
     """Return held tasks whose subject is their tenant."""
-    source = make(node_limit("requests", 1.0, 1.0))
+    source = make(node_limit("requests", 1.0, 1.0), strict=strict)
 
     def subject(request: Request) -> dict[str, str | None] | None:
         tenant = str(request)
@@ -176,8 +209,25 @@ def _held(clock: _Clock) -> HeldTasks:
     return HeldTasks("mail", subject, limiter_cache(source), costs, clock=clock)
 
 
-def _request(tenant: str) -> Request:
-    return cast("Request", tenant)
+def _request(tenant: str, *, expired: bool = False) -> Request:
+    request = _Request(tenant)
+    request.expired = expired
+    request.id = tenant
+    return cast("Request", request)
+
+
+def test_tasks_that_celery_will_discard_are_charged_nothing() -> None:
+    held = _held(_Clock())
+    for n in range(20):
+        held.add((_request("acme", expired=n > 0), 1))
+    revoked.add("other")
+    held.add((_request("other"), 1))
+    out = [held.pop()[1] for _ in range(21)]
+    revoked.discard("other")
+    assert out == [1.0] * 21
+    for tenant in ("acme", "other"):
+        held.add((_request(tenant), 1))
+    assert [held.pop()[1] for _ in range(2)] == [1.0, 1.0], "one each was charged"
 
 
 def test_a_subject_in_debt_does_not_hold_up_the_others() -> None:
@@ -205,4 +255,16 @@ def test_a_task_whose_subject_can_t_be_told_runs_and_is_said_once(
             held.add((_request("a/b"), 1))
     assert [held.can_consume(held.pop()[1]) for _ in range(3)] == [True] * 3
     (said,) = caplog.messages
-    assert "mail: a task whose subject can't be determined runs without a limit" in said
+    assert "mail: a task whose limit can't be determined runs without one" in said
+
+
+def test_a_tenant_without_a_limit_does_not_end_a_worker_of_a_strict_agent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    held = _held(_Clock(), strict=True)
+    with caplog.at_level(logging.ERROR, "headgate.agent"):
+        for _ in range(3):
+            held.add((_request("nobody"), 1))
+            assert held.pop()[1] == 1.0
+    (said,) = caplog.messages
+    assert "NoLimitApplies" in said

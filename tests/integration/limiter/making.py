@@ -36,8 +36,8 @@ def node_limit(dimension: str, rate: float, burst: float) -> Limit:
     return Limit(dimension=dimension, rate=rate, burst=burst, scope="node")
 
 
-def make(*limits: Limit, refusal: Refusal = "reject") -> Enforcer:
-    enforcer = Enforcer(clock=time.monotonic)
+def make(*limits: Limit, refusal: Refusal = "reject", strict: bool = False) -> Enforcer:
+    enforcer = Enforcer(clock=time.monotonic, strict=strict)
     configure(enforcer, *limits, refusal=refusal)
     return enforcer
 

@@ -24,18 +24,22 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from celery.exceptions import ImproperlyConfigured
+from celery.signals import celeryd_init
 from celery.worker.consumer.consumer import Consumer
+from celery.worker.state import revoked as revoked_tasks
 
-from headgate.agent.errors import CallerError, HeadgateError
+from headgate.agent.errors import HeadgateError
 from headgate.agent.integrations.sources import limiter_cache
 from headgate.agent.integrations.web.answers import ONE_REQUEST
 
 if TYPE_CHECKING:
     from celery.app.base import Celery
+    from celery.apps.worker import Worker
     from celery.worker.request import Request
 
     from headgate.agent.integrations.sources import LimiterSource, SubjectCache
@@ -48,7 +52,9 @@ LEAST_HOLD_S = 0.001
 """A timer of the worker's event loop is no finer."""
 
 EX_CONFIG = 78
-"""Exit status of a worker whose rules name a task that it does not know (sysexits)."""
+"""Exit status of a worker whose rules or settings can't be followed (sysexits)."""
+
+RATE_LIMITS_OFF = "worker_disable_rate_limits is set: no task would be held back"
 
 logger = logging.getLogger("headgate.agent")
 
@@ -63,6 +69,24 @@ class _Rules:
     connect: Callable[[], LimiterSource]
     subjects: Mapping[str, TaskSubject]
     costs: Mapping[str, Mapping[str, float]]
+
+    def check(self) -> None:
+        """Raise `ImproperlyConfigured` if a rule can't be followed."""
+        if not callable(self.connect):
+            what = f"expected a function that makes the agent, got {self.connect!r}"
+            raise ImproperlyConfigured(f"connect: {what}")
+        for task, subject in self.subjects.items():
+            if not callable(subject) and not isinstance(subject, Mapping):
+                what = f'expected such as {{"tenant": "mail"}}, got {subject!r}'
+                raise ImproperlyConfigured(f"subjects: {task}: {what}")
+        if unlimited := sorted(set(self.costs) - set(self.subjects)):
+            what = f"expected tasks among {sorted(self.subjects)}, got {unlimited}"
+            raise ImproperlyConfigured(f"costs: {what}")
+        for task, costs in self.costs.items():
+            for dimension, cost in costs.items():
+                if not isinstance(cost, (int, float)) or not 0.0 <= cost < inf:
+                    what = f"expected a finite number of at least 0, got {cost!r}"
+                    raise ImproperlyConfigured(f"costs: {task}: {dimension}: {what}")
 
 
 _rules: WeakKeyDictionary[Celery, _Rules] = WeakKeyDictionary()
@@ -86,20 +110,28 @@ def limit_tasks(
         costs: By name of a task, units by dimension; one of ``requests`` by default.
 
     Raises:
-        ImproperlyConfigured: Rate limits are disabled in this application, or costs
-            name a task without a subject.
+        ImproperlyConfigured: Rate limits are disabled in this application, costs name
+            a task without a subject, or an argument is not what is described here.
     """
-    unlimited = set(costs or ()) - set(subjects)
-    if unlimited:
-        raise ImproperlyConfigured(
-            f"costs: expected tasks among {sorted(subjects)}, got {sorted(unlimited)}"
-        )
-    if app.conf.worker_disable_rate_limits:
-        raise ImproperlyConfigured(
-            "worker_disable_rate_limits is set: no task would be held back"
-        )
-    _rules[app] = _Rules(connect, dict(subjects), dict(costs or {}))
+    rules = _Rules(connect, dict(subjects), dict(costs or {}))
+    rules.check()
+    _rules[app] = rules
+    if not _put_in_force(app):
+        raise ImproperlyConfigured(RATE_LIMITS_OFF)
+
+
+def _put_in_force(app: Celery) -> bool:
+    """Put Headgate's consumer in place; return whether the settings let it limit."""
     app.conf.worker_consumer = f"{__name__}:{QuotaConsumer.__name__}"
+    return not app.conf.worker_disable_rate_limits
+
+
+@celeryd_init.connect
+def _when_a_worker_starts(instance: Worker, **_: object) -> None:
+    """Read the settings again: they may have been replaced since `limit_tasks`."""
+    if instance.app in _rules and not _put_in_force(instance.app):
+        logger.critical("headgate: %s", RATE_LIMITS_OFF)
+        sys.exit(EX_CONFIG)
 
 
 class QuotaConsumer(Consumer):
@@ -181,7 +213,7 @@ class HeldTasks:
         self._clock = clock
         self._lock = threading.Lock()
         self._queues: OrderedDict[object, _Queue] = OrderedDict()
-        self._misnamed = 0
+        self._said = False
 
     @property
     def contents(self) -> HeldTasks:
@@ -210,7 +242,7 @@ class HeldTasks:
             for _ in range(len(self._queues)):
                 key, queue = next(iter(self._queues.items()))
                 self._queues.move_to_end(key)
-                if self._admits(queue):
+                if _is_dropped(queue.requests[0]) or self._admits(queue):
                     request = queue.requests.popleft()
                     if not queue.requests:
                         del self._queues[key]
@@ -244,7 +276,11 @@ class HeldTasks:
             return True
         if now < queue.due_s:
             return False
-        decision = queue.limiter.try_acquire(**self._costs)
+        try:
+            decision = queue.limiter.try_acquire(**self._costs)
+        except HeadgateError as error:  # such as a tenant that nobody knows, if strict
+            self._say_once(error)
+            return True
         if decision.delay_s > 0.0:  # refused, or admitted and muted
             queue.due_s = now + min(max(decision.delay_s, LEAST_HOLD_S), LONGEST_HOLD_S)
         return bool(decision)
@@ -263,12 +299,21 @@ class HeldTasks:
                 return None, None
             return tuple(subject.items()), self._limiters.get(subject)
         except Exception as error:
-            self._misnamed += 1
-            if self._misnamed == 1 or not isinstance(error, CallerError):
-                logger.error(
-                    "%s: a task whose subject can't be determined runs without a"
-                    " limit: %s",
-                    self._name,
-                    error,
-                )
+            self._say_once(error)
             return None, None
+
+    def _say_once(self, error: Exception) -> None:
+        if not self._said:
+            self._said = True
+            logger.error(
+                "%s: a task whose limit can't be determined runs without one: %s: %s",
+                self._name,
+                type(error).__name__,
+                error,
+            )
+
+
+def _is_dropped(request: Request) -> bool:
+    """Return whether Celery will discard a task: it has expired, or was revoked."""
+    expired = bool(request.expires and request.maybe_expire())
+    return expired or request.id in revoked_tasks
