@@ -274,8 +274,7 @@ class Lifecycle:
                     change[n] = min(change[n], block.burst.item(slots[n])) - then.level
             block.level[slots] += change
             block.belief[slots] += change
-            always = np.full(len(slots), -inf)
-            state.bootstrap.moved(Moves(block.number[slots], change, always))
+            state.bootstrap.moved(Moves(block.number[slots], change))
             block.includes_at[slots] = now - event.age_s
             block.guessed[slots] = False
             block.bucket_knows[slots] = False

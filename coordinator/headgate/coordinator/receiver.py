@@ -40,6 +40,9 @@ OBSERVER_PULL = 0.3
 """Fraction of the difference to another agent's level that an observer adopts."""
 
 
+SMALL_MOVE = 1e-3
+"""Part of a burst by which a level may differ from what others know unnoticed."""
+
 PERMITS_GAP_S = 0.01
 """Least time between two looks because of permits that were heard of, seconds: one look
 costs as much after five reports as after one."""
@@ -383,24 +386,24 @@ class ReportReceiver:
     ) -> None:
         """Note by how much rows corrected levels while this agent asks for some.
 
-        Less than a request doesn't count: with thousands of ledgers, each report
-        corrects nearly all of them by a little.
+        What is small against the burst doesn't count: with thousands of ledgers, each
+        report corrects nearly all of them by a little.
         """
         state, block, slots = self._state, place.block, place.slots
         by = block.belief[slots] - before
-        large = np.abs(by) >= block.cost[0, slots]
+        large = np.abs(by) > SMALL_MOVE * block.burst[slots]
         if not large.any():
             return
-        reported_at = np.full(len(before), member.reported_at)
+        known_at = np.full(len(before), member.reported_at + state.members.lag_s)
         if rows.age_s is not None and place.fresh is not None:
-            # The others heard of it when it began: half a tick later, on average.
+            # It began earlier, and its first report left half a tick later on average.
             ago = rows.age_s[place.rows] - 0.5 * state.settings.tick_s
-            reported_at -= np.where(place.fresh & (ago > 0.0), ago, 0.0)
+            known_at -= np.where(place.fresh & (ago > 0.0), ago, 0.0)
         state.bootstrap.moved(
             Moves(
                 numbers=block.number[slots][large],
                 by=by[large],
-                known_at=reported_at[large] + state.members.lag_s,
+                known_at=known_at[large],
                 member=member.number,
                 reported_at=member.reported_at,
             )
@@ -417,13 +420,12 @@ class ReportReceiver:
         block, levels = place.block, levels[told]
         slots = block.slots[place.slots][told]
         if state.bootstrap:
-            # It answers because it has heard the first report of the row, but it may
-            # not have heard the newest ones.
+            # Who answers a question has heard the first report of the row, but it may
+            # not have heard the newest one.
             heard_until = member.reported_at - state.members.lag_s
             heard = block.row_reported_at[slots] <= heard_until
-            told_at = block.pending_at[slots]
             first = block.known_admitted[slots] <= block.begun_admitted[slots]
-            knew = (told_at <= heard_until) | (first & (told_at < inf))
+            knew = first & (block.pending_at[slots] <= member.reported_at)
             told_once = block.pending_admitted[slots] + block.pending_predicted[slots]
             least = np.where(knew, told_once, -inf)
             own = common_level(block, slots, member.reported_at, heard, least)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from headgate.coordinator.table.index import Key
 
-    Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
@@ -78,36 +77,37 @@ class Moves(NamedTuple):
     Attributes:
         numbers: ``int64[K]`` of the ledgers.
         by: ``float64[K]`` units; below 0 if another agent spent more than expected.
-        known_at: ``float64[K]`` since when all agents know it, monotonic seconds.
+        known_at: ``float64[K]``, or one for all: since when all agents know it, as far
+            as can be told, monotonic seconds.
         member: Number of the agent that spent it.
         reported_at: Since when that one knows it.
     """
 
     numbers: Ints
     by: Floats
-    known_at: Floats
+    known_at: Floats | float = -inf
     member: int = -1
     reported_at: float = -inf
 
     def correct(
-        self, rows: NDArray[np.void], reported_at: float, *, came: bool
+        self, rows: NDArray[np.void], reported_at: float, *, answered_before: bool
     ) -> None:
         """Compare an answer with what this agent's own level was when it left.
 
         Args:
             rows: Of one member; changed.
             reported_at: When their levels held.
-            came: The answer came before these moves.
+            answered_before: The answer came before these moves.
         """
         if not len(rows):
             return
         own = rows["member"][0] == self.member
         knew = reported_at >= (self.reported_at if own else self.known_at)
-        differ = np.broadcast_to(knew == came, self.by.shape)
+        differ = np.broadcast_to(knew == answered_before, self.by.shape)
         if differ.any():
             numbers, by = self.numbers[differ], self.by[differ]
             _, at, of = np.intersect1d(rows["number"], numbers, return_indices=True)
-            rows["apart"][at] += -by[of] if came else by[of]
+            rows["apart"][at] += -by[of] if answered_before else by[of]
 
 
 class Opened(NamedTuple):
@@ -134,7 +134,7 @@ class Bootstrap:
     def __init__(self) -> None:
         self._waiting: dict[int, int | None] = {}
         self._ready: list[tuple[float, Ints]] = []
-        self._answers: list[tuple[float, NDArray[np.void]]] = []
+        self._answers: deque[tuple[float, NDArray[np.void]]] = deque(maxlen=ANSWERS_MAX)
         self._moves: deque[Moves] = deque(maxlen=ANSWERS_MAX)
         self._stored: dict[Key, tuple[float, float]] = {}
         self._doubted: set[int] = set()
@@ -183,9 +183,8 @@ class Bootstrap:
         self._api_asked.pop(number, None)
         left = [(at, numbers[numbers != number]) for at, numbers in self._ready]
         self._ready = [(at, numbers) for at, numbers in left if len(numbers)]
-        self._answers = [
-            (at, rows[rows["number"] != number]) for at, rows in self._answers
-        ]
+        for n, (at, rows) in enumerate(self._answers):
+            self._answers[n] = at, rows[rows["number"] != number]
         for moves in self._moves:
             moves.numbers[moves.numbers == number] = -1
 
@@ -224,18 +223,17 @@ class Bootstrap:
         reported_at: float,
     ) -> None:
         """Keep another agent's levels, and how far this agent's own were off."""
-        if len(self._answers) < ANSWERS_MAX:
-            rows = np.empty(len(numbers), dtype=ANSWER)
-            rows["number"], rows["level"], rows["apart"] = numbers, levels, apart
-            rows["member"], rows["reported_at"] = member, reported_at
-            for moves in self._moves:
-                moves.correct(rows, reported_at, came=False)
-            self._answers.append((reported_at, rows))
+        rows = np.empty(len(numbers), dtype=ANSWER)
+        rows["number"], rows["level"], rows["apart"] = numbers, levels, apart
+        rows["member"], rows["reported_at"] = member, reported_at
+        for moves in self._moves:
+            moves.correct(rows, reported_at, answered_before=False)
+        self._answers.append((reported_at, rows))
 
     def moved(self, moves: Moves) -> None:
         """Note that this agent's own levels were corrected."""
         for reported_at, rows in self._answers:
-            moves.correct(rows, reported_at, came=True)
+            moves.correct(rows, reported_at, answered_before=True)
         self._moves.append(moves)
 
     def stored(self, key: Key, level: float, *, at: float) -> None:

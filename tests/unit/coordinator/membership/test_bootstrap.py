@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from math import inf
-
 import numpy as np
 import pytest
 from tests.scenarios.world import DIMENSION, World
 
 from headgate.coordinator import Restored
 from headgate.coordinator.allocation.conditions import FEWEST_AT_FIRST
-from headgate.coordinator.membership.bootstrap import Answered, Bootstrap, Moves
+from headgate.coordinator.membership.bootstrap import (
+    ANSWERS_MAX,
+    Answered,
+    Bootstrap,
+    Moves,
+)
 
 
 def asked(*numbers: int, answered: bool = True) -> Bootstrap:
@@ -64,8 +67,19 @@ def test_of_each_member_the_newest_answer_counts() -> None:
 
 def test_a_level_that_was_corrected_meanwhile_is_apart_by_so_much_less() -> None:
     joining = asked(5, 7)
-    joining.moved(Moves(np.array([5]), np.array([3.0]), np.array([-inf])))
+    joining.moved(Moves(np.array([5]), np.array([3.0])))
     assert [known and known.apart for _, known in joining.finish(10.0)] == [1.0, 6.0]
+
+
+def test_answers_count_in_a_round_that_never_ends() -> None:
+    joining = asked(5, answered=False)
+    joining.begin(6)  # a new value of a template, and so on
+    for n in range(2 * ANSWERS_MAX):
+        level = np.array([float(n)])
+        joining.answer(np.array([6]), level, level, member=n, reported_at=0.01 * n)
+    level = np.array([-3.0])
+    joining.answer(np.array([5]), level, level, member=1, reported_at=9.9)
+    assert joining.finish(10.0) == [(5, Answered(-3.0, 9.9, -3.0))]
 
 
 @pytest.mark.parametrize("came_first", [True, False])

@@ -67,13 +67,32 @@ def test_of_several_that_begin_one_after_another(
     world.run(30)
     begin(world, "a", 1.0)
     world.run(3)
-    for name in others:
-        begin(world, name, SPENT)
+    spent = 0.0
+    for n, name in enumerate(others):
+        begin(world, name, SPENT + n)
+        spent += SPENT + n - gap_s
         world.run(gap_s)
     world.run(3)
     for name in "a" + others:
-        spent = SPENT * len(others) - gap_s * len(others)
         assert level(world, name) == pytest.approx(BURST - spent + 3.0, abs=10.0)
+
+
+def test_beside_many_that_answer_somebody_else_just_then() -> None:
+    users = [f"u{n}" for n in range(20)]
+    world = world_of(*users, "b", "z")
+    world.delay_s = 0.04
+    world.run(10)
+    for name in users:
+        begin(world, name, 1.0)
+    world.run(3)
+    began_at = world.now
+    begin(world, "z", 1.0)
+    world.run(0.05)
+    begin(world, "b", SPENT)
+    world.run(3)
+    left = BURST - 20.0 + 3.0 - 1.0 - SPENT + world.now - began_at
+    for name in (*users, "b", "z"):
+        assert level(world, name) == pytest.approx(left, abs=12.0)
 
 
 @pytest.mark.parametrize("later_s", [0.05, 0.1, 0.15])
