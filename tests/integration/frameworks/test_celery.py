@@ -170,7 +170,8 @@ def test_settings_that_come_after_the_rules_do_not_end_them() -> None:
     connect = partial(make, node_limit("requests", 1.0, 1.0))
     limit_tasks(app, connect, {"a": {"tenant": "acme"}})
     app.config_from_object({"worker_prefetch_multiplier": 1})
-    assert app.Worker(pool="solo").consumer_cls.endswith(":QuotaConsumer")
+    worker = cast("Any", app.Worker(pool="solo"))
+    assert worker.consumer_cls.endswith(":QuotaConsumer")
     app.conf.worker_disable_rate_limits = True
     with pytest.raises(SystemExit, match="78"):
         app.Worker(pool="solo")

@@ -178,6 +178,33 @@ def test_a_call_that_waits_holds_up_no_other(mode: RefusalMode) -> None:
         server.stop(None)
 
 
+def test_calls_whose_client_is_gone_are_not_served_and_hold_no_thread() -> None:
+    enforcer = make(node_limit("requests", 0.25, 1), refusal="wait")
+    enforcer.limiter(tenant="acme").charge(requests=2)
+    served: list[str] = []
+
+    def note(request: Grpc, _: Grpc) -> Grpc:
+        served.append("one")
+        return request
+
+    noting = grpc.method_handlers_generic_handler(
+        "test.Echo", {"unary_unary": grpc.unary_unary_rpc_method_handler(note)}
+    )
+    server, channel = serve(LimitInterceptor(enforcer, subject=who), noting)
+    try:
+        stub = channel.unary_unary("/test.Echo/unary_unary")
+        calls = [stub.future(b"x", metadata=ACME, timeout=0.2) for _ in range(8)]
+        assert {c.code() for c in calls} <= {
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+        }
+        call(channel, "unary_unary", metadata=())  # all four threads are free
+        assert served == ["one"]
+    finally:
+        channel.close()
+        server.stop(None)
+
+
 def test_an_asynchronous_server_refuses_and_waits_alike() -> None:
     async def main() -> None:
         refusing = make(node_limit("requests", 0.01, 1))

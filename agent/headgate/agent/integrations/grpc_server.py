@@ -23,6 +23,7 @@ import inspect
 import time
 from dataclasses import dataclass
 from importlib import import_module
+from math import inf
 from typing import TYPE_CHECKING, Protocol, cast
 
 from headgate.agent.decision import ADMITTED
@@ -77,6 +78,8 @@ class _Details(Protocol):
 
 class _Context(PeerContext, Protocol):
     def abort(self, code: object, details: str) -> object: ...
+    def is_active(self) -> bool: ...
+    def time_remaining(self) -> float | None: ...
     def set_trailing_metadata(
         self, trailing_metadata: tuple[tuple[str, str], ...]
     ) -> object: ...
@@ -157,15 +160,18 @@ class _LimitInterceptor:
         # wait here; `admit` runs in the call's own thread.
         def admit(context: _Context) -> None:
             if (held_s := self._rules.held_s(limiter)) > 0.0:
-                time.sleep(held_s)
+                time.sleep(min(held_s, _left_s(context)))
+            _leave_if_gone(context)
             if limiter.waits(costs):
-                decision = limiter.wait(timeout_s=self._rules.longest_wait_s, **costs)
+                wait_s = min(self._rules.longest_wait_s, _left_s(context))
+                decision = limiter.wait(timeout_s=wait_s, **costs)
             else:
                 decision = limiter.try_acquire(**costs)
             if not decision:
                 abort(context, decision)
             if decision.delay_s > 0.0:
-                time.sleep(min(decision.delay_s, LONGEST_MUTE_S))
+                time.sleep(min(decision.delay_s, LONGEST_MUTE_S, _left_s(context)))
+            _leave_if_gone(context)
 
         def abort(context: _Context, refused: Decision) -> object:
             self._rules.note_refused(limiter, refused)
@@ -173,6 +179,18 @@ class _LimitInterceptor:
             return context.abort(_status("RESOURCE_EXHAUSTED"), str(refused))
 
         return _limited(cast("_Handler", handler), admit, abort)
+
+
+def _left_s(context: _Context) -> float:
+    """Return how long a call's client will still wait for the answer."""
+    left_s = context.time_remaining()
+    return inf if left_s is None else max(left_s, 0.0)
+
+
+def _leave_if_gone(context: _Context) -> None:
+    """Serve nothing to a client that no longer waits for it."""
+    if not context.is_active():
+        context.abort(_status("CANCELLED"), "the client is gone")
 
 
 class _AsyncLimitInterceptor:
