@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.test import RequestFactory, override_settings
+from django.utils.asyncio import async_unsafe
 from tests.integration.frameworks.rigs import (
     EXAMPLES,
     Hammer,
@@ -97,6 +99,27 @@ def _ask(tenant: str, *, asynchronous: bool = False) -> HttpResponseBase:
     return asyncio.run(awaited(answer))
 
 
+@async_unsafe
+def _user_of(request: HttpRequest) -> str | None:
+    return who(request)  # as `request.user` does, which reads the database
+
+
+async def _user_later(request: HttpRequest) -> str | None:
+    return who(request)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("subject", [_user_of, _user_later])
+def test_a_subject_may_come_from_the_database_or_later(
+    url: str, asynchronous: bool, subject: object
+) -> None:
+    settings = {"URL": url, "SUBJECT": subject, "KEEP_SNAPSHOT": False}
+    settings["AGENT"] = f"django-{os.getpid()}"
+    with override_settings(HEADGATE=settings):
+        assert _ask("shut", asynchronous=asynchronous).status_code == 429
+        assert _ask("", asynchronous=asynchronous).status_code == 200
+
+
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 def test_refusals_and_names_that_can_t_be_are_answered(
     url: str, asynchronous: bool
@@ -155,7 +178,15 @@ def test_refusals_and_names_that_can_t_be_are_answered(
         ),
         (
             {"URL": "http://127.0.0.1:1", "SUBJECT": who, "LONGEST_WAIT_S": "soon"},
-            r'HEADGATE\["LONGEST_WAIT_S"\]: expected seconds >= 0, got',
+            r'HEADGATE\["LONGEST_WAIT_S"\]: expected seconds from 0 to',
+        ),
+        (
+            {"URL": "http://127.0.0.1:1", "SUBJECT": who, "LONGEST_WAIT_S": math.nan},
+            r'HEADGATE\["LONGEST_WAIT_S"\]: expected seconds from 0 to',
+        ),
+        (
+            {"URL": "http://127.0.0.1:1", "SUBJECT": ".."},
+            r"HEADGATE\['SUBJECT'\]: ",
         ),
     ],
 )

@@ -16,11 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from asgiref.sync import (
+    async_to_sync,
+    iscoroutinefunction,
+    markcoroutinefunction,
+    sync_to_async,
+)
 from django import conf  # not its `settings`, which doctest would unwrap
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
 from django.http import HttpResponse
 from django.utils.module_loading import import_string
 
@@ -53,6 +58,8 @@ if TYPE_CHECKING:
     from headgate.agent.integrations.web.answers import Asker
     from headgate.agent.limiter.limiter import Limiter
 
+Answer = TypeVar("Answer")
+
 CONNECTING = {
     "URL": "url",
     "AGENT": "agent",
@@ -67,6 +74,9 @@ CONNECTING = {
     "STRICT": "strict",
 }
 """Settings that `headgate.connect` takes, and what it calls them."""
+
+MOST_SECONDS = 1_000_000_000
+"""A longer wait is a mistake."""
 
 LIMITING = ("SUBJECT", "COSTS", "LONGEST_WAIT_S", "HEADERS")
 """Settings of the middleware itself."""
@@ -123,6 +133,7 @@ class HeadgateMiddleware:
         self._is_async = bool(iscoroutinefunction(get_response))  # pyright: ignore[reportDeprecated]
         if self._is_async:
             markcoroutinefunction(self)
+        self._reads_database: set[Callable[[HttpRequest], object]] = set()
 
     def __call__(
         self, request: HttpRequest
@@ -146,7 +157,7 @@ class HeadgateMiddleware:
         get = cast(
             "Callable[[HttpRequest], Awaitable[HttpResponseBase]]", self._get_response
         )
-        asked = self._ask(request)
+        asked = await self._ask_async(request)
         if not isinstance(asked, tuple):
             return asked or await get(request)
         limiter, costs = asked
@@ -165,18 +176,46 @@ class HeadgateMiddleware:
 
         None if no limit applies, a response if no caller can be determined.
         """
-        asker = self._subject(request)
+        found = self._find(_call(self._subject, request))
+        if found is None or isinstance(found, HttpResponse):
+            return found
+        costs = ONE_REQUEST if self._costs is None else _call(self._costs, request)
+        return found, costs
+
+    async def _ask_async(
+        self, request: HttpRequest
+    ) -> tuple[Limiter, Mapping[str, float]] | HttpResponse | None:
+        """Return the same; functions that read the database run in Django's thread."""
+        found = self._find(await self._call_async(self._subject, request))
+        if found is None or isinstance(found, HttpResponse):
+            return found
+        if self._costs is None:
+            return found, ONE_REQUEST
+        return found, await self._call_async(self._costs, request)
+
+    async def _call_async(
+        self, function: Callable[[HttpRequest], Answer], request: HttpRequest
+    ) -> Answer:
+        if iscoroutinefunction(function):  # pyright: ignore[reportDeprecated]
+            return await cast("Awaitable[Answer]", function(request))
+        if function not in self._reads_database:
+            try:
+                return function(request)
+            except SynchronousOnlyOperation:  # such as from `request.user`
+                self._reads_database.add(function)
+        return await sync_to_async(function)(request)
+
+    def _find(self, asker: Asker) -> Limiter | HttpResponse | None:
         if asker is None:
             return None
         try:
-            limiter = self._limiters.get(subject_of(asker))
+            return self._limiters.get(subject_of(asker))
         except InvalidSubject as error:
             return HttpResponse(
                 unusable_subject_body(error),
                 status=BAD_REQUEST,
                 content_type=PROBLEM_JSON,
             )
-        return limiter, ONE_REQUEST if self._costs is None else self._costs(request)
 
     def _mark(
         self,
@@ -192,6 +231,12 @@ class HeadgateMiddleware:
             if decision.delay_s > 0.0:
                 response["Retry-After"] = str(retry_after_s(decision))
         return response
+
+
+def _call(function: Callable[[HttpRequest], Answer], request: HttpRequest) -> Answer:
+    if iscoroutinefunction(function):  # pyright: ignore[reportDeprecated]
+        return cast("Answer", async_to_sync(cast("Any", function))(request))
+    return function(request)
 
 
 def _refused(decision: Decision) -> HttpResponse:
@@ -226,7 +271,7 @@ def _function(chosen: Mapping[str, object], key: str) -> Callable[..., object]:
     if isinstance(given, str):
         try:
             given = cast("object", import_string(given))
-        except ImportError as error:
+        except (ImportError, TypeError, ValueError) as error:
             raise ImproperlyConfigured(f"HEADGATE[{key!r}]: {error}") from error
     if not callable(given):
         raise ImproperlyConfigured(
@@ -238,8 +283,10 @@ def _function(chosen: Mapping[str, object], key: str) -> Callable[..., object]:
 
 def _seconds(chosen: Mapping[str, object]) -> float:
     given = chosen.get("LONGEST_WAIT_S", LONGEST_WAIT_S)
-    if isinstance(given, bool) or not isinstance(given, int | float) or given < 0:
+    number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not number or not 0 <= cast("float", given) <= MOST_SECONDS:
         raise ImproperlyConfigured(
-            f'HEADGATE["LONGEST_WAIT_S"]: expected seconds >= 0, got {given!r:.40}'
+            'HEADGATE["LONGEST_WAIT_S"]: expected seconds from 0 to'
+            f" {MOST_SECONDS:,}, got {given!r:.40}"
         )
-    return float(given)
+    return float(cast("float", given))
