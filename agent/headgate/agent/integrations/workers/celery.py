@@ -25,7 +25,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
 from celery.exceptions import ImproperlyConfigured
@@ -75,7 +75,7 @@ class _Rules:
         if not callable(self.connect):
             what = f"expected a function that makes the agent, got {self.connect!r}"
             raise ImproperlyConfigured(f"connect: {what}")
-        for task, subject in self.subjects.items():
+        for task, subject in cast("Mapping[str, object]", self.subjects).items():
             if not callable(subject) and not isinstance(subject, Mapping):
                 what = f'expected such as {{"tenant": "mail"}}, got {subject!r}'
                 raise ImproperlyConfigured(f"subjects: {task}: {what}")
@@ -83,7 +83,7 @@ class _Rules:
             what = f"expected tasks among {sorted(self.subjects)}, got {unlimited}"
             raise ImproperlyConfigured(f"costs: {what}")
         for task, costs in self.costs.items():
-            for dimension, cost in costs.items():
+            for dimension, cost in cast("Mapping[str, object]", costs).items():
                 if not isinstance(cost, (int, float)) or not 0.0 <= cost < inf:
                     what = f"expected a finite number of at least 0, got {cost!r}"
                     raise ImproperlyConfigured(f"costs: {task}: {dimension}: {what}")
