@@ -105,6 +105,8 @@ class UnlimitedUses:
         return unsaid
 
     def _is_new(self, subject: str, dimension: str, sentence: str) -> bool:
+        # Callers choose names, and a name may hold a line break.
+        sentence = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
         if self.strict:
             raise NoLimitApplies(sentence)
         if (subject, dimension) in self._noticed or len(self._noticed) >= MOST_NOTICED:

@@ -43,6 +43,13 @@ def test_a_dimension_that_no_limit_counts_is_said_once_with_a_suggestion(
     assert enforcer.metrics()["dimensions_without_limit"] == 1
 
 
+def test_a_name_cannot_add_a_line_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    enforcer, _ = make(group(), acme=1)
+    enforcer.limiter(tenant="x\nERROR all is lost\x00").try_acquire(requests=1)
+    (sentence,) = said(enforcer, caplog)
+    assert "tenant x\\nERROR all is lost\\x00;" in sentence
+
+
 def test_a_subject_that_no_group_knows_is_said_once_with_a_suggestion(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
