@@ -7,9 +7,10 @@ ZeroMQ carries the envelope as a frame of its own, Kafka as a record header name
     number   uint64    of the message from this origin, from 1
     sent_us  int64     sender's clock, microseconds
 
-That clock is the wall clock when the bus was opened, plus the time since then: setting
-a host's wall clock makes no message old.  Clocks differ between hosts, so the age of a
-message is how much longer it took than the fastest recent one from the same origin.
+That clock is the wall clock when the bus was opened, plus the time since then (see
+`steady_s`): setting a host's wall clock makes no message old.  Clocks differ between
+hosts, so the age of a message is how much longer it took than the fastest recent one
+from the same origin.
 """
 
 from __future__ import annotations
@@ -44,6 +45,16 @@ only some caution."""
 
 LAG_WEIGHT_RISING = 0.5
 """See `LAG_WEIGHT`."""
+
+
+def steady_s() -> float:
+    """Return seconds on a clock that nobody sets and that goes on while a host sleeps.
+
+    A monotonic clock stands still meanwhile, which would make all later messages old.
+    Where there is no such clock (macOS), it has to do.
+    """
+    boot: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +111,15 @@ class Returns:
 
     def __init__(self) -> None:
         self.origin = os.urandom(8)
-        self._opened_s = time.time() - time.monotonic()
+        self._wall_less_steady_s = time.time() - steady_s()
         self._number = 0
         self._outstanding: OrderedDict[int, float] = OrderedDict()
         self._oldest_s: float | None = None
         self._lag_s = 0.0
 
-    def age_s(self, envelope: Envelope, now_s: float) -> float:
+    def age_s(self, envelope: Envelope) -> float:
         """Return how long ago an own message was published, seconds."""
-        return self._opened_s + now_s - envelope.sent_s
+        return self._wall_less_steady_s + steady_s() - envelope.sent_s
 
     def number(self, now_s: float) -> Envelope:
         """Return the envelope of a message that is published at `now_s`, monotonic."""
@@ -118,7 +129,8 @@ class Returns:
             self._outstanding.popitem(last=False)
         if self._oldest_s is None:
             self._oldest_s = now_s
-        return Envelope(self.origin, self._number, self._opened_s + now_s)
+        sent_s = self._wall_less_steady_s + steady_s()
+        return Envelope(self.origin, self._number, sent_s)
 
     def heard(self, envelope: Envelope, now_s: float) -> None:
         """Note a message that came out of the bus; only own ones are measured."""

@@ -21,7 +21,14 @@ from collections import Counter, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headgate.agent.bus.envelope import HEADER, Ages, Envelope, Returns, payload_fits
+from headgate.agent.bus.envelope import (
+    HEADER,
+    Ages,
+    Envelope,
+    Returns,
+    payload_fits,
+    steady_s,
+)
 from headgate.agent.bus.inbox import Arrival, Receiver
 from headgate.agent.bus.kafka import client as kafka_client
 from headgate.agent.bus.partitions import checked_partitions
@@ -194,7 +201,7 @@ class KafkaBus:
                 if not self._unsent:
                     break
                 envelope, payload, partition = self._unsent.popleft()
-            age_s = self._returns.age_s(envelope, time.monotonic())
+            age_s = self._returns.age_s(envelope)
             if age_s > self._settings.max_age_s:
                 self._counters["dropped_unsent"] += 1
                 continue
@@ -330,7 +337,7 @@ class KafkaBus:
         envelope = Envelope.unpack(packed)
         origin = envelope.origin if envelope else b""
         sent_s = envelope.sent_s if envelope else record.timestamp / 1e3
-        age_s = self._ages.age_s(origin, sent_s=sent_s, received_s=now_s)
+        age_s = self._ages.age_s(origin, sent_s=sent_s, received_s=steady_s())
         return Arrival(now_s, envelope, Message(record.value, wall_s, age_s))
 
     def _say(self, sentence: str) -> None:

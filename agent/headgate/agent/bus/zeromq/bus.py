@@ -29,7 +29,13 @@ from typing import TYPE_CHECKING
 
 import zmq
 
-from headgate.agent.bus.envelope import Ages, Envelope, Returns, payload_fits
+from headgate.agent.bus.envelope import (
+    Ages,
+    Envelope,
+    Returns,
+    payload_fits,
+    steady_s,
+)
 from headgate.agent.bus.inbox import Arrival, Receiver
 from headgate.agent.bus.port import MAX_BATCH, BusSettings, Message, Unpartitioned
 from headgate.agent.bus.zeromq.curve import Handshakes, with_own_key
@@ -197,7 +203,7 @@ class ZeroMQBus(Unpartitioned):
                 self._subscribed = notice == _TO_ALL
         while self._subscribed and self._held_back:
             envelope, payload = self._held_back.popleft()
-            if self._returns.age_s(envelope, time.monotonic()) <= HOLD_S:
+            if self._returns.age_s(envelope) <= HOLD_S:
                 self._send(envelope, payload)
             else:
                 self._counters["dropped_down"] += 1
@@ -223,12 +229,11 @@ class ZeroMQBus(Unpartitioned):
             if envelope is None:
                 self._counters["dropped_malformed"] += 1
                 continue
-            now_s = time.monotonic()
             age_s = self._ages.age_s(
-                envelope.origin, sent_s=envelope.sent_s, received_s=now_s
+                envelope.origin, sent_s=envelope.sent_s, received_s=steady_s()
             )
             message = Message(frames[1], time.time(), age_s)
-            arrival = Arrival(now_s, envelope, message)
+            arrival = Arrival(time.monotonic(), envelope, message)
             if self._receiver.accept(arrival) is not None:
                 messages.append(message)
 
