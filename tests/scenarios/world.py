@@ -78,6 +78,7 @@ class World:
         self.settings = settings or Settings()
         self.now = 0.0
         self.delay_s = DELAY_S
+        self.cost = 1.0
         self.groups: dict[int, Group] = {}
         self.revision = 0
         self.processes: dict[str, Process] = {}
@@ -230,7 +231,7 @@ class World:
             refused=process.refused.copy(),
             admitted=process.admitted.copy(),
             held=process.held.copy(),
-            cost=np.ones(size),
+            cost=np.full(size, self.cost),
             subjects=np.ones(size, dtype=np.int64),
         )
 

@@ -210,10 +210,10 @@ def _held(clock: _Clock, *, strict: bool = False) -> HeldTasks:
     return HeldTasks("mail", subject, limiter_cache(source), costs, clock=clock)
 
 
-def _request(tenant: str, *, expired: bool = False) -> Request:
+def _request(tenant: str, *, expired: bool = False, id_: str = "") -> Request:
     request = _Request(tenant)
     request.expired = expired
-    request.id = tenant
+    request.id = id_
     return cast("Request", request)
 
 
@@ -221,14 +221,15 @@ def test_tasks_that_celery_will_discard_are_charged_nothing() -> None:
     held = _held(_Clock())
     for n in range(20):
         held.add((_request("acme", expired=n > 0), 1))
-    revoked.add("other")
-    held.add((_request("other"), 1))
-    out = [held.pop()[1] for _ in range(21)]
-    revoked.discard("other")
-    assert out == [1.0] * 21
-    for tenant in ("acme", "other"):
-        held.add((_request(tenant), 1))
-    assert [held.pop()[1] for _ in range(2)] == [1.0, 1.0], "one each was charged"
+    revoked.add("taken back")
+    for _ in range(5):
+        held.add((_request("acme", id_="taken back"), 1))
+    out = [held.pop()[1] for _ in range(25)]
+    revoked.discard("taken back")
+    assert out == [1.0] * 25
+    for _ in range(2):
+        held.add((_request("acme"), 1))
+    assert [held.pop()[1] for _ in range(2)] == [1.0, 0.0], "one of 25 was charged"
 
 
 def test_a_subject_in_debt_does_not_hold_up_the_others() -> None:

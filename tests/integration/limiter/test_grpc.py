@@ -6,6 +6,7 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -179,7 +180,7 @@ def test_a_call_that_waits_holds_up_no_other(mode: RefusalMode) -> None:
 
 
 def test_calls_whose_client_is_gone_are_not_served_and_hold_no_thread() -> None:
-    enforcer = make(node_limit("requests", 0.25, 1), refusal="wait")
+    enforcer = make(node_limit("requests", 0.01, 1), refusal="wait")
     enforcer.limiter(tenant="acme").charge(requests=2)
     served: list[str] = []
 
@@ -190,7 +191,8 @@ def test_calls_whose_client_is_gone_are_not_served_and_hold_no_thread() -> None:
     noting = grpc.method_handlers_generic_handler(
         "test.Echo", {"unary_unary": grpc.unary_unary_rpc_method_handler(note)}
     )
-    server, channel = serve(LimitInterceptor(enforcer, subject=who), noting)
+    waiting = LimitInterceptor(enforcer, subject=who, longest_wait_s=60.0)
+    server, channel = serve(waiting, noting)
     try:
         stub = channel.unary_unary("/test.Echo/unary_unary")
         calls = [stub.future(b"x", metadata=ACME, timeout=0.2) for _ in range(8)]
@@ -203,6 +205,30 @@ def test_calls_whose_client_is_gone_are_not_served_and_hold_no_thread() -> None:
     finally:
         channel.close()
         server.stop(None)
+
+
+class Gone:
+    """The context of a call whose client is gone."""
+
+    def is_active(self) -> bool:
+        return False
+
+    def time_remaining(self) -> float | None:
+        return None
+
+    def abort(self, code: Grpc, details: str) -> None:
+        raise RuntimeError(code.name, details)
+
+
+def test_a_client_that_is_gone_is_charged_nothing() -> None:
+    limiter = (enforcer := make(node_limit("requests", 0.01, 1))).limiter(tenant="acme")
+    handler = grpc.unary_unary_rpc_method_handler(same)
+    details = SimpleNamespace(method="/test.Echo/x", invocation_metadata=ACME)
+    limited: Grpc = LimitInterceptor(enforcer, subject=who)
+    with pytest.raises(RuntimeError, match="CANCELLED"):
+        limited.intercept_service(lambda _: handler, details).unary_unary(b"", Gone())
+    decisions = [bool(limiter.try_acquire(requests=1)) for _ in range(3)]
+    assert decisions == [True, True, False], "one, and one in debt"
 
 
 def test_an_asynchronous_server_refuses_and_waits_alike() -> None:

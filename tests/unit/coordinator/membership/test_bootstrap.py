@@ -71,6 +71,24 @@ def test_a_level_that_was_corrected_meanwhile_is_apart_by_so_much_less() -> None
     assert [known and known.apart for _, known in joining.finish(10.0)] == [1.0, 6.0]
 
 
+@pytest.mark.parametrize("over", [False, True], ids=["forgotten", "over"])
+def test_what_moved_an_earlier_ledger_of_the_same_number_is_forgotten(
+    over: bool,
+) -> None:
+    joining = asked(5, answered=False)
+    joining.moved(Moves(np.array([5]), np.array([-40.0]), 30.0))
+    if over:
+        assert joining.finish(10.0) == [(5, None)]
+    else:
+        joining.forget(5)
+    joining.begin(5)
+    joining.asked(2, np.array([5]))
+    level = np.array([7.0])
+    joining.answer(np.array([5]), level, level - 1.0, member=1, reported_at=19.0)
+    joining.echoed(2, ready_at=20.0)
+    assert joining.finish(20.0) == [(5, Answered(7.0, 19.0, 6.0))]
+
+
 def test_answers_count_in_a_round_that_never_ends() -> None:
     joining = asked(5, answered=False)
     joining.begin(6)  # a new value of a template, and so on

@@ -58,23 +58,44 @@ def test_on_any_bus_by_who_begins_before_or_after(delay_s: float, gap_s: float) 
 
 @pytest.mark.parametrize("delay_s", [0.003, 0.06])
 @pytest.mark.parametrize("gap_s", [0.1, 0.15, 0.25])
+@pytest.mark.parametrize("cost", [1.0, 1.1 * SPENT])
 @pytest.mark.parametrize("others", ["bc", "bcdefghi"])
 def test_of_several_that_begin_one_after_another(
-    others: str, gap_s: float, delay_s: float
+    others: str, cost: float, gap_s: float, delay_s: float
 ) -> None:
     world = world_of("a", *others)
-    world.delay_s = delay_s
+    world.delay_s, world.cost = delay_s, cost
     world.run(30)
     begin(world, "a", 1.0)
     world.run(3)
     spent = 0.0
-    for n, name in enumerate(others):
-        begin(world, name, SPENT + n)
-        spent += SPENT + n - gap_s
+    for name in others:
+        begin(world, name, SPENT)
+        spent += SPENT - gap_s
         world.run(gap_s)
     world.run(3)
     for name in "a" + others:
         assert level(world, name) == pytest.approx(BURST - spent + 3.0, abs=10.0)
+
+
+def test_where_the_api_tells_another_level_between_answer_and_end() -> None:
+    world = World()
+    world.group(1, rate=1.0, burst=BURST)
+    for name in "ab":
+        world.start(name)
+        world.use_groups(name, [])
+    begin(world, "a", 50.0)
+    world.run(30)
+    begin(world, "b", 1.0)
+    process = world.processes["b"]
+    asking = process.coordinator._state.bootstrap
+    while not asking._answers:
+        world.run(0.025)
+    assert asking
+    stored = Restored(DIMENSION, np.array([1]), np.array([-300.0]))
+    world.step(process, stored)
+    world.run(3)
+    assert level(world, "b") == pytest.approx(level(world, "a"), abs=2.0)
 
 
 def test_beside_many_that_answer_somebody_else_just_then() -> None:
@@ -95,8 +116,8 @@ def test_beside_many_that_answer_somebody_else_just_then() -> None:
         assert level(world, name) == pytest.approx(left, abs=12.0)
 
 
-@pytest.mark.parametrize("later_s", [0.05, 0.1, 0.15])
-@pytest.mark.parametrize("gap_s", [0.15, 0.25])
+@pytest.mark.parametrize("later_s", [0.05, 0.075, 0.1, 0.15])
+@pytest.mark.parametrize("gap_s", [0.15, 0.2, 0.25])
 def test_of_a_request_after_the_first_one(gap_s: float, later_s: float) -> None:
     world = world_of("a", "b", "c", "d", "e")
     begin(world, "a", 1.0)
