@@ -114,7 +114,6 @@ class Sight:
     Attributes:
         revision: Revision of the observer's configuration; None before the first.
         limits: Those that agents use, by dimension and group.
-        left: Limits that agents have used since the previous look and no longer use.
         in_flight: The groups that limit requests in flight, and who holds slots.
         members: All known agents, by id.
         lag_s: Lag of the bus, as far as a listener can tell.
@@ -126,7 +125,6 @@ class Sight:
 
     revision: int | None
     limits: tuple[LimitUse, ...]
-    left: tuple[LimitUse, ...]
     in_flight: tuple[tuple[Group, tuple[SlotView, ...]], ...]
     members: tuple[MemberView, ...]
     lag_s: float
@@ -152,9 +150,8 @@ class Observer:
         self._given: Snapshot | None = None
         self._meters: dict[tuple[int, str, str], _Meter] = {}
         self._known: dict[tuple[str, int], tuple[Group, Limit]] = {}
-        self._known_of: Configuration | None = None
         self._seen: dict[tuple[str, int], LimitUse] = {}
-        self._in_use: set[tuple[str, int]] = set()
+        self._begun: set[tuple[str, int]] = set()
         self._turn = 0
         self._looking = threading.Lock()
         self._runtime.start()
@@ -173,14 +170,11 @@ class Observer:
             runtime = self._runtime
             snapshot, bus = runtime.snapshot, runtime.bus
             configuration = snapshot.configuration if snapshot is not None else None
-            begun = {*self._seen, *runtime.appeared()}
-            limits = self._limits(configuration, now) if configuration else []
-            left = [self._look_at(key, now) for key in begun - self._in_use]
+            limits = self._limits(now)
             self._forget(now)
             return Sight(
                 revision=configuration.revision if configuration else None,
                 limits=tuple(limits),
-                left=tuple(use for use in left if use is not None),
                 in_flight=self._in_flight(configuration),
                 members=tuple(runtime.members()),
                 lag_s=0.0 if bus is None else bus.lag(),
@@ -191,6 +185,19 @@ class Observer:
                     **({} if bus is None else bus.counters),
                 },
             )
+
+    def left(self) -> list[LimitUse]:
+        """Return limits that agents have used since the last call and no longer use.
+
+        From any thread.
+        """
+        with self._looking:
+            self._follow()
+            begun = self._begun.union(self._runtime.appeared())
+            self._begun = set(self._runtime.used())
+            now = monotonic()
+            seen = [self._look_at(key, now) for key in begun - self._begun]
+            return [use for use in seen if use is not None]
 
     def restore(self, levels: Restored) -> None:
         """Adopt levels that were stored before the observer started."""
@@ -253,11 +260,16 @@ class Observer:
         if snapshot is not None and snapshot is not self._given:
             self._given = snapshot
             self._runtime.follow(snapshot)
+            self._known = {
+                (limit.dimension, group.id): (group, limit)
+                for group in snapshot.configuration.groups
+                for limit in group.limits
+                if limit.scope == "cluster"
+            }
 
-    def _limits(self, configuration: Configuration, now: float) -> list[LimitUse]:
+    def _limits(self, now: float) -> list[LimitUse]:
         """Return the limits that agents use, some as they were a few looks ago."""
-        used = turn = self._used(configuration)
-        self._in_use = set(used)
+        used = turn = [key for key in self._runtime.used() if key in self._known]
         if len(used) > MOST_LIMITS:
             first = self._turn % len(used)
             self._turn = first + MOST_LIMITS
@@ -266,18 +278,6 @@ class Observer:
         seen = {key: looked.get(key) or self._seen.get(key) for key in used}
         self._seen = {key: use for key, use in seen.items() if use and use.agents}
         return list(self._seen.values())
-
-    def _used(self, configuration: Configuration) -> list[tuple[str, int]]:
-        """Return the configured limits that are in use."""
-        if configuration is not self._known_of:
-            self._known_of = configuration
-            self._known = {
-                (limit.dimension, group.id): (group, limit)
-                for group in configuration.groups
-                for limit in group.limits
-                if limit.scope == "cluster"
-            }
-        return [key for key in self._runtime.used() if key in self._known]
 
     def _look_at(self, key: tuple[str, int], now: float) -> LimitUse | None:
         """Return one limit's use; None if the runtime has no such limit."""

@@ -322,10 +322,10 @@ class Coordinator:
 
     def used(self) -> list[Key]:
         """Return the limits for which other agents have reported rows, by key."""
-        numbers: set[int] = set()
-        for member in self._state.members.by_number:
-            numbers.update(self._state.table.lines_of(member).tolist())
-        return sorted(self._state.table.key_of(number) for number in numbers)
+        table, members = self._state.table, self._state.members.by_number
+        lines = [table.lines_of(number) for number in members]
+        numbers = np.unique(np.concatenate(lines)).tolist() if lines else []
+        return sorted(map(table.key_of, numbers))
 
     def appeared(self) -> list[Key]:
         """Return the limits that agents have begun to use since the last call.

@@ -216,15 +216,15 @@ class Lifecycle:
             return None
         limit = ruled.limit
         stored = state.bootstrap.recall(key, rate=limit.rate_per_s, now=now)
-        unused_s = state.elsewhere.unused_s(key[1], now)
-        if limit.rate_per_s * unused_s < limit.burst:
-            return None  # others have used it: the API or they will tell
         if stored is None and template is not None:
             stored = limit.burst, 0.0
         if stored is None or isinf(limit.burst):
             return None
-        present = self._recomputation.present(now)
         level = min(self._of_this_period(key, *stored), limit.burst)
+        unused_s = state.elsewhere.unused_s(key[1], now)
+        if level >= 0.0 and limit.rate_per_s * unused_s < limit.burst:
+            return None  # others have used it: the API or they will tell
+        present = self._recomputation.present(now)
         return level, inf if present <= 1.0 else max(level, 0.0) / present
 
     def _of_this_period(self, key: Key, level: float, age_s: float) -> float:

@@ -19,6 +19,7 @@ from headgate.api import Addresses, ServerSettings, running
 from headgate.api.grants import routes
 from headgate.api.groups.schemas import GroupBody
 from headgate.api.groups.service import create_group
+from headgate.api.levels import service
 from headgate.api.levels.service import load
 from headgate.api.store import Author, Store
 from headgate.coordinator.escrow.lives import View
@@ -136,22 +137,20 @@ def test_who_begins_to_use_a_limit_is_told_what_is_left_of_it(
 ) -> None:
     gold, silver = make(rest, BALANCED), make(rest, BALANCED)
     limits = [{"group": group, "dimension": "requests"} for group in (gold, silver)]
-    asked: list[set[tuple[int, str]]] = []
 
-    def known(store: Store, now_s: float, only: set[tuple[int, str]]) -> object:
-        asked.append(only)
-        found = {each.group_id: each for each in load(store, now_s, only)}
+    def stored(store: Store, only: set[tuple[int, str]]) -> object:
+        assert only == {(gold, "requests"), (silver, "requests")}
+        found = {each.group_id: each for each in load(store, only)}
         assert found.keys() == {gold, silver}
-        return [replace(found[gold], untouched=False, level=7.5, age_s=3.0)]
+        return [replace(found[gold], level=7.5, at_s=time.time() - 3.0), found[silver]]
 
     body = {"agent": "a", "limits": limits}
     answer = rest.post("/grants", json=body).json()
     assert answer == {"granted": [], "levels": []}, "nobody has used them"
-    monkeypatch.setattr(routes, "load", known)
-    told = {**limits[0], "level": 7.5, "age_s": 3.0}
+    monkeypatch.setattr(service, "load", stored)
+    told = {**limits[0], "level": 7.5, "age_s": pytest.approx(3.0, abs=1.0)}
     answer = rest.post("/grants", json=body).json()
     assert answer == {"granted": [], "levels": [told]}
-    assert asked == [{(gold, "requests"), (silver, "requests")}]
 
 
 @pytest.mark.usefixtures("unheard")
@@ -256,7 +255,9 @@ def test_of_several_who_ask_at_once_one_gets_it(rest: httpx.Client) -> None:
 
 
 def no_listener(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(routes, "observing_of", answers(SimpleNamespace(observer=None)))
+    book = SimpleNamespace(of=answers([]))
+    nobody = SimpleNamespace(observer=None, levels=book)
+    patch.setattr(routes, "observing_of", answers(nobody))
 
 
 def no_bus(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request
 from headgate.api.grants.schemas import Claimed, GrantShown, LevelTold
 from headgate.api.grants.service import grant
 from headgate.api.http.dependencies import ServiceOf
-from headgate.api.levels.service import load
 from headgate.api.observing.observing import observing_of
 
 if TYPE_CHECKING:
@@ -30,20 +29,20 @@ def post_grants(body: Claimed, service: ServiceOf, request: Request) -> GrantSho
     Each limit is granted once, and only while this server has listened on the bus since
     before the limit was made.  The agent finds it full, and divides it with the others.
 
-    Levels are told of limits that were used and that nobody uses at present, or whose
-    period is long.
+    Levels are told of limits that were ever used, as this server sees them now or as
+    they were stored.
     """
-    listener, revision = observing_of(request).observer, service.watch.revision
+    observing, revision = observing_of(request), service.watch.revision
+    listener, now_s = observing.observer, time.time()
     wanted = {(limit.group, limit.dimension) for limit in body.limits}
     levels = [
         LevelTold(
             group=known.group_id,
             dimension=known.dimension,
             level=known.level,
-            age_s=known.age_s,
+            age_s=known.age_s(now_s),
         )
-        for known in load(service.store, time.time(), wanted)
-        if not known.untouched  # who asks has heard it used
+        for known in observing.levels.of(wanted)  # who asks has heard them used
     ]
     if listener is None or not _follows(listener, revision):
         return GrantShown(granted=[], levels=levels)

@@ -1,9 +1,10 @@
 """Keep and give back the levels that newcomers begin at.
 
-While any agent lives, newcomers ask the others (hello).  After the whole cluster was
-stopped, nobody is left to ask; then the stored level stands in, plus what the rate
-has earned since (Ably's quotas per hour and month).  A limit that was never seen in
-use is full, like a bucket that nobody has taken from.
+While any agent lives, newcomers ask the others (hello).  Those that are gone can't be
+asked; then the level stands in that this server sees, or that was stored before the
+whole cluster was stopped, plus what the rate has earned since (Ably's quotas per hour
+and month).  A limit that was never seen in use is full, like a bucket that nobody has
+taken from.
 
 Limits below a minute have a row as well, written twice per use: once when they are
 seen in use, which says only that they are not full, and once with their level when the
@@ -13,7 +14,7 @@ a level at first sight (the observer has not heard an answer by then).
 
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 
@@ -21,7 +22,7 @@ from sqlalchemy import delete, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from headgate.api.live.snapshot import Use
+from headgate.api.live.snapshot import ClusterSnapshot, Use
 from headgate.api.store import Store
 from headgate.api.store.tables import LevelRow, LimitRow, StateRow
 
@@ -34,24 +35,32 @@ IN_USE = 0.0
 MAX_LEVELS = 100_000
 """Most levels given to an agent: PIP-82's number of groups."""
 
+KEPT_S = 5.0
+"""How long what was left is kept beside the store, which is read once a second."""
+
+Key = tuple[int, str]
+"""(group id, dimension) of a limit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredLevel:
-    """The level of one ledger, and its age.
+class KnownLevel:
+    """The level of one ledger, and when it was seen.
 
     Attributes:
-        untouched: It was never seen in use.
         group_id: Id of the group.
         dimension: Dimension of the limit.
         level: E, units; negative for a debt.
-        age_s: Seconds since it was observed.
+        at_s: When it was seen, wall clock; None if the limit was never seen in use.
     """
 
     group_id: int
     dimension: str
     level: float
-    age_s: float
-    untouched: bool = False
+    at_s: float | None
+
+    def age_s(self, now_s: float) -> float:
+        """Return the seconds since then; a wall clock may be set back."""
+        return 0.0 if self.at_s is None else max(0.0, now_s - self.at_s)
 
 
 def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
@@ -97,17 +106,14 @@ def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
     return len(rows) + len(unsure)
 
 
-def load(
-    store: Store, now_s: float, only: Collection[tuple[int, str]] | None = None
-) -> list[StoredLevel]:
-    """Return the levels that are known.
+def load(store: Store, only: Collection[Key] | None = None) -> list[KnownLevel]:
+    """Return the levels that are stored.
 
     A limit that was never seen in use has its whole burst.
 
     Args:
         store: Where they are kept.
-        now_s: The wall clock.
-        only: (group id, dimension) of the limits that are asked for; None for all.
+        only: The limits that are asked for; None for all.
     """
     limit, level = LimitRow.__table__.c, LevelRow.__table__.c
     same = (level.group_id == limit.group_id) & (level.dimension == limit.dimension)
@@ -125,27 +131,52 @@ def load(
     with store.reading() as session:
         rows = session.execute(query).all()
     return [
-        StoredLevel(
+        KnownLevel(
             group_id=group_id,
             dimension=dimension,
             level=burst if level is None else min(level, burst),
-            # A wall clock may be set back.
-            age_s=0.0 if at_s is None else max(0.0, now_s - at_s),
-            untouched=at_s is None,
+            at_s=at_s,
         )
         for group_id, dimension, burst, level, at_s in rows
     ]
 
 
 class LevelBook:
-    """The levels sent to agents, read from the store once a second."""
+    """The levels sent to agents: as seen if limits are in use, otherwise as stored.
 
-    def __init__(self, store: Store) -> None:
-        """Read `store`."""
+    Attributes:
+        look: Has `left` called for what agents have left by now; from any thread.
+    """
+
+    def __init__(
+        self, store: Store, newest: Callable[[], ClusterSnapshot | None]
+    ) -> None:
+        """Read `store`, and the levels in the `newest` picture of the cluster."""
+        self.look: Callable[[], None] = _nobody_looks
         self._store = store
+        self._newest = newest
         self._lock = threading.Lock()
         self._of: tuple[int, int, bool] | None = None
-        self._told: list[dict[str, object]] = []
+        self._levels: dict[Key, KnownLevel] = {}
+        self._left: dict[Key, tuple[Use, float]] = {}
+
+    def left(self, uses: Mapping[Key, tuple[Use, float]]) -> None:
+        """Take the levels of limits that agents have just left, and when."""
+        now_s = time.time()
+        kept = {
+            key: (use, at_s)
+            for key, (use, at_s) in self._left.items()
+            if at_s > now_s - KEPT_S
+        }
+        self._left = {**kept, **uses}
+
+    def of(self, limits: Collection[Key]) -> list[KnownLevel]:
+        """Return what is known of some limits, without those never seen in use."""
+        self.look()
+        levels = _by_limit(load(self._store, limits))
+        self._add_seen(levels)
+        known = (levels[key] for key in levels.keys() & limits)
+        return [level for level in known if level.at_s is not None]
 
     def told(self, revision: int, *, watched: bool) -> list[dict[str, object]]:
         """Return all levels for an answer of `revision`; don't call it on a loop.
@@ -155,18 +186,47 @@ class LevelBook:
             watched: The bus is being listened to, so a limit never seen in use was
                 not used; otherwise only stored levels are returned.
         """
+        self.look()
         now_s = time.time()
-        with self._lock:  # a thousand woken watchers read it once
+        with self._lock:  # a thousand woken watchers read the store once a second
             if self._of != (revision, int(now_s), watched):
-                self._told = [
-                    {
-                        "group": stored.group_id,
-                        "dimension": stored.dimension,
-                        "level": stored.level,
-                        "age_s": stored.age_s,
-                    }
-                    for stored in load(self._store, now_s)
-                    if watched or not stored.untouched
-                ]
+                stored = load(self._store)
+                self._levels = _by_limit(
+                    level for level in stored if watched or level.at_s is not None
+                )
                 self._of = (revision, int(now_s), watched)
-            return self._told
+            self._add_seen(self._levels)
+            return [
+                {
+                    "group": known.group_id,
+                    "dimension": known.dimension,
+                    "level": known.level,
+                    "age_s": known.age_s(now_s),
+                }
+                for known in self._levels.values()
+            ]
+
+    def _add_seen(self, levels: dict[Key, KnownLevel]) -> None:
+        """Put what was seen later in the place of what was stored."""
+        picture, seen = self._newest(), [*self._left.values()]
+        if picture is not None:
+            seen.extend((use, picture.at_s) for use in picture.uses)
+        for use, at_s in seen:
+            key = use.group_id, use.dimension
+            known = levels.get(key)
+            older = known is None or known.at_s is None or known.at_s < at_s
+            if older and isfinite(use.level):
+                levels[key] = KnownLevel(
+                    group_id=use.group_id,
+                    dimension=use.dimension,
+                    level=min(use.level, use.burst),
+                    at_s=at_s,
+                )
+
+
+def _by_limit(levels: Iterable[KnownLevel]) -> dict[Key, KnownLevel]:
+    return {(level.group_id, level.dimension): level for level in levels}
+
+
+def _nobody_looks() -> None:
+    """Do nothing: there is no listener on the bus."""

@@ -34,7 +34,7 @@ class Observing:
     Attributes:
         history: The last 30 minutes.
         overview: Every limit with its use.
-        levels: The stored levels of limits that are long or that nobody uses.
+        levels: What is left of each limit, for agents that begin to use it.
         streams: Event streams that are open now.
         observer: The listener on the bus, or None if there is none.
         presence: Which agents are connected or have gone, as agents are told; None
@@ -45,7 +45,7 @@ class Observing:
         """Begin without a picture; names and limits come from `store`."""
         self.history = UsageHistory()
         self.overview = Overview(store, self.newest)
-        self.levels = LevelBook(store)
+        self.levels = LevelBook(store, self.newest)
         self.streams = 0
         self.observer: Observer | None = None
         self.presence: dict[str, object] | None = None

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from math import inf
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -21,7 +22,7 @@ from headgate.agent.follow.snapshot import (
 from headgate.agent.follow.stored_levels import restored
 from headgate.agent.observer import AgentUse as ObservedPart
 from headgate.agent.observer import LimitUse, Observer, Sight
-from headgate.api.levels.service import IN_USE, LEAST_PERIOD_S, load, save
+from headgate.api.levels.service import IN_USE, LEAST_PERIOD_S, Key, load, save
 from headgate.api.live.snapshot import (
     AgentSeen,
     ClusterSnapshot,
@@ -43,6 +44,10 @@ INTERVAL_S = 1.0
 SAVE_EVERY = 5
 """Pictures from one saving of levels to the next: a server that is killed
 forgets at most 5 s of an hourly quota's use."""
+
+STORES_S = 0.02
+"""Between two times that what was left is stored because somebody begins: a thousand
+agents may begin at once."""
 
 LISTENS_S = 0.01
 """Time between two checks whether the bus is open."""
@@ -104,8 +109,10 @@ class Sampler:
         self._observing = observing
         self._number = 0
         self._presence: dict[str, object] | None = None
-        self._left: dict[tuple[int, str], Use] = {}
-        self._in_use: set[tuple[int, str]] = set()
+        self._left: dict[Key, tuple[Use, float]] = {}
+        self._storing = threading.Lock()
+        self._stored_s = -inf
+        self._in_use: set[Key] = set()
         self._failures: set[str] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(
@@ -114,6 +121,7 @@ class Sampler:
 
     def __enter__(self) -> "Sampler":
         self._observing.begins()
+        self._observing.levels.look = self._store_left
         self._thread.start()
         return self
 
@@ -150,32 +158,62 @@ class Sampler:
             # Otherwise a killed agent would keep its limits in use for half a minute.
             self._presence = presence
             observer.hear_of(presence)
-        sight = observer.look()
-        self._number += 1
-        picture = painted(sight, number=self._number, at_s=time.time())
-        self._observing.see(picture)
-        for limit in sight.left:
-            self._left[limit.group.id, limit.limit.dimension] = _use(limit)
-        used = {(use.group_id, use.dimension): use for use in picture.uses}
-        # Store at once that a limit is in use: it must not be reported as full.
-        seen = {key: (use, picture.at_s) for key, use in self._left.items()}
-        seen.update((key, (used[key], IN_USE)) for key in used.keys() - self._in_use)
-        if self._number % save_every == 0:
-            long = (key for key, use in used.items() if use.period_s >= LEAST_PERIOD_S)
-            seen.update((key, (used[key], picture.at_s)) for key in long)
-        if seen:
-            save(self._store, seen.values())
-        self._in_use = set(used)
-        self._left.clear()
+        with self._storing:
+            picture = painted(observer.look(), number=self._number + 1)
+            self._number = picture.number
+            self._observing.see(picture)
+            used = {(use.group_id, use.dimension): use for use in picture.uses}
+            # Store at once that a limit is in use: it must not be reported as full.
+            begun = used.keys() - self._in_use
+            seen = {key: (used[key], IN_USE) for key in begun}
+            if self._number % save_every == 0:
+                for key, use in used.items():
+                    if use.period_s >= LEAST_PERIOD_S:
+                        seen[key] = use, picture.at_s
+            self._save(observer, seen)
+            self._in_use = {key for key in used if key not in self._left}
+            self._left.clear()
+
+    def _store_left(self) -> None:
+        """Store the levels of limits that agents have left since the last time.
+
+        A process that begins between two pictures must know what another one used that
+        has come and gone.
+        """
+        with self._storing:
+            observer = self._observing.observer
+            if observer is None or time.monotonic() - self._stored_s < STORES_S:
+                return
+            self._stored_s = time.monotonic()
+            try:
+                self._save(observer, {})
+            except Exception as error:
+                self._say(error)
+            else:
+                self._in_use -= self._left.keys()
+                self._left.clear()
+
+    def _save(self, observer: Observer, seen: dict[Key, tuple[Use, float]]) -> None:
+        """Store what was `seen`, and the levels of limits that agents have left."""
+        for limit in observer.left():
+            use = _use(limit)
+            self._left[use.group_id, use.dimension] = use, time.time()
+        self._observing.levels.left(self._left)
+        if seen or self._left:
+            save(self._store, {**seen, **self._left}.values())
 
     def _restore(self, observer: Observer) -> None:
         """Give the observer the levels that were stored before it started."""
         try:
-            stored = load(self._store, time.time())
+            stored = load(self._store)
         except Exception as error:
             self._say(error)
             return
-        rows = ((row.group_id, row.dimension, row.level, row.age_s) for row in stored)
+        now_s = time.time()
+        rows = (
+            (known.group_id, known.dimension, known.level, known.age_s(now_s))
+            for known in stored
+        )
         for levels in restored(rows):
             observer.restore(levels)
 
@@ -195,10 +233,10 @@ class Sampler:
             _log.exception("the live view has a gap: %s", error)
 
 
-def painted(sight: Sight, *, number: int, at_s: float) -> ClusterSnapshot:
-    """Return what an observer saw as a picture."""
+def painted(sight: Sight, *, number: int) -> ClusterSnapshot:
+    """Return what an observer saw just now as a picture."""
     return ClusterSnapshot(
-        at_s=at_s,
+        at_s=time.time(),
         number=number,
         revision=sight.revision or 0,
         uses=tuple(_use(seen) for seen in sight.limits),

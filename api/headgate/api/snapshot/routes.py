@@ -161,9 +161,8 @@ async def get_snapshot(
     that revision is not known.
 
     With `alive`, the answer has the member `alive`, and only that one if the caller
-    already knows the newest configuration.  The member `levels` holds the levels of
-    limits that no agent uses, and of limits with a period of a minute or more, for
-    agents that find no other agent to ask.
+    already knows the newest configuration.  The member `levels` holds what is
+    left of each limit, for agents that find no other agent to ask.
     """
     if at is not None:
         past = await run_in_threadpool(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -12,6 +13,7 @@ from headgate.coordinator import (
     Configuration,
     Configured,
     Group,
+    Heard,
     Limit,
     Restored,
 )
@@ -65,6 +67,18 @@ def test_a_level_grows_from_when_it_was_true_up_to_the_burst() -> None:
 
 def test_a_debt_leaves_nothing_to_spend_unseen() -> None:
     assert terms(world_of("a", "b"), -60.0) == (-60.0, 0.0)
+
+
+@pytest.mark.parametrize(("level", "found"), [(-60.0, (-60.0, 0.0)), (100.0, None)])
+def test_others_may_have_used_what_was_left_but_not_paid_a_debt(
+    level: float, found: tuple[float, float] | None
+) -> None:
+    world = world_of("a", "b")
+    assert terms(world, level) is not None
+    told = world.processes["b"].sent[-1]
+    used = replace(told, sequence=told.sequence + 1, left_out=np.array([1]))
+    world.step(world.processes["a"], Heard((used,)))
+    assert terms(world, None) == found
 
 
 def test_before_it_has_met_the_others_ten_are_assumed() -> None:
