@@ -131,8 +131,17 @@ def test_a_process_that_begins_just_after_another_was_killed_knows_its_debt(
         process.stdout.close()
 
 
-def test_jobs_that_come_and_go_one_after_another_share_one_quota(url: str) -> None:
+@pytest.mark.parametrize("made_after_s", [0.0, 6.0])
+def test_jobs_that_come_and_go_one_after_another_share_one_quota(
+    url: str, made_after_s: float
+) -> None:
     """Each is there for less time than passes between two looks of the API."""
+    if made_after_s:
+        # A limit that is made when the API has been running for a while.
+        time.sleep(made_after_s)
+        with Admin(url) as admin:
+            admin.put_group("later", [LimitSpec("requests", rate=100, period_s=3600)])
+            admin.attach("later", tenant="hourly")
     passed: list[int] = []
     for _ in range(6):
         job = subprocess.run(

@@ -224,3 +224,52 @@ def test_what_is_left_two_levels_above_is_divided_once_more() -> None:
     for seed in (1, 2):
         ratio = simulate(scenario, seed=seed)[0].as_json()["whole_total_ratio"]
         assert ratio == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("agents", [3, 8])
+def test_an_agent_is_given_more_than_an_even_part_if_its_group_is_due_it(
+    agents: int,
+) -> None:
+    """One of them alone uses a group with a minimum; all use two others."""
+    busy = [{"name": name, "parent": "above", "rate": 200} for name in "bc"]
+    least = {"name": "a", "parent": "above", "rate": 200, "minimum": 100, "weight": 0.1}
+    each = 400 / agents
+    scenario = parse_scenario(
+        {
+            "seconds": 20,
+            "group": [{"name": "above", "rate": 200}, least, *busy],
+            "agents": {"count": agents},
+            "demand": [
+                {"group": "a", "rate": 120, "agents": [0]},
+                *[{"group": name, "rate": each} for name in "bc"],
+            ],
+        },
+        name="least",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    assert result.groups["a"].admitted >= 0.96 * 100 * 20
+
+
+@pytest.mark.parametrize("cost", [20, 600])
+def test_a_maximum_is_kept_whoever_comes_and_goes(cost: int) -> None:
+    """Each two seconds one of three leaves; what it owes is not forgotten."""
+    inside = {"name": "a", "parent": "above", "rate": 1000, "maximum": 100}
+    leaves = [
+        {"kind": "leave", "agents": [n % 3], "from": 8 + 2 * n, "until": 8.5 + 2 * n}
+        for n in range(10)
+    ]
+    scenario = parse_scenario(
+        {
+            "seconds": 30,
+            "group": [{"name": "above", "rate": 1000}, inside],
+            "agents": {"count": 3},
+            "demand": [{"group": "a", "rate": 500 / 3, "cost": cost}],
+            "fault": leaves,
+        },
+        name="most",
+    )
+    result, _ = simulate(scenario, seed=1)
+    assert result.violations == ()
+    bound = 100 * 30 + 1000 + 3 * cost
+    assert 0.9 * 100 * 30 <= result.groups["a"].admitted <= bound

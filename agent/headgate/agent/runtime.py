@@ -519,8 +519,6 @@ class Runtime:
                     f"called {effect.agent} from now on",
                 )
                 self._agent = effect.agent
-            case Noticed(kind="cut_off") if self._options.observing:
-                pass  # an observer sends nothing that could come back to it
             case Noticed():
                 self._log.note(effect.kind, effect.detail, about=effect.agent)
 

@@ -167,10 +167,9 @@ class Lifecycle:
         rate, number = block.rate.item(slot), int(block.number[slot])
         stored = state.bootstrap.recall(key, rate=rate, now=now)
         state.bootstrap.opened(key)
-        block.includes_at[slot] = now - (0.0 if stored is None else stored[1])
+        block.includes_at[slot] = -inf if stored is None else now - stored[1]
         if stored is None and key[1] >= VALUES_FROM:
             stored = level, 0.0  # no agent knows this value: unused, so full
-            block.includes_at[slot] = -inf
         strict = key in state.limits.strict  # it claims permits, and has no level
         unused_s = inf if strict else state.elsewhere.unused_s(key[1], now)
         if unused_s < inf:
@@ -201,9 +200,10 @@ class Lifecycle:
         The group of a template's new value counts as unused, as in `_open`.
 
         They are what the first look will find if the API reported the level and only
-        the number of agents matters.  A limit that has a parent or children, is strict
-        or is closed needs more than that.  Another thread may call this while the
-        agent's thread computes; each value read here is replaced as a whole.
+        the number of agents matters.  A limit that is strict, closed or has others
+        inside needs more than that, and so does one that has a parent, unless it is in
+        debt.  Another thread may call this while the agent's thread computes; each
+        value read here is replaced as a whole.
         """
         state, limits = self._state, self._state.limits
         known = key if template is None else (key[0], template)
@@ -212,7 +212,7 @@ class Lifecycle:
             return None
         if ruled.group.isolation == "closed" or state.detector.cut_off(now):
             return None
-        if limits.ancestors[known] or known in limits.children:
+        if known in limits.children:
             return None
         limit = ruled.limit
         stored = state.bootstrap.recall(key, rate=limit.rate_per_s, now=now)
@@ -221,9 +221,11 @@ class Lifecycle:
         if stored is None or isinf(limit.burst):
             return None
         level = min(self._of_this_period(key, *stored), limit.burst)
+        # A debt holds whatever is left above, and whoever has used the limit since.
         unused_s = state.elsewhere.unused_s(key[1], now)
-        if level >= 0.0 and limit.rate_per_s * unused_s < limit.burst:
-            return None  # others have used it: the API or they will tell
+        others = limit.rate_per_s * unused_s < limit.burst
+        if level >= 0.0 and (others or limits.ancestors[known]):
+            return None  # the API will tell, or the others, or the look
         present = self._recomputation.present(now)
         return level, inf if present <= 1.0 else max(level, 0.0) / present
 

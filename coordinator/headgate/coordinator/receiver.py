@@ -357,7 +357,7 @@ class ReportReceiver:
         From what it had admitted when it began to use the limit, unless the level here
         includes that already; then the counter is a baseline.  While this agent is
         itself asking, the levels of members that tell them will include it (an observer
-        asks nobody); one that tells none is asking, too, unless it says goodbye.
+        asks nobody); one that tells none is asking, too, or left before it knew.
         """
         block, state, fresh = place.block, self._state, place.fresh
         assert fresh is not None

@@ -161,7 +161,7 @@ def _inside(state: CoordinatorState, local: LocalBuckets) -> Floats | None:
 
 
 def last_report(state: CoordinatorState, now: float) -> list[Publish]:
-    """Return the last report: final counters, and all permits given away.
+    """Return the last report: final counters, levels, and all permits given away.
 
     An observer has nothing to say.
     """
@@ -170,8 +170,9 @@ def last_report(state: CoordinatorState, now: float) -> list[Publish]:
     local = state.local
     rows: tuple[Rows, ...] = ()
     if local is not None:
-        columns = _optional(state, local, now)
-        rows = local.rows_to_report(local.numbers >= 0, local.usable, None, **columns)
+        every, columns = local.numbers >= 0, _optional(state, local, now)
+        level = _levels(state, local, every, now)
+        rows = local.rows_to_report(every, local.usable, level, **columns)
     state.schedule.hello = False
     state.strict.leave(now)
     return [Publish(_report(state, rows, now, leave=True))]

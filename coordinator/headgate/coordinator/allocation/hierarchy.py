@@ -168,7 +168,8 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     beside = beside_of(above, slot, places)
     others = [limits.by_key[key] for key in children if key not in table]
     lightest = min((ruled.group.weight for ruled in others), default=1.0)
-    used = _used(above, slot, branches, places, beside, lightest)
+    fractions = [_own_fraction(place) for place in places]
+    used = _used(above, slot, branches, fractions, beside, lightest)
     branches.append(_further(others, used, demand=float(beside.sum())))
     parts, theta = fill(available, branches)
     filled = max(p / b.weight for p, b in zip(parts, branches, strict=True))
@@ -176,6 +177,10 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     steady = inf if unlimited else float(above.rate[slot])
     usual = fill(steady, branches)[0] if available < steady else parts
     slack = max(0.0, available - sum(parts)) / len(siblings)
+    fractions.append(float(beside[0]) / max(float(beside.sum()), 1e-300))
+    due = sum(part * own for part, own in zip(usual, fractions, strict=True))
+    # What nobody else has heard of, others don't leave to this agent.
+    above.due_inside[slot] = min(due, steady, float(above.known_demand[slot]))
     left = inf if unlimited else float(left_inside(above, slot))
     left = min(left, float(above.left_above[slot]))
     if steady <= 0.0:
@@ -202,7 +207,7 @@ def _used(
     above: LedgerBlock,
     slot: int,
     branches: Sequence[Branch],
-    places: Sequence[tuple[LedgerBlock, int]],
+    fractions: Sequence[float],
     beside: Floats,
     lightest: float,
 ) -> float:
@@ -216,7 +221,7 @@ def _used(
         above: Changed: `inside` of this agent, which the others are told.
         slot: The parent's column.
         branches: The children that are tracked here.
-        places: Block and column of each.
+        fractions: This agent's part of the demand for each.
         beside: ``float64[A]`` units/s that agents want from none of them.
         lightest: Least weight of the other children.
     """
@@ -224,11 +229,10 @@ def _used(
     callers = float(beside[0])
     mine = min(callers / max(float(beside.sum()), 1e-300), callers / theta)
     tracked = 0.0
-    for branch, (block, at) in zip(branches, places, strict=True):
-        wanted = np.where(block.weight[:, at] > 0.0, block.demand[:, at], 0.0)
+    for branch, own in zip(branches, fractions, strict=True):
         weight = min(branch.weight, min(branch.demand, branch.maximum) / theta)
         tracked += weight
-        mine += weight * float(wanted[0]) / max(float(wanted.sum()), 1e-300)
+        mine += weight * own
     above.inside[0, slot] = mine
     present = above.weight[:, slot] > 0.0
     inside = above.inside[present, slot]
@@ -236,6 +240,13 @@ def _used(
     inside = np.where(silent, lightest, inside)
     wanted = np.minimum(above.demand[present, slot], above.demand_cap[slot])
     return float(np.minimum(inside, wanted / theta).sum()) - tracked
+
+
+def _own_fraction(place: tuple[LedgerBlock, int]) -> float:
+    """Return this agent's part of the demand for a child."""
+    block, slot = place
+    wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
+    return float(wanted[0]) / max(float(wanted.sum()), 1e-300)
 
 
 def _further(others: Sequence[Ruled], used: float, *, demand: float) -> Branch:

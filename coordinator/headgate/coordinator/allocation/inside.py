@@ -31,9 +31,9 @@ PARENT_LEAVES_S = 0.2
 known who else wants something."""
 
 OVERDRAWN_S = 0.2
-"""Seconds of an even part of its rate by which an agent may overdraw a group with
-others inside, because callers there go by rates.  With a tenth of a second, `tree`'s
-worst agent gets 0.96 of its part instead of 0.98."""
+"""Seconds of an even part of its rate, or of what it is due there if that is more, by
+which an agent may overdraw a group with others inside: callers there go by rates.  With
+a tenth of a second, `tree`'s worst agent gets 0.96 of its part instead of 0.98."""
 
 
 def is_parent(block: LedgerBlock, slots: Index) -> Flags:
@@ -57,7 +57,8 @@ def left_inside(block: LedgerBlock, slots: Index | int) -> Floats:
     """
     room = greater(block.window[slots] - block.unheeded[slots], -block.unseen[slots])
     spare = lesser(room, block.belief[slots] - block.aside_in_all[slots])
-    usual = OVERDRAWN_S * block.rate[slots] / block.agents[slots]
+    even = block.rate[slots] / block.agents[slots]
+    usual = OVERDRAWN_S * greater(even, block.due_inside[slots])
     usual = usual + block.cost[0, slots]
     return greater(spare, 0.0) + lesser(spare + usual, 0.0)
 

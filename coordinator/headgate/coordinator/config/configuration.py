@@ -278,7 +278,8 @@ def limits_in_force(groups: Iterable[Group]) -> dict[int, Group]:
     """Return groups by id, with the limits that they are held to.
 
     An unlimited cluster-wide limit, inside a group that is limited in the same
-    dimension, takes the rate and the burst of the nearest such group.
+    dimension, takes the rate and the burst of the nearest such group.  One with a
+    maximum below its rate is held to that: its level then remembers what was used.
     """
     by_id = {group.id: group for group in groups}
     return {
@@ -290,12 +291,18 @@ def limits_in_force(groups: Iterable[Group]) -> dict[int, Group]:
 def _bounded(group: Group, by_id: dict[int, Group]) -> Group:
     above = ancestry_of(group, by_id)
     limits = tuple(
-        _nearest(limit, above)
-        if limit.scope == "cluster" and isinf(limit.rate)
-        else limit
+        _in_force(limit, above) if limit.scope == "cluster" else limit
         for limit in group.limits
     )
     return group if limits == group.limits else replace(group, limits=limits)
+
+
+def _in_force(limit: Limit, above: list[Group]) -> Limit:
+    if isinf(limit.rate):
+        limit = _nearest(limit, above)
+    if limit.maximum < limit.rate < inf and not limit.period:
+        return replace(limit, rate=limit.maximum)
+    return limit
 
 
 def _nearest(limit: Limit, above: list[Group]) -> Limit:

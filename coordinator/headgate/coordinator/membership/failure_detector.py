@@ -82,8 +82,13 @@ class FailureDetector:
         self._was_alone = False, False
 
     def cut_off(self, now: float) -> bool:
-        """Return whether this agent has stopped hearing its own reports."""
-        return now - self._members.echo_at > self._members.lease_of(None)
+        """Return whether this agent has stopped hearing its own reports.
+
+        An observer publishes nothing that it could hear, and spends nothing, so for it
+        silence is no sign of trouble.
+        """
+        silent_s = now - self._members.echo_at
+        return silent_s > self._members.lease_of(None) and not self._observing
 
     def presumed_dead(self, now: float) -> bool:
         """Return whether it has been cut off so long that the others dropped it."""
@@ -91,11 +96,7 @@ class FailureDetector:
         return now - self._members.echo_at > dead
 
     def hears_nobody(self, now: float) -> bool:
-        """Return whether this agent hears nobody, not even itself.
-
-        An observer publishes nothing that it could hear, and spends nothing, so for it
-        silence is no sign of trouble.
-        """
+        """Return whether this agent hears nobody, not even itself."""
         return self._gap(now) and not self._observing
 
     def _gap(self, now: float) -> bool:

@@ -205,6 +205,7 @@ class LedgerBlock:
     parent_cap: Floats = _ledger(
         "units/s", "most that may be taken from the parent", fill=inf
     )
+    due_inside: Floats = _ledger("units/s", "its part of what its children are due")
     part_above: Floats = _ledger(
         "units/s", "the same while nothing is owed there", fill=inf
     )

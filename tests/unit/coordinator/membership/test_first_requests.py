@@ -78,6 +78,26 @@ def test_of_several_that_begin_one_after_another(
         assert level(world, name) == pytest.approx(BURST - spent + 3.0, abs=10.0)
 
 
+@pytest.mark.parametrize("first_lost", [False, True])
+def test_what_was_spent_by_one_that_left_before_it_knew_the_level(
+    *, first_lost: bool
+) -> None:
+    """The other one begins between its request and its goodbye, and knows nothing."""
+    world = World()
+    world.group(1, rate=1.0, burst=BURST)
+    for name in "ab":
+        world.start(name)
+        world.use_groups(name, [])
+    world.run(30)
+    begin(world, "b", SPENT)
+    world.losing = int(first_lost)
+    world.run(0.025)
+    world.use_groups("a", [1])
+    world.stop("b")
+    world.run(3)
+    assert -SPENT - BURST < level(world, "a") < -SPENT + BURST
+
+
 def test_where_the_api_tells_another_level_between_answer_and_end() -> None:
     world = World()
     world.group(1, rate=1.0, burst=BURST)

@@ -81,6 +81,10 @@ def test_others_may_have_used_what_was_left_but_not_paid_a_debt(
     assert terms(world, None) == found
 
 
+def test_a_debt_holds_inside_another_group_as_well() -> None:
+    assert terms(world_of("a", "b", parent=2), -60.0) == (-60.0, 0.0)
+
+
 def test_before_it_has_met_the_others_ten_are_assumed() -> None:
     world = World()
     world.start("a")
