@@ -45,9 +45,11 @@ class Clock(asyncio.SelectorEventLoop):
 
 
 @contextmanager
-def waiting(rest: httpx.Client, agent: str, incarnation: int = 1) -> Generator[None]:
+def waiting(
+    rest: httpx.Client, agent: str, incarnation: int = 1, more: str = ""
+) -> Generator[None]:
     """A watch of `agent` that is cut when the block ends, as by SIGKILL."""
-    query = f"agent={agent}&incarnation={incarnation}&wait_s=30&revision=0"
+    query = f"agent={agent}&incarnation={incarnation}&wait_s=30&revision=0{more}"
     host, port = rest.base_url.host, rest.base_url.port
     assert port is not None
     with socket.create_connection((host, port)) as connection:
@@ -81,6 +83,16 @@ def test_an_agent_whose_watch_breaks_is_told_to_be_gone(rest: httpx.Client) -> N
     told = _until(rest, lambda told: names(told, "gone") == {"a", "b"})
     assert names(told, "present") == set()
     assert told["revision"] == 0
+
+
+def test_so_is_one_that_had_asked_not_to_be_answered_yet(rest: httpx.Client) -> None:
+    """There is news for it, but it was answered twice just before."""
+    began_s = time.monotonic()
+    with waiting(rest, "a", more="&alive=99&rest_s=5"):
+        assert ask(rest, alive=99, rest_s=0.3)["alive"]
+        assert time.monotonic() - began_s >= 0.3
+    _until(rest, lambda told: names(told, "gone") == {"a"})
+    assert time.monotonic() - began_s < 5.0
 
 
 def test_an_agent_that_asks_again_in_time_was_never_gone() -> None:

@@ -30,6 +30,7 @@ class Several(Api):
 
     def __init__(self) -> None:
         self.asked_s: list[float] = []
+        self.rested = False
         super().__init__(snapshot(None))
 
     def answer(self, path: str) -> tuple[int, bytes]:
@@ -37,6 +38,7 @@ class Several(Api):
         if "alive=" not in path:
             return super().answer(path)
         self.asked_s.append(time.monotonic())
+        self.rested |= "rest_s=1" in path
         nobody = f'"version": {len(self.asked_s)}, "present": [], "gone": []'
         return HTTPStatus.OK, f'{{"alive": {{{nobody}}}}}'.encode()
 
@@ -50,6 +52,7 @@ def test_words_that_contradict_each_other_are_not_asked_for_in_a_loop(
     api.stop()
     took_s = api.asked_s[QUESTIONS - 1] - api.asked_s[0]
     assert took_s > (QUESTIONS - 1) * REPEATED_GAP_S
+    assert api.rested, "the API is asked to wait, too"
 
 
 class Impatient(Api):

@@ -68,7 +68,8 @@ proxy that doesn't wait, or from several API processes behind one address, which
 different agents or have different stores."""
 
 REPEATED_PAUSE_S = 1.0
-"""The next request then waits, or it would be answered at once again, and so on."""
+"""The API then waits for so long before it answers the next request, or it would answer
+at once again, and so on."""
 
 CLOSE_S = 2.0
 """Longest wait for the (daemon) thread to end."""
@@ -143,6 +144,7 @@ class ConfigurationWatch:
         self._kept = True
         self._went_back = False
         self._repeated_at = -inf
+        self._rest_s = 0.0
         self.source: Source = "none"
         self.counters: Counter[str] = Counter()
         self.decided = threading.Event()
@@ -205,6 +207,7 @@ class ConfigurationWatch:
     def _ask(self, connection: Connection) -> None:
         """Request a newer snapshot once, and deliver it."""
         asked = {} if self.source != "api" or self._failing else self._newer()
+        asked_at, rest_s = time.monotonic(), self._rest_s if asked else 0.0
         answer = connection.send(
             "GET",
             f"{PATH}?{urlencode(asked)}" if asked else PATH,
@@ -217,7 +220,7 @@ class ConfigurationWatch:
         elif self._adopt(_body(answer)):
             return
         if asked:
-            self._pace()
+            self._pace(asked_at, rest_s)
 
     def _adopt(self, text: bytes) -> bool:
         """Use an answer; return whether it brings a newer revision."""
@@ -234,16 +237,26 @@ class ConfigurationWatch:
                 self._take(snapshot_file.snapshot_of(document, self._address))
         return self._revision() > known
 
-    def _pace(self) -> None:
-        """Wait if answers that bring nothing newer come over and over."""
+    def _pace(self, asked_at: float, rest_s: float) -> None:
+        """Slow down if answers that bring nothing newer come over and over.
+
+        The API waits before the next one: only while this agent asks does it see when
+        the process ends.  Whatever answers at once all the same is not asked at once.
+        """
         before, self._repeated_at = self._repeated_at, time.monotonic()
-        if self._repeated_at - before < REPEATED_GAP_S:
-            self._closing.wait(REPEATED_PAUSE_S)
+        took_s = self._repeated_at - asked_at
+        if took_s < rest_s:
+            self._closing.wait(rest_s - took_s)
+        over_and_over = self._repeated_at - before < REPEATED_GAP_S
+        self._rest_s = REPEATED_PAUSE_S if over_and_over else 0.0
 
     def _newer(self) -> dict[str, str]:
         """Return the query for anything newer than what is known."""
-        known = {"revision": str(self._revision()), "wait_s": f"{WAIT_S:g}"}
+        wait_s, rest_s = WAIT_S - self._rest_s, self._rest_s
+        known = {"revision": str(self._revision()), "wait_s": f"{wait_s:g}"}
         known["changes"] = "true"
+        if rest_s:
+            known["rest_s"] = f"{rest_s:g}"
         return known | self._vouching.query()
 
     def _revision(self) -> int:

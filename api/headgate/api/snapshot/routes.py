@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 MAX_WAIT_S = 60.0
 """Longest wait; proxies drop connections that are silent for a minute or more."""
 
+MAX_REST_S = 5.0
+"""Longest time for which a caller may ask not to be answered."""
+
 _TELLERS = frozenset({"agent", "admin"})
 """Roles whose tokens may say that an agent is alive."""
 
@@ -105,6 +108,15 @@ _Wait = Annotated[
         description="How long to wait for a newer revision, seconds.",
     ),
 ]
+_Rest = Annotated[
+    float,
+    Query(
+        ge=0,
+        le=MAX_REST_S,
+        allow_inf_nan=False,
+        description="How long to wait in any case before that, seconds.",
+    ),
+]
 _Agent = Annotated[
     str | None,
     Query(min_length=1, max_length=MAX_NAME, description="Id of the requesting agent."),
@@ -145,6 +157,7 @@ async def get_snapshot(
     revision: _Revision = None,
     at: _At = None,
     wait_s: _Wait = 0.0,
+    rest_s: _Rest = 0.0,
     agent: _Agent = None,
     incarnation: _Incarnation = 0,
     alive: _Alive = None,
@@ -172,7 +185,7 @@ async def get_snapshot(
     if revision is None:
         return await _newest(request, following, alive)
     asking = _Asking(following, revision, alive)
-    waiting = _while_connected(request, asking.news(wait_s))
+    waiting = _while_connected(request, asking.news(wait_s, rest_s))
     if agent is None:
         found = await waiting
     else:
@@ -195,8 +208,9 @@ class _Asking:
     revision: int
     alive: int | None
 
-    async def news(self, wait_s: float) -> bool:
-        """Wait for what the caller does not know; return whether there is any."""
+    async def news(self, wait_s: float, rest_s: float) -> bool:
+        """Rest, then wait for what the caller does not know; return if there is any."""
+        await asyncio.sleep(rest_s)
         return await self.following.watch.beyond(
             self.revision, wait_s=wait_s, or_when=self._knows_not_who_lives
         )
