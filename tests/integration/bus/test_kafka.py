@@ -183,6 +183,20 @@ def test_a_wrong_option_is_refused(
     gc.collect()  # kafka-python opens sockets before it looks at its options
 
 
+@pytest.mark.parametrize("missing", [{"bootstrap": "127.0.0.1:9"}, {"topic": "none"}])
+def test_a_bus_without_broker_or_topic_says_where_it_was_expected(
+    settings: BusSettings,
+    missing: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lost = replace(settings, **missing)  # type: ignore[arg-type]  # by name
+    bus = open_bus(lost)
+    until(lambda: bool(bus.receive(0.1) or caplog.text), "the log line")
+    bus.close()
+    for expected in (lost.topic, lost.bootstrap, "headgate bus init"):
+        assert expected in caplog.text
+
+
 def test_an_option_of_the_operator_wins(settings: BusSettings) -> None:
     plain = replace(settings, options={"compression_type": None, "linger_ms": 5})
     bus = connected(plain)

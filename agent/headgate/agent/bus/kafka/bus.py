@@ -251,7 +251,7 @@ class KafkaBus:
         """Count a lost message, and log each kind of reason once."""
         with self._unsent_changed:  # two threads come here
             self._counters["dropped_down"] += 1
-        self._say(f"a report was not delivered: {type(error).__name__}: {error}")
+        self._say("a report was not delivered", error)
 
     def _read(self) -> None:
         """Read the topic from its end until closed; start over after a failure."""
@@ -276,7 +276,7 @@ class KafkaBus:
                     consumer.close(timeout_ms=POLL_MS)
             except Exception as error:  # whatever kafka-python raises: start over
                 self._counters["read_failures"] += 1
-                self._say(f"reading failed: {type(error).__name__}: {error}")
+                self._say("reading failed", error)
                 self._ending.wait(pause_s * random.uniform(1.0, 1.25))
                 pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
@@ -340,12 +340,19 @@ class KafkaBus:
         age_s = self._ages.age_s(origin, sent_s=sent_s, received_s=steady_s())
         return Arrival(now_s, envelope, Message(record.value, wall_s, age_s))
 
-    def _say(self, sentence: str) -> None:
+    def _say(self, what: str, error: BaseException) -> None:
         """Log each kind of trouble once per bus; the counters say how often."""
-        kind = sentence.split(":", 2)[1] if ":" in sentence else sentence
-        if kind not in self._said and len(self._said) < MAX_UNSENT:
-            self._said.add(kind)
-            log.warning("kafka %s: %s", self._settings.topic, sentence)
+        kind, topic = type(error).__name__, self._settings.topic
+        if kind in self._said or len(self._said) >= MAX_UNSENT:
+            return
+        self._said.add(kind)
+        why = str(error) or kind
+        if kind == "KafkaTimeoutError":  # its words are the same for all of these
+            why = (
+                f"no broker answers at {self._settings.bootstrap}, or none has the "
+                "topic (`headgate bus init` makes it)"
+            )
+        log.warning("kafka %s: %s: %s", topic, what, why)
 
 
 def _without_partitions(settings: BusSettings) -> tuple[BusSettings, int]:
