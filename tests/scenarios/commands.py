@@ -79,7 +79,9 @@ def _level(world: World, plain: list[str], named: dict[str, str]) -> str:
 
 def _shares(world: World, plain: list[str], named: dict[str, str]) -> str:
     name, group_id = plain
-    view = world.processes[name].coordinator.table(int(group_id), DIMENSION, world.now)
+    view = world.processes[name].coordinator.explain(
+        int(group_id), DIMENSION, world.now
+    )
     return "\n".join(
         f"{row.agent}: demand {row.demand:.0f}, share {row.share:.0f}, "
         f"admitted {row.admitted:.0f}, {row.state}"

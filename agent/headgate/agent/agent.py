@@ -343,7 +343,7 @@ class Agent:
     def _use_of(self, group_id: int, dimension: str) -> float | None:
         """Return the units/s that all agents attempt under a limit; None if unknown."""
         try:
-            ledger = self._runtime.table(group_id, dimension)
+            ledger = self._runtime.explain(group_id, dimension)
         except KeyError:
             return None
         return sum(row.demand for row in ledger.agents)
@@ -358,7 +358,7 @@ class Agent:
             here that are already taken off.
         """
         try:
-            ledger = self._runtime.table(group_id, dimension)
+            ledger = self._runtime.explain(group_id, dimension)
         except KeyError:
             return None
         rows = {row.agent: row for row in ledger.agents}

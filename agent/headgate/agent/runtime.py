@@ -61,7 +61,6 @@ if TYPE_CHECKING:
         Effect,
         Event,
         Explanation,
-        LedgerView,
         MemberView,
         Report,
         SlotView,
@@ -259,17 +258,6 @@ class Runtime:
             if self._coordinator is None:
                 raise KeyError(group_id)
             return self._coordinator.explain(group_id, dimension, self._clock())
-
-    def table(self, group_id: int, dimension: str) -> LedgerView:
-        """Return one ledger, with a row for each agent; from any thread.
-
-        Raises:
-            KeyError: This process tracks no such limit.
-        """
-        with self._lock:
-            if self._coordinator is None:
-                raise KeyError(group_id)
-            return self._coordinator.table(group_id, dimension, self._clock())
 
     def first_terms(self, group: Group, dimension: str) -> tuple[float, float] | None:
         """Return level and window of a limit whose bucket is being made, if known.

@@ -5,8 +5,6 @@ that go in and out are re-exported here.
 """
 
 from headgate.coordinator.config.configuration import LEAST_UNITS as LEAST_UNITS
-from headgate.coordinator.config.configuration import SUBJECT_KINDS as SUBJECT_KINDS
-from headgate.coordinator.config.configuration import UNLIMITED as UNLIMITED
 from headgate.coordinator.config.configuration import Attachment as Attachment
 from headgate.coordinator.config.configuration import Configuration as Configuration
 from headgate.coordinator.config.configuration import Group as Group
@@ -14,13 +12,11 @@ from headgate.coordinator.config.configuration import (
     InvalidConfiguration as InvalidConfiguration,
 )
 from headgate.coordinator.config.configuration import Limit as Limit
-from headgate.coordinator.config.constants import InvalidSettings as InvalidSettings
 from headgate.coordinator.config.constants import Settings as Settings
 from headgate.coordinator.coordinator import Coordinator as Coordinator
 from headgate.coordinator.escrow.slots import SlotView as SlotView
 from headgate.coordinator.explain.views import AgentRow as AgentRow
 from headgate.coordinator.explain.views import Explanation as Explanation
-from headgate.coordinator.explain.views import LedgerView as LedgerView
 from headgate.coordinator.explain.views import MemberView as MemberView
 from headgate.coordinator.messages.events import ApiAnswers as ApiAnswers
 from headgate.coordinator.messages.events import Ceilings as Ceilings

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, assert_never
 import numpy as np
 
 from headgate.coordinator.config.configuration import IN_FLIGHT
-from headgate.coordinator.escrow.holder import GONE_PART
 from headgate.coordinator.escrow.targets import ask_for_room
-from headgate.coordinator.explain.explain import explained, ledger_view, member_views
+from headgate.coordinator.explain.explain import explained, member_views
 from headgate.coordinator.gossip.schedule import CONFIRM_S
 from headgate.coordinator.ledger.replay import charge_own
 from headgate.coordinator.lifecycle import Lifecycle
+from headgate.coordinator.membership.failure_detector import GONE_PART
 from headgate.coordinator.messages.events import (
     ApiAnswers,
     Claim,
@@ -39,15 +39,11 @@ from headgate.coordinator.table.one_or_many import chosen, lesser, single
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.escrow.slots import SlotView
-    from headgate.coordinator.explain.views import Explanation, LedgerView, MemberView
+    from headgate.coordinator.explain.views import Explanation, MemberView
     from headgate.coordinator.table.index import Key
-
-    Floats = NDArray[np.float64]
 
 RENAMED_MARK = "~"
 """Separates the given id from the suffix that makes it unique."""
@@ -172,9 +168,7 @@ class Coordinator:
             self._lifecycle.take_keys(event.keys, now)
         local = state.local
         assert local is not None
-        if state.placed != state.table.version:
-            local.place_in(state.table)
-            state.placed = state.table.version
+        local.place_in(state.table)
         since = self._receiver.look(now, effects)
         self._count_slots(event, now)
         busy = self._enter_counters(local, event, now, since)
@@ -299,15 +293,6 @@ class Coordinator:
         """
         key, now = (dimension, group_id), max(now, self._now)
         return explained(self._state, self._recomputation, key, now)
-
-    def table(self, group_id: int, dimension: str, now: float) -> LedgerView:
-        """Return one ledger with a row for each agent.
-
-        Raises:
-            KeyError: No such limit is tracked here.
-        """
-        key, now = (dimension, group_id), max(now, self._now)
-        return ledger_view(self._state, self._recomputation, key, now)
 
     def slots(self, group_id: int) -> list[SlotView]:
         """Return who holds how many slots of a group, by id; empty if unknown."""

@@ -14,7 +14,7 @@ from headgate.coordinator.ledger.limits import Limits, apply
 from headgate.coordinator.membership.bootstrap import Moves, Opened
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Set
+    from collections.abc import Container, Iterable, Iterator, Set
 
     from headgate.coordinator.messages.events import Configured, Keys, Restored
     from headgate.coordinator.recompute import Recomputation
@@ -80,8 +80,7 @@ class Lifecycle:
         unheard_s = now - np.maximum(block.reported_at[1:, slot], heard_at)
         demand, cost = block.demand[1:, slot], block.cost[1:, slot]
         chance = demand * unheard_s < CHANCE_COSTS * cost
-        age_s = self._recomputation.conditions(now).age_s
-        unreported_s = np.minimum(unheard_s, np.where(chance, age_s, inf))
+        unreported_s = np.minimum(unheard_s, np.where(chance, state.age_s, inf))
         block.admitted[1:, slot] += demand * unreported_s
 
     def take_keys(self, keys: Keys, now: float) -> None:
@@ -111,7 +110,6 @@ class Lifecycle:
         state.local = LocalBuckets(keys, state.limits.ancestors, state.limits.node, now)
         if old is not None:
             state.local.inherit(old)
-        state.placed = -1
 
     def _track(self, now: float, born: Set[Key]) -> None:
         """Keep exactly one ledger for each limit in use."""
@@ -242,42 +240,39 @@ class Lifecycle:
         A ledger starts at its stored level, so that whatever is spent until the others
         answer, or fail to, is charged to it.
         """
-        state = self._state
-        told: dict[int, float] = {}
-        opened: dict[int, Opened] = {}
+        state, moved = self._state, list[tuple[int, float]]()
         stored = zip(event.group_ids.tolist(), event.level.tolist(), strict=True)
         for group_id, level in stored:
             key = (event.dimension, group_id)
-            if key in state.table:
-                if event.age_s > state.elsewhere.since(group_id, now):
-                    continue  # others have used it since then
-                number = self._number(key)
-                told[number] = self._of_this_period(key, level, event.age_s)
-                asked = state.bootstrap.api_told(number)
-                if asked is not None:
-                    opened[number] = asked
-            else:
+            if key not in state.table:
                 state.bootstrap.stored(key, level, at=now - event.age_s)
-        for block, slots in state.table.where(np.array(list(told), dtype=np.int64)):
-            unsure = block.joining_until[slots] > now  # no agent has reported its level
-            slots = slots[unsure & np.isfinite(block.rate[slots])]
-            if not len(slots):
-                continue
-            self._recomputation.settle(block, slots, now)
-            numbers = block.number[slots].tolist()
-            level = np.array([told[n] for n in numbers])
-            level += block.rate[slots] * event.age_s
-            change = np.minimum(level, block.burst[slots]) - block.belief[slots]
-            # Where it was asked for, what was spent since the question stays charged.
-            for n, number in enumerate(numbers if opened else ()):
-                if number in opened:
-                    rate, then = block.rate.item(slots[n]), opened[number]
-                    change[n] = told[number] + rate * (event.age_s - (now - then.at))
-                    change[n] = min(change[n], block.burst.item(slots[n])) - then.level
-            block.level[slots] += change
-            block.belief[slots] += change
-            state.bootstrap.moved(Moves(block.number[slots], change))
-            block.includes_at[slots] = now - event.age_s
-            block.guessed[slots] = False
-            block.bucket_knows[slots] = False
-            block.dirty[slots] = True
+            elif event.age_s <= state.elsewhere.since(group_id, now):
+                moved += self._correct(key, level, event.age_s, now)
+        if moved:  # else others have used them since then, or have told their level
+            numbers, by = zip(*moved, strict=True)
+            state.bootstrap.moved(Moves(np.array(numbers), np.array(by)))
+
+    def _correct(
+        self, key: Key, level: float, age_s: float, now: float
+    ) -> Iterator[tuple[int, float]]:
+        """Correct a level that no agent has reported; yield the ledger, and by what."""
+        state = self._state
+        block, slot = state.table.at(key)
+        number = int(block.number[slot])
+        opened = state.bootstrap.api_told(number)
+        if block.joining_until[slot] <= now:
+            return
+        self._recomputation.settle(block, np.array([slot]), now)
+        level = self._of_this_period(key, level, age_s)
+        own, since = block.belief.item(slot), now
+        if opened is not None:
+            # It was asked for: what was spent since the question stays charged.
+            own, since = opened.level, opened.at
+        level += block.rate.item(slot) * (age_s - (now - since))
+        change = min(level, block.burst.item(slot)) - own
+        block.level[slot] += change
+        block.belief[slot] += change
+        block.includes_at[slot] = now - age_s
+        block.guessed[slot] = block.bucket_knows[slot] = False
+        block.dirty[slot] = True
+        yield number, change

@@ -19,16 +19,11 @@ from headgate.coordinator.membership.bootstrap import Moves
 from headgate.coordinator.messages.events import Effect, Noticed, WakeAt
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.membership.members import Hole, Member
     from headgate.coordinator.messages.report import Report, Rows
     from headgate.coordinator.state import CoordinatorState
+    from headgate.coordinator.table.arrays import Floats
     from headgate.coordinator.table.index import Place
-
-    Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
-    Ints = NDArray[np.int64]
 
 SEQUENCES_PER_S = 40.0
 """A sequence grows by at most twice the most urgent rate of reports."""
@@ -325,7 +320,8 @@ class ReportReceiver:
             for place in self._places(member, rows):
                 if place.fresh is not None and place.fresh.any():
                     self._begin_counting(member, place, report, rows)
-                    self._answer(place.block.number[place.slots][place.fresh], now)
+                    numbers = place.block.number[place.slots][place.fresh]
+                    state.owe_rows(numbers, now)
                 before = place.block.belief[place.slots].copy()
                 false = hear(
                     place,
@@ -341,13 +337,6 @@ class ReportReceiver:
                     self._hear_levels(member, place, rows.level[place.rows])
             if wrong:
                 self._disbelieve(member, effects)
-
-    def _answer(self, numbers: Ints, now: float) -> None:
-        """Plan to tell a sender that was new to these ledgers about them."""
-        state, local = self._state, self._state.local
-        if local is not None:
-            state.schedule.owe_rows(now, state.members.answer_gap_s())
-            local.wanted |= np.isin(local.numbers, numbers)
 
     def _begin_counting(
         self, member: Member, place: Place, report: Report, rows: Rows

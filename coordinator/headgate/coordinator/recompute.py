@@ -84,15 +84,9 @@ class Recomputation:
             block.apart[:, slots] = np.nan
             block.dirty[slots] = True
             block.bucket_knows[lost] = False
-            self._answer_late(block.number[slots[block.agents[slots] > 1.0]], now)
-
-    def _answer_late(self, numbers: Ints, now: float) -> None:
-        """Plan to tell levels that others may have asked for in vain meanwhile."""
-        local, members = self._state.local, self._state.members
-        if local is not None and len(numbers):
-            local.wanted |= np.isin(local.numbers, numbers)
-            sure_at = now + UNSURE_LAGS * members.lag_s
-            self._state.schedule.owe_rows(sure_at, members.answer_gap_s())
+            # Others may have asked for these in vain meanwhile.
+            sure_at = now + UNSURE_LAGS * state.members.lag_s
+            state.owe_rows(block.number[slots[block.agents[slots] > 1.0]], sure_at)
 
     def _take_levels(
         self,
@@ -116,13 +110,11 @@ class Recomputation:
             doubts: ``bool[K]`` this agent may have missed what the others spent.
             now: Monotonic seconds.
         """
-        level = np.array([answer.level for answer in answers])
-        reported_at = np.array([answer.reported_at for answer in answers])
+        level, reported_at, apart = np.array(answers).T
         spent = block.extrapolated_rate[1:, slots].sum(axis=0)
         level += (block.rate[slots] - spent) * np.maximum(now - reported_at, 0.0)
         # The others did not know what this agent spent meanwhile.
         level -= np.maximum(block.unseen[slots], 0.0)
-        apart = np.array([answer.apart for answer in answers])
         change = np.where(doubts, level - block.belief[slots], apart)
         change = np.minimum(change, block.burst[slots] - block.belief[slots])
         block.level[slots] += change
@@ -147,8 +139,7 @@ class Recomputation:
 
     def settle(self, block: LedgerBlock, slots: Ints, now: float) -> None:
         """Bring some ledgers to `now` without computing shares."""
-        on = self.conditions(now)
-        settle(block, slots, now, on.age_s, on.lag_s)
+        settle(block, slots, now, self._state.age_s, self._state.members.lag_s)
 
     def conditions(self, now: float) -> Conditions:
         """Return what applies to all ledgers now."""
@@ -187,38 +178,29 @@ class Recomputation:
         Returns:
             What the shell must know about the own buckets of these ledgers.
         """
-        table = self._state.table
-        computed: dict[LedgerBlock, Flags] = {}
         if self.arrives_at <= now:
             self.arrives_at = inf
-        for block in table.blocks:
-            due = block.dirty | (block.due <= now)
-            if np.count_nonzero(due):
-                computed[block] = due
+        computed = {
+            block: due
+            for block in self._state.table.blocks
+            if np.count_nonzero(due := block.dirty | (block.due <= now))
+        }
         if not computed:
             return []
         on = self.conditions(now)
         # Parents first: what they have left decides what their children may take.
         for depth in range(self._state.limits.depths):
-            self._calculate_depth(depth, computed, on)
+            for block, due in computed.items():
+                slots = (due & (block.depth == depth)).nonzero()[0]
+                if len(slots):
+                    arrives_at = self._calculate_block(block, slots, on)
+                    self.arrives_at = min(self.arrives_at, arrives_at)
+            self._pass_down(depth, computed)
         return self._terms(local, on, computed)
 
-    def _calculate_depth(
-        self, depth: int, computed: dict[LedgerBlock, Flags], on: Conditions
-    ) -> None:
-        """Compute the ledgers that are so far below the top, and tell their children.
-
-        Args:
-            depth: Limits above them.
-            computed: For each block, ``bool[G]`` the ledgers that are due.
-            on: Lag and ages.
-        """
+    def _pass_down(self, depth: int, computed: dict[LedgerBlock, Flags]) -> None:
+        """Tell the children of computed ledgers with so many limits above them."""
         limits, table = self._state.limits, self._state.table
-        for block, due in computed.items():
-            slots = (due & (block.depth == depth)).nonzero()[0]
-            if len(slots):
-                arrives_at = self._calculate_block(block, slots, on)
-                self.arrives_at = min(self.arrives_at, arrives_at)
         for parent in limits.children:
             if parent in table and len(limits.ancestors[parent]) == depth:
                 block, slot = table.at(parent)
@@ -280,8 +262,15 @@ class Recomputation:
                 continue
             new = own_ceilings(block, slots, on, self._state.settings)
             # A permit that was given away must not stay in use until the next look.
-            exact = block.strict[slots]
-            change = local.change(rows, new, now=on.now, lease_s=lease_s, exact=exact)
+            change = local.given.take(
+                rows,
+                new,
+                local.counted[rows],
+                local.credit,
+                now=on.now,
+                lease_s=lease_s,
+                exact=block.strict[slots],
+            )
             if change is not None:
                 changes.append(change)
         return changes

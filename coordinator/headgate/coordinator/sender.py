@@ -15,14 +15,11 @@ from headgate.coordinator.messages.report import Report
 from headgate.coordinator.table.one_or_many import chosen, single
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.messages.report import Rows
     from headgate.coordinator.state import CoordinatorState
+    from headgate.coordinator.table.arrays import Flags, Floats
     from headgate.coordinator.table.index import Place
-
-    Floats = NDArray[np.float64]
 
 STARVED_S = 0.25
 """How often an agent that others are far ahead of tells its level, seconds."""
@@ -105,7 +102,7 @@ def _extrapolated(
 
 
 def _levels(
-    state: CoordinatorState, local: LocalBuckets, rows: NDArray[np.bool_], now: float
+    state: CoordinatorState, local: LocalBuckets, rows: Flags, now: float
 ) -> Floats | None:
     """Return E of each ledger, ``float64[N]``; None if one to be told is unsure."""
     if state.detector.cut_off(now):
@@ -126,38 +123,24 @@ def _levels(
 def _optional(
     state: CoordinatorState, local: LocalBuckets, now: float
 ) -> dict[str, Floats | None]:
-    """Return the columns of rows that are absent if all are 0."""
-    columns = {"inside": _inside(state, local), **_begun(state, local, now)}
-    return {
-        name: column if column is not None and column.any() else None
-        for name, column in columns.items()
-    }
+    """Return the columns of rows that are absent if all are 0.
 
-
-def _begun(
-    state: CoordinatorState, local: LocalBuckets, now: float
-) -> dict[str, Floats]:
-    """Return how old new ledgers are, and what this agent had admitted before them."""
+    What is used inside each row's group, how old new ledgers are, and what this agent
+    had admitted before them.
+    """
     settings = state.settings
     within_s = NEW_KEYFRAMES * settings.keyframe_every * settings.interval_s
-    age_s, before = np.zeros((2, len(local.names)))
+    inside, age_s, before = np.zeros((3, len(local.names)))
     for place in local.places:
         block, slots = place.block, place.slots
         so_long_s = np.maximum(now - block.begun_at[slots], LEAST_AGE_S)
         new = so_long_s <= within_s
         age_s[place.rows] = np.where(new, so_long_s, 0.0)
         before[place.rows] = np.where(new, block.begun_admitted[slots], 0.0)
-    return {"age_s": age_s, "before": before}
-
-
-def _inside(state: CoordinatorState, local: LocalBuckets) -> Floats | None:
-    """Return the weight of what is used inside each row's group."""
-    if not state.limits.children:
-        return None
-    inside = np.zeros(len(local.names))
-    for place in local.places:
-        inside[place.rows] = place.block.inside[0, place.slots]
-    return inside
+        if state.limits.children:
+            inside[place.rows] = block.inside[0, slots]
+    columns = {"inside": inside, "age_s": age_s, "before": before}
+    return {name: each if each.any() else None for name, each in columns.items()}
 
 
 def last_report(state: CoordinatorState, now: float) -> list[Publish]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from headgate.coordinator.escrow.holder import Strict
 from headgate.coordinator.gossip.schedule import ReportSchedule
 from headgate.coordinator.ledger.limits import Limits
@@ -16,6 +18,7 @@ from headgate.coordinator.table.index import Table
 if TYPE_CHECKING:
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import LocalBuckets
+    from headgate.coordinator.table.arrays import Ints
     from headgate.coordinator.table.index import Key
 
 
@@ -30,7 +33,6 @@ class CoordinatorState:
         limits: The limits of the configuration in force.
         table: All ledgers.
         local: The buckets of the shell's newest keys; None before the first tick.
-        placed: Version of the table in which the places of `local` were looked up.
         wall_s: The wall clock at this step; it decides calendar periods.
         appeared: Limits of which another agent's first row was heard; an observer asks.
         agents_told: How many agents there are according to the API, if it says.
@@ -59,7 +61,6 @@ class CoordinatorState:
         self.limits = Limits()
         self.table = Table()
         self.local: LocalBuckets | None = None
-        self.placed = -1
         self.wall_s = 0.0
         self.appeared: set[Key] = set()
         self.agents_told: int | None = None
@@ -77,3 +78,9 @@ class CoordinatorState:
     def age_s(self) -> float:
         """Δ, seconds for which the others may not know of a change and use an old ρ."""
         return self.members.lag_s + self.settings.urgent_gap_s + self.settings.tick_s
+
+    def owe_rows(self, numbers: Ints, at: float) -> None:
+        """Plan to tell others about these ledgers, from some time on."""
+        if self.local is not None and len(numbers):
+            self.local.wanted |= np.isin(self.local.numbers, numbers)
+            self.schedule.owe_rows(at, self.members.answer_gap_s())

@@ -25,7 +25,7 @@ def world_of(*names: str, rate: float = 100.0) -> World:
 
 
 def shares(world: World, name: str = "a") -> dict[str, float]:
-    view = world.processes[name].coordinator.table(1, "requests", world.now)
+    view = world.processes[name].coordinator.explain(1, "requests", world.now)
     return {row.agent: row.share for row in view.agents}
 
 

@@ -22,13 +22,10 @@ EXACT_COSTS = 0.5
 def agree(block: LedgerBlock, slots: Index) -> None:
     """Adopt the median of the levels that all agents compute.
 
-    With counters alone, views that once differ stay apart, say because a new agent
-    learnt a level a moment too late, or because a report was lost while the bucket was
-    full.  An agent whose level is below the others' would then be refused its part for
-    ever.  The median is used because any agent may lie.  This agent's own level counts
+    With counters alone, views that once differ stay apart
+    (docs/decisions/0053-views-of-one-level-agree.md).  This agent's own level counts
     as well, so that two agents meet half way.  At least half of the others must have
-    reported theirs.  What reports in flight could explain is averaged over several
-    levels (`hear`), or chance would add up, unless nothing was on its way.
+    reported theirs.
     """
     told = block.voiced[slots]
     if not np.count_nonzero(told):

@@ -56,13 +56,7 @@ def own_ceilings(
     # An agent below θ may exceed its mean by the noise of its own arrivals.
     noisy = share + root(2.0 * share * cost)
     sustained = lesser(noisy, own_most) + block.slack[slots] / block.agents[slots]
-    reserve, most = alone_of(
-        block,
-        slots,
-        present=on.present,
-        quorate=on.quorate,
-        presumed_dead=on.presumed_dead,
-    )
+    reserve, most = alone_of(block, slots, on)
     # What was just admitted is counted at a look, reported after a gap, known at a look
     # after it has arrived, and heeded later.
     heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + settings.tick_s + on.heed_s

@@ -24,12 +24,8 @@ tracked here is a branch, too: the parent's own callers (see
 part is divided among agents by what each wants there, and this agent's own callers keep
 to that.
 
-It weighs as much as what is used there, callers 1.  That is not known here, so each
-agent reports the weight of what it uses, of each child as large a part as it has of the
-child's demand: over all agents these add up.  A child that could use less than w_c·θ
-counts as high_c/θ, with which it gets what it can use.  If all children that are
-*configured* counted, two agents that use one of ten each would leave eight tenths of
-the parent to nobody.
+It weighs as much as what is used there, callers 1, which agents report
+(docs/decisions/0074-what-is-used-inside-is-reported.md).
 """
 
 from __future__ import annotations
@@ -198,9 +194,8 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
         block.left_above[at] = left
         block.wait_above_s[at] = wait_s if most > 0.0 else inf
     above.own_callers[slot] = beside[0]
-    weight = above.weight[:, slot : slot + 1]
-    theta_beside = water_level(beside[:, None], weight, np.array([parts[-1]]))
-    above.own_callers_theta[slot] = theta_beside[0]
+    weight = above.weight[:, slot]
+    above.own_callers_theta[slot] = water_level(beside, weight, parts[-1])
 
 
 def _used(

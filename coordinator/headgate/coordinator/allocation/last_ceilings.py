@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.messages.events import SetCeilings
+
 if TYPE_CHECKING:
-    from headgate.coordinator.messages.events import Ceilings
+    from headgate.coordinator.messages.events import Ceilings, Keys
     from headgate.coordinator.table.arrays import Flags, Floats, Ints
 
 
@@ -41,19 +43,16 @@ class LastCeilings:
     """Terms of N buckets as last set; NaN where never set.
 
     Args:
+        keys: The buckets that the shell has; it hears nothing about the others.
         size: N.
-        shell_size: How many of the N the shell has; it hears nothing about the others.
-
-    Attributes:
-        deadline: ``float64[N]`` monotonic seconds.
     """
 
-    def __init__(self, size: int, shell_size: int) -> None:
-        self._shell_size = shell_size
+    def __init__(self, keys: Keys, size: int) -> None:
+        self._keys = keys
         names = COMPARED if size > SET_ANYWAY else ("ceiling",)
         self._last = {name: np.full(size, np.nan) for name in names}
         self._counted, self._as_of_s = np.zeros((2, size))
-        self.deadline = np.full(size, -np.inf)
+        self._deadline = np.full(size, -np.inf)
 
     @property
     def ceiling(self) -> Floats:
@@ -64,7 +63,7 @@ class LastCeilings:
         """Copy the buckets `of` of another into the places `to` of this one."""
         for name in self._last.keys() & old._last.keys():
             self._last[name][to] = old._last[name][of]
-        for name in ("_counted", "_as_of_s", "deadline"):
+        for name in ("_counted", "_as_of_s", "_deadline"):
             getattr(self, name)[to] = getattr(old, name)[of]
 
     def take(
@@ -72,42 +71,49 @@ class LastCeilings:
         rows: Ints,
         new: Ceilings,
         counted: Floats,
+        credit: Floats,
         *,
         now: float,
         lease_s: float,
         exact: Flags,
-        anyway: Flags,
-    ) -> Flags | None:
-        """Return which of some rows must be set, ``bool[K]``, and remember those.
+    ) -> SetCeilings | None:
+        """Return the ceilings that the shell must set, and remember them.
 
         Args:
             rows: ``int64[K]`` buckets that were computed.
             new: Their new ceilings.
             counted: ``float64[K]`` what each had admitted by then.
+            credit: ``float64[N]`` what to put into each once; 0 where that is told.
             now: Monotonic seconds.
             lease_s: How long ceilings are valid.
             exact: ``bool[K]`` rows to set if the rate or the capacity is lower than it
                 was, however little.
-            anyway: ``bool[K]`` rows to set in any case.
-
-        Returns:
-            None if no row must be set.
         """
-        far = rows < self._shell_size
+        far = rows < len(self._keys.group_ids)
         if len(rows) > SET_ANYWAY:
             near = self._near(rows, new, counted, now)
-            near &= self.deadline[rows] - now > 0.5 * lease_s
+            near &= self._deadline[rows] - now > 0.5 * lease_s
             lower = new.rate < self._last["rate"][rows]
             lower |= new.capacity < self._last["capacity"][rows]
-            far &= anyway | (exact & lower) | ~near
+            far &= (credit[rows] > 0.0) | (exact & lower) | ~near
         if not np.count_nonzero(far):
             return None
         at = rows[far]
         for name, column in self._last.items():
             column[at] = getattr(new, name)[far]
         self._counted[at], self._as_of_s[at] = counted[far], now
-        self.deadline[at] = now + lease_s
-        return far
+        self._deadline[at] = now + lease_s
+        owed = credit[at]
+        credit[at] = 0.0
+        return SetCeilings(
+            keys=self._keys,
+            index=at,
+            ceilings=new.at(far),
+            counted=counted[far],
+            as_of_s=now,
+            deadline_s=self._deadline[at],
+            credit=owed if owed.any() else None,
+        )
 
     def _near(self, rows: Ints, new: Ceilings, counted: Floats, now: float) -> Flags:
         """Return ``bool[K]``: which buckets have reached the new state already."""
@@ -129,9 +135,4 @@ class LastCeilings:
 
 
 def _close(new: Floats, old: Floats, part: Floats | float = CHANGED_PART) -> Flags:
-    with np.errstate(invalid="ignore"):
-        near: Flags = np.abs(new - old) <= part * np.abs(new)
-    near &= np.isfinite(new)
-    same = (new == old) | (np.isnan(new) & np.isnan(old))
-    near |= same
-    return near
+    return np.isclose(old, new, rtol=part, atol=0.0, equal_nan=True)

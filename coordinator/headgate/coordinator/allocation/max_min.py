@@ -36,16 +36,16 @@ FINITE = 1e290
 times 0 it is 0."""
 
 
-def water_level(demand: Floats, weight: Floats, available: Floats) -> Floats:
+def water_level(demand: Floats, weight: Floats, available: Floats | float) -> Floats:
     """Return θ, ``float64[G]``: infinite where all demand fits.
 
     Args:
         demand: ``float64[A, G]`` λ ≥ 0.
         weight: ``float64[A, G]``; 0 keeps an agent out.
-        available: ``float64[G]`` Q' ≥ 0.
+        available: ``float64[G]`` Q' ≥ 0; of one ledger as of `level_of`.
     """
     demand = np.where(weight > 0.0, demand, 0.0)
-    return level_of(demand, weight, available, demand.sum(axis=0))
+    return level_of(demand, weight, cast("Floats", available), demand.sum(axis=0))
 
 
 def level_of(

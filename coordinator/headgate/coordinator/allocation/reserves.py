@@ -44,6 +44,7 @@ from headgate.coordinator.config.configuration import CLOSED, HOLD, OPEN
 from headgate.coordinator.table.one_or_many import chosen, greater, lesser
 
 if TYPE_CHECKING:
+    from headgate.coordinator.allocation.conditions import Conditions
     from headgate.coordinator.membership.failure_detector import Roster
     from headgate.coordinator.table.arrays import Floats, Index, LedgerBlock
 
@@ -132,35 +133,21 @@ def demand_told(block: LedgerBlock, slots: Index | int) -> Floats:
     return told
 
 
-def alone_of(
-    block: LedgerBlock,
-    slots: Index,
-    *,
-    present: float,
-    quorate: bool,
-    presumed_dead: bool,
-) -> tuple[Floats, Floats]:
+def alone_of(block: LedgerBlock, slots: Index, on: Conditions) -> tuple[Floats, Floats]:
     """Return (reserve, most) in units/s, ``float64[K]`` each.
 
     *reserve* is what this agent may spend once it is cut off, *most* what it may
     spend at all while it does not hear a majority.
-
-    Args:
-        block: Read.
-        slots: K of its columns.
-        present: Agents that may use a ledger of which nobody could tell.
-        quorate: A majority is heard.
-        presumed_dead: The others have dropped this agent.
     """
     policy = block.isolation[slots]
     whole = greater(block.whole_weight[slots], 1e-9)
     part = lesser(block.weight[0, slots] / whole, 1.0)
     unanswered = block.unanswered[slots]
-    part = chosen(unanswered, lesser(part, 1.0 / present), part)
+    part = chosen(unanswered, lesser(part, 1.0 / on.present), part)
     reserve: Floats = block.rate[slots] * part
     reserve = chosen(policy == HOLD, block.kept[0, slots], reserve)
     reserve = chosen(policy == CLOSED, 0.0, reserve)
-    if presumed_dead:
+    if on.presumed_dead:
         reserve = chosen(policy == OPEN, inf, reserve)
-    most = chosen((policy == CLOSED) & (not quorate), 0.0, inf)
+    most = chosen((policy == CLOSED) & (not on.quorate), 0.0, inf)
     return reserve, most

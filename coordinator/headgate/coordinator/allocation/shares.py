@@ -32,14 +32,8 @@ level is steered to m, not to 0.  A larger margin costs fairness; without one, a
 below θ are refused.  Where all are far above θ it is 0.07·room at most.
 
 **While C is B**, what flows in would overflow in the eyes of all, so it pays for what
-they don't know yet: each agent's V falls at its part of Q.  Otherwise an agent with a
-part of 1.5 requests would refuse its second one within Δ although the bucket refills in
-20 ms (measured: 12 to 25 % refused at a tenth of the quota).
-
-Rejected: local buckets of a tenth of a second of a ceiling (4 to 5 s over the quota for
-language models' tokens, 0.67 of the quota if one cost is a sixth of the burst);
-random admission when there are fewer tokens than agents (0.77); a margin of five sigma
-as the level to start at (0.80 with a burst of 10 s).
+they don't know yet: each agent's V falls at its part of Q
+(docs/decisions/0066-overflow-pays-for-unseen-spending.md).
 """
 
 from __future__ import annotations
@@ -85,9 +79,7 @@ MARGIN_SIGMAS = 2.5
 heartbeats are 5 s apart; a third costs fairness between light and heavy agents."""
 
 MARGIN_PART = 0.18
-"""The margin takes at most this part of the burst.  Of a quarter, 5 % of what a bucket
-of 60 requests admits in 5 s stayed unspent; with 15 %, agents that swap their demand
-exceed a quota whose burst is a second, if heartbeats are 5 s apart."""
+"""The margin takes at most this part of the burst."""
 
 HEAVY_MARGIN_PART = 0.07
 """The same where all agents want at least twice what they get: what they admit follows
@@ -220,14 +212,8 @@ def _tell_apart(
     # What of it comes from agents that get most of what they want: all, if all fits.
     by_chance = whole
     if some(theta < inf):
-        # In place: these are the largest arrays, and fresh memory costs more than this.
-        chance = greater(demand, 1e-300)
-        np.divide(usual, chance, out=chance)
-        chance *= 2.0
-        chance -= 1.0
-        np.maximum(chance, 0.0, out=chance)
-        chance *= variance
-        by_chance = total(chance)
+        chance = greater(2.0 * usual / greater(demand, 1e-300) - 1.0, 0.0)
+        by_chance = total(chance * variance)
     light = lesser(2.0 * by_chance / greater(whole, 1e-300), 1.0)
     part = HEAVY_MARGIN_PART + (MARGIN_PART - HEAVY_MARGIN_PART) * light
     most = part * greater(burst - owing, 0.0)

@@ -4,10 +4,7 @@ Where requests are few, nothing steers the level to a margin, so a token goes to
 asks first: an agent that repeats what was refused would starve one that asks seldom.
 An agent's *lead* is what it admitted less its max-min part of what all admitted.  One
 that reports each admission, wants more than its part and has a lead leaves as much of
-the level to others: at most three quarters of what the bucket holds beyond one request,
-and what flows in within a quarter second for each request of the lead.  One request
-would not be enough where views of a level differ.  The less demand exceeds Q, the less
-is left, and nothing once the others would have come if they still asked.
+the level to others (docs/decisions/0069-turns-for-large-requests.md).
 """
 
 from __future__ import annotations
@@ -34,8 +31,7 @@ SILENCE = 12.5
 them, nobody yields to them any more: e^−12.5 is five sigma."""
 
 LEAD_COSTS = 3.0
-"""Requests up to which an agent's lead is remembered.  With four, six agents left so
-much to each other that they spent a twentieth less in their first ten seconds."""
+"""Requests up to which an agent's lead is remembered."""
 
 YIELDED_PART = 0.75
 """What is yielded is at most this part of what a bucket holds beyond one request, or a
@@ -43,8 +39,7 @@ small one would overflow."""
 
 YIELDED_S = 0.25
 """For each request by which an agent is ahead it leaves at most the refill of this
-time: longer waits cost `kip599` up to 6 % from time 0, and who asks often comes back
-within it."""
+time."""
 
 
 def take_turns(

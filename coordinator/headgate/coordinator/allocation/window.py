@@ -4,10 +4,8 @@
 it, but what they had spent by then is still on its way.  So what they learnt beyond
 what they expected counts against the window until that must have been heard, h later:
 the rule (`headgate.coordinator.allocation.shares`) compares V' = V + (what they learnt
-within h) with a part of C' = E + V'.  For the same reason a part that grows, because
-others are known to want less, counts after h.  What the others know or expect, V ≤ 0,
-may be spent at any time.  Without this, agents that spend a burst in the same second
-admit up to half of it too much (`bench/rules/herds.py`).
+within h) with a part of C' = E + V'.  So does a part that grows.  See
+docs/decisions/0071-what-others-know-counts-until-they-have-answered.md.
 
 **The window** a_i is agent i's max-min part of C' according to what each agent wants
 within Δ.  If all of that fits, the rest is divided mostly evenly, because nobody knows
@@ -51,14 +49,11 @@ still on their way date from when all agents spent even parts, but are extrapola
 share."""
 
 HEED_AT_MOST_S = 0.1
-"""Nothing waits to be heeded for longer than this, but counts at once instead.  On a
-slow bus a bucket overflows meanwhile although all expect this agent to spend, and their
-levels become too high: with 0.3 to 0.6 s of delay, by 0.08 s of the quota."""
+"""Nothing waits to be heeded for longer than this, but counts at once instead."""
 
 GROWTH_AGES = 3.0
 """A part may exceed what the others have left by an even part of what flows in within
-so many Δ.  Without this, an agent that takes over 80 % of the quota is refused 0.3 % of
-its requests, instead of 0.2 %."""
+so many Δ."""
 
 
 def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None:

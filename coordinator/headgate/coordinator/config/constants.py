@@ -64,9 +64,6 @@ class Settings:
         if self.tick_s > self.interval_s:
             message = "tick_s: expected at most interval_s"
             raise InvalidSettings(message)
-        if self.lease_max_intervals < self.lease_min_intervals:
-            message = "lease_max_intervals: expected at least lease_min_intervals"
-            raise InvalidSettings(message)
         if self.presumed_dead_s < self.lease_min_intervals * self.interval_s:
             message = "presumed_dead_s: expected at least a lease (3 × interval_s)"
             raise InvalidSettings(message)

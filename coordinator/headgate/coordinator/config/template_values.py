@@ -1,12 +1,9 @@
 """Template groups: one group of the configuration, a bucket for each value.
 
-A group that is *per* user has its limits once for each user.  The group of one value is
-in no configuration: every process derives it, with the same id, from the template's id
-and the value, so agents share its limits without asking anyone.
-
-The id is 61 bits of a BLAKE2b digest above `VALUES_FROM`, which no id of the store
-reaches.  Two of 100,000 values have the same id with a probability of 2e-9; they would
-share one bucket.  Template ids are never used again, so neither are these.
+The group of one value is in no configuration: every process derives it, with the same
+id, from the template's id and the value
+(docs/decisions/0061-template-groups.md).  Template ids are never used again, so neither
+are these.
 """
 
 from __future__ import annotations

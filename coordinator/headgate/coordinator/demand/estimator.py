@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headgate.coordinator.allocation.turns import SILENCE
 from headgate.coordinator.table.one_or_many import (
     chosen,
     greater,
@@ -69,10 +70,6 @@ DEPTH = 17
 
 AGO = (np.arange(DEPTH)[:, None] - WINDOWS) % DEPTH
 """For the newest sample's place, the places of the samples one window earlier."""
-
-SILENCE = 12.5
-"""If so many requests were expected and none came, demand has ended: e^−12.5 is five
-sigma."""
 
 SETTLED_S = 0.6
 """Time after the last request until all windows are empty and looks may pause."""

@@ -18,7 +18,6 @@ from headgate.coordinator.allocation.last_ceilings import LastCeilings
 from headgate.coordinator.demand.blocking import Blocking
 from headgate.coordinator.demand.estimator import Demand
 from headgate.coordinator.demand.parents import Families
-from headgate.coordinator.messages.events import SetCeilings
 from headgate.coordinator.messages.report import Rows
 from headgate.coordinator.table.one_or_many import (
     chosen,
@@ -31,7 +30,7 @@ from headgate.coordinator.table.one_or_many import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headgate.coordinator.messages.events import Ceilings, Counted, Keys
+    from headgate.coordinator.messages.events import Counted, Keys
     from headgate.coordinator.table.arrays import Flags, Floats, Index, Ints
     from headgate.coordinator.table.index import Key, Place, Table
 
@@ -67,7 +66,9 @@ class LocalBuckets:
         overflowed: ``float64[N]`` units earned while full; NaN if no bucket counts it.
         largest: ``float64[N]`` most units in one tick lately.
         clipped: ``float64[N]`` units that buckets lost when capacities were lowered.
+        counted: ``float64[N]`` the shell's counters of what was admitted.
         credit: ``float64[N]`` units that the next ceilings must put in, once.
+        given: The terms that the shell was given last.
         cost: ``float64[N]`` mean units of a request.
         subjects: ``int64[N]`` limiters in use.
         demand: The estimates.
@@ -111,8 +112,9 @@ class LocalBuckets:
         self._told: Index = told if pairs else single(told)
         self.numbers: Ints = np.full(n, -1, dtype=np.int64)
         self.places: list[Place] = []
+        self._placed = -1
         self.admitted, self.refused, self.held, self.clipped = np.zeros((4, n))
-        self._raw_admitted, self._raw_refused, self._raw_overflowed = np.zeros((3, n))
+        self.counted, self._raw_refused, self._raw_overflowed = np.zeros((3, n))
         self._retired: dict[Key, tuple[float, ...]] = {}
         self.cost, self._direct_cost = np.ones((2, n))
         self._costs_seen, self.credit = np.zeros((2, n))
@@ -125,7 +127,7 @@ class LocalBuckets:
         self._blocking = Blocking(self.names, node)
         self.sent_demand = np.full(n, -1.0)
         self.repeated, self.again_at, self.confirm_at = np.full((3, n), np.inf)
-        self._given = LastCeilings(n, self.shell_size)
+        self.given = LastCeilings(keys, n)
         self.wanted, self.used = np.zeros((2, n), dtype=np.bool_)
         self.positions: Ints = np.arange(n, dtype=np.int64)
         self.by_dimension = self._grouped()
@@ -174,7 +176,7 @@ class LocalBuckets:
             getattr(self, name)[to] = getattr(old, name)[of]
         self._largest_since = old._largest_since
         self.demand.inherit(old.demand, to, of)
-        self._given.inherit(old._given, to, of)
+        self.given.inherit(old.given, to, of)
         self._retired = old._retire(self.at)
         again = [i for i, name in enumerate(self.names) if name in self._retired]
         for i in again:
@@ -197,7 +199,10 @@ class LocalBuckets:
         return self._retired
 
     def place_in(self, table: Table) -> None:
-        """Look up where this agent's lines stand; repeat that when lines move."""
+        """Look up where this agent's lines stand, if lines have moved since."""
+        if self._placed == table.version:
+            return
+        self._placed = table.version
         for dimension, where, groups in self.by_dimension:
             self.numbers[where] = table.numbers(dimension, groups)
         self.places = table.own_places(self.numbers)
@@ -221,19 +226,19 @@ class LocalBuckets:
             self.overflowed[at] = chosen(before == before, before, 0.0) + over
             # A parent's bucket doesn't know what its children are charged.
             self.overflowed[self._sum_to] = np.nan
-        grown = event.admitted[at] - self._raw_admitted[at]
+        grown = event.admitted[at] - self.counted[at]
         turned_away = event.refused[at] - self._raw_refused[at]
         moved = some(grown) or some(turned_away)
         self.held[at] = event.held[at]
         if moved:
             if min(grown.min(), turned_away.min()) < 0.0:
-                grown = restarted(grown, self._raw_admitted, at, event.admitted)
+                grown = restarted(grown, self.counted, at, event.admitted)
                 turned_away = restarted(
                     turned_away, self._raw_refused, at, event.refused
                 )
             self.admitted[at] += grown
             self.refused[at] += turned_away
-            self._raw_admitted[at] += grown
+            self.counted[at] += grown
             self._raw_refused[at] += turned_away
             used = grown + turned_away > 0.0
             seen = lesser(self._costs_seen[at] + used, COST_LASTS)
@@ -259,7 +264,7 @@ class LocalBuckets:
             self._largest_before, self._largest_since = self.largest, now
             self.largest = np.zeros(len(self.names))
         reset = self.demand.look(now, self.admitted + self.refused, self.cost)
-        self.usable = self._blocking.usable(self.demand.rate, self._given.ceiling)
+        self.usable = self._blocking.usable(self.demand.rate, self.given.ceiling)
         if self._families is not None:
             self._families.look(now, self._raw(), self.cost)
         return reset
@@ -276,7 +281,7 @@ class LocalBuckets:
             self.usable = self._families.add_up(self.usable, self.demand.rate)
 
     def _raw(self) -> Floats:
-        raw: Floats = self._raw_admitted + self._raw_refused
+        raw: Floats = self.counted + self._raw_refused
         return raw
 
     def with_ancestors(self, chosen: Flags) -> Flags:
@@ -348,45 +353,6 @@ class LocalBuckets:
         self.wanted[chosen] = False
         return tuple(parts)
 
-    def change(
-        self,
-        rows: Ints,
-        new: Ceilings,
-        *,
-        now: float,
-        lease_s: float,
-        exact: Flags,
-    ) -> SetCeilings | None:
-        """Return the ceilings that the shell must set, and remember them.
-
-        Args:
-            rows: ``int64[K]`` buckets that were computed.
-            new: Their new ceilings.
-            now: Monotonic seconds.
-            lease_s: How long a ceiling is valid.
-            exact: ``bool[K]`` buckets for which every lowering counts, however small.
-        """
-        given = self._given
-        counted = self._raw_admitted[rows]
-        owed = self.credit[rows] > 0.0  # else it would be lost
-        far = given.take(
-            rows, new, counted, now=now, lease_s=lease_s, exact=exact, anyway=owed
-        )
-        if far is None:
-            return None
-        at = rows[far]
-        credit = self.credit[at]
-        self.credit[at] = 0.0
-        return SetCeilings(
-            keys=self.keys,
-            index=at,
-            ceilings=new.at(far),
-            counted=counted[far],
-            as_of_s=now,
-            deadline_s=given.deadline[at],
-            credit=credit if credit.any() else None,
-        )
-
     def _sum_up(self) -> None:
         n = self.shell_size
         self.subjects[n:] = 0
@@ -418,7 +384,7 @@ def restarted(grown: Floats, counted: Floats, at: Index, now: Floats) -> Floats:
     return chosen(made_anew, now[at], greater(grown, 0.0))
 
 
-_COUNTERS = ("admitted", "refused", "_raw_admitted", "_raw_refused")
+_COUNTERS = ("admitted", "refused", "counted", "_raw_refused")
 
 _INHERITED = (
     *_COUNTERS,

@@ -1,10 +1,7 @@
 """The demand of a parent's own callers, apart from its children's.
 
 A parent's reported λ is an estimate for its own callers alone plus the λ reported for
-its children.  So an agent that hears both rows gets the callers' part as an exact
-difference, which is 0 if nobody calls the parent directly; with separate estimates of
-the sum and of a part, the difference would contain the noise of both.  Parent and child
-go into one report, so a report about a child always includes its ancestors.
+its children (docs/decisions/0011-direct-callers-of-a-parent-group.md).
 """
 
 from __future__ import annotations

@@ -26,11 +26,6 @@ charges without asking, or beyond its reservation, is admitted in addition.)
 Rejected: buckets that may owe one cost, with two costs of the burst held back for each
 agent.  The mean cost was held back while the largest was owed; an agent that ended in
 debt left it to nobody; and a part of the burst below two costs was an empty bucket.
-
-Also rejected: giving the permit at once and reporting the tokens later (the receiver's
-bucket has refilled meanwhile, so both are spent); reporting what the bucket held at the
-last look (requests spend it before it is clipped); burst and rate as separate permits
-(twice the rows, and tokens travel with one but are needed with the other).
 """
 
 from __future__ import annotations
@@ -47,23 +42,20 @@ from headgate.coordinator.escrow.lives import Sightings
 from headgate.coordinator.escrow.permits import Escrow, Section
 from headgate.coordinator.escrow.slots import SlotView, Stock, worth_of
 from headgate.coordinator.escrow.targets import gifts, targets
+from headgate.coordinator.membership.failure_detector import GONE_PART
 from headgate.coordinator.messages.events import Claim, Noticed, WakeAt
 from headgate.coordinator.messages.report import PERMITS, AgentLife, Permits
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
-    from numpy.typing import NDArray
-
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.membership.members import Members
     from headgate.coordinator.messages.events import Granted
     from headgate.coordinator.messages.report import Report
-    from headgate.coordinator.table.arrays import LedgerBlock
+    from headgate.coordinator.table.arrays import Ints, LedgerBlock
     from headgate.coordinator.table.index import Key, Table
-
-    Ints = NDArray[np.int64]
 
 SPARE_RUNS = 8
 """Own runs beyond the fewest possible that are tolerated until the next keyframe."""
@@ -94,10 +86,6 @@ ASK_GROWTH = 1.5
 
 ASK_MOST_INTERVALS = 5.0
 """The same for an agent that waits for an absent one."""
-
-GONE_PART = 0.5
-"""Fraction of the lease: a life that is gone according to the API must also have been
-silent for this long, so that a broken connection to the API alone ends nobody."""
 
 STOP_TICKS = 2.0
 """Looks by which a life that can reach nobody stops before others may think it gone."""
@@ -272,7 +260,7 @@ class Strict:
             return []
         escrow = stock.escrow
         worth = worth_of(stock.size, len(escrow.registers))
-        lives = sorted(escrow.registers.owners() | set(escrow.view.living()))
+        lives = sorted({*escrow.registers.names[1:], *escrow.view.living()})
         owned = escrow.registers.counts(lives, worth).tolist()
         views: list[SlotView] = []
         for life, may_own in zip(lives, owned, strict=True):

@@ -104,12 +104,6 @@ heard by it.  *Waiting*: a process that is silent, never returns, and whose end 
 confirms blocks agreement.  Its permits stay unused, as do those of lives that end
 meanwhile, and new agents get none.  Never exceeding the limit comes first; the agent
 waited for is named in a notice, ``strict_waits``.
-
-Rejected: counters of what each agent gave to each other one (sums over partly known
-tables, and an heir has to wait out quarantines); leases that a majority takes back
-(they need a member list that all agree on, and stop every minority); counting as
-settled after some time without agreement (unsafe if a small part of a partition loses
-its other members).
 """
 
 from __future__ import annotations
@@ -140,9 +134,7 @@ from headgate.coordinator.messages.report import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
+    from headgate.coordinator.table.arrays import Ints
 
 TWIN_INTERVALS = 1.5
 """Heartbeats for which nobody may have heard an earlier life of this agent's id: a

@@ -17,10 +17,7 @@ from headgate.coordinator.messages.report import PERMITS, AgentLife, PermitRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
-
-    Bools = NDArray[np.bool_]
-    Ints = NDArray[np.int64]
+    from headgate.coordinator.table.arrays import Flags, Ints
 
 NAMES_MAX = 4096
 """Number of lives in the columns above which unused ones are dropped."""
@@ -81,17 +78,13 @@ class Registers:
         owned = np.append(sums, 0).astype(np.int64)  # the last for unknown lives
         return owned[[self._index.get(life, -1) for life in lives]]
 
-    def owners(self) -> set[AgentLife]:
-        """Return all lives that own a permit."""
-        return {self.names[i] for i in np.unique(self.owner).tolist() if i}
-
     def named(self) -> set[str]:
         """Return the ids of all agents that own or gave a permit."""
         both: Ints = np.unique(np.concatenate([self.owner, self.giver]))
         numbers: list[int] = both.tolist()
         return {self.names[i].agent for i in numbers if i}
 
-    def where(self, holds: Callable[[AgentLife], bool]) -> Bools:
+    def where(self, holds: Callable[[AgentLife], bool]) -> Flags:
         """Return for which of `names` something holds, ``bool[len(names)]``."""
         return np.array([i > 0 and holds(life) for i, life in enumerate(self.names)])
 
@@ -202,7 +195,7 @@ class Registers:
         return np.sort(np.concatenate(chosen))
 
     def runs(
-        self, group_id: int, chosen: Bools, teller: AgentLife = NOBODY
+        self, group_id: int, chosen: Flags, teller: AgentLife = NOBODY
     ) -> Iterator[PermitRun]:
         """Yield registers for a report, equal neighbours as one run.
 

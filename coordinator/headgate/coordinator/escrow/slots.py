@@ -1,10 +1,8 @@
 """Slots in flight: at most N at once over the whole cluster, as permits of a stock.
 
-Like a strict rate, the slots of a group are cut into permits that agents own and give
-to each other, with the same registers and the same rule (see
-`headgate.coordinator.escrow.permits`).  The difference is what a permit is worth:
-permit i of P is worth N // P slots, plus one if i < N mod P.  So up to 1,024 slots the
-first N permits are the slots, and a larger N makes no permit worth less.
+Slots are permits of a stock, with the registers and the rule of
+`headgate.coordinator.escrow.permits` (docs/decisions/0050-slots-in-flight.md): permit i
+of P is worth N // P slots, plus one if i < N mod P.
 
 *Claim:* callers never hold more than N slots at once.  *Proof:* an agent lets its
 callers hold at most what its permits are worth, and permits in use sum to at most all.
@@ -21,9 +19,6 @@ the rest is spread evenly, so that an idle agent has some at once.  Shares are s
 whole numbers.  Each agent keeps the whole part of its share; the remainders go around:
 an agent that has one slot more than that passes it on after `ROTATE_S` to the next
 agent, by id, that is short.  With one slot and three agents that is a round robin.
-
-Rejected: leases on single slots at the holder's request from an owner (a round trip on
-the request path); a queue for the whole cluster (it needs an order that all agree on).
 """
 
 from __future__ import annotations
@@ -38,13 +33,9 @@ from headgate.coordinator.messages.report import PERMITS, AgentLife
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from headgate.coordinator.escrow.permits import Escrow
     from headgate.coordinator.messages.events import SlotCount
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from headgate.coordinator.table.arrays import Floats, Ints
 
 ROTATE_S = 1.0
 """How long an agent keeps a slot that it is due a fraction of.  Passing one on takes a

@@ -11,13 +11,8 @@ from headgate.coordinator.allocation.max_min import shares_at, water_level
 from headgate.coordinator.messages.report import PERMITS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.demand.local_buckets import LocalBuckets
-    from headgate.coordinator.table.arrays import LedgerBlock
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    from headgate.coordinator.table.arrays import Floats, Ints, LedgerBlock
 
 ROOM_PART = 0.05
 """Fraction of its demand: most room on top of it that an agent gets while rate is
@@ -113,5 +108,4 @@ def gifts(surplus: int, lacking: Ints) -> Ints:
 
 def max_min(demand: Floats, weight: Floats, rate: float) -> Floats:
     """Return the max-min shares of a rate or a stock, ``float64[K]``."""
-    theta = water_level(demand[:, None], weight[:, None], np.array([rate]))
-    return shares_at(theta, demand[:, None], weight[:, None])[:, 0]
+    return shares_at(water_level(demand, weight, rate), demand, weight)

@@ -11,12 +11,7 @@ import numpy as np
 from headgate.coordinator.allocation.ceilings import own_ceilings
 from headgate.coordinator.allocation.shares import allocated_of
 from headgate.coordinator.config.configuration import CLOSED, ISOLATIONS, OPEN
-from headgate.coordinator.explain.views import (
-    AgentRow,
-    Explanation,
-    LedgerView,
-    MemberView,
-)
+from headgate.coordinator.explain.views import AgentRow, Explanation, MemberView
 
 if TYPE_CHECKING:
     from headgate.coordinator.allocation.conditions import Conditions
@@ -72,33 +67,6 @@ def member_views(state: CoordinatorState, now: float) -> list[MemberView]:
     return sorted(views, key=lambda view: view.agent)
 
 
-def ledger_view(
-    state: CoordinatorState, recomputation: Recomputation, key: Key, now: float
-) -> LedgerView:
-    """Return one ledger, brought to `now`, with a row for each agent.
-
-    Raises:
-        KeyError: No such limit is tracked here.
-    """
-    return _view(state, *recomputation.fresh(key, now), key, now)
-
-
-def _view(
-    state: CoordinatorState, block: LedgerBlock, slot: int, key: Key, now: float
-) -> LedgerView:
-    unlimited = bool(block.unlimited[slot])
-    return LedgerView(
-        group_id=key[1],
-        dimension=key[0],
-        level=float(block.belief[slot]),
-        rate=inf if unlimited else float(block.rate[slot]),
-        burst=inf if unlimited else float(block.burst[slot]),
-        available=inf if unlimited else float(block.available[slot]),
-        theta=float(block.theta[slot]),
-        agents=_rows(state, block, slot, now),
-    )
-
-
 def _rows(
     state: CoordinatorState, block: LedgerBlock, slot: int, now: float
 ) -> tuple[AgentRow, ...]:
@@ -147,17 +115,17 @@ def explained(
         KeyError: No such limit is tracked here.
     """
     block, slot = recomputation.fresh(key, now)
-    view = _view(state, block, slot, key, now)
-    on = recomputation.conditions(now)
+    on, agents = recomputation.conditions(now), _rows(state, block, slot, now)
+    unlimited = bool(block.unlimited[slot])
     own = own_ceilings(block, np.array([slot]), on, state.settings)
     shown = Explanation(
-        group_id=view.group_id,
-        dimension=view.dimension,
+        group_id=key[1],
+        dimension=key[0],
         agent=state.agent,
         now_s=now,
         revision=state.limits.revision,
-        rate=view.rate,
-        burst=view.burst,
+        rate=inf if unlimited else float(block.rate[slot]),
+        burst=inf if unlimited else float(block.burst[slot]),
         mode="strict" if block.strict[slot] else "balanced",
         isolation=ISOLATIONS[int(block.isolation[slot])],
         level_reported=float(block.level[slot]),
@@ -165,23 +133,23 @@ def explained(
         unseen=float(block.unseen[slot]),
         unheeded=float(block.unheeded[slot]),
         window=float(block.window[slot]),
-        level=view.level,
+        level=float(block.belief[slot]),
         margin=float(block.margin[slot]),
         horizon_s=float(block.horizon[slot]),
         lag_s=state.members.lag_s,
         loss=state.members.loss,
         lease_s=state.members.lease_of(None),
-        available=view.available,
+        available=inf if unlimited else float(block.available[slot]),
         reserved=float(block.reserved[slot]),
-        theta=view.theta,
+        theta=float(block.theta[slot]),
         slack=float(block.slack[slot]),
         demand=float(min(block.known_demand[slot], block.demand_cap[slot])),
-        share=inf if block.unlimited[slot] else float(allocated_of(block, slot)[0]),
+        share=inf if unlimited else float(allocated_of(block, slot)[0]),
         ceiling=float(own.ceiling[0]),
         reserve=float(own.reserve[0]),
         cut_off=on.cut_off,
-        agents=view.agents,
-        members=len(view.agents),
+        agents=agents,
+        members=len(agents),
         error=float(block.error[slot]),
         bound=_bound(int(block.isolation[slot]), on, state),
         formula="",

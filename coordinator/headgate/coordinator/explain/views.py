@@ -66,32 +66,6 @@ class AgentRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerView:
-    """One group's ledger in one dimension, for the live view.
-
-    Attributes:
-        group_id: Of the group.
-        dimension: What is counted.
-        level: E, tokens left as believed; below zero a debt.
-        rate: Q, units/s; infinite where unlimited.
-        burst: B, units.
-        available: Q', units/s shared out now.
-        theta: Water level of the max-min, units/s per weight; infinite when all
-            demand fits.
-        agents: One row per agent, by id.
-    """
-
-    group_id: int
-    dimension: str
-    level: float
-    rate: float
-    burst: float
-    available: float
-    theta: float
-    agents: tuple[AgentRow, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """Every input and the formula of this agent's share, to be recomputed offline.
 

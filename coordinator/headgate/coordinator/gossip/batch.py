@@ -1,16 +1,13 @@
 """The rows of many small reports, entered at once.
 
-A hundred agents send a hundred reports between two looks.  Entering the rows of one
-report takes some fifty numpy calls, however many rows it has, and each call touches
-memory that has gone cold since.  All reports together are a few long columns.  The
-result is that of entering them one after the other, bit for bit
-(`tests/unit/coordinator/gossip/test_batch.py`).
+The result is that of entering them one after the other, bit for bit
+(docs/decisions/0023-batched-reports.md).
 """
 
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,14 +15,14 @@ from headgate.coordinator.ledger.replay import hear, overflow
 from headgate.coordinator.messages.report import Rows
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.membership.members import Member
     from headgate.coordinator.messages.report import Report
+    from headgate.coordinator.table.arrays import Floats, Ints
     from headgate.coordinator.table.index import Place, Table
 
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
+    _Entry = tuple[Rows, Ints, Floats, Place]
+    """Rows of one dimension of all reports; of those in one block, the index of each
+    one's report, when it held, and where they stand."""
 
 ROWS_MAX = 768
 """A report with at most this many rows waits for others.  A longer one has columns that
@@ -33,22 +30,6 @@ are long enough, and if it carries the same rows each time it needs no new look-
 
 ROWS_TOGETHER = 1 << 13
 """Rows entered at once: a dozen columns of this length fit a core's cache."""
-
-
-class _Columns(NamedTuple):
-    """The rows of one dimension of all waiting reports, N in total.
-
-    Attributes:
-        rows: The rows, one report after the other.
-        of: ``int64[N]`` index of the report that each row belongs to.
-        reported_at: ``float64[N]`` when each row held, monotonic seconds.
-        places: Where they stand in the table.
-    """
-
-    rows: Rows
-    of: Ints
-    reported_at: Floats
-    places: list[Place]
 
 
 def enter_together(
@@ -70,44 +51,25 @@ def enter_together(
     """
     if not len(table):
         return None
-    columns: list[_Columns] = []
+    entries: list[_Entry] = []
     for dimension in {rows.dimension for _, each in waiting for rows in each.rows}:
-        found = _columns(table, waiting, dimension)
+        found = _entries(table, waiting, dimension)
         if found is None:
             return None
-        columns.append(found)
-    if any(_at_rest(each) for each in columns):
+        entries += found
+    # Of a ledger that has overflowed at rest, the order of its charges matters.
+    if any(overflow(at.block, at.slots, held_s).any() for _, _, held_s, at in entries):
         return None
-    wrong: list[int] = []
-    for each in columns:
-        impossible: set[int] = set()
-        for place in each.places:
-            false = hear(
-                place,
-                each.rows,
-                each.reported_at[place.rows],
-                lag_s=lag_s,
-                loss=loss,
-                reported_together=True,
-            )
-            impossible.update(each.of[place.rows][false].tolist())
-        wrong += impossible
-    return sorted(wrong)
+    wrong: set[tuple[str, int]] = set()
+    for rows, of, held_s, at in entries:
+        false = hear(at, rows, held_s, lag_s=lag_s, loss=loss, reported_together=True)
+        wrong.update((rows.dimension, number) for number in of[false].tolist())
+    return sorted(number for _, number in wrong)
 
 
-def _at_rest(columns: _Columns) -> bool:
-    """Return whether a ledger has overflowed: then the order of its charges matters."""
-    return any(
-        np.count_nonzero(
-            overflow(place.block, place.slots, columns.reported_at[place.rows]) > 0.0
-        )
-        for place in columns.places
-    )
-
-
-def _columns(
+def _entries(
     table: Table, waiting: list[tuple[Member, Report]], dimension: str
-) -> _Columns | None:
+) -> list[_Entry] | None:
     """Return the rows of one dimension; None if they need to be entered one by one."""
     found = [
         (at, member, rows)
@@ -126,8 +88,9 @@ def _columns(
     places = table.standing([member.number for member in members], sizes, numbers)
     if places is None:
         return None
-    reported_at = np.array([member.reported_at for member in members])
-    return _Columns(rows, np.repeat(of, sizes), np.repeat(reported_at, sizes), places)
+    report = np.repeat(of, sizes)
+    held_s = np.repeat([member.reported_at for member in members], sizes)
+    return [(rows, report[at.rows], held_s[at.rows], at) for at in places]
 
 
 def finite(rows: Rows) -> bool:

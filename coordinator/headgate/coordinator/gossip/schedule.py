@@ -12,9 +12,8 @@ by more than 10 % of what was sent, by 10 % of Q/n, and by three sigma of the av
 (one sigma just after a reset, which has already passed a five-sigma test).  Demand
 above θ changes nobody's share, so its noise is not reported.  No other rule helps as
 much: a full flip settles in 0.35 s rather than 0.9 s at T = 1 s, and T = 5 s with this
-rule equals T = 0.25 s without it.  Urgent reports are at least 50 ms apart.  The first
-estimate after a reset is a guess from 25 ms of samples; it is reported again 75 ms
-later, and then each time it has become twice as old.
+rule equals T = 0.25 s without it.  The first estimate after a reset is told again
+(`CONFIRM_S`).
 
 A row that is off as above is sent at once, too, if T' is below T; otherwise if three
 sigma, and 10 % of what Q/n earns in T, were spent beyond what the others expect.
@@ -37,13 +36,9 @@ from headgate.coordinator.ledger.replay import LOSS_FLOOR
 from headgate.coordinator.table.one_or_many import chosen, greater, lesser, root, some
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.demand.local_buckets import LocalBuckets
-
-    Flags = NDArray[np.bool_]
-    Floats = NDArray[np.float64]
+    from headgate.coordinator.table.arrays import Flags, Floats
 
 DRIFT_SIGMAS = 1.0
 """Standard deviations of a Poisson count over T by which a row may be off."""

@@ -11,9 +11,7 @@ loses nothing, since the next one carries everything.  So the ledger's error is 
 sum over reports but only what is unseen now, at most Σ_j |a_j − ρ_j|·age_j.
 
 **Why is E never clamped from below?**  L is a sum of counters, so all agents together
-admit exactly B + Q·t − overflow − L: any excess is paid back.  A clamp would forgive
-it, and a single cost of 600 each second on a quota of 50/s would double the quota
-(measured: 2.0, and growing).
+admit exactly B + Q·t − overflow − L: any excess is paid back.  A clamp forgives it.
 
 **Why is E clamped and not L?**  A part P of what L shows is spent already.  Clamping L
 at B would subtract the unreported part twice, and with a burst smaller than Q·T, 4 to

@@ -11,15 +11,12 @@ agents are new: the level has started at what was stored before the cluster stop
 else at the margin, where the feedback is at rest and each agent gets exactly its share
 of Q; what was spent since is charged.  An agent that asks again because it stood still
 is worse off if nobody answers in time: it counted the pause as time in which nobody
-spent, so if others take part it goes on at the margin at most.  (Setting the level
-again at the end of the round gave each of fifty agents on 10 units/s a different one,
-up to 4.6 tokens above the true level.)
+spent, so if others take part it goes on at the margin at most.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,10 +25,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from headgate.coordinator.table.arrays import Floats, Ints
     from headgate.coordinator.table.index import Key
-
-    Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 ANSWERS_MAX = 256
 """Most answers kept for one round; the median of more is no better."""
@@ -56,8 +51,7 @@ ANSWER = np.dtype(
 """One row for each ledger whose level a report tells."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """Medians of the answers about one ledger.
 
     Attributes:

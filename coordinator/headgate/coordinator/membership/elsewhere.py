@@ -1,9 +1,8 @@
 """When other agents were last heard to use the groups that this agent does not use.
 
-Their rows are left out of what the coordinator hears, but not that they are there.  A
-level that the API told before is worth nothing once another agent has been heard to
-use the group: a process that had been connected since the morning would otherwise find
-a month's quota full that the others have used up.
+Their rows are left out of what the coordinator hears, but not that they are there: what
+was stored is void then:
+docs/decisions/0075-a-stored-level-is-void-once-others-are-heard.md.
 """
 
 from __future__ import annotations
@@ -13,9 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
+    from headgate.coordinator.table.arrays import Ints
 
 GROUPS_MAX = 1 << 20
 """Ids from here on are not remembered (values of templates have such): 8 MB at most."""

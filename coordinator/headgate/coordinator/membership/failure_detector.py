@@ -1,10 +1,7 @@
 """The failure detector: leases, presumed death, and which side of a partition decides.
 
-Silence is evidence only for an agent that could have heard something.  An agent that
-hears nobody, not even itself, presumes nobody dead, however long that lasts: otherwise
-each agent would be the last one alive whenever the bus is down.  And a process that the
-API sees is alive.  So a member is presumed dead if for M (plus its lease) it gave no
-sign of life although this agent heard others or itself.
+A member is presumed dead if for M (plus its lease) it gave no sign of life although
+this agent heard others or itself (docs/decisions/0041-failure-detection.md).
 
 `headgate.coordinator.allocation.reserves` says what each step means for shares.
 """
@@ -20,11 +17,10 @@ from headgate.coordinator.ledger.replay import close_account
 from headgate.coordinator.messages.events import Noticed
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.membership.members import Member, Members
     from headgate.coordinator.messages.events import Vouched
+    from headgate.coordinator.table.arrays import Flags, Floats
     from headgate.coordinator.table.index import Table
 
 DEPARTED_MAX = 4096
@@ -33,9 +29,10 @@ DEPARTED_MAX = 4096
 DEPARTED_S = 3600.0
 """How long they are remembered, seconds: people notice a partition of an hour."""
 
-VOUCHED_PART = 0.5
-"""Fraction of the lease: a process that is gone according to the API is dropped after
-this much silence, so that its last reports can still arrive."""
+GONE_PART = 0.5
+"""Fraction of the lease: a life that is gone according to the API must also have been
+silent for this long.  Its last reports can still arrive, and a broken connection to the
+API alone ends nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +156,7 @@ class FailureDetector:
         """
         self.hears(now)
         lease = self._members.lease_of(member)
-        if member.vouched is False and now - member.vouched_at > VOUCHED_PART * lease:
+        if member.vouched is False and now - member.vouched_at > GONE_PART * lease:
             member.vouched = None
             self._members.said.pop(member.agent, None)
         self._next_at = min(self._next_at, now + lease)
@@ -218,7 +215,7 @@ class FailureDetector:
     def _dead_at(self, member: Member, lease: float, now: float) -> float:
         """Return when a member will be presumed dead; infinite while it can't be."""
         if member.vouched is False:
-            return member.heard_at + VOUCHED_PART * lease
+            return member.heard_at + GONE_PART * lease
         if member.vouched or self.hears_nobody(now):
             return np.inf
         since = max(member.heard_at, member.lived_at, self._hearing_since)
@@ -271,6 +268,6 @@ class Roster:
         heard_at: ``float64[M + 1]`` monotonic seconds.
     """
 
-    weights: NDArray[np.float64]
-    silent: NDArray[np.bool_]
-    heard_at: NDArray[np.float64]
+    weights: Floats
+    silent: Flags
+    heard_at: Floats

@@ -21,12 +21,10 @@ from math import inf, log
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from headgate.coordinator.config.constants import Settings
     from headgate.coordinator.messages.events import Vouched
     from headgate.coordinator.messages.report import Report
+    from headgate.coordinator.table.arrays import Ints
     from headgate.coordinator.table.index import Place
 
 ECHOES_MAX = 128
@@ -115,8 +113,8 @@ class Member:
     whole: bool = False
     unheard_since: float = -inf
     late_s: float = 0.0
-    cache: dict[str, tuple[int, NDArray[np.int64], list[Place]]] = field(
-        default_factory=dict[str, "tuple[int, NDArray[np.int64], list[Place]]"]
+    cache: dict[str, tuple[int, Ints, list[Place]]] = field(
+        default_factory=dict[str, "tuple[int, Ints, list[Place]]"]
     )
     _base: float = inf
     _older_base: float = inf

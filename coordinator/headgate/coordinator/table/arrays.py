@@ -4,22 +4,13 @@ Letters: A = agents (first axis, capacity `LedgerBlock.width`), G = ledgers (sec
 axis, capacity grows by doubling).  A ledger is one group in one dimension; it has a
 column 0 ≤ g < G, each agent that uses it a row 0 ≤ a < A.  Row 0 is always this
 agent's own.  A cell is one agent's place in one ledger.
-
-Why [A, G] and not [G, A]?  A report of one agent touches one row of many ledgers, and
-every sum runs over the agents of each ledger.  With G last both are contiguous; with A
-last each cell that a report touches is in a cache line of its own (measured on 100 ×
-5,000: 3 times slower).
-
-Why one block per width?  A single matrix would be as wide as the widest ledger: 100 ×
-100,000 in PIP-82's sizing, where each group is used on 5 of 100 brokers.  Widths are
-powers of two, so at most half of a block is empty.
+Why this order and these blocks: docs/decisions/0002-ledger-arrays-by-width.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, nan
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,35 +32,28 @@ Index = slice | Ints
 """Positions along one axis; a slice where they are contiguous, which is faster."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """The declaration of one array of a block.
 
     Attributes:
         axes: ``AG``: one cell per agent and ledger; ``G``: one per ledger.
         kind: Type of an element.
         fill: Value of an empty place.
-        unit: Unit of an element.
-        meaning: What it says, in one sentence.
     """
 
     axes: Literal["AG", "G"]
     kind: type[np.generic]
     fill: float
-    unit: str
-    meaning: str
 
 
-def _cell(
-    unit: str, meaning: str, kind: type[np.generic] = np.float64, fill: float = 0.0
-) -> Any:
-    return Field("AG", kind, fill, unit, meaning)
+def _cell(_: str, kind: type[np.generic] = np.float64, fill: float = 0.0) -> Any:
+    """Declare an array by its unit, if it has one, and meaning."""
+    return Field("AG", kind, fill)
 
 
-def _ledger(
-    unit: str, meaning: str, kind: type[np.generic] = np.float64, fill: float = 0.0
-) -> Any:
-    return Field("G", kind, fill, unit, meaning)
+def _ledger(_: str, kind: type[np.generic] = np.float64, fill: float = 0.0) -> Any:
+    """Declare an array by its unit, if it has one, and meaning."""
+    return Field("G", kind, fill)
 
 
 def compact(positions: Ints) -> Index:
@@ -100,144 +84,122 @@ class LedgerBlock:
     """
 
     # What members reported.
-    member: Numbers = _cell("", "number of the member; NOBODY", np.int32, NOBODY)
-    demand: Floats = _cell("units/s", "λ as reported, uncapped; own: newest")
-    admitted: Floats = _cell("units", "last counter heard; NaN: the next is a baseline")
-    refused: Floats = _cell("units", "last counter heard")
-    held: Floats = _cell("units", "may be admitted unreported, for people")
-    cost: Floats = _cell("units", "c, mean of one request, > 0", fill=1.0)
-    subjects: Numbers = _cell("", "limiters in use there", np.int32)
-    reported_at: Floats = _cell("s", "when the row held")
-    apart: Floats = _cell(
-        "units", "its level less ours; NaN: none since we moved", fill=nan
-    )
-    averaged: Flags = _cell("", "apart is an average", np.bool_)
-    exact: Flags = _cell("", "apart began while nothing was on its way", np.bool_)
+    member: Numbers = _cell("number of the member; NOBODY", np.int32, NOBODY)
+    demand: Floats = _cell("units/s: λ as reported, uncapped; own: newest")
+    admitted: Floats = _cell("units: last counter heard; NaN: the next is a baseline")
+    refused: Floats = _cell("units: last counter heard")
+    held: Floats = _cell("units: may be admitted unreported, for people")
+    cost: Floats = _cell("units: c, mean of one request, > 0", fill=1.0)
+    subjects: Numbers = _cell("limiters in use there", np.int32)
+    reported_at: Floats = _cell("s: when the row held")
+    apart: Floats = _cell("units: its level less ours; NaN: none yet", fill=nan)
+    averaged: Flags = _cell("apart is an average", np.bool_)
+    exact: Flags = _cell("apart began while nothing was on its way", np.bool_)
     # What members are expected to use until they report again.
-    predicted: Floats = _cell(
-        "units", "taken as admitted since reported_at, up to at; own: by others"
-    )
+    predicted: Floats = _cell("units: taken as admitted since then; own: by others")
     extrapolated_rate: Floats = _cell(
-        "units/s", "ρ, at which predicted grows; silent: the reserve"
+        "units/s: ρ, growth of predicted; silent: reserve"
     )
-    at_once: Flags = _cell("", "reports each admission; silence: none", np.bool_)
-    weight: Floats = _cell("", "in the max-min; 0 iff silent or empty")
-    inside: Floats = _cell("", "weight of what its callers use of and inside a group")
-    kept: Floats = _cell("units/s", "average share, for isolation hold")
-    aside: Floats = _cell("units", "part of the level reserved for a silent member")
+    at_once: Flags = _cell("reports each admission; silence: none", np.bool_)
+    weight: Floats = _cell("in the max-min; 0 iff silent or empty")
+    inside: Floats = _cell("weight of what its callers use of and inside a group")
+    kept: Floats = _cell("units/s: average share, for isolation hold")
+    aside: Floats = _cell("units: part of the level reserved for a silent member")
     # The bucket.
-    rate: Floats = _ledger("units/s", "Q, 0 where unlimited")
-    burst: Floats = _ledger("units", "B")
-    level: Floats = _ledger("units", "L = E + Σ predicted of the others, at at")
-    at: Floats = _ledger("s", "time of the last calculation")
-    belief: Floats = _ledger("units", "E ≤ B, at at")
-    includes_at: Floats = _ledger(
-        "s", "what others admitted until then is in the level", fill=-inf
-    )
-    begun_at: Floats = _ledger("s", "when it was opened; told while it is new")
-    begun_admitted: Floats = _ledger("units", "own counter by then")
-    limited_at: Floats = _ledger(
-        "s", "when a limit was set where there was none", fill=-inf
-    )
-    overflowed: Floats = _ledger("units", "own bucket's counter, as entered")
-    cut: Floats = _ledger("units", "cut off at B lately, for late charges")
-    late: Floats = _ledger("units", "charged since the look, unexpectedly")
-    news: Floats = _ledger("units", "unexpected, and reported within Δ")
-    unheard: Floats = _ledger("units", "the same within the bus's lag")
-    own_news: Floats = _ledger("units", "own, unexpected, when it was reported")
-    outflow: Floats = _ledger("units/s", "Σ ρ of all, own included")
+    rate: Floats = _ledger("units/s: Q, 0 where unlimited")
+    burst: Floats = _ledger("units: B")
+    level: Floats = _ledger("units: L = E + Σ predicted of the others, at at")
+    at: Floats = _ledger("s: time of the last calculation")
+    belief: Floats = _ledger("units: E ≤ B, at at")
+    includes_at: Floats = _ledger("s: others' admissions until then are in", fill=-inf)
+    begun_at: Floats = _ledger("s: when it was opened; told while it is new")
+    begun_admitted: Floats = _ledger("units: own counter by then")
+    limited_at: Floats = _ledger("s: when a limit was set where none was", fill=-inf)
+    overflowed: Floats = _ledger("units: own bucket's counter, as entered")
+    cut: Floats = _ledger("units: cut off at B lately, for late charges")
+    late: Floats = _ledger("units: charged since the look, unexpectedly")
+    news: Floats = _ledger("units: unexpected, and reported within Δ")
+    unheard: Floats = _ledger("units: the same within the bus's lag")
+    own_news: Floats = _ledger("units: own, unexpected, when it was reported")
+    outflow: Floats = _ledger("units/s: Σ ρ of all, own included")
     # What this agent spent beyond what the others know or expect, or have heeded.
-    unseen: Floats = _ledger("units", "V, at at; 0 if no other agent is")
-    unheeded: Floats = _ledger("units", "V', at at; 0 if no other agent is")
-    heeding: Floats = _ledger("units", "unexpected by the others, not heeded yet")
-    heeding_at: Floats = _ledger("s", "when they knew it; infinite if none", fill=inf)
-    heeding_next: Floats = _ledger("units", "the same, learnt by them since then")
-    heeding_next_at: Floats = _ledger("s", "when they knew that", fill=inf)
-    part: Floats = _ledger("", "part of C' that the others have left to it", fill=1.0)
-    part_next: Floats = _ledger("", "the part that follows", fill=1.0)
-    part_next_at: Floats = _ledger("s", "when it was found; infinite: none", fill=inf)
-    known_admitted: Floats = _ledger("units", "own counter that all know")
-    known_predicted: Floats = _ledger("units", "expected since that counter")
-    known_demand: Floats = _ledger("units/s", "own λ that all know")
-    paid: Floats = _ledger("units", "own counter that overflow has paid for")
-    payable: Floats = _ledger("units", "own counter at the last look")
-    paying: Floats = _ledger("units/s", "growth of paid; 0 if C is below B")
-    pending_demand: Floats = _ledger("units/s", "own λ on its way")
-    pending_admitted: Floats = _ledger("units", "own counter on its way")
-    pending_predicted: Floats = _ledger("units", "expected since that one")
-    pending_at: Floats = _ledger("s", "when it left; infinite if none", fill=inf)
-    reported_admitted: Floats = _ledger("units", "own counter as last reported")
-    row_reported_at: Floats = _ledger("s", "when it was reported", fill=-inf)
-    reported_demand: Floats = _ledger("units/s", "own λ as last reported")
-    reported_rate: Floats = _ledger("units/s", "own ρ when it was reported")
-    swung: Floats = _ledger("units/s", "change of own ρ since then")
-    bucket_knows: Flags = _ledger(
-        "", "the own bucket was given E once, and goes on", np.bool_
-    )
+    unseen: Floats = _ledger("units: V, at at; 0 if no other agent is")
+    unheeded: Floats = _ledger("units: V', at at; 0 if no other agent is")
+    heeding: Floats = _ledger("units: unexpected by the others, not heeded yet")
+    heeding_at: Floats = _ledger("s: when they knew it; infinite if none", fill=inf)
+    heeding_next: Floats = _ledger("units: the same, learnt by them since then")
+    heeding_next_at: Floats = _ledger("s: when they knew that", fill=inf)
+    part: Floats = _ledger("part of C' that the others have left to it", fill=1.0)
+    part_next: Floats = _ledger("the part that follows", fill=1.0)
+    part_next_at: Floats = _ledger("s: when it was found; infinite: none", fill=inf)
+    known_admitted: Floats = _ledger("units: own counter that all know")
+    known_predicted: Floats = _ledger("units: expected since that counter")
+    known_demand: Floats = _ledger("units/s: own λ that all know")
+    paid: Floats = _ledger("units: own counter that overflow has paid for")
+    payable: Floats = _ledger("units: own counter at the last look")
+    paying: Floats = _ledger("units/s: growth of paid; 0 if C is below B")
+    pending_demand: Floats = _ledger("units/s: own λ on its way")
+    pending_admitted: Floats = _ledger("units: own counter on its way")
+    pending_predicted: Floats = _ledger("units: expected since that one")
+    pending_at: Floats = _ledger("s: when it left; infinite if none", fill=inf)
+    reported_admitted: Floats = _ledger("units: own counter as last reported")
+    row_reported_at: Floats = _ledger("s: when it was reported", fill=-inf)
+    reported_demand: Floats = _ledger("units/s: own λ as last reported")
+    reported_rate: Floats = _ledger("units/s: own ρ when it was reported")
+    swung: Floats = _ledger("units/s: change of own ρ since then")
+    bucket_knows: Flags = _ledger("own bucket was given E once, and goes on", np.bool_)
     # Shares.
-    demand_cap: Floats = _ledger("units/s", "largest λ that counts")
-    available: Floats = _ledger("units/s", "Q', the rate to divide")
-    reserved: Floats = _ledger("units/s", "reserved for silent members")
-    theta: Floats = _ledger(
-        "units/s", "water level per weight; inf: all fits", fill=inf
-    )
-    aside_in_all: Floats = _ledger("units", "Σ aside")
-    slack: Floats = _ledger("units/s", "part of Q' in no share")
-    fair_part: Floats = _ledger("", "its max-min part of what all admit", fill=1.0)
-    lead: Floats = _ledger("units", "admitted lately beyond that part")
-    awaited_per_s: Floats = _ledger("1/s", "requests of others that it yields to")
-    untaken: Floats = _ledger("", "of those, due since one came, while E allowed one")
-    yielded: Floats = _ledger("units", "of E that it leaves to others")
-    window: Floats = _ledger("units", "a, up to which V' may grow", fill=inf)
-    margin: Floats = _ledger("units", "m, what all may spend unseen")
-    others_margin: Floats = _ledger("units", "the same without this agent")
-    horizon: Floats = _ledger("s", "H, over which a surplus is worked off")
-    quiet_s: Floats = _ledger("s", "T', age a row in steady load may reach")
-    agents: Floats = _ledger("", "n, those that take part; at least 1", fill=1.0)
-    present_weight: Floats = _ledger("", "of those that take part")
-    equal_weight: Floats = _ledger(
-        "", "of each that takes part; NaN if they differ", fill=nan
-    )
-    whole_weight: Floats = _ledger("", "of all agents, silent included")
-    plausible: Floats = _ledger("units/s", "most that one could admit")
+    demand_cap: Floats = _ledger("units/s: largest λ that counts")
+    available: Floats = _ledger("units/s: Q', the rate to divide")
+    reserved: Floats = _ledger("units/s: reserved for silent members")
+    theta: Floats = _ledger("units/s: water level per weight; inf: all fits", fill=inf)
+    aside_in_all: Floats = _ledger("units: Σ aside")
+    slack: Floats = _ledger("units/s: part of Q' in no share")
+    fair_part: Floats = _ledger("its max-min part of what all admit", fill=1.0)
+    lead: Floats = _ledger("units: admitted lately beyond that part")
+    awaited_per_s: Floats = _ledger("1/s: requests of others that it yields to")
+    untaken: Floats = _ledger("of those, due since one came, while E allowed one")
+    yielded: Floats = _ledger("units: of E that it leaves to others")
+    window: Floats = _ledger("units: a, up to which V' may grow", fill=inf)
+    margin: Floats = _ledger("units: m, what all may spend unseen")
+    others_margin: Floats = _ledger("units: the same without this agent")
+    horizon: Floats = _ledger("s: H, over which a surplus is worked off")
+    quiet_s: Floats = _ledger("s: T', age a row in steady load may reach")
+    agents: Floats = _ledger("n, those that take part; at least 1", fill=1.0)
+    present_weight: Floats = _ledger("of those that take part")
+    equal_weight: Floats = _ledger("of each taking part; NaN: they differ", fill=nan)
+    whole_weight: Floats = _ledger("of all agents, silent included")
+    plausible: Floats = _ledger("units/s: most that one could admit")
     # This agent's own callers, and the parent groups.
-    depth: Codes = _ledger("", "limited groups above it", np.int8)
-    parent_cap: Floats = _ledger(
-        "units/s", "most that may be taken from the parent", fill=inf
-    )
-    due_inside: Floats = _ledger("units/s", "its part of what its children are due")
-    part_above: Floats = _ledger(
-        "units/s", "the same while nothing is owed there", fill=inf
-    )
-    left_above: Floats = _ledger(
-        "units", "left to it in the groups above; < 0: overdrawn", fill=inf
-    )
-    wait_above_s: Floats = _ledger("s", "until the groups above owe nothing")
-    own_callers: Floats = _ledger(
-        "units/s", "λ of own callers of a parent; NaN", fill=nan
-    )
-    branch_theta: Floats = _ledger("units/s", "water level of what is inside")
-    own_callers_theta: Floats = _ledger("units/s", "water level of such callers")
+    depth: Codes = _ledger("limited groups above it", np.int8)
+    parent_cap: Floats = _ledger("units/s: most to take from the parent", fill=inf)
+    due_inside: Floats = _ledger("units/s: its part of what its children are due")
+    part_above: Floats = _ledger("units/s: that, while nothing is owed there", fill=inf)
+    left_above: Floats = _ledger("units: left to it above; < 0: overdrawn", fill=inf)
+    wait_above_s: Floats = _ledger("s: until the groups above owe nothing")
+    own_callers: Floats = _ledger("units/s: λ of a parent's own callers; NaN", fill=nan)
+    branch_theta: Floats = _ledger("units/s: water level of what is inside")
+    own_callers_theta: Floats = _ledger("units/s: water level of such callers")
     # Strict ledgers.
-    right: Floats = _ledger("", "part of Q and B that this agent owns")
+    right: Floats = _ledger("part of Q and B that this agent owns")
     # Bookkeeping.
-    error: Floats = _ledger("units", "how far over, lately: see explain")
-    due: Floats = _ledger("s", "when to look again; infinite at rest", fill=inf)
-    joining_until: Floats = _ledger("s", "end of asking for the level; infinite before")
-    guessed: Flags = _ledger("", "its level is a guess, and was asked for", np.bool_)
-    unanswered: Flags = _ledger("", "nobody could tell who else uses it", np.bool_)
-    number: Ints = _ledger("", "number of the ledger; −1: free", np.int64, -1)
-    used: Ints = _ledger("", "rows handed out, own included", np.int64)
-    holes: Ints = _ledger("", "rows below used that are empty", np.int64)
-    dirty: Flags = _ledger("", "an input changed", np.bool_)
-    voiced: Flags = _ledger("", "a level was reported since the look", np.bool_)
-    full: Flags = _ledger("", "it overflowed at the last look", np.bool_)
-    brimful: Flags = _ledger("", "C was B at the last look", np.bool_)
-    stale: Flags = _ledger("", "silence or weights changed", np.bool_)
-    unlimited: Flags = _ledger("", "nothing is refused", np.bool_)
-    strict: Flags = _ledger("", "permits decide, not shares", np.bool_)
-    may_owe: Flags = _ledger("", "admits while E ≥ 0", np.bool_)
-    isolation: Codes = _ledger("", "index into ISOLATIONS", np.int8)
+    error: Floats = _ledger("units: how far over, lately: see explain")
+    due: Floats = _ledger("s: when to look again; infinite at rest", fill=inf)
+    joining_until: Floats = _ledger("s: end of asking for the level; infinite before")
+    guessed: Flags = _ledger("its level is a guess, and was asked for", np.bool_)
+    unanswered: Flags = _ledger("nobody could tell who else uses it", np.bool_)
+    number: Ints = _ledger("number of the ledger; −1: free", np.int64, -1)
+    used: Ints = _ledger("rows handed out, own included", np.int64)
+    holes: Ints = _ledger("rows below used that are empty", np.int64)
+    dirty: Flags = _ledger("an input changed", np.bool_)
+    voiced: Flags = _ledger("a level was reported since the look", np.bool_)
+    full: Flags = _ledger("it overflowed at the last look", np.bool_)
+    brimful: Flags = _ledger("C was B at the last look", np.bool_)
+    stale: Flags = _ledger("silence or weights changed", np.bool_)
+    unlimited: Flags = _ledger("nothing is refused", np.bool_)
+    strict: Flags = _ledger("permits decide, not shares", np.bool_)
+    may_owe: Flags = _ledger("admits while E ≥ 0", np.bool_)
+    isolation: Codes = _ledger("index into ISOLATIONS", np.int8)
 
     def __init__(self, width: int) -> None:
         self.width = width

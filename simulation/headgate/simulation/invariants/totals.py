@@ -76,7 +76,7 @@ def check_tables(
             if group not in life.admitted or _unlimited(run, group):
                 continue
             try:
-                view = controller.table(group + 1, DIMENSION, now)
+                view = controller.explain(group + 1, DIMENSION, now)
             except KeyError:
                 text = f"{life.agent} has no ledger of group {spec.name}"
                 yield Violation(now, "totals-exact", text)

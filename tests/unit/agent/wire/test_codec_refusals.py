@@ -307,7 +307,7 @@ def test_the_largest_number_of_subjects_is_one_that_the_coordinator_can_hold() -
     heard = decode(encode(replace(report(row), sequence=1, keyframe=True)))
     turns.runtime._step(Heard((heard,)))  # pyright: ignore[reportPrivateUsage]
     turns.run(1.0)
-    rows = turns.runtime.table(1, "requests").agents
+    rows = turns.runtime.explain(1, "requests").agents
     assert max(each.subjects for each in rows) == MAX_SUBJECTS
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headgate.coordinator.allocation.last_ceilings import SET_ANYWAY, LastCeilings
-from headgate.coordinator.messages.events import Ceilings
+from headgate.coordinator.messages.events import Ceilings, Keys
 
 if TYPE_CHECKING:
     from headgate.coordinator.table.arrays import Flags
@@ -42,14 +42,14 @@ def ceilings(
     )
 
 
-def set_again(new: Ceilings, exact: Flags = NONE, anyway: Flags = NONE) -> list[int]:
+def set_again(new: Ceilings, exact: Flags = NONE, owed: Flags = NONE) -> list[int]:
     """Return the buckets that are set again just after `ceilings()`."""
-    last, rows, counted = LastCeilings(SIZE, SIZE), np.arange(SIZE), np.zeros(SIZE)
-    last.take(rows, ceilings(), counted, now=0.0, lease_s=3.0, exact=NONE, anyway=NONE)
-    far = last.take(
-        rows, new, counted, now=0.0, lease_s=3.0, exact=exact, anyway=anyway
-    )
-    return [] if far is None else np.flatnonzero(far).tolist()
+    rows, counted = np.arange(SIZE), np.zeros(SIZE)
+    last = LastCeilings(Keys(("requests",), np.zeros(SIZE, np.int64), rows), SIZE)
+    last.take(rows, ceilings(), counted, counted, now=0.0, lease_s=3.0, exact=NONE)
+    credit = owed.astype(np.float64)
+    far = last.take(rows, new, counted, credit, now=0.0, lease_s=3.0, exact=exact)
+    return [] if far is None else far.index.tolist()
 
 
 @pytest.mark.parametrize("column", ["rate", "capacity"])
@@ -68,4 +68,4 @@ def test_a_delay_that_has_no_end_any_more_counts() -> None:
 
 
 def test_a_bucket_with_a_credit_is_set_in_any_case() -> None:
-    assert set_again(ceilings(), anyway=FIRST) == [0]
+    assert set_again(ceilings(), owed=FIRST) == [0]

@@ -117,7 +117,7 @@ def test_what_is_told_is_the_demand_that_the_other_dimension_lets_through() -> N
     many = Caller("many", messages=1000.0, size=8.0)
     large = Caller("large", messages=10.0, size=2000.0)
     admitted_bytes([many, large], 10.0)
-    view = large.coordinator.table(1, "bytes", 10.0)
+    view = large.coordinator.explain(1, "bytes", 10.0)
     told = {row.agent: row.demand for row in view.agents}
     assert told["many"] < 0.15 * many.attempted[BYTES]
     # Demand far above the water level is not reported again: it moves no share.

@@ -24,7 +24,7 @@ def three() -> World:
 
 
 def shares(world: World) -> dict[str, float]:
-    view = world.processes["a"].coordinator.table(1, "requests", world.now)
+    view = world.processes["a"].coordinator.explain(1, "requests", world.now)
     return {row.agent: row.share for row in view.agents}
 
 
@@ -53,7 +53,7 @@ def level(world: World) -> float:
 def test_a_demand_of_a_billion_buys_no_more_than_wanting_it_all() -> None:
     world = three()
     world.inject("a", forged(world, demand=1e9))
-    view = world.processes["a"].coordinator.table(1, "requests", world.now)
+    view = world.processes["a"].coordinator.explain(1, "requests", world.now)
     # Twice what could pass within the age of information.
     most = 2.0 * (view.rate + view.burst / 0.09)
     assert {row.agent: row.demand for row in view.agents}["b"] <= most
@@ -86,7 +86,7 @@ def test_a_member_that_is_not_believed_keeps_its_share() -> None:
 def test_tokens_held_are_bounded_by_the_burst(held: float) -> None:
     world = three()
     world.inject("a", forged(world, held=held))
-    view = world.processes["a"].coordinator.table(1, "requests", world.now)
+    view = world.processes["a"].coordinator.explain(1, "requests", world.now)
     assert abs({row.agent: row.held for row in view.agents}["b"]) <= 1000.0
 
 
@@ -134,7 +134,7 @@ def test_a_life_that_never_was_mutes_its_owner_for_a_lease_at_most() -> None:
     world.run(6.0)
     members = world.processes["a"].coordinator.members(world.now)
     assert {m.agent: (m.state, m.incarnation) for m in members}["b"] == ("present", 1)
-    rows = world.processes["a"].coordinator.table(1, "requests", world.now).agents
+    rows = world.processes["a"].coordinator.explain(1, "requests", world.now).agents
     assert {row.agent: row.admitted for row in rows}["b"] > 1500.0
 
 

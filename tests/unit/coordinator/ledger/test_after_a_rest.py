@@ -76,7 +76,7 @@ class Cluster:
     def levels(self) -> dict[str, float]:
         """Return what each agent takes the first group's level to be."""
         return {
-            agent: each.table(1, "requests", self._now).level
+            agent: each.explain(1, "requests", self._now).level
             for agent, each in self.agents.items()
         }
 

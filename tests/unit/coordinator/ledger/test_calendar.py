@@ -60,7 +60,7 @@ class Calendar(World):
 
     def levels(self) -> list[float]:
         return [
-            process.coordinator.table(1, DIMENSION, self.now).level
+            process.coordinator.explain(1, DIMENSION, self.now).level
             for process in self.processes.values()
         ]
 

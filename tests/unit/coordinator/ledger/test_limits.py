@@ -29,7 +29,7 @@ def lifted(seconds: float) -> World:
 def levels(world: World) -> dict[str, float]:
     """Return what each agent takes the level to be."""
     return {
-        name: process.coordinator.table(1, DIMENSION, world.now).level
+        name: process.coordinator.explain(1, DIMENSION, world.now).level
         for name, process in world.processes.items()
     }
 

@@ -135,7 +135,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def counters_are_those_of_the_newest_report(self) -> None:
         if not self.newest:
             return
-        rows = self.coordinator.table(1, "requests", self.now).agents
+        rows = self.coordinator.explain(1, "requests", self.now).agents
         told = {row.agent: row.admitted for row in rows if row.agent != "a"}
         for name, (_, _, admitted) in self.newest.items():
             if name in told:
