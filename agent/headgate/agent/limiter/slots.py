@@ -31,7 +31,7 @@ from collections import deque
 from contextlib import nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Literal, Protocol, Self
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
 from headgate.agent.decision import ADMITTED, Decision, LimitName, Refusal
 from headgate.agent.errors import (
@@ -113,6 +113,7 @@ class SlotPool:
     """
 
     __slots__ = (
+        "__weakref__",
         "ended",
         "group_id",
         "in_use",
@@ -444,6 +445,7 @@ class SlotBook:
         self.expired = self.dropped = 0
         self._taking = lock
         self._pools: dict[int, SlotPool] = {}
+        self._opened = WeakValueDictionary[int, SlotPool]()
         self._leases: Deadlines[ref[Slot]] = Deadlines(_ended)
         self._lock = threading.RLock()  # around the queue and the leases
         self._waiting: deque[SlotWaiter] = deque()
@@ -566,7 +568,10 @@ class SlotBook:
         pool = self._pools.get(group.id)
         if pool is None:
             name = LimitName(group.name, IN_FLIGHT, level)
-            pool = self._pools[group.id] = SlotPool(group.id, name, group.slots)
+            new = SlotPool(group.id, name, group.slots)
+            # Those in flight since before the limit was removed still count.
+            pool = self._pools[group.id] = self._opened.pop(group.id, new)
+            pool.name, pool.may_hold, pool.until_s = name, 0, -inf
             pool.follow(group, group.slots)
             if self._closed:
                 pool.end(AGENT_CLOSED)
@@ -590,7 +595,7 @@ class SlotBook:
             group = groups.get(group_id)
             if group is None or group.slots is None:
                 pool.open()
-                del self._pools[group_id]
+                self._opened[group_id] = self._pools.pop(group_id)
                 continue
             pool.follow(group, group.slots)
             pool.may_hold = min(pool.may_hold, pool.size)

@@ -182,6 +182,27 @@ def test_without_a_number_nothing_is_limited(process: Process) -> None:
     assert all(free.try_slot() for _ in range(99))
 
 
+def test_slots_that_are_held_count_when_the_limit_is_set_again(
+    process: Process,
+) -> None:
+    held = [process.limiter.try_slot(), process.limiter.try_slot()]
+    process.configure(None)
+    process.configure(3)
+    assert not process.limiter.try_slot(), "nobody has said how many there may be"
+    process.set(2)
+    assert not process.limiter.try_slot()
+    assert process.counted()[2][0] == 2
+    held.pop().release()
+    assert process.limiter.try_slot()
+    del held
+    process.configure(None)
+    gc.collect()
+    process.configure(3)
+    process.set(2)
+    assert process.limiter.try_slot()
+    assert process.limiter.try_slot()
+
+
 def test_a_lease_of_no_time_is_refused(process: Process) -> None:
     for lease_s in (0.0, -1.0, float("nan")):
         with pytest.raises(InvalidSetting, match=r"lease_s: expected .*seconds"):
