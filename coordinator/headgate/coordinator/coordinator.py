@@ -308,8 +308,8 @@ class Coordinator:
     def used(self) -> list[Key]:
         """Return the limits for which other agents have reported rows, by key."""
         table, members = self._state.table, self._state.members.by_number
-        lines = [table.lines_of(number) for number in members]
-        numbers = np.unique(np.concatenate(lines)).tolist() if lines else []
+        lines = [np.zeros(0, np.int64), *map(table.lines_of, members)]
+        numbers: list[int] = np.unique(np.concatenate(lines)).tolist()
         return sorted(map(table.key_of, numbers))
 
     def appeared(self) -> list[Key]:

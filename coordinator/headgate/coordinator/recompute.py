@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.membership.bootstrap import Answered
     from headgate.coordinator.messages.events import SetCeilings
     from headgate.coordinator.state import CoordinatorState
-    from headgate.coordinator.table.arrays import Flags, Index, Ints
+    from headgate.coordinator.table.arrays import Flags, Floats, Index, Ints
     from headgate.coordinator.table.index import Key, Place
 
 SECONDS_PER_CELL = 2.5e-7
@@ -110,7 +110,8 @@ class Recomputation:
             doubts: ``bool[K]`` this agent may have missed what the others spent.
             now: Monotonic seconds.
         """
-        level, reported_at, apart = np.array(answers).T
+        columns: Floats = np.array(answers).T
+        level, reported_at, apart = columns[0], columns[1], columns[2]
         spent = block.extrapolated_rate[1:, slots].sum(axis=0)
         level += (block.rate[slots] - spent) * np.maximum(now - reported_at, 0.0)
         # The others did not know what this agent spent meanwhile.

@@ -225,8 +225,12 @@ def test_a_client_that_is_gone_is_charged_nothing() -> None:
     handler = grpc.unary_unary_rpc_method_handler(same)
     details = SimpleNamespace(method="/test.Echo/x", invocation_metadata=ACME)
     limited: Grpc = LimitInterceptor(enforcer, subject=who)
+
+    def find(_: object) -> Grpc:
+        return handler
+
     with pytest.raises(RuntimeError, match="CANCELLED"):
-        limited.intercept_service(lambda _: handler, details).unary_unary(b"", Gone())
+        limited.intercept_service(find, details).unary_unary(b"", Gone())
     decisions = [bool(limiter.try_acquire(requests=1)) for _ in range(3)]
     assert decisions == [True, True, False], "one, and one in debt"
 

@@ -108,8 +108,8 @@ def test_where_the_api_tells_another_level_between_answer_and_end() -> None:
     world.run(30)
     begin(world, "b", 1.0)
     process = world.processes["b"]
-    asking = process.coordinator._state.bootstrap
-    while not asking._answers:
+    asking = process.coordinator._state.bootstrap  # pyright: ignore[reportPrivateUsage]
+    while not asking._answers:  # pyright: ignore[reportPrivateUsage]
         world.run(0.025)
     assert asking
     stored = Restored(DIMENSION, np.array([1]), np.array([-300.0]))
