@@ -111,12 +111,12 @@ class Recomputation:
             now: Monotonic seconds.
         """
         columns: Floats = np.array(answers).T
-        level, reported_at, apart = columns[0], columns[1], columns[2]
+        level, reported_at, apart = map(np.array, columns)
         spent = block.extrapolated_rate[1:, slots].sum(axis=0)
         level += (block.rate[slots] - spent) * np.maximum(now - reported_at, 0.0)
         # The others did not know what this agent spent meanwhile.
         level -= np.maximum(block.unseen[slots], 0.0)
-        change = np.where(doubts, level - block.belief[slots], apart)
+        change: Floats = np.where(doubts, level - block.belief[slots], apart)
         change = np.minimum(change, block.burst[slots] - block.belief[slots])
         block.level[slots] += change
         block.belief[slots] += change
