@@ -21,7 +21,7 @@ from headgate.agent.runtime import Runtime, RuntimeOptions
 from headgate.coordinator import Counted, Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from headgate.agent.follow.policies import Policies
     from headgate.agent.follow.snapshot import Snapshot
@@ -154,6 +154,8 @@ class Observer:
         self._begun: set[tuple[str, int]] = set()
         self._turn = 0
         self._looking = threading.Lock()
+        self._leaving = threading.Lock()
+        self._following = threading.Lock()
         self._runtime.start()
         self._follow()
 
@@ -187,17 +189,23 @@ class Observer:
             )
 
     def left(self) -> list[LimitUse]:
-        """Return limits that agents have used since the last call and no longer use.
+        """Return limits that agents have used and no longer use, until forgotten.
 
         From any thread.
         """
-        with self._looking:
+        with self._leaving:
             self._follow()
-            begun = self._begun.union(self._runtime.appeared())
-            self._begun = set(self._runtime.used())
+            used = set(self._runtime.used())
+            self._begun.update(self._runtime.appeared(), used)
             now = monotonic()
-            seen = [self._look_at(key, now) for key in begun - self._begun]
+            seen = [self._look_at(key, now) for key in self._begun - used]
             return [use for use in seen if use is not None]
+
+    def forget(self, left: Iterable[LimitUse]) -> None:
+        """Return these no more, unless agents use them again."""
+        with self._leaving:
+            keys = {(use.limit.dimension, use.group.id) for use in left}
+            self._begun = (self._begun & self._known.keys()) - keys
 
     def restore(self, levels: Restored) -> None:
         """Adopt levels that were stored before the observer started."""
@@ -228,8 +236,7 @@ class Observer:
 
     def follow(self) -> None:
         """Adopt the newest configuration within some 0.1 s; from any thread."""
-        with self._looking:
-            self._follow()
+        self._follow()
 
     @property
     def revision(self) -> int:
@@ -256,16 +263,17 @@ class Observer:
 
     def _follow(self) -> None:
         """Adopt the newest configuration if it has changed."""
-        snapshot = self._source()
-        if snapshot is not None and snapshot is not self._given:
-            self._given = snapshot
-            self._runtime.follow(snapshot)
-            self._known = {
-                (limit.dimension, group.id): (group, limit)
-                for group in snapshot.configuration.groups
-                for limit in group.limits
-                if limit.scope == "cluster"
-            }
+        with self._following:
+            snapshot = self._source()
+            if snapshot is not None and snapshot is not self._given:
+                self._given = snapshot
+                self._runtime.follow(snapshot)
+                self._known = {
+                    (limit.dimension, group.id): (group, limit)
+                    for group in snapshot.configuration.groups
+                    for limit in group.limits
+                    if limit.scope == "cluster"
+                }
 
     def _limits(self, now: float) -> list[LimitUse]:
         """Return the limits that agents use, some as they were a few looks ago."""

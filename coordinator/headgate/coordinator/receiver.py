@@ -334,7 +334,8 @@ class ReportReceiver:
                     self._note_moves(member, place, rows, before)
                 wrong += int(np.count_nonzero(false))
                 if rows.level is not None and (state.observing or state.bootstrap):
-                    self._hear_levels(member, place, rows.level[place.rows])
+                    told = rows.level[place.rows]
+                    self._hear_levels(member, place, told, goodbye=report.leave)
             if wrong:
                 self._disbelieve(member, effects)
 
@@ -403,18 +404,21 @@ class ReportReceiver:
         what = "reports a counter that fell or grew by too much"
         self._notice(effects, "disbelieved", member.agent, what)
 
-    def _hear_levels(self, member: Member, place: Place, levels: Floats) -> None:
+    def _hear_levels(
+        self, member: Member, place: Place, levels: Floats, *, goodbye: bool
+    ) -> None:
         state = self._state
         told = np.isfinite(levels)  # leaves out levels of another calendar period
         block, levels = place.block, levels[told]
         slots = block.slots[place.slots][told]
         if state.bootstrap:
             # Who answers a question has heard the first report of the row, but it may
-            # not have heard the newest one.
+            # not have heard the newest one, and a goodbye is no answer.
             heard_until = member.reported_at - state.members.lag_s
             heard = block.row_reported_at[slots] <= heard_until
             first = block.known_admitted[slots] <= block.begun_admitted[slots]
-            knew = first & (block.pending_at[slots] <= member.reported_at)
+            asked_by = heard_until if goodbye else member.reported_at
+            knew = first & (block.pending_at[slots] <= asked_by)
             told_once = block.pending_admitted[slots] + block.pending_predicted[slots]
             least = np.where(knew, told_once, -inf)
             own = common_level(block, slots, member.reported_at, heard, least)

@@ -218,6 +218,7 @@ class ConfigurationWatch:
         if answer.status == HTTPStatus.NOT_MODIFIED:
             self._answered()
         elif self._adopt(_body(answer)):
+            self._rest_s = 0.0
             return
         if asked:
             self._pace(asked_at, rest_s)

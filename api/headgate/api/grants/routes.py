@@ -42,7 +42,7 @@ def post_grants(body: Claimed, service: ServiceOf, request: Request) -> GrantSho
             level=known.level,
             age_s=known.age_s(now_s),
         )
-        for known in observing.levels.of(wanted)  # who asks has heard them used
+        for known in observing.levels.of(wanted, revision)  # it has heard them used
     ]
     if listener is None or not _follows(listener, revision):
         return GrantShown(granted=[], levels=levels)

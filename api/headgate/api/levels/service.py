@@ -9,14 +9,16 @@ taken from.
 Limits below a minute have a row as well, written twice per use: once when they are
 seen in use, which says only that they are not full, and once with their level when the
 last agent has gone.  Rejected: writing them each time (100,000 rows every 5 s); storing
-a level at first sight (the observer has not heard an answer by then).
+a level at first sight (the observer has not heard an answer by then; who is told it
+asks the others as well).
 """
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
+from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
@@ -25,6 +27,9 @@ from sqlalchemy.orm import Session
 from headgate.api.live.snapshot import ClusterSnapshot, Use
 from headgate.api.store import Store
 from headgate.api.store.tables import LevelRow, LimitRow, StateRow
+
+if TYPE_CHECKING:
+    from headgate.agent.observer import LimitUse
 
 LEAST_PERIOD_S = 60.0
 """The levels of shorter limits are stored when nobody uses them any more."""
@@ -35,8 +40,8 @@ IN_USE = 0.0
 MAX_LEVELS = 100_000
 """Most levels given to an agent: PIP-82's number of groups."""
 
-KEPT_S = 5.0
-"""How long what was left is kept beside the store, which is read once a second."""
+LOOKS_S = 0.02
+"""Between two looks at what was left: a thousand agents may begin at once."""
 
 Key = tuple[int, str]
 """(group id, dimension) of a limit."""
@@ -76,7 +81,7 @@ def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
     rows: list[dict[str, object]] = []
     unsure: list[dict[str, object]] = []
     for use, at_s in seen:
-        if isfinite(use.level):
+        if isfinite(use.rate) and isfinite(use.level):
             row: dict[str, object] = {
                 "group_id": use.group_id,
                 "dimension": use.dimension,
@@ -142,60 +147,65 @@ def load(store: Store, only: Collection[Key] | None = None) -> list[KnownLevel]:
 
 
 class LevelBook:
-    """The levels sent to agents: as seen if limits are in use, otherwise as stored.
-
-    Attributes:
-        look: Has `left` called for what agents have left by now; from any thread.
-    """
+    """The levels sent to agents: as seen if limits are in use, otherwise as stored."""
 
     def __init__(
-        self, store: Store, newest: Callable[[], ClusterSnapshot | None]
+        self,
+        store: Store,
+        newest: Callable[[], ClusterSnapshot | None],
+        left: Callable[[], "Iterable[LimitUse]"],
     ) -> None:
-        """Read `store`, and the levels in the `newest` picture of the cluster."""
-        self.look: Callable[[], None] = _nobody_looks
+        """Read `store`, the `newest` picture of the cluster, and what was left since.
+
+        Whatever was left before a picture has been stored when that is the newest.
+        """
         self._store = store
         self._newest = newest
+        self._left = left
         self._lock = threading.Lock()
-        self._of: tuple[int, int, bool] | None = None
-        self._levels: dict[Key, KnownLevel] = {}
-        self._left: dict[Key, tuple[Use, float]] = {}
+        self._of: tuple[int, bool, int] | None = None
+        self._levels: dict[int, dict[str, KnownLevel]] = {}
+        self._looked_s = -inf
 
-    def left(self, uses: Mapping[Key, tuple[Use, float]]) -> None:
-        """Take the levels of limits that agents have just left, and when."""
-        now_s = time.time()
-        kept = {
-            key: (use, at_s)
-            for key, (use, at_s) in self._left.items()
-            if at_s > now_s - KEPT_S
-        }
-        self._left = {**kept, **uses}
+    def of(self, limits: Collection[Key], revision: int) -> list[KnownLevel]:
+        """Return what is known of some limits, without those never seen in use.
 
-    def of(self, limits: Collection[Key]) -> list[KnownLevel]:
-        """Return what is known of some limits, without those never seen in use."""
-        self.look()
-        levels = _by_limit(load(self._store, limits))
-        self._add_seen(levels)
-        known = (levels[key] for key in levels.keys() & limits)
-        return [level for level in known if level.at_s is not None]
+        Args:
+            limits: Group ids and dimensions.
+            revision: Revision of the configuration.
+        """
+        picture = self._newest()
+        levels = _by_group(load(self._store, limits))
+        self._add_seen(levels, picture, revision)
+        self._add_left(levels)
+        known = (levels.get(group, {}).get(name) for group, name in limits)
+        return [level for level in known if level and level.at_s is not None]
 
-    def told(self, revision: int, *, watched: bool) -> list[dict[str, object]]:
+    def told(
+        self, revision: int, groups: Collection[int], *, watched: bool
+    ) -> list[dict[str, object]]:
         """Return all levels for an answer of `revision`; don't call it on a loop.
 
         Args:
             revision: Revision of the configuration.
+            groups: Ids of the groups in that answer.
             watched: The bus is being listened to, so a limit never seen in use was
                 not used; otherwise only stored levels are returned.
         """
-        self.look()
         now_s = time.time()
-        with self._lock:  # a thousand woken watchers read the store once a second
-            if self._of != (revision, int(now_s), watched):
+        with self._lock:  # a thousand woken watchers read it once
+            picture = self._newest()
+            number = -1 if picture is None else picture.number
+            if self._of != (revision, watched, number):
                 stored = load(self._store)
-                self._levels = _by_limit(
-                    level for level in stored if watched or level.at_s is not None
+                self._levels = _by_group(
+                    known for known in stored if watched or known.at_s is not None
                 )
-                self._of = (revision, int(now_s), watched)
-            self._add_seen(self._levels)
+                self._add_seen(self._levels, picture, revision)
+                self._of = (revision, watched, number)
+            if time.monotonic() - self._looked_s >= LOOKS_S:
+                self._looked_s = time.monotonic()
+                self._add_left(self._levels)
             return [
                 {
                     "group": known.group_id,
@@ -203,30 +213,53 @@ class LevelBook:
                     "level": known.level,
                     "age_s": known.age_s(now_s),
                 }
-                for known in self._levels.values()
+                for group in groups
+                for known in self._levels.get(group, {}).values()
             ]
 
-    def _add_seen(self, levels: dict[Key, KnownLevel]) -> None:
-        """Put what was seen later in the place of what was stored."""
-        picture, seen = self._newest(), [*self._left.values()]
-        if picture is not None:
-            seen.extend((use, picture.at_s) for use in picture.uses)
-        for use, at_s in seen:
-            key = use.group_id, use.dimension
-            known = levels.get(key)
-            older = known is None or known.at_s is None or known.at_s < at_s
-            if older and isfinite(use.level):
-                levels[key] = KnownLevel(
+    def _add_left(self, levels: dict[int, dict[str, KnownLevel]]) -> None:
+        """Put what agents have left since the last picture in the place of the rest."""
+        now_s = time.time()
+        for use in self._left():
+            group_id, limit = use.group.id, use.limit
+            if isfinite(limit.rate) and isfinite(use.level):
+                levels.setdefault(group_id, {})[limit.dimension] = KnownLevel(
+                    group_id=group_id,
+                    dimension=limit.dimension,
+                    level=min(use.level, limit.burst),
+                    at_s=now_s,
+                )
+
+    @staticmethod
+    def _add_seen(
+        levels: dict[int, dict[str, KnownLevel]],
+        picture: ClusterSnapshot | None,
+        revision: int,
+    ) -> None:
+        """Put what a picture shows in the place of what was stored before it.
+
+        A limit that was set anew since the picture is full, whatever that shows.
+        """
+        for use in picture.uses if picture is not None else ():
+            of_group = levels.setdefault(use.group_id, {})
+            known = of_group.get(use.dimension)
+            if known is None:
+                older = True  # it is in use, and so isn't stored
+            elif known.at_s is None:
+                older = picture.revision >= revision
+            else:
+                older = known.at_s < picture.at_s
+            if older and isfinite(use.rate) and isfinite(use.level):
+                of_group[use.dimension] = KnownLevel(
                     group_id=use.group_id,
                     dimension=use.dimension,
                     level=min(use.level, use.burst),
-                    at_s=at_s,
+                    at_s=picture.at_s,
                 )
 
 
-def _by_limit(levels: Iterable[KnownLevel]) -> dict[Key, KnownLevel]:
-    return {(level.group_id, level.dimension): level for level in levels}
-
-
-def _nobody_looks() -> None:
-    """Do nothing: there is no listener on the bus."""
+def _by_group(levels: Iterable[KnownLevel]) -> dict[int, dict[str, KnownLevel]]:
+    found: dict[int, dict[str, KnownLevel]] = {}
+    for known in levels:
+        found.setdefault(known.group_id, {})[known.dimension] = known
+    return found

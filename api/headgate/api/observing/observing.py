@@ -14,7 +14,7 @@ from headgate.api.overview.overview import Overview
 from headgate.api.store import Store
 
 if TYPE_CHECKING:
-    from headgate.agent.observer import Observer
+    from headgate.agent.observer import LimitUse, Observer
 
 
 FRESH_S = 5.0
@@ -45,7 +45,7 @@ class Observing:
         """Begin without a picture; names and limits come from `store`."""
         self.history = UsageHistory()
         self.overview = Overview(store, self.newest)
-        self.levels = LevelBook(store, self.newest)
+        self.levels = LevelBook(store, self.newest, self._left)
         self.streams = 0
         self.observer: Observer | None = None
         self.presence: dict[str, object] | None = None
@@ -82,6 +82,11 @@ class Observing:
         while not self.watches() and self.may_yet_listen():  # noqa: ASYNC110
             await asyncio.sleep(LOOKS_S)
         return self.watches()
+
+    def _left(self) -> "list[LimitUse]":
+        """Return the limits that agents have left since the newest picture."""
+        observer = self.observer
+        return [] if observer is None else observer.left()
 
     def newest(self) -> ClusterSnapshot | None:
         """Return the newest picture; None before the first."""

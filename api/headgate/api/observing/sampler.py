@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from math import inf
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -44,10 +43,6 @@ INTERVAL_S = 1.0
 SAVE_EVERY = 5
 """Pictures from one saving of levels to the next: a server that is killed
 forgets at most 5 s of an hourly quota's use."""
-
-STORES_S = 0.02
-"""Between two times that what was left is stored because somebody begins: a thousand
-agents may begin at once."""
 
 LISTENS_S = 0.01
 """Time between two checks whether the bus is open."""
@@ -109,9 +104,6 @@ class Sampler:
         self._observing = observing
         self._number = 0
         self._presence: dict[str, object] | None = None
-        self._left: dict[Key, tuple[Use, float]] = {}
-        self._storing = threading.Lock()
-        self._stored_s = -inf
         self._in_use: set[Key] = set()
         self._failures: set[str] = set()
         self._stopping = threading.Event()
@@ -121,7 +113,6 @@ class Sampler:
 
     def __enter__(self) -> "Sampler":
         self._observing.begins()
-        self._observing.levels.look = self._store_left
         self._thread.start()
         return self
 
@@ -158,49 +149,27 @@ class Sampler:
             # Otherwise a killed agent would keep its limits in use for half a minute.
             self._presence = presence
             observer.hear_of(presence)
-        with self._storing:
-            picture = painted(observer.look(), number=self._number + 1)
-            self._number = picture.number
+        sight = observer.look()
+        self._number += 1
+        picture = painted(sight, number=self._number, at_s=time.time())
+        left = observer.left()
+        used = {(use.group_id, use.dimension): use for use in picture.uses}
+        # Store at once that a limit is in use: it must not be reported as full.
+        seen = {key: (used[key], IN_USE) for key in used.keys() - self._in_use}
+        if self._number % save_every == 0:
+            long = (key for key, use in used.items() if use.period_s >= LEAST_PERIOD_S)
+            seen.update((key, (used[key], picture.at_s)) for key in long)
+        for limit in left:
+            key = limit.group.id, limit.limit.dimension
+            seen[key] = _use(limit), picture.at_s
+            used.pop(key, None)
+        try:
+            if seen:
+                save(self._store, seen.values())
+        finally:
             self._observing.see(picture)
-            used = {(use.group_id, use.dimension): use for use in picture.uses}
-            # Store at once that a limit is in use: it must not be reported as full.
-            begun = used.keys() - self._in_use
-            seen = {key: (used[key], IN_USE) for key in begun}
-            if self._number % save_every == 0:
-                for key, use in used.items():
-                    if use.period_s >= LEAST_PERIOD_S:
-                        seen[key] = use, picture.at_s
-            self._save(observer, seen)
-            self._in_use = {key for key in used if key not in self._left}
-            self._left.clear()
-
-    def _store_left(self) -> None:
-        """Store the levels of limits that agents have left since the last time.
-
-        A process that begins between two pictures must know what another one used that
-        has come and gone.
-        """
-        with self._storing:
-            observer = self._observing.observer
-            if observer is None or time.monotonic() - self._stored_s < STORES_S:
-                return
-            self._stored_s = time.monotonic()
-            try:
-                self._save(observer, {})
-            except Exception as error:
-                self._say(error)
-            else:
-                self._in_use -= self._left.keys()
-                self._left.clear()
-
-    def _save(self, observer: Observer, seen: dict[Key, tuple[Use, float]]) -> None:
-        """Store what was `seen`, and the levels of limits that agents have left."""
-        for limit in observer.left():
-            use = _use(limit)
-            self._left[use.group_id, use.dimension] = use, time.time()
-        self._observing.levels.left(self._left)
-        if seen or self._left:
-            save(self._store, {**seen, **self._left}.values())
+        self._in_use = set(used)
+        observer.forget(left)  # whoever asks finds their levels in the store
 
     def _restore(self, observer: Observer) -> None:
         """Give the observer the levels that were stored before it started."""
@@ -233,10 +202,10 @@ class Sampler:
             _log.exception("the live view has a gap: %s", error)
 
 
-def painted(sight: Sight, *, number: int) -> ClusterSnapshot:
-    """Return what an observer saw just now as a picture."""
+def painted(sight: Sight, *, number: int, at_s: float) -> ClusterSnapshot:
+    """Return what an observer saw as a picture."""
     return ClusterSnapshot(
-        at_s=time.time(),
+        at_s=at_s,
         number=number,
         revision=sight.revision or 0,
         uses=tuple(_use(seen) for seen in sight.limits),

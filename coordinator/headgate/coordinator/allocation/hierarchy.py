@@ -151,9 +151,10 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     """
     children = limits.children[parent]
     siblings = [key for key in children if key in table]
+    above, slot = table.at(parent)
+    above.due_inside[slot] = 0.0
     if not siblings:
         return
-    above, slot = table.at(parent)
     unlimited = bool(above.unlimited[slot])
     available = inf if unlimited else float(above.available[slot])
     places = [table.at(key) for key in siblings]

@@ -347,10 +347,10 @@ class KafkaBus:
             return
         self._said.add(kind)
         why = str(error) or kind
-        if kind == "KafkaTimeoutError":  # its words are the same for all of these
+        if kind == "KafkaTimeoutError":  # as a rule it is one of these
             why = (
-                f"no broker answers at {self._settings.bootstrap}, or none has the "
-                "topic (`headgate bus init` makes it)"
+                f"does a broker answer at {self._settings.bootstrap}, and has it the "
+                f"topic (`headgate bus init` makes it)? {why}"
             )
         log.warning("kafka %s: %s: %s", topic, what, why)
 

@@ -1,0 +1,106 @@
+"""What agents are told of a limit: what is stored, what is seen, what was just left."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import inf
+from typing import cast
+
+import pytest
+
+from headgate.agent.observer import LimitUse
+from headgate.api.levels import service
+from headgate.api.levels.service import Key, KnownLevel, LevelBook
+from headgate.api.live.snapshot import ClusterSnapshot, Use
+from headgate.api.store import Store
+from headgate.coordinator import Group, Limit
+
+REVISION = 7
+USE = Use(
+    group_id=1,
+    group="g",
+    dimension="requests",
+    rate=20.0,
+    period_s=60.0,
+    burst=20.0,
+    level=-3.0,
+    available_per_s=0.0,
+)
+PICTURE = ClusterSnapshot(at_s=100.0, number=1, revision=REVISION, uses=(USE,))
+STORED = KnownLevel(group_id=1, dimension="requests", level=20.0, at_s=None)
+LIMIT = Limit(dimension="requests", rate=20.0, burst=20.0, period_s=60.0)
+LEFT = LimitUse(
+    group=Group(id=1, name="g", limits=(LIMIT,)),
+    limit=LIMIT,
+    level=-9.0,
+    available_per_s=0.0,
+    theta_per_s=0.0,
+    error_units=0.0,
+    agents=(),
+)
+
+
+class Rig:
+    """A book over a store, a picture and limits that were left, all given."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.5
+        self.stored = [STORED]
+        self.picture: ClusterSnapshot | None = PICTURE
+        self.left: list[LimitUse] = []
+        self.loads = 0
+        patch.setattr(service, "load", self.load)
+        patch.setattr("time.time", lambda: self.now_s)
+        store = cast("Store", None)  # `load` is all that reads it
+        self.book = LevelBook(store, lambda: self.picture, lambda: self.left)
+
+    def load(self, store: Store, only: Iterable[Key] | None = None) -> list[KnownLevel]:
+        self.loads += 1
+        return self.stored
+
+    def told(self, revision: int = REVISION) -> dict[str, object]:
+        """Return the level and its age of the only limit, as agents get it."""
+        (told,) = self.book.told(revision, {1}, watched=True)
+        return told
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
+    return Rig(monkeypatch)
+
+
+def test_of_a_limit_in_use_what_was_seen_last_is_told(rig: Rig) -> None:
+    assert (rig.told()["level"], rig.told()["age_s"]) == (-3.0, 0.5)
+    assert [known.level for known in rig.book.of([(1, "requests")], REVISION)] == [-3.0]
+    rig.stored = [replace(STORED, level=4.0, at_s=100.2)]  # by another server, later
+    rig.picture = replace(PICTURE, number=2)
+    assert rig.told()["level"] == 4.0
+
+
+def test_what_agents_have_just_left_is_told_as_it_is_now(rig: Rig) -> None:
+    rig.left = [LEFT]
+    assert (rig.told()["level"], rig.told()["age_s"]) == (-9.0, 0.0)
+    assert [known.level for known in rig.book.of([(1, "requests")], REVISION)] == [-9.0]
+    assert rig.book.told(REVISION, {2}, watched=True) == []
+
+
+def test_a_limit_that_is_set_again_is_full_whatever_the_last_picture_shows(
+    rig: Rig,
+) -> None:
+    assert rig.told(REVISION + 1)["level"] == 20.0
+    assert rig.book.of([(1, "requests")], REVISION + 1) == []
+
+
+def test_an_unlimited_one_has_no_level(rig: Rig) -> None:
+    rig.picture = replace(PICTURE, uses=(replace(USE, rate=inf, level=-4e6),))
+    rig.left = [replace(LEFT, limit=replace(LIMIT, rate=inf), level=-4e6)]
+    assert rig.told()["level"] == 20.0
+    assert rig.book.of([(1, "requests")], REVISION) == []
+
+
+def test_a_thousand_that_ask_read_the_store_once(rig: Rig) -> None:
+    for _ in range(1000):
+        rig.told()
+    assert rig.loads == 1
+    rig.picture = replace(PICTURE, number=2)
+    rig.told()
+    assert rig.loads == 2, "what was left before this picture is in the store"
