@@ -240,7 +240,9 @@ class LevelBook:
 
         A limit that was set anew since the picture is full, whatever that shows.
         """
-        for use in picture.uses if picture is not None else ():
+        if picture is None:
+            return
+        for use in picture.uses:
             of_group = levels.setdefault(use.group_id, {})
             known = of_group.get(use.dimension)
             if known is None:
