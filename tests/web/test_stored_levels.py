@@ -9,6 +9,7 @@ from tests.web.rigs import TIMEOUT_S, Server
 
 import headgate.agent
 from headgate.agent import Limiter
+from headgate.api.observing.sampler import INTERVAL_S
 
 PERIODS: list[dict[str, object]] = [
     {"period_s": 3600},
@@ -152,8 +153,9 @@ def test_a_group_that_nobody_used_is_full_for_whoever_asks_first(
         assert taken + got <= 40 + 4 * seconds + 2
     until(
         lambda: any(level < 40.0 for level in _levels_of(server, "short")),
-        "the last level is stored when the last one has gone",
+        "the last level is told when the last one has gone",
     )
+    time.sleep(2.0 * INTERVAL_S)  # until it is stored as well
     for limit in ({"dimension": "requests", "rate": None}, SHORT["limits"][0]):
         answer = httpx.patch(
             f"{url}/groups/short", json={"limits": [limit]}, timeout=TIMEOUT_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.coordinator.demand.local_buckets import LocalBuckets
     from headgate.coordinator.messages.report import Rows
     from headgate.coordinator.state import CoordinatorState
-    from headgate.coordinator.table.arrays import Floats
+    from headgate.coordinator.table.arrays import Flags, Floats
     from headgate.coordinator.table.index import Place
 
 STARVED_S = 0.25
@@ -43,8 +43,7 @@ def report_due(
     if picked is None:
         return []
     picked = local.with_ancestors(picked)
-    known = _levels(state, local, now)
-    level = known if np.isfinite(known[picked]).all() else None
+    level = _levels(state, local, picked, now)
     demand = local.tell(picked, outlook.at_once)
     told = local.rows_to_report(picked, demand, level, **_optional(state, local, now))
     report = _report(state, told, now)
@@ -102,20 +101,22 @@ def _extrapolated(
     )
 
 
-def _levels(state: CoordinatorState, local: LocalBuckets, now: float) -> Floats:
-    """Return E of each ledger, ``float64[N]``; NaN where this agent isn't sure."""
-    level = np.zeros(len(local.names))
+def _levels(
+    state: CoordinatorState, local: LocalBuckets, rows: Flags, now: float
+) -> Floats | None:
+    """Return E of each ledger, ``float64[N]``; None if one to be told is unsure."""
     if state.detector.cut_off(now):
-        level[:] = nan  # what the others spent meanwhile comes with their reports
-        return level
-    sure_at = now - UNSURE_LAGS * state.members.lag_s
+        return None  # what the others spent meanwhile comes with their reports
+    level = np.zeros(len(local.names))
+    unsure_s = UNSURE_LAGS * state.members.lag_s
     for place in local.places:
         block, slots = place.block, place.slots
+        if (block.joining_until[slots] > now - unsure_s)[rows[place.rows]].any():
+            return None
         others = block.outflow[slots] - block.extrapolated_rate[0, slots]
         grown = (block.rate[slots] - others) * (now - block.at[slots])
-        known = np.minimum(block.belief[slots] + grown, block.burst[slots])
-        sure = block.joining_until[slots] <= sure_at
-        level[place.rows] = np.where(sure, known, nan)
+        most = block.burst[slots]
+        level[place.rows] = np.minimum(block.belief[slots] + grown, most)
     return level
 
 
@@ -152,12 +153,9 @@ def last_report(state: CoordinatorState, now: float) -> list[Publish]:
     local = state.local
     rows: tuple[Rows, ...] = ()
     if local is not None:
-        columns, level = _optional(state, local, now), _levels(state, local, now)
-        tracked, sure = local.numbers >= 0, np.isfinite(level)
-        rows = (
-            *local.rows_to_report(tracked & sure, local.usable, level, **columns),
-            *local.rows_to_report(tracked & ~sure, local.usable, None, **columns),
-        )
+        every, columns = local.numbers >= 0, _optional(state, local, now)
+        level = _levels(state, local, every, now)
+        rows = local.rows_to_report(every, local.usable, level, **columns)
     state.schedule.hello = False
     state.strict.leave(now)
     return [Publish(_report(state, rows, now, leave=True))]

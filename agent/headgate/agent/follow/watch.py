@@ -218,10 +218,11 @@ class ConfigurationWatch:
         if answer.status == HTTPStatus.NOT_MODIFIED:
             self._answered()
         elif self._adopt(_body(answer)):
-            self._rest_s = 0.0
-            return
-        if asked:
-            self._pace(asked_at, rest_s)
+            asked = {}
+        if rest_s:
+            # Whatever answers at once all the same is not asked at once.
+            self._closing.wait(max(0.0, asked_at + rest_s - time.monotonic()))
+        self._rest_s = self._pace() if asked else 0.0
 
     def _adopt(self, text: bytes) -> bool:
         """Use an answer; return whether it brings a newer revision."""
@@ -238,18 +239,15 @@ class ConfigurationWatch:
                 self._take(snapshot_file.snapshot_of(document, self._address))
         return self._revision() > known
 
-    def _pace(self, asked_at: float, rest_s: float) -> None:
-        """Slow down if answers that bring nothing newer come over and over.
+    def _pace(self) -> float:
+        """Return how long the API shall wait, if it brings nothing newer over and over.
 
-        The API waits before the next one: only while this agent asks does it see when
-        the process ends.  Whatever answers at once all the same is not asked at once.
+        It waits, and not this agent: only while this asks does it see when the process
+        ends.
         """
         before, self._repeated_at = self._repeated_at, time.monotonic()
-        took_s = self._repeated_at - asked_at
-        if took_s < rest_s:
-            self._closing.wait(rest_s - took_s)
         over_and_over = self._repeated_at - before < REPEATED_GAP_S
-        self._rest_s = REPEATED_PAUSE_S if over_and_over else 0.0
+        return REPEATED_PAUSE_S if over_and_over else 0.0
 
     def _newer(self) -> dict[str, str]:
         """Return the query for anything newer than what is known."""

@@ -98,28 +98,6 @@ def test_what_was_spent_by_one_that_left_before_it_knew_the_level(
     assert -SPENT - BURST < level(world, "a") < -SPENT + BURST
 
 
-def test_who_leaves_tells_the_levels_that_it_knows_although_it_asks_for_others() -> (
-    None
-):
-    world = World()
-    for group_id in (1, 2):
-        world.group(group_id, rate=1.0, burst=BURST)
-    for name in "ab":
-        world.start(name)
-        world.use_groups(name, [1] if name == "b" else [])
-    world.run(30)
-    use(world, "b", SPENT)
-    world.run(3)
-    known = level(world, "b")
-    world.use_groups("b", [1, 2])
-    world.run(0.1)
-    world.use_groups("a", [1])
-    world.run(0.025)
-    world.stop("b")
-    world.run(3)
-    assert level(world, "a") == pytest.approx(known + 3.1, abs=2.0)
-
-
 def test_a_goodbye_that_was_sent_before_it_was_heard_of_includes_no_request() -> None:
     world = World()
     world.group(1, rate=1.0, burst=BURST)
