@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from headgate.agent import Admin, Agent, LimitSpec, connect
 from headgate.api import ServerSettings, running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.alone
@@ -73,6 +74,22 @@ def admitted(agent: Agent, name: str, for_s: float) -> tuple[int, float]:
     return passed, longest_s
 
 
+@contextmanager
+def spending(url: str) -> Generator[subprocess.Popen[str]]:
+    """A process that has spent all and is there until it is killed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SPENDING, url], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "spent\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
 def test_what_a_killed_process_spent_is_spent_for_those_that_begin_later(
     url: str, tmp_path: Path
 ) -> None:
@@ -80,12 +97,7 @@ def test_what_a_killed_process_spent_is_spent_for_those_that_begin_later(
     earlier = connect(
         url, agent="earlier", snapshot_path=tmp_path / "earlier.json", wait_s=30
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", SPENDING, url], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    try:
-        assert process.stdout.readline() == "spent\n"
+    with earlier, spending(url) as process:
         spent_s = time.monotonic()
         process.kill()
         process.wait()
@@ -94,28 +106,19 @@ def test_what_a_killed_process_spent_is_spent_for_those_that_begin_later(
         later = connect(
             url, agent="later", snapshot_path=tmp_path / "later.json", wait_s=30
         )
-        passed, delay_s = admitted(later, "quick", 3.0)
-        assert passed <= 1
-        # It owes at least 285 units for 30 s.
-        assert delay_s == pytest.approx(29.0 - (time.monotonic() - spent_s), abs=6.0)
-        later.close()
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        earlier.close()
+        with later:
+            passed, delay_s = admitted(later, "quick", 3.0)
+            assert passed <= 1
+            # It owes at least 285 units for 30 s.
+            owed_s = 29.0 - (time.monotonic() - spent_s)
+            assert delay_s == pytest.approx(owed_s, abs=6.0)
 
 
 def test_a_process_that_begins_just_after_another_was_killed_knows_its_debt(
     url: str,
 ) -> None:
     """The API has not noticed yet that it is gone, but has seen what it spent."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SPENDING, url], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    try:
-        assert process.stdout.readline() == "spent\n"
+    with spending(url) as process:
         spent_s = time.monotonic()
         time.sleep(1.0)  # the API looks each second
         process.kill()
@@ -125,10 +128,6 @@ def test_a_process_that_begins_just_after_another_was_killed_knows_its_debt(
             assert not first
             assert first.delay_s == pytest.approx(owed_s, abs=3.0)
             assert admitted(later, "hourly", 2.0)[0] <= 1
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 @pytest.mark.parametrize("made_after_s", [0.0, 6.0])
@@ -169,3 +168,24 @@ def test_the_first_request_of_an_older_process_binds_a_younger_one(
     assert admitted(older, "quick", 0.5)[0] == 0
     older.close()
     younger.close()
+
+
+def test_a_maximum_is_kept_by_processes_that_come_and_go(url: str) -> None:
+    """Each wants more than is left, and leaves what it owes behind."""
+    with Admin(url) as admin:
+        admin.put_group("above", [LimitSpec("requests", rate=1000)])
+        capped = LimitSpec("requests", rate=1000, maximum=100)
+        admin.put_group("capped", [capped], parent="above")
+        admin.put_tenant("capped")
+        admin.attach("capped", tenant="capped")
+    time.sleep(1.0)
+    began_s, taken = time.monotonic(), 0
+    for n in range(8):
+        name = f"n{n}"
+        with connect(url, agent=name, keep_snapshot=False, wait_s=30) as agent:
+            limiter = agent.limiter(tenant="capped")
+            for _ in range(4):
+                taken += 600 * bool(limiter.try_acquire(requests=600))
+                time.sleep(0.1)
+    assert taken >= 1200
+    assert taken <= 1000 + 100 * (time.monotonic() - began_s) + 2 * 600

@@ -189,7 +189,7 @@ class Observer:
             )
 
     def left(self) -> list[LimitUse]:
-        """Return limits that agents have used and no longer use, until forgotten.
+        """Return limits that agents used and have left, until `forget` is called.
 
         From any thread.
         """

@@ -220,7 +220,7 @@ class ConfigurationWatch:
         elif self._adopt(_body(answer)):
             asked = {}
         if rest_s:
-            # Whatever answers at once all the same is not asked at once.
+            # A proxy, or an older API, may have answered at once all the same.
             self._closing.wait(max(0.0, asked_at + rest_s - time.monotonic()))
         self._rest_s = self._pace() if asked else 0.0
 
@@ -240,10 +240,10 @@ class ConfigurationWatch:
         return self._revision() > known
 
     def _pace(self) -> float:
-        """Return how long the API shall wait, if it brings nothing newer over and over.
+        """Return how long the API should wait if it keeps answering with nothing newer.
 
-        It waits, and not this agent: only while this asks does it see when the process
-        ends.
+        It waits rather than this agent, because it sees the end of a process only while
+        that one asks.
         """
         before, self._repeated_at = self._repeated_at, time.monotonic()
         over_and_over = self._repeated_at - before < REPEATED_GAP_S

@@ -29,7 +29,7 @@ def post_grants(body: Claimed, service: ServiceOf, request: Request) -> GrantSho
     Each limit is granted once, and only while this server has listened on the bus since
     before the limit was made.  The agent finds it full, and divides it with the others.
 
-    Levels are told of limits that were ever used, as this server sees them now or as
+    Levels are told of limits that have been used, as this server sees them now or as
     they were stored.
     """
     observing, revision = observing_of(request), service.watch.revision

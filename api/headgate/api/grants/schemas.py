@@ -46,7 +46,7 @@ class Claimed(BaseModel):
 
 
 class LevelTold(LimitNamed):
-    """What is left of a limit that was ever used."""
+    """What is left of a limit that has been used."""
 
     level: Annotated[
         float, Field(description="Units left when it was seen; negative for a debt.")

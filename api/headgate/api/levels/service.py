@@ -9,8 +9,8 @@ taken from.
 Limits below a minute have a row as well, written twice per use: once when they are
 seen in use, which says only that they are not full, and once with their level when the
 last agent has gone.  Rejected: writing them each time (100,000 rows every 5 s); storing
-a level at first sight (the observer has not heard an answer by then; who is told it
-asks the others as well).
+a level at first sight (the observer has not heard an answer by then; whoever is told
+one asks the others as well).
 """
 
 import threading
@@ -218,7 +218,7 @@ class LevelBook:
             ]
 
     def _add_left(self, levels: dict[int, dict[str, KnownLevel]]) -> None:
-        """Put what agents have left since the last picture in the place of the rest."""
+        """Replace the levels of limits that agents have left since the last picture."""
         now_s = time.time()
         for use in self._left():
             group_id, limit = use.group.id, use.limit
@@ -236,7 +236,7 @@ class LevelBook:
         picture: ClusterSnapshot | None,
         revision: int,
     ) -> None:
-        """Put what a picture shows in the place of what was stored before it.
+        """Replace levels that were stored before a picture by what it shows.
 
         A limit that was set anew since the picture is full, whatever that shows.
         """

@@ -31,7 +31,7 @@ MAX_WAIT_S = 60.0
 """Longest wait; proxies drop connections that are silent for a minute or more."""
 
 MAX_REST_S = 2.0
-"""Longest time for which a caller may ask not to be answered."""
+"""Longest time for which a caller may ask to be kept waiting in any case."""
 
 _TELLERS = frozenset({"agent", "admin"})
 """Roles whose tokens may say that an agent is alive."""
@@ -114,7 +114,7 @@ _Rest = Annotated[
         ge=0,
         le=MAX_REST_S,
         allow_inf_nan=False,
-        description="How long to wait in any case before that, seconds.",
+        description="How long to wait in any case before looking for one, seconds.",
     ),
 ]
 _Agent = Annotated[

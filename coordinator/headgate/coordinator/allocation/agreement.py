@@ -23,9 +23,11 @@ def agree(block: LedgerBlock, slots: Index) -> None:
     """Adopt the median of the levels that all agents compute.
 
     With counters alone, views that once differ stay apart
-    (docs/decisions/0053-views-of-one-level-agree.md).  This agent's own level counts
+    (docs/decisions/0053-views-of-one-level-agree.md).  The median is used because any
+    agent may lie.  This agent's own level counts
     as well, so that two agents meet half way.  At least half of the others must have
-    reported theirs.
+    reported theirs.  What reports in flight could explain is averaged over several
+    levels (`hear`), or chance would add up, unless nothing was on its way.
     """
     told = block.voiced[slots]
     if not np.count_nonzero(told):

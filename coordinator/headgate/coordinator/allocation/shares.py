@@ -79,7 +79,9 @@ MARGIN_SIGMAS = 2.5
 heartbeats are 5 s apart; a third costs fairness between light and heavy agents."""
 
 MARGIN_PART = 0.18
-"""The margin takes at most this part of the burst."""
+"""The margin takes at most this part of the burst.  Of a quarter, 5 % of what a bucket
+of 60 requests admits in 5 s stayed unspent; with 15 %, agents that swap their demand
+exceed a quota whose burst is a second, if heartbeats are 5 s apart."""
 
 HEAVY_MARGIN_PART = 0.07
 """The same where all agents want at least twice what they get: what they admit follows

@@ -31,7 +31,8 @@ SILENCE = 12.5
 them, nobody yields to them any more: e^−12.5 is five sigma."""
 
 LEAD_COSTS = 3.0
-"""Requests up to which an agent's lead is remembered."""
+"""Requests up to which an agent's lead is remembered.  With four, six agents left so
+much to each other that they spent a twentieth less in their first ten seconds."""
 
 YIELDED_PART = 0.75
 """What is yielded is at most this part of what a bucket holds beyond one request, or a
@@ -39,7 +40,8 @@ small one would overflow."""
 
 YIELDED_S = 0.25
 """For each request by which an agent is ahead it leaves at most the refill of this
-time."""
+time: longer waits cost `kip599` up to 6 % from time 0, and who asks often comes back
+within it."""
 
 
 def take_turns(

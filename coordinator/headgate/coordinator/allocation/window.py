@@ -49,11 +49,14 @@ still on their way date from when all agents spent even parts, but are extrapola
 share."""
 
 HEED_AT_MOST_S = 0.1
-"""Nothing waits to be heeded for longer than this, but counts at once instead."""
+"""Nothing waits to be heeded for longer than this, but counts at once instead.  On a
+slow bus a bucket overflows meanwhile although all expect this agent to spend, and their
+levels become too high: with 0.3 to 0.6 s of delay, by 0.08 s of the quota."""
 
 GROWTH_AGES = 3.0
 """A part may exceed what the others have left by an even part of what flows in within
-so many Δ."""
+so many Δ.  Without this, an agent that takes over 80 % of the quota is refused 0.3 % of
+its requests, instead of 0.2 %."""
 
 
 def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None:

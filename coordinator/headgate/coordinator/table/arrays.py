@@ -39,21 +39,23 @@ class Field(NamedTuple):
         axes: ``AG``: one cell per agent and ledger; ``G``: one per ledger.
         kind: Type of an element.
         fill: Value of an empty place.
+        meaning: Its unit, if it has one, and what it says.
     """
 
     axes: Literal["AG", "G"]
     kind: type[np.generic]
     fill: float
+    meaning: str
 
 
-def _cell(_: str, kind: type[np.generic] = np.float64, fill: float = 0.0) -> Any:
-    """Declare an array by its unit, if it has one, and meaning."""
-    return Field("AG", kind, fill)
+def _cell(meaning: str, kind: type[np.generic] = np.float64, fill: float = 0.0) -> Any:
+    return Field("AG", kind, fill, meaning)
 
 
-def _ledger(_: str, kind: type[np.generic] = np.float64, fill: float = 0.0) -> Any:
-    """Declare an array by its unit, if it has one, and meaning."""
-    return Field("G", kind, fill)
+def _ledger(
+    meaning: str, kind: type[np.generic] = np.float64, fill: float = 0.0
+) -> Any:
+    return Field("G", kind, fill, meaning)
 
 
 def compact(positions: Ints) -> Index:

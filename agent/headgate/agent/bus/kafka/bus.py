@@ -349,8 +349,8 @@ class KafkaBus:
         why = str(error) or kind
         if kind == "KafkaTimeoutError":  # as a rule it is one of these
             why = (
-                f"does a broker answer at {self._settings.bootstrap}, and has it the "
-                f"topic (`headgate bus init` makes it)? {why}"
+                f"does a broker answer at {self._settings.bootstrap}, and does it have "
+                f"the topic (`headgate bus init` makes it)? {why}"
             )
         log.warning("kafka %s: %s: %s", topic, what, why)
 
