@@ -41,6 +41,7 @@ class Lifecycle:
         state = self._state
         before, state.limits = state.limits, Limits(event.configuration)
         limits, local = state.limits, state.local
+        state.elsewhere.forget(_limited(before) - _limited(limits))
         if local is not None:
             limits.follow_values(local.keys.templates)
         if event.agents is not None:
@@ -276,3 +277,8 @@ class Lifecycle:
         block.guessed[slot] = block.bucket_knows[slot] = False
         block.dirty[slot] = True
         yield number, change
+
+
+def _limited(limits: Limits) -> set[int]:
+    """Return the ids of the groups that have limits."""
+    return {group_id for _, group_id in limits.by_key}

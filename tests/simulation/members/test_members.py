@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from tests.simulation.members.members import (
+    WALL_S,
     Members,
     admitted,
     configured,
@@ -18,7 +20,7 @@ from tests.simulation.members.members import (
     told_and_admitted,
 )
 
-from headgate.coordinator import Group, Limit, Restored
+from headgate.coordinator import Configuration, Configured, Group, Limit, Restored
 
 if TYPE_CHECKING:
     from headgate.coordinator import Report
@@ -298,3 +300,36 @@ def test_who_begins_just_after_another_is_told_no_delay_for_a_level_that_it_gues
         level = members.all[n].coordinator.explain(1, "requests", members.now).level
         assert true <= level + 2.0
         assert level <= min(true + rate * (members.now - 30.0), 100.0) + 2.0
+
+
+@pytest.mark.parametrize("gone_apart_s", [0.0, 0.1])
+def test_a_limit_that_is_set_again_is_full_although_others_used_it_before(
+    gone_apart_s: float,
+) -> None:
+    """Two agents had heard of its use when they began, and the third one hears it now.
+
+    One bucket admits 500 and 100/s, and the third one is free for 0.06 s.
+    """
+    limited = configured(Group(id=1, name="g", limits=(limit(100.0, 500.0),)))
+    without = configured(Group(id=1, name="g", limits=()))
+    members = Members(limited, 3)
+    passed: list[float] = []
+
+    def ask(n: int) -> None:
+        if members.ask(n, "g"):
+            passed.append(members.now)
+        members.at(members.now + 1 / 300, partial(ask, n))
+
+    def follow(n: int, configuration: Configuration, revision: int) -> None:
+        member, which = members.all[n], replace(configuration, revision=revision)
+        full = Restored("requests", np.array([1]), np.array([500.0]))
+        members.step(member, full)
+        member.enforcer.configure(which, members.now, wall_s=WALL_S + members.now)
+        members.step(member, Configured(which, 3))
+
+    for n in range(3):
+        members.at(15.0 + 0.2 * n, partial(ask, n))
+        members.at(20.0 + gone_apart_s * n, partial(follow, n, without, 2))
+        members.at(23.0 + 0.06 * (n == 0), partial(follow, n, limited, 3))
+    members.run(26.0)
+    assert sum(at > 23.0 for at in passed) == pytest.approx(500 + 300 + 18, abs=60)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headgate.coordinator.table.arrays import Ints
 
 GROUPS_MAX = 1 << 20
@@ -41,6 +43,12 @@ class Elsewhere:
             longer[: len(self._heard_at)] = self._heard_at
             self._heard_at = longer
         self._heard_at[ids] = now
+
+    def forget(self, group_ids: Iterable[int]) -> None:
+        """Forget groups whose limits are gone: if they are set again, they are new."""
+        for group_id in group_ids:
+            if group_id < len(self._heard_at):
+                self._heard_at[group_id] = -np.inf
 
     def since(self, group_id: int, now: float) -> float:
         """Return the seconds since then; infinite if no other agent was heard to."""
