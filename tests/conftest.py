@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,11 @@ settings.load_profile("untimed")
 SKIPPED_IN_CI = 6
 """The exit code for it: none of pytest's own, least of all 1, after which `make test`
 tries again what failed."""
+
+# A shell that starts a command in the background lets it ignore Ctrl-C, and with it all
+# that it starts; here are tests of what Ctrl-C does.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DOWNLOADED = ("go-build", "headgate/jars")
 """What `tools/fetch_parts.sh` keeps in the user's cache; tests use it from there."""
