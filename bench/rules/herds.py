@@ -1,9 +1,9 @@
 """Random herds: agents that want the same burst within a second, in the simulation.
 
-``python bench/rules/herds.py [--seeds 1-120] [--workers 2]``.  Two to sixteen agents
-share a bucket that holds one to thirty seconds of its rate.  They all want it from the
-start, or after they hardly used it; each of them for a moment of its own; or again and
-again, out of step.
+``python bench/rules/herds.py [--seeds 1-120] [--workers 2] [--delay-ms 60]``.  Two to
+sixteen agents share a bucket that holds one to thirty seconds of its rate.  They all
+want it from the start, or after they hardly used it; each of them for a moment of its
+own; or again and again, out of step.
 
 Prints each herd that admitted less than 0.97 of one central bucket, or more than the
 excess explains that requests on their way and the rate allow; then how many there were.
@@ -75,10 +75,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--seeds", default="1-120", help="as in headgate simulate")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--delay-ms", type=float, help="of all buses, with up to as much jitter"
+    )
     options = parser.parse_args()
     herds: list[Herd] = []
     with ProcessPoolExecutor(options.workers) as pool:
-        for herd in pool.map(run, parse_seeds(options.seeds)):
+        seeds = parse_seeds(options.seeds)
+        for herd in pool.map(partial(run, delay_ms=options.delay_ms), seeds):
             if herd is None:
                 continue
             herds.append(herd)
@@ -97,9 +101,9 @@ def main() -> None:
     )
 
 
-def run(seed: int) -> Herd | None:
+def run(seed: int, delay_ms: float | None = None) -> Herd | None:
     """Run a herd; None if nothing was admitted."""
-    scenario, title = herd_of(seed)
+    scenario, title = herd_of(seed, delay_ms)
     engine = SimulationEngine(
         scenario, seed=seed, strategy="headgate", make_controller=real_coordinator
     )
@@ -120,8 +124,8 @@ def run(seed: int) -> Herd | None:
     )
 
 
-def herd_of(seed: int) -> tuple[Scenario, str]:
-    """Return a random herd and what it is, in words."""
+def herd_of(seed: int, delay_ms: float | None = None) -> tuple[Scenario, str]:
+    """Return a random herd, on a bus with this delay if given, and its description."""
     chance = random.Random(seed)
     agents = chance.choice([2, 3, 4, 6, 8, 16])
     rate = chance.choice([5, 20, 50, 200])
@@ -131,6 +135,9 @@ def herd_of(seed: int) -> tuple[Scenario, str]:
         "delay": chance.choice([0.003, 0.01, 0.03]),
         "jitter": chance.choice([0.0, 0.01, 0.03]),
     }
+    if delay_ms is not None:
+        delay = delay_ms / 1e3
+        network = {"delay": delay, "jitter": chance.choice([0.0, 0.3, 1.0]) * delay}
     kind = seed % len(KINDS)
     make = (_together, partial(_together, at_s=3.0), _one_by_one, _again)[kind]
     demand = make(chance, agents=agents, rate=rate, burst=burst, cost=cost)

@@ -13,7 +13,6 @@ from headgate.coordinator.allocation.hierarchy import pass_down
 from headgate.coordinator.allocation.reserves import keep_shares, seat
 from headgate.coordinator.allocation.shares import share_out
 from headgate.coordinator.allocation.window import (
-    HEED_AT_MOST_S,
     KNOWN_LAGS,
     UNSURE_LAGS,
 )
@@ -147,13 +146,12 @@ class Recomputation:
         state = self._state
         members, detector = state.members, state.detector
         cut_off = detector.cut_off(now)
-        heed_s = KNOWN_LAGS * members.lag_s + state.settings.tick_s
         return Conditions(
             now,
             members.lag_s,
             members.loss,
             state.age_s,
-            heed_s if heed_s <= HEED_AT_MOST_S else 0.0,
+            KNOWN_LAGS * members.lag_s + state.settings.tick_s,
             self.present(now),
             cut_off,
             presumed_dead=cut_off and detector.presumed_dead(now),

@@ -15,7 +15,7 @@ from headgate.coordinator.allocation.inside import (
 )
 from headgate.coordinator.allocation.max_min import FINITE
 from headgate.coordinator.allocation.reserves import alone_of
-from headgate.coordinator.allocation.window import KNOWN_LAGS
+from headgate.coordinator.allocation.window import HEED_AT_MOST_S, KNOWN_LAGS
 from headgate.coordinator.messages.events import Ceilings
 from headgate.coordinator.table.one_or_many import (
     chosen,
@@ -58,8 +58,10 @@ def own_ceilings(
     sustained = lesser(noisy, own_most) + block.slack[slots] / block.agents[slots]
     reserve, most = alone_of(block, slots, on)
     # What was just admitted is counted at a look, reported after a gap, known at a look
-    # after it has arrived, and heeded later.
-    heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + settings.tick_s + on.heed_s
+    # after it has arrived, and heeded later.  On a slow bus that sum is longer than
+    # what a caller is made to wait in vain, for few tokens as for a large burst.
+    heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + settings.tick_s
+    heard_s += on.heed_s if on.heed_s <= HEED_AT_MOST_S else 0.0
     room = _own_room(block, slots)
     paying = chosen(block.unseen[slots] > 0.0, block.paying[slots], 0.0)
     asked = (block.reported_demand[slots] > 0.0) | (block.demand[0, slots] > 0.0)

@@ -30,8 +30,7 @@ class Conditions:
         lag_s: Lag of the bus.
         loss: Fraction of the reports that are lost.
         age_s: Δ, after which the others know what was admitted.
-        heed_s: h, after which it is known here what they had spent until then; 0 if
-            the bus is too slow to wait for that.
+        heed_s: h, after which it is known here what they had spent until then.
         present: Number of agents to assume while a ledger's level is not known.
         cut_off: This agent does not hear its own reports.
         presumed_dead: It has been cut off so long that the others have dropped it.

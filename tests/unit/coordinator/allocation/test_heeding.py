@@ -92,6 +92,25 @@ def test_what_the_others_know_opens_no_room_before_they_had_time_to_answer() -> 
     assert room(block) == pytest.approx(BURST / 4)
 
 
+@pytest.mark.parametrize(("burst", "waits"), [(BURST, True), (30.0, False)])
+def test_on_a_slow_bus_only_a_large_burst_waits_for_answers(
+    burst: float, waits: bool
+) -> None:
+    """The rate earns a thousandth of the one meanwhile, and a tenth of the other."""
+    slow = replace(CONDITIONS, heed_s=0.3)
+    block = block_of()
+    block.burst[0] = block.level[0] = block.belief[0] = burst
+    share_out(block, ONE, slow, Settings())
+    spend(block, burst / 2)
+    share_out(block, ONE, replace(slow, now=NOW + KNOWN_S), Settings())
+    for after_s in (0.0, 0.29):
+        at = replace(slow, now=NOW + KNOWN_S + after_s)
+        share_out(block, ONE, at, Settings())
+        assert (block.unheeded[0] > 0.0) == waits
+    share_out(block, ONE, replace(slow, now=NOW + KNOWN_S + 0.31), Settings())
+    assert block.unheeded[0] == 0.0
+
+
 def test_what_is_not_spent_yet_stays_open() -> None:
     block = block_of()
     look(block)
