@@ -26,9 +26,9 @@ REAL = tests/api tests/web tests/integration tests/e2e
 
 # Tests of real parts wait most of the time: LANES of them run at once, a module in one
 # lane.  Spark computes in SPARKS lanes, and gets what they leave of the cores: a test of
-# it may take long.  The simulation, whose results no load can change, gets the rest.
-# Tests marked `alone` promise something about time: they run after services and Spark,
-# one by one, beside nothing but the simulation.
+# it may take long.  Tests marked `alone` promise something about time: they run after
+# services and Spark, in two lanes, beside nothing but the simulation.  They leave most of
+# the cores to it, whose results no load can change, so it begins after the services.
 # What fails there for want of the machine runs once more, by itself (decision 63).
 LANE = $(BIN)/pytest -q --cache-clear -o cache_dir=.pytest_cache/$@
 FAILED = .pytest_cache/$@/v/cache/lastfailed
@@ -113,9 +113,10 @@ pipeline: $(READY)
 	@$(POLITE) $(LANE) -n $(SPARKS) --dist loadfile --timeout 1200 tests/pipeline $(FORGIVEN)
 
 alone: $(READY)
-	@$(LANE) -m alone $(REAL) $(FORGIVEN)
+	@$(LANE) -n 2 --dist loadfile -m alone $(REAL) $(FORGIVEN)
 
 ifdef AGAIN
+sampled: services
 alone: services pipeline
 again: alone $(BESIDE)
 endif
