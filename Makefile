@@ -64,7 +64,7 @@ demo: $(DEMO_READY) ## run one quota over five processes  (SECONDS=30, BUS=kafka
 
 test: ## run everything, with real services
 	@$(MAKE) --no-print-directory --output-sync=line -j3 check types docs parts
-	@echo "headgate: running services, Spark and the simulation side by side; each prints its tests when it ends"
+	@echo "headgate: running services and Spark side by side, then the simulation; each prints its tests when it ends"
 	@$(SIDE_BY_SIDE) -j3 AGAIN=yes BESIDE=sampled again
 
 check: format lint mypy layers unit ## check format, lint, types and layers; run the unit tests
@@ -113,7 +113,7 @@ pipeline: $(READY)
 	@$(POLITE) $(LANE) -n $(SPARKS) --dist loadfile --timeout 1200 tests/pipeline $(FORGIVEN)
 
 alone: $(READY)
-	@$(LANE) -n 2 --dist loadfile -m alone $(REAL) $(FORGIVEN)
+	@$(LANE) -n $(if $(filter 1,$(LANES)),1,2) --dist loadfile -m alone $(REAL) $(FORGIVEN)
 
 ifdef AGAIN
 sampled: services

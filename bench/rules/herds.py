@@ -137,7 +137,8 @@ def herd_of(seed: int, delay_ms: float | None = None) -> tuple[Scenario, str]:
     }
     if delay_ms is not None:
         delay = delay_ms / 1e3
-        network = {"delay": delay, "jitter": chance.choice([0.0, 0.3, 1.0]) * delay}
+        of_bus = random.Random(f"bus of {seed}")  # the herds stay the same
+        network = {"delay": delay, "jitter": of_bus.choice([0.0, 0.3, 1.0]) * delay}
     kind = seed % len(KINDS)
     make = (_together, partial(_together, at_s=3.0), _one_by_one, _again)[kind]
     demand = make(chance, agents=agents, rate=rate, burst=burst, cost=cost)

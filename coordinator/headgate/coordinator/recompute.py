@@ -12,10 +12,7 @@ from headgate.coordinator.allocation.conditions import FEWEST_AT_FIRST, Conditio
 from headgate.coordinator.allocation.hierarchy import pass_down
 from headgate.coordinator.allocation.reserves import keep_shares, seat
 from headgate.coordinator.allocation.shares import share_out
-from headgate.coordinator.allocation.window import (
-    KNOWN_LAGS,
-    UNSURE_LAGS,
-)
+from headgate.coordinator.allocation.window import KNOWN_LAGS, UNSURE_LAGS
 from headgate.coordinator.config.configuration import HOLD
 from headgate.coordinator.ledger.replay import settle
 from headgate.coordinator.table.arrays import LedgerBlock, compact

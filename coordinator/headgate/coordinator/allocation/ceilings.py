@@ -58,8 +58,8 @@ def own_ceilings(
     sustained = lesser(noisy, own_most) + block.slack[slots] / block.agents[slots]
     reserve, most = alone_of(block, slots, on)
     # What was just admitted is counted at a look, reported after a gap, known at a look
-    # after it has arrived, and heeded later.  On a slow bus that sum is longer than
-    # what a caller is made to wait in vain, for few tokens as for a large burst.
+    # after it has arrived, and heeded later.  A slow bus leaves that out: with it the
+    # sum exceeds 0.3 s, and half of the refusals told too long a delay.
     heard_s = on.age_s + (KNOWN_LAGS - 1.0) * on.lag_s + settings.tick_s
     heard_s += on.heed_s if on.heed_s <= HEED_AT_MOST_S else 0.0
     room = _own_room(block, slots)

@@ -49,13 +49,16 @@ still on their way date from when all agents spent even parts, but are extrapola
 share."""
 
 HEED_AT_MOST_S = 0.1
-"""Nothing waits to be heeded for longer than this, but counts at once instead, unless
-the burst is large: a bucket of a second overflows meanwhile although all expect this
-agent to spend, and their levels become too high; on a bus with 0.3 to 0.6 s of delay by
-0.08 s of the quota."""
+"""Where h is longer, nothing waits to be heeded, but counts at once instead: a bucket
+of a second overflows meanwhile although all expect this agent to spend, and their
+levels become too high; on a bus with 0.3 to 0.6 s of delay by 0.08 s of the quota."""
+
+HEED_LARGE_AT_MOST_S = 1.0
+"""The same for large bursts; one echo that is late by half a minute, after the bus
+stood still, must not make everybody wait."""
 
 HEED_PART = 0.03
-"""Part of a burst that the rate may earn while something waits for longer than that.
+"""A burst is large if what the rate earns within h is no more than this part of it.
 Three agents that want 30 s of the rate at once, on a bus with 60 ms of delay, were over
 by 222 of 1,500 units without the wait, and aren't with it; with 0.1, eight agents that
 want 10 s of it got 0.973 of one bucket on a bus with 0.3 s, instead of 1.0."""
@@ -67,9 +70,11 @@ its requests, instead of 0.2 %."""
 
 
 def heed_s(block: LedgerBlock, slots: Index, on: Conditions) -> Floats | float:
-    """Return h, seconds, ``float64[K]`` or for all; 0 where the bus is too slow."""
+    """Return h, seconds, ``float64[K]`` or for all; 0 where nothing waits."""
     if on.heed_s <= HEED_AT_MOST_S:
         return on.heed_s
+    if on.heed_s > HEED_LARGE_AT_MOST_S:
+        return 0.0
     earned = on.heed_s * block.rate[slots]
     return chosen(earned <= HEED_PART * block.burst[slots], on.heed_s, 0.0)
 

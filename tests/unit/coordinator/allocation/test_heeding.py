@@ -14,7 +14,7 @@ from tests.scenarios.world import World
 from headgate.coordinator.allocation.ceilings import own_ceilings
 from headgate.coordinator.allocation.conditions import Conditions
 from headgate.coordinator.allocation.shares import share_out
-from headgate.coordinator.allocation.window import GROWTH_AGES, KNOWN_LAGS
+from headgate.coordinator.allocation.window import GROWTH_AGES, KNOWN_LAGS, heed_s
 from headgate.coordinator.config.constants import Settings
 from headgate.coordinator.table.arrays import LedgerBlock
 
@@ -109,6 +109,15 @@ def test_on_a_slow_bus_only_a_large_burst_waits_for_answers(
         assert (block.unheeded[0] > 0.0) == waits
     share_out(block, ONE, replace(slow, now=NOW + KNOWN_S + 0.31), Settings())
     assert block.unheeded[0] == 0.0
+
+
+def test_each_ledger_waits_by_its_own_burst_and_none_for_more_than_a_second() -> None:
+    block = block_of()
+    block.take_slot()
+    block.rate[:2], block.burst[:2] = RATE, (BURST, 30.0)
+    for h, waits in ((0.3, [0.3, 0.0]), (0.05, [0.05, 0.05]), (2.0, [0.0, 0.0])):
+        found = heed_s(block, slice(0, 2), replace(CONDITIONS, heed_s=h))
+        assert np.broadcast_to(found, 2).tolist() == waits
 
 
 def test_what_is_not_spent_yet_stays_open() -> None:
