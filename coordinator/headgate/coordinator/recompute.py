@@ -154,6 +154,7 @@ class Recomputation:
             presumed_dead=cut_off and detector.presumed_dead(now),
             quorate=not state.limits.closed or detector.quorate(state.agent),
             answer_s=members.answer_s(),
+            gap_s=state.settings.urgent_gap_s,
             echoed=members.echoed,
         )
 

@@ -35,6 +35,7 @@ class Conditions:
         cut_off: This agent does not hear its own reports.
         presumed_dead: It has been cut off so long that the others have dropped it.
         quorate: This agent hears a majority of the cluster.
+        gap_s: Least time between two reports of an agent.
         answer_s: How long a question and an immediate answer take.
         echoed: One of its own reports came back; until then the lag is a guess.
     """
@@ -49,6 +50,7 @@ class Conditions:
     presumed_dead: bool = False
     quorate: bool = True
     answer_s: float = 0.1
+    gap_s: float = 0.05
     echoed: bool = True
 
 

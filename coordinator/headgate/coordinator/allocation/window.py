@@ -130,9 +130,8 @@ def _heed(block: LedgerBlock, slots: Index, told: Floats, on: Conditions) -> Flo
         ):
             units[slots] += chosen(here, told, 0.0)
             at[slots] = chosen(here & (told != 0.0), on.now, at[slots])
-    before = on.now - heed_s(block, slots, on)
-    for at in (block.heeding_at[slots], block.heeding_next_at[slots]):
-        heeded = at <= before
+    for _ in range(2):  # the second wait may be over with the first
+        heeded = _heeded(block, slots, block.heeding_at[slots], on)
         if not np.count_nonzero(heeded):
             break
         for first, second, none in (
@@ -142,6 +141,22 @@ def _heed(block: LedgerBlock, slots: Index, told: Floats, on: Conditions) -> Flo
             first[slots] = chosen(heeded, second[slots], first[slots])
             second[slots] = chosen(heeded, none, second[slots])
     return greater(block.heeding[slots] + block.heeding_next[slots], 0.0)
+
+
+def _heeded(block: LedgerBlock, slots: Index, at: Floats, on: Conditions) -> Flags:
+    """Return ``bool[K]``: by now the others' answers to what they learnt then are here.
+
+    Who had just reported something else when it learnt that had to wait before it could
+    report again, and may have spent its part meanwhile.
+    """
+    before = on.now - heed_s(block, slots, on)
+    heeded: Flags = at <= before
+    reported = block.reported_at[block.lines(slots), slots][1:]
+    if not len(reported) or not np.count_nonzero(heeded):
+        return heeded
+    speaks_at = chosen(reported < at, reported + on.gap_s, -inf)
+    heeded &= np.maximum.reduce(speaks_at, axis=0) <= before
+    return heeded
 
 
 def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) -> Floats:
@@ -188,7 +203,7 @@ def _part_left(
     idle = found_at == inf
     following = chosen(idle, part, lesser(block.part_next[slots], part))
     found_at = chosen(part > left + ROUNDING, chosen(idle, on.now, found_at), inf)
-    heeded = found_at <= on.now - heed_s(block, slots, on)
+    heeded = _heeded(block, slots, found_at, on)
     block.part[slots] = left = chosen(heeded, following, left)
     # What it grew by meanwhile counts later.
     later = chosen(part > left + ROUNDING, on.now, inf)

@@ -92,6 +92,37 @@ def test_what_the_others_know_opens_no_room_before_they_had_time_to_answer() -> 
     assert room(block) == pytest.approx(BURST / 4)
 
 
+@pytest.mark.parametrize(
+    ("reported_s", "waits_s"),
+    [(-0.01, -0.01 + CONDITIONS.gap_s + HEED_S), (0.0, HEED_S), (0.01, HEED_S)],
+)
+def test_who_has_just_reported_has_time_until_it_may_report_again(
+    reported_s: float, waits_s: float
+) -> None:
+    """The other one spends its part while it may not say so; times since it knows."""
+    block = block_of()
+    block.reported_at[1, 0] = NOW + KNOWN_S + reported_s
+    look(block)
+    spend(block, BURST / 2)
+    look(block, KNOWN_S)
+    look(block, KNOWN_S + waits_s - 0.001)
+    assert room(block) == 0.0
+    look(block, KNOWN_S + waits_s + 0.001)
+    assert room(block) == pytest.approx(BURST / 4)
+
+
+def test_a_part_that_grows_waits_for_who_has_just_reported() -> None:
+    block = block_of()
+    look(block)
+    block.reported_at[1, 0] = NOW
+    block.part[0] = 0.25  # it was a half all the time
+    look(block, 0.01)
+    look(block, 0.01 + HEED_S + 0.001)
+    assert block.part[0] == 0.25
+    look(block, CONDITIONS.gap_s + HEED_S + 0.001)
+    assert block.part[0] == 0.5
+
+
 @pytest.mark.parametrize(("burst", "waits"), [(BURST, True), (30.0, False)])
 def test_on_a_slow_bus_only_a_large_burst_waits_for_answers(
     burst: float, waits: bool
