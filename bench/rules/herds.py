@@ -25,6 +25,7 @@ from headgate.simulation.command import parse_seeds
 from headgate.simulation.controllers.controller import (
     real_coordinator,
 )
+from headgate.simulation.kept_runs import at_least_one
 from headgate.simulation.measure.excess import over_explained
 from headgate.simulation.measure.reference_bucket import central_of
 from headgate.simulation.scenario.parsing import parse_scenario
@@ -74,9 +75,9 @@ def main() -> None:
     """Run the herds, and print those that miss the goal."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--seeds", default="1-120", help="as in headgate simulate")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=at_least_one, default=2)
     parser.add_argument(
-        "--delay-ms", type=float, help="of all buses, with up to as much jitter"
+        "--delay-ms", type=at_least_one, help="of all buses, with up to as much jitter"
     )
     options = parser.parse_args()
     herds: list[Herd] = []
@@ -101,7 +102,7 @@ def main() -> None:
     )
 
 
-def run(seed: int, delay_ms: float | None = None) -> Herd | None:
+def run(seed: int, delay_ms: int | None = None) -> Herd | None:
     """Run a herd; None if nothing was admitted."""
     scenario, title = herd_of(seed, delay_ms)
     engine = SimulationEngine(
@@ -124,7 +125,7 @@ def run(seed: int, delay_ms: float | None = None) -> Herd | None:
     )
 
 
-def herd_of(seed: int, delay_ms: float | None = None) -> tuple[Scenario, str]:
+def herd_of(seed: int, delay_ms: int | None = None) -> tuple[Scenario, str]:
     """Return a random herd, on a bus with this delay if given, and its description."""
     chance = random.Random(seed)
     agents = chance.choice([2, 3, 4, 6, 8, 16])
