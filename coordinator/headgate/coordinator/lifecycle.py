@@ -233,7 +233,7 @@ class Lifecycle:
         limit = self._state.limits.calendar.get(key)
         if limit is None or self._state.wall_s - age_s >= limit.begins_at_s:
             return level
-        return limit.renewed(level)
+        return limit.renewed(level)[0]
 
     def restore(self, now: float, event: Restored) -> None:
         """Adopt stored levels for ledgers whose level no agent reports.

@@ -7,8 +7,10 @@ import pytest
 from sqlalchemy import inspect, select
 
 from headgate.api.audit.service import get_entry
-from headgate.api.groups.schemas import GroupBody, GroupPatch, LimitBody
+from headgate.api.groups.schemas import GroupBody, GroupPatch, LimitBody, LimitPatch
 from headgate.api.groups.service import create_group, get_group, patch_group
+from headgate.api.levels.service import load, save
+from headgate.api.live.snapshot import Use
 from headgate.api.store import Author, Store
 from headgate.api.store.tables import AuditRow, StoreTable
 from headgate.api.values.errors import Invalid
@@ -82,4 +84,31 @@ def test_migrations_make_the_tables_that_the_code_expects(store: Store) -> None:
         assert set(columns) == {column.name for column in table.columns}
         for column in table.columns:
             assert columns[column.name]["nullable"] == column.nullable, column
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("quota", "left"), [(1000.0, 200.0), (2000.0, 1200.0), (900.0, 100.0), (300.0, 0.0)]
+)
+def test_used_calendar_quota_stays_used_if_it_is_changed_while_nobody_uses_it(
+    store: Store, quota: float, left: float
+) -> None:
+    limit = LimitBody(dimension="requests", rate=1000, period="hour")
+    with store.changing(ANNA) as change:
+        made = create_group(change, "gold", GroupBody(limits=[limit]))
+    use = Use(
+        group_id=made.id,
+        group="gold",
+        dimension="requests",
+        rate=1e-15,
+        period_s=3600.0,
+        burst=1000.0,
+        level=200.0,
+        available_per_s=0.0,
+    )
+    save(store, [(use, 100.0)])
+    changed = LimitPatch(dimension="requests", rate=quota)
+    with store.changing(ANNA) as change:
+        patch_group(change, "gold", GroupPatch(limits=[changed]))
+    assert [known.level for known in load(store)] == [left]
     store.close()

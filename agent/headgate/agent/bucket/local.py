@@ -91,6 +91,7 @@ class LocalBucket:
             the limit is this process's alone.
         common: What is left across the cluster; None while that is unknown.
         most_above: Largest cost that the groups above it ever admit.
+        withheld: Units used beyond a calendar quota that was lowered, in this process.
     """
 
     group: Group
@@ -104,6 +105,7 @@ class LocalBucket:
     asked: set[LocalBucket] | None = None
     common: CommonLevel | None = None
     most_above: float = inf
+    withheld: float = 0.0
 
     def level_at(self, now: float) -> float:
         """Return the units left of the limit, across all processes that share it.

@@ -366,11 +366,9 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
         bucket.close_at(now)
     elif node and limit.period and old.rate < inf:
         held = bucket.level_at(now)
+        level, local.withheld = limit.renewed(held, old, local.withheld)
         bucket.set_rate_at(
-            now,
-            rate=limit.rate_per_s,
-            capacity=limit.burst,
-            credit=limit.renewed(held, old) - held,
+            now, rate=limit.rate_per_s, capacity=limit.burst, credit=level - held
         )
         local.share = limit.rate_per_s
     elif node or limit.rate == inf:

@@ -86,6 +86,7 @@ def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
                 "group_id": use.group_id,
                 "dimension": use.dimension,
                 "level": use.level,
+                "burst": use.burst,
                 "at_s": at_s,
             }
             yields = at_s == IN_USE and use.period_s >= LEAST_PERIOD_S
@@ -95,7 +96,7 @@ def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
     insert = postgresql.insert if store.engine.name == "postgresql" else sqlite.insert
     new = insert(LevelRow)
     key = ["group_id", "dimension"]
-    newer = {"level": new.excluded.level, "at_s": new.excluded.at_s}
+    newer = {name: new.excluded[name] for name in ("level", "burst", "at_s")}
     gone = delete(LevelRow).where(LevelRow.outlives_its_limit())
     with Session(store.engine) as session:
         session.connection(execution_options={"headgate_writes": True})
@@ -114,7 +115,8 @@ def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
 def load(store: Store, only: Collection[Key] | None = None) -> list[KnownLevel]:
     """Return the levels that are stored.
 
-    A limit that was never seen in use has its whole burst.
+    A limit that was never seen in use has its whole burst.  Of a calendar quota that
+    has changed since, what was used stays used.
 
     Args:
         store: Where they are kept.
@@ -122,7 +124,15 @@ def load(store: Store, only: Collection[Key] | None = None) -> list[KnownLevel]:
     """
     limit, level = LimitRow.__table__.c, LevelRow.__table__.c
     same = (level.group_id == limit.group_id) & (level.dimension == limit.dimension)
-    columns = (limit.group_id, limit.dimension, limit.burst, level.level, level.at_s)
+    columns = (
+        limit.group_id,
+        limit.dimension,
+        limit.period,
+        limit.burst,
+        level.level,
+        level.burst,
+        level.at_s,
+    )
     query = (
         select(*columns)
         .select_from(LimitRow.__table__.outerjoin(LevelRow.__table__, same))
@@ -139,11 +149,20 @@ def load(store: Store, only: Collection[Key] | None = None) -> list[KnownLevel]:
         KnownLevel(
             group_id=group_id,
             dimension=dimension,
-            level=burst if level is None else min(level, burst),
+            level=_left(level, burst, burst_then if period else None),
             at_s=at_s,
         )
-        for group_id, dimension, burst, level, at_s in rows
+        for group_id, dimension, period, burst, level, burst_then, at_s in rows
     ]
+
+
+def _left(level: float | None, burst: float, quota_then: float | None) -> float:
+    """Return what is left of a limit whose stored level was of an earlier quota."""
+    if level is None:
+        return burst
+    if quota_then is not None:
+        level = max(level + burst - quota_then, min(level, 0.0))
+    return min(level, burst)
 
 
 class LevelBook:

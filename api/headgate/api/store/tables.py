@@ -107,6 +107,7 @@ class LevelRow(StoreTable):
     )
     dimension: Mapped[str] = mapped_column(Text, primary_key=True)
     level: Mapped[float]
+    burst: Mapped[float | None]
     at_s: Mapped[float]
 
     @classmethod

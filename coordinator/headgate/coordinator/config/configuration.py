@@ -155,21 +155,26 @@ class Limit:
         """When the present calendar period ends, wall clock; infinite without one."""
         return self.begins_at_s + self.period_s if self.period else inf
 
-    def renewed(self, level: float, before: Limit | None = None) -> float:
-        """Return the level of this calendar limit, given what it was.
+    def renewed(
+        self, level: float, before: Limit | None = None, withheld: float = 0.0
+    ) -> tuple[float, float]:
+        """Return the level of this calendar limit, and what it withholds from now on.
 
         A new period begins full, less what is owed.  Within a period, what was used
-        stays used when the limit changes, but creates no debt.
+        stays used when the limit changes, but creates no debt: what is beyond a lowered
+        quota is withheld if that is raised again before the period ends.
 
         Args:
             level: Units, before.
             before: The limit that `level` belonged to; None for an earlier period of
                 this one.
+            withheld: Units that it withheld.
         """
         debt = min(level, 0.0)
         if before is None or self.begins_at_s > before.begins_at_s:
-            return self.burst + debt
-        return max(level + self.burst - before.burst, debt)
+            return self.burst + debt, 0.0
+        left = level - withheld + self.burst - before.burst
+        return max(left, debt), max(debt - left, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

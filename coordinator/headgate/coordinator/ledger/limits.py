@@ -199,8 +199,9 @@ def apply(
     elif before is not None and limit.period and not unlimited:
         # What others report from now on was mostly spent in the old period.  It is
         # charged to the new one, since nobody can tell the two apart.
-        belief = float(block.belief[slot])
-        change = limit.renewed(belief, before.limit) - belief
+        belief, withheld = block.belief.item(slot), block.withheld.item(slot)
+        level, block.withheld[slot] = limit.renewed(belief, before.limit, withheld)
+        change = level - belief
         block.level[slot] += change
         block.belief[slot] += change
     if not unlimited:

@@ -113,6 +113,7 @@ class LedgerBlock:
     level: Floats = _ledger("units: L = E + Σ predicted of the others, at at")
     at: Floats = _ledger("s: time of the last calculation")
     belief: Floats = _ledger("units: E ≤ B, at at")
+    withheld: Floats = _ledger("units: used beyond a lowered calendar quota")
     includes_at: Floats = _ledger("s: others' admissions until then are in", fill=-inf)
     begun_at: Floats = _ledger("s: when it was opened; told while it is new")
     begun_admitted: Floats = _ledger("units: own counter by then")

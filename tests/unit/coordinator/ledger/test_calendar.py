@@ -137,12 +137,25 @@ def test_ably_what_was_used_stays_used_when_the_quota_is_changed() -> None:
     world = two()
     world.use("a", 1, 60, 0)
     world.run(3.0)
-    for rate, left in ((200.0, 140.0), (50.0, 0.0), (100.0, 50.0)):
+    for rate, left in ((200.0, 140.0), (50.0, 0.0), (0.0, 0.0), (100.0, 40.0)):
         world.limit = replace(HOURLY, rate=rate, burst=rate)
         for process in world.processes.values():
             world.step(process, Configured(Configuration()))
         world.run(3.0)
         assert world.levels() == pytest.approx([left, left], abs=1e-6)
+
+
+def test_ably_what_was_used_beyond_a_lowered_quota_is_not_owed_to_the_next_period() -> (
+    None
+):
+    world = two()
+    world.use("a", 1, 60, 0)
+    world.run(3.0)
+    world.limit = replace(HOURLY, rate=50.0, burst=50.0)
+    for process in world.processes.values():
+        world.step(process, Configured(Configuration()))
+    world.run(20.0)
+    assert world.levels() == pytest.approx([50, 50], abs=1e-6)
 
 
 @pytest.mark.parametrize(
