@@ -148,7 +148,7 @@ class Observer:
         self._runtime = Runtime(_NoEnforcement(), options)
         self._liveness = LivenessFeed(self._runtime.identity, self._runtime.vouch)
         self._given: Snapshot | None = None
-        self._meters: dict[tuple[int, str, str], _Meter] = {}
+        self._meters: dict[tuple[int, str, str], RowMeter] = {}
         self._known: dict[tuple[str, int], tuple[Group, Limit]] = {}
         self._seen: dict[tuple[str, int], LimitUse] = {}
         self._begun: set[tuple[str, int]] = set()
@@ -311,7 +311,7 @@ class Observer:
     ) -> AgentUse:
         """Return one agent's use, with rates from its counters."""
         key = (group_id, seen.dimension, row.agent)
-        meter = self._meters.setdefault(key, _Meter())
+        meter = self._meters.setdefault(key, RowMeter())
         meter.read(row, now)
         return AgentUse(
             agent=row.agent,
@@ -333,11 +333,11 @@ class Observer:
                 del self._meters[key]
 
 
-class _Meter:
+class RowMeter:
     """Turns the cumulative counters of one row into rates.
 
     A row that was not sent again is *as extrapolated*: what is admitted follows the
-    prediction, and the rest of the demand is refused.
+    prediction, and the rest of the demand is refused, if anything was refused before.
     """
 
     __slots__ = (
@@ -382,7 +382,9 @@ class _Meter:
         if fresh and self._measured >= 0.0:
             self.refused_per_s = min(self._measured, row.demand)
         elif len(self._admitted) > 1:
-            self.refused_per_s = max(row.demand - self.admitted_per_s, 0.0)
+            # If nothing was refused last, demand is the average of what has passed.
+            rest = max(row.demand - self.admitted_per_s, 0.0)
+            self.refused_per_s = rest if self._measured else 0.0
 
 
 class _NoEnforcement:
