@@ -1,6 +1,6 @@
 """Excess over the central bucket, and told delays, on runs made up for the purpose.
 
-And what the real coordinator exceeds on a slow bus.
+And what the real coordinator exceeds on a slow bus, or without one.
 """
 
 from typing import cast
@@ -179,3 +179,36 @@ def test_who_may_not_report_yet_is_waited_for(seed: int) -> None:
     )
     assert over <= 0.0
     assert 0.97 <= total <= 1.02
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("rate", "burst", "cost", "agents"),
+    [(60.0, 20.0, 1.0, 3), (20.0, 2.0, 1.0, 2), (50.0, 100.0, 10.0, 6)],
+)
+def test_what_is_reported_to_nobody_counts_as_known_to_nobody(
+    rate: float, burst: float, cost: float, agents: int, loss: float
+) -> None:
+    """Agents that report each admission took the silence of a lost bus for disuse.
+
+    Each spent the whole quota, until a lease was over.
+    """
+    lost = {"kind": "cut", "agents": "all", "from": 6, "until": 10}
+    scenario = parse_scenario(
+        {
+            "seconds": 14,
+            "group": {"rate": rate, "burst": burst},
+            "agents": {"count": agents},
+            "network": {"delay": 0.005, "jitter": 0.002, "loss": loss},
+            "fault": [lost],
+            "demand": [{"agents": "all", "rate": 2.0 * rate, "cost": cost}],
+        },
+        name="outage",
+    )
+    _, run = simulate(scenario, seed=1)
+    times, units = map(np.concatenate, zip(*run.admitted[0], strict=True))
+    during, after = (times >= 6.0) & (times < 10.0), times >= 12.0
+    # One request of each as the bus is lost, and one as it notices after a lease.
+    assert units[during].sum() <= 4.0 * rate + burst / 4.0 + 2.0 * agents * cost
+    assert units[after].sum() >= 0.9 * (2.0 * rate - agents * cost)

@@ -155,7 +155,7 @@ class Recomputation:
             quorate=not state.limits.closed or detector.quorate(state.agent),
             answer_s=members.answer_s(),
             gap_s=state.settings.urgent_gap_s,
-            echoed=members.echoed,
+            unheard_s=members.unheard_s(now, now - KNOWN_LAGS * members.lag_s),
         )
 
     def present(self, now: float) -> float:
@@ -223,7 +223,9 @@ class Recomputation:
                 now=now,
                 interval_s=self._state.settings.interval_s,
             )
-        settle(block, columns, now, on.age_s, on.lag_s)
+        # Charges come later from a bus that was gone, but not from before the start.
+        unheard_s = on.unheard_s if on.unheard_s < inf else 0.0
+        settle(block, columns, now, on.age_s + unheard_s, on.lag_s)
         stale = block.stale[at]
         if some(stale):
             seat(block, slots[np.atleast_1d(stale)], self._state.detector.roster(now))

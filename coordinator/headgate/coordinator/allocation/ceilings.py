@@ -119,7 +119,7 @@ def _cut_off(
     """Hold this agent to what the others reserve for it, as a bucket of its own."""
     own: Flags = (most == 0.0) | on.cut_off
     reserve = lesser(new.reserve, most)
-    quota = greater(block.rate[slots], 1e-300)
+    quota = greater(block.rate[slots], 1e-200)
     part = lesser(chosen(reserve == inf, 1.0, reserve / quota), 1.0)
     capacity = part * block.burst[slots]
     return changed(

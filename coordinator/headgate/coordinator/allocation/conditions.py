@@ -37,7 +37,9 @@ class Conditions:
         quorate: This agent hears a majority of the cluster.
         gap_s: Least time between two reports of an agent.
         answer_s: How long a question and an immediate answer take.
-        echoed: One of its own reports came back; until then the lag is a guess.
+        unheard_s: For how long none of its own reports has arrived, as far as it can
+            tell; infinite before the first.  Nothing that it reported since is known,
+            as if Δ were that much longer.
     """
 
     now: float
@@ -51,7 +53,7 @@ class Conditions:
     quorate: bool = True
     answer_s: float = 0.1
     gap_s: float = 0.05
-    echoed: bool = True
+    unheard_s: float = 0.0
 
 
 @dataclass(slots=True)

@@ -174,7 +174,7 @@ def pass_down(parent: Key, limits: Limits, table: Table, wall_s: float) -> None:
     steady = inf if unlimited else float(above.rate[slot])
     usual = fill(steady, branches)[0] if available < steady else parts
     slack = max(0.0, available - sum(parts)) / len(siblings)
-    fractions.append(float(beside[0]) / max(float(beside.sum()), 1e-300))
+    fractions.append(float(beside[0]) / max(float(beside.sum()), 1e-200))
     due = sum(part * own for part, own in zip(usual, fractions, strict=True))
     # What nobody else has heard of, others don't leave to this agent.
     above.due_inside[slot] = min(due, steady, float(above.known_demand[slot]))
@@ -221,9 +221,9 @@ def _used(
         beside: ``float64[A]`` units/s that agents want from none of them.
         lightest: Least weight of the other children.
     """
-    theta = max(float(above.branch_theta[slot]), 1e-300)
+    theta = max(float(above.branch_theta[slot]), 1e-200)
     callers = float(beside[0])
-    mine = min(callers / max(float(beside.sum()), 1e-300), callers / theta)
+    mine = min(callers / max(float(beside.sum()), 1e-200), callers / theta)
     tracked = 0.0
     for branch, own in zip(branches, fractions, strict=True):
         weight = min(branch.weight, min(branch.demand, branch.maximum) / theta)
@@ -242,7 +242,7 @@ def _own_fraction(place: tuple[LedgerBlock, int]) -> float:
     """Return this agent's part of the demand for a child."""
     block, slot = place
     wanted = np.where(block.weight[:, slot] > 0.0, block.demand[:, slot], 0.0)
-    return float(wanted[0]) / max(float(wanted.sum()), 1e-300)
+    return float(wanted[0]) / max(float(wanted.sum()), 1e-200)
 
 
 def _further(others: Sequence[Ruled], used: float, *, demand: float) -> Branch:

@@ -87,7 +87,7 @@ def hold_inside(
     demand = chosen(parent, block.own_callers[slots], demand)
     theta = chosen(parent, block.own_callers_theta[slots], theta)
     # All that the others know of may fit, but they may want as much more as this agent.
-    even = block.weight[0, slots] / greater(block.present_weight[slots], 1e-300)
+    even = block.weight[0, slots] / greater(block.present_weight[slots], 1e-200)
     known = greater(block.known_demand[slots], even * block.available[slots])
     demand = lesser(demand, known)
     most = block.weight[0, slots] * lesser(theta, FINITE)
@@ -98,7 +98,7 @@ def hold_inside(
     part = chosen(joining, 1.0 / greater(block.agents[slots], on.present), part)
     ceiling = lesser(most, noisy) + block.slack[slots] * part
     share = lesser(demand, most)
-    refill_s = block.burst[slots] / greater(rate, 1e-300)
+    refill_s = block.burst[slots] / greater(rate, 1e-200)
     bucket_s = lesser(0.25 * refill_s, PARENT_S)
     room = greater(ceiling * bucket_s, root(0.5 * share * cost))
     left = block.left_above[slots]
@@ -112,7 +112,7 @@ def hold_inside(
     large = (cost > PARENT_S * steady) & (part_above < inf)
     refill = chosen(large, greater(ceiling, steady), ceiling)
     # Once nothing is owed above, others may leave their parts as soon as this is known.
-    wait_s = lesser(cost / greater(ceiling, 1e-300), PARENT_LEAVES_S)
+    wait_s = lesser(cost / greater(ceiling, 1e-200), PARENT_LEAVES_S)
     wait_s = wait_s + block.wait_above_s[slots]
     # Nothing passes then, but once it may, a child with a small ceiling goes on soon.
     closed = -lesser(overdrawn, PARENT_S * ceiling + ROUNDING)

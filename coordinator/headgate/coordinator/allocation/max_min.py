@@ -119,7 +119,7 @@ def _climb(wanted: Floats, weight: Floats, available: Floats) -> Floats:
         hungry = len(wanted) - count
         open_weight = weight[0] * hungry if alike else (weight * ~satisfied).sum(axis=0)
         # At the root itself, rounding may make everyone look satisfied: stay there.
-        higher = np.where(hungry > 0, rest / np.maximum(open_weight, 1e-300), level)
+        higher = np.where(hungry > 0, rest / np.maximum(open_weight, 1e-200), level)
         level = np.maximum(higher, level)
 
 

@@ -178,11 +178,11 @@ def _pay(block: LedgerBlock, slots: Index, asked: Asked, full: Flags) -> None:
     It is this agent's part of Q: its share of what is wanted, and an even part of the
     rest.
     """
-    even = asked.own_weight / greater(block.present_weight[slots], 1e-300)
+    even = asked.own_weight / greater(block.present_weight[slots], 1e-200)
     rate = block.rate[slots]
     part = block.fair_part[slots] * lesser(asked.wanted, rate)
     part += greater(rate - asked.wanted, 0.0) * even
-    free = greater(1.0 - block.reserved[slots] / greater(rate, 1e-300), 0.0)
+    free = greater(1.0 - block.reserved[slots] / greater(rate, 1e-200), 0.0)
     block.paying[slots] = chosen(full, part * free, 0.0)
 
 
@@ -195,7 +195,7 @@ def _tell_apart(
     """
     rate, burst, cost = block.rate[slots], block.burst[slots], asked.cost
     demand, wanted, strict = asked.demand, asked.wanted, block.strict[slots]
-    mean_cost = total(demand * cost) / greater(wanted, 1e-300)
+    mean_cost = total(demand * cost) / greater(wanted, 1e-200)
     mean_cost = chosen(wanted > 0.0, mean_cost, cost[0])
     quiet = (burst / QUIET_BURST) ** 2 / greater(rate * mean_cost, 1e-200)
     quiet = lesser(greater(quiet, on.age_s), settings.interval_s)
@@ -214,13 +214,13 @@ def _tell_apart(
     # What of it comes from agents that get most of what they want: all, if all fits.
     by_chance = whole
     if some(theta < inf):
-        chance = greater(2.0 * usual / greater(demand, 1e-300) - 1.0, 0.0)
+        chance = greater(2.0 * usual / greater(demand, 1e-200) - 1.0, 0.0)
         by_chance = total(chance * variance)
-    light = lesser(2.0 * by_chance / greater(whole, 1e-300), 1.0)
+    light = lesser(2.0 * by_chance / greater(whole, 1e-200), 1.0)
     part = HEAVY_MARGIN_PART + (MARGIN_PART - HEAVY_MARGIN_PART) * light
     most = part * greater(burst - owing, 0.0)
     others = greater(whole - variance[0], 0.0)
-    horizon = HORIZON_BURSTS * burst / greater(rate, 1e-300)
+    horizon = HORIZON_BURSTS * burst / greater(rate, 1e-200)
     horizon = lesser(greater(horizon, LAGS_AT_LEAST * on.lag_s), settings.horizon_s)
     horizon = greater(horizon, LAGS_PER_HORIZON * on.lag_s)
 
@@ -229,7 +229,7 @@ def _tell_apart(
     block.margin[slots] = lesser(MARGIN_SIGMAS * root(whole * unsure_s), most)
     block.others_margin[slots] = lesser(MARGIN_SIGMAS * root(others * unsure_s), most)
     block.horizon[slots] = horizon
-    part = usual[0] / greater(lesser(wanted, rate), 1e-300)
+    part = usual[0] / greater(lesser(wanted, rate), 1e-200)
     block.fair_part[slots] = chosen(wanted > 0.0, part, 1.0)
     take_turns(block, slots, asked, on.age_s, heavy=demand[0] > NEAR * usual[0])
 

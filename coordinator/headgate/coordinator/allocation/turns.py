@@ -63,7 +63,7 @@ def take_turns(
     shared = block.fair_part[slots] < 1.0 - ROUNDING
     block.lead[slots] = lead = chosen(shared, lead, 0.0)
     # Demand that just fits seems to exceed Q now and then: who yields wastes a request.
-    lacking = asked.wanted / greater(rate, 1e-300) - 1.0
+    lacking = asked.wanted / greater(rate, 1e-200) - 1.0
     ahead = lesser(greater(lead, 0.0) / cost, greater(lacking, 0.0))
     holds = block.burst[slots] - block.aside_in_all[slots]
     most = YIELDED_PART * greater(holds - cost, 0.0)

@@ -82,16 +82,17 @@ def heed_s(block: LedgerBlock, slots: Index, on: Conditions) -> Floats | float:
 def know(block: LedgerBlock, slots: Index, on: Conditions, alone: Flags) -> None:
     """Compute V and V': what was spent beyond what the others know or have heeded.
 
-    They know a counter once its report has had enough time on the bus.  How long that
-    takes is unknown until one report has come back.  What they expect, or what is paid
-    for, counts as known, and as heeded.
+    They know a counter once its report has had enough time on the bus, and has come
+    back: before, nobody knows how long that takes, and a bus that is gone tells nobody.
+    What they expect, or what is paid for, counts as known, and as heeded.
     """
     at_once = block.at_once[0, slots]
     known_before = block.known_admitted[slots] + block.known_predicted[slots]
     for column in (block.known_predicted, block.pending_predicted):
         column[slots] = chosen(at_once, 0.0, column[slots])
-    arrived = block.pending_at[slots] <= on.now - KNOWN_LAGS * on.lag_s
-    if np.count_nonzero(arrived) and on.echoed and not on.cut_off:
+    by = on.now - KNOWN_LAGS * on.lag_s - on.unheard_s
+    arrived = block.pending_at[slots] <= by
+    if np.count_nonzero(arrived) and not on.cut_off:
         # The newest report is awaited next, if it left after the one that arrived.
         newer = arrived & (block.row_reported_at[slots] > block.pending_at[slots])
         for known, pending, reported in (
@@ -167,10 +168,10 @@ def window_of(block: LedgerBlock, slots: Index, asked: Asked, on: Conditions) ->
     pool = greater(spare - chosen(heavy, block.others_margin[slots], 0.0), 0.0)
     level = level_of(asked.demand, asked.weight, pool / on.age_s, asked.wanted)
     window = shares_at(level, asked.demand[0], own_weight) * on.age_s
-    even = own_weight / greater(block.present_weight[slots], 1e-300)
+    even = own_weight / greater(block.present_weight[slots], 1e-200)
     left = pool - asked.wanted * on.age_s
     window = chosen(level == inf, window + left * even, window)
-    part = chosen(pool > 0.0, window / greater(pool, 1e-300), block.part[slots])
+    part = chosen(pool > 0.0, window / greater(pool, 1e-200), block.part[slots])
     growth = GROWTH_AGES * on.age_s * block.rate[slots] * even
     window = lesser(window, _part_left(block, slots, part, on) * pool + growth)
     # An agent below θ may exceed its part by the noise of its own arrivals.

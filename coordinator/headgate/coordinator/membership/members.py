@@ -51,6 +51,16 @@ outage: whatever changed may have been lost with all its repeats."""
 CHANCE_FLOOR = 1e-3
 """A measured loss below this counts as this one."""
 
+MISSING_CHANCE = 0.05
+"""Own reports that don't come back are no chance loss if that is less likely than this:
+one on a bus that loses none, two if it loses a fifth."""
+
+BACK_LAGS = 3.0
+"""Lags after which a report should have come back, whatever the bus's jitter."""
+
+ROUNDING_S = 1e-9
+"""Rounding error of a sum of times, seconds."""
+
 MISSED_MAX = 20
 """Most missed reports counted at once: a longer gap is on its way to silence."""
 
@@ -183,6 +193,7 @@ class Members:
         self.met_at = now
         self.loss = 0.0
         self._published: dict[int, float] = {}
+        self._came_back_until = -inf
         self._unused: list[int] = []
 
     def vouch(self, word: Vouched) -> None:
@@ -228,8 +239,29 @@ class Members:
             self.lag_s = self.least_lag_s = lag
             self.knows_at = now + self.answer_s()
         self.echoed = True
+        self._came_back_until = max(self._came_back_until, sent_at)
         # One that was held up on the bus says nothing about the time since.
         self.echo_at = max(self.echo_at, sent_at + self.least_lag_s)
+
+    def unheard_s(self, now: float, arrived: float) -> float:
+        """Return for how long no report of this agent's has arrived; infinite if never.
+
+        That some don't come back is taken for chance while that is likely; a bus that
+        is gone loses all of them.
+
+        Args:
+            now: Monotonic seconds.
+            arrived: When reports left that should just have arrived everywhere.
+        """
+        missing, due = 0, now - BACK_LAGS * self.lag_s
+        for sent_at in reversed(self._published.values()):
+            if sent_at <= self._came_back_until:
+                break
+            missing += sent_at <= due
+        by_chance = max(self.loss, CHANCE_FLOOR) ** missing >= MISSING_CHANCE
+        if self.echoed and by_chance:
+            return 0.0
+        return arrived - self._came_back_until - ROUNDING_S
 
     def join(self, report: Report, now: float) -> Member | None:
         """Make the sender a member; None if the table is full."""

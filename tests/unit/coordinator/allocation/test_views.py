@@ -64,9 +64,9 @@ CONDITIONS = Conditions(
 )
 
 
-def look(block: LedgerBlock, now: float = NOW, *, echoed: bool = True) -> None:
+def look(block: LedgerBlock, now: float = NOW, *, unheard_s: float = 0.0) -> None:
     present = float(block.used[0])
-    on = replace(CONDITIONS, now=now, present=present, echoed=echoed)
+    on = replace(CONDITIONS, now=now, present=present, unheard_s=unheard_s)
     share_out(block, ONE, on, Settings())
 
 
@@ -463,7 +463,7 @@ def test_nothing_counts_as_known_before_a_report_came_back() -> None:
     block = block_of([400.0, 400.0])
     block.admitted[0, 0] = block.pending_admitted[0] = 30.0
     block.pending_at[0] = NOW
-    look(block, NOW + 1.0, echoed=False)
+    look(block, NOW + 1.0, unheard_s=inf)
     assert block.unseen[0] == 30.0
     look(block, NOW + 1.0)
     assert block.unseen[0] == 0.0
