@@ -123,8 +123,13 @@ class LocalBucket:
             return limit.burst - admitted
         common.read_s = now
         gained = (limit.rate_per_s - common.others_per_s) * (now - common.at_s)
-        level = common.level + gained - (admitted - common.admitted)
-        return min(level, limit.burst)
+        refilled, taken = common.level + gained, admitted - common.admitted
+        level = min(refilled - taken, limit.burst)
+        if refilled <= limit.burst:
+            return level
+        # It may have been full before or after something was taken: that makes a
+        # difference, which only the bucket here has followed.
+        return min(max(self.bucket.level_at(now), limit.burst - taken), level)
 
     @property
     def spendable(self) -> float:

@@ -47,7 +47,6 @@ def note_common_levels(asked: set[LocalBucket], now: float, level_of: LevelOf) -
     for local in nsmallest(MOST_LOOKS, due, key=_due_s):
         if local.common is not None and local.common.read_s < now - KEEP_S:
             asked.discard(local)
-            local.common = None
             continue
         found = level_of(local.group.id, local.limit.dimension)
         if found is not None:

@@ -70,6 +70,42 @@ def test_what_is_admitted_here_is_taken_off_at_once() -> None:
     assert _told(enforcer) == b'"gold.requests";r=149;t=1'
 
 
+def test_what_came_while_it_was_full_is_lost() -> None:
+    enforcer, clock = _full()
+    clock.now += 0.4  # 80 units come, in vain
+    assert enforcer.limiter(tenant="acme").try_acquire(requests=199)
+    assert _told(enforcer) == b'"gold.requests";r=1;t=1'
+
+
+def test_what_was_taken_before_has_come_back() -> None:
+    enforcer, clock = _full()
+    for _ in range(10):
+        assert enforcer.limiter(tenant="acme").try_acquire(requests=39)
+        clock.now += 0.2
+    assert _told(enforcer) == b'"gold.requests";r=200;t=0'
+
+
+def test_what_was_taken_while_nobody_asked_has_come_back() -> None:
+    enforcer, clock = _full()
+    for _ in range(10):
+        assert enforcer.limiter(tenant="acme").try_acquire(requests=100)
+        clock.now += 1.0
+    clock.now += KEEP_S
+    enforcer.counts(clock.now)
+    assert _told(enforcer) == b'"gold.requests";r=200;t=0'
+
+
+def _full() -> tuple[Enforcer, Clock]:
+    enforcer, clock, ledger = _made()
+    ledger.left = (200.0, 0.0)
+    _told(enforcer)
+    enforcer.counts(clock.now)
+    (link,) = enforcer.limiter(tenant="acme").links({"requests": 1.0})
+    link.bucket.set_rate_at(clock.now, rate=200.0, capacity=200.0)
+    link.bucket.fill()
+    return enforcer, clock
+
+
 def test_what_the_ledger_was_not_told_of_yet_is_taken_off() -> None:
     enforcer, clock, ledger = _made()
     ledger.left = (200.0, 200.0)
