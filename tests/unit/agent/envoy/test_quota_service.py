@@ -630,17 +630,40 @@ def test_a_report_of_too_many_hits_closes_a_limit_for_a_year_at_most(
 class Counted(Alone):
     """An agent that has counted the limit of 100/s, and is at rest."""
 
+    def __init__(self, enforcer: Enforcer, level: float) -> None:
+        super().__init__(enforcer)
+        self._level = level
+
     def explain(self, group: str, dimension: str) -> Explanation:
-        return seen()
+        return seen(self._level)
+
+
+@pytest.mark.parametrize("planes", [1, 3])
+def test_a_surplus_of_rate_is_none_of_burst(clock: Clock, planes: int) -> None:
+    """A bucket at rest is shared out at 1.5 times its rate."""
+
+    async def scenario() -> None:
+        counting = Counting(clock, level=100.0)
+        every = [Plane(counting.service, node=str(n)) for n in range(planes)]
+        for plane in every:
+            await plane.report((ACME, 0, 0))
+        await every[0].turn()
+        actions = [action for plane in every for one in plane.told for action in one]
+        assert sum(map(rate, actions)) == pytest.approx(150.0, rel=0.01)
+        assert 100 <= sum(map(at_once, actions)) < 100 + planes
+        for plane in every:
+            await plane.leave()
+
+    asyncio.run(scenario())
 
 
 class Counting:
     """A server of one tenant, and what it has charged since it was last asked."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, level: float = 0.0) -> None:
         enforcer, ticking = make(group(SHARED), acme=1)
         clock.now = ticking.now
-        self.service = served_by(enforcer, clock, Counted(enforcer))
+        self.service = served_by(enforcer, clock, Counted(enforcer, level))
         self._limiter = enforcer.limiter(tenant="acme")
         self._before = 0.0
 

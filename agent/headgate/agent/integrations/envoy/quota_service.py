@@ -28,6 +28,7 @@ from headgate.agent.integrations.envoy.quota_shares import (
     VirtualAgent,
     divide,
     server_rate,
+    shared_out,
 )
 from headgate.agent.integrations.sources import LimiterSource
 from headgate.agent.once_log import OnceLog
@@ -79,8 +80,8 @@ LONGEST_FILL_S = 86_400
 """Fill interval of the smallest share: one hit a day."""
 
 LEVEL_S = 1.0
-"""Seconds of its share that a data plane may hold at least: with less, Envoy admits
-less than the rate."""
+"""Seconds of its part of the quota that a data plane may hold at least: with less,
+Envoy admits less than the rate."""
 
 MOST_TOKENS = 2**32 - 1
 """The most tokens of a bucket or a fill: an unsigned integer of 32 bits on the wire."""
@@ -141,13 +142,19 @@ class _Bucket:
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """One bucket of one stream."""
+    """One bucket of one stream.
+
+    Attributes:
+        due: Its share without what is shared out beyond the quota, hits/s.
+        burst: Its part of the burst, hits.
+    """
 
     bucket: _Bucket
     agent: VirtualAgent
     used_s: float
     sent: float = -1.0
     sent_s: float = -inf
+    due: float = 0.0
     burst: float = 0.0
 
 
@@ -426,11 +433,11 @@ class QuotaService:
         sharing_bucket = Counter(id(held.bucket) for held in every)
         for held in every:
             links, quota = held.bucket.links(), held.bucket.quota
-            rates[id(held)] = held.burst = inf
+            rates[id(held)] = held.due = held.burst = inf
             if not links and quota is not None:  # its group is on the way
                 holders = sharing_bucket[id(held.bucket)]
-                rates[id(held)] = quota.amount / quota.period_s / holders
-                held.burst = 0.0
+                held.due = quota.amount / quota.period_s / holders
+                rates[id(held)], held.burst = held.due, 0.0
             for link in links:
                 by_limit.setdefault(id(link.local), (link, []))[1].append(held)
         weights = {m.agent: m.weight for m in self._agent.status().members}
@@ -439,26 +446,30 @@ class QuotaService:
             if limit.rate == inf:
                 continue
             if limit.scope == "node" or limit.rate <= 0.0:
-                dealt = [limit.rate_per_s] * len(sharing)
+                most = limit.rate_per_s
+                dealt = [most] * len(sharing)
             else:
-                rate = self._rate(link, sharing, weights)
+                rate, most = self._rate(link, sharing, weights)
                 dealt = divide(rate, [held.agent for held in sharing])
             for held, share in zip(sharing, dealt, strict=True):
-                burst = limit.burst * share / limit.rate_per_s if share else 0.0
+                part = share / most if share else 0.0
                 rates[id(held)] = min(rates[id(held)], share)
-                held.burst = min(held.burst, burst)
+                held.due = min(held.due, limit.rate_per_s * part)
+                held.burst = min(held.burst, limit.burst * part)
         return rates
 
     def _rate(
         self, link: Link, sharing: Sequence[_Held], weights: Mapping[str, float]
-    ) -> float:
+    ) -> tuple[float, float]:
+        """Return the hits/s to divide, and those of all agents, at least the quota."""
         limit = link.local.limit
         try:
             seen = self._agent.explain(link.limit.group, limit.dimension)
         except HeadgateError:  # the agent has not counted it yet
-            return min(link.local.spendable, limit.rate_per_s)
+            return min(link.local.spendable, limit.rate_per_s), limit.rate_per_s
         demand = sum(held.agent.demand for held in sharing)
-        return server_rate(seen, demand, self._weight, weights)
+        rate = server_rate(seen, demand, self._weight, weights)
+        return rate, max(shared_out(seen), limit.rate_per_s)
 
     def _send(self, stream: _Stream, now: float, shares: Mapping[int, float]) -> None:
         for key, held in list(stream.held.items()):
@@ -477,7 +488,7 @@ class QuotaService:
                 fresh = held.sent < 0.0 and held.agent.demand == inf
                 held.sent, held.sent_s = share, now
                 held.agent.assign(share if share < inf else 0.0, fresh=fresh)
-                self._queue(stream, key, self._assigned(key, share, held.burst))
+                self._queue(stream, key, self._assigned(key, share, held))
 
     def _queue(self, stream: _Stream, key: BucketKey, action: WireMessage) -> None:
         stream.queued[key] = action
@@ -520,7 +531,7 @@ class QuotaService:
             bucket_id=say.bucket_id(bucket=dict(key)), abandon_action=say.abandon()
         )
 
-    def _assigned(self, key: BucketKey, share: float, burst: float) -> WireMessage:
+    def _assigned(self, key: BucketKey, share: float, held: _Held) -> WireMessage:
         if share == inf:
             return self._blanket(key, ALLOW_ALL)
         per_fill, fill_s = min(round(share * FILL_S), MOST_TOKENS), FILL_S
@@ -529,8 +540,9 @@ class QuotaService:
                 return self._blanket(key, DENY_ALL)
             per_fill, fill_s = 1, ceil(1.0 / share)
         say = self.messages
+        burst = min(max(held.burst, held.due * LEVEL_S), MOST_TOKENS)
         bucket = say.token_bucket(
-            max_tokens=max(1, ceil(min(max(burst, share * LEVEL_S), MOST_TOKENS))),
+            max_tokens=max(1, ceil(burst)),
             tokens_per_fill=say.whole(value=per_fill),
             fill_interval=say.duration(seconds=fill_s),
         )

@@ -152,6 +152,15 @@ class VirtualAgent:
         return expected + later, max(0.0, wanted - expected)
 
 
+def shared_out(limit: Explanation) -> float:
+    """Return the hits/s that all agents divide among themselves: Q'."""
+    # Without what the others don't know of yet: all must steer by one level.
+    level = min(limit.level + limit.unseen, limit.burst)
+    steered = limit.rate + (level - limit.margin) / HORIZON_S
+    least, most = 1.0 - MOST_SURPLUS, 1.0 + MOST_SURPLUS
+    return min(max(steered, limit.rate * least), limit.rate * most)
+
+
 def server_rate(
     limit: Explanation, demand: float, weight: float, weights: Mapping[str, float]
 ) -> float:
@@ -163,14 +172,10 @@ def server_rate(
         weight: Of the server's agent.
         weights: Of the other agents, by id; those that use the limit have a row there.
     """
-    # Without what the others don't know of yet: all must steer by one level.
-    level = min(limit.level + limit.unseen, limit.burst)
-    steered = limit.rate + (level - limit.margin) / HORIZON_S
-    most = limit.rate * (1.0 + MOST_SURPLUS)
-    available = min(max(steered, limit.rate * (1.0 - MOST_SURPLUS)), most)
+    available = shared_out(limit)
     others = [row for row in limit.agents if row.agent != limit.agent]
     demands = np.array([demand, *(row.demand for row in others)])
-    demands = np.minimum(demands, 2.0 * most)
+    demands = np.minimum(demands, 2.0 * limit.rate * (1.0 + MOST_SURPLUS))
     parts = np.array([weight, *(weights.get(row.agent, 1.0) for row in others)])
     theta = water_level(demands[:, None], parts[:, None], np.array([available]))
     shares = shares_at(theta, demands[:, None], parts[:, None])[:, 0]
