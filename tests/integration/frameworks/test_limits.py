@@ -205,6 +205,28 @@ def test_all_keys_of_a_limit_share_one_template_and_idle_ones_are_forgotten(
         assert keys.try_acquire("first", quota, 1.0), "it may come back"
 
 
+def test_a_key_that_was_forgotten_is_not_charged_again(quotas: Quotas) -> None:
+    now_s = 0.0
+    keys = KeyGroups(
+        _storage(quotas).keys.source, quotas.url, idle_s=0.5, clock=lambda: now_s
+    )
+    quota = Quota(100.0, 86_400.0)
+    with closing(keys):
+        for _ in range(40):  # by this process alone, before its limit is in force
+            assert keys.try_acquire("mine", quota, 1.0)
+        until(lambda: keys.governs("mine"), "the limit to be in force")
+        keys.charge("mine", quota, 1.0)
+        for name in ("one", "two"):
+            now_s += 1.0
+            keys.charge(name, quota, 1.0)
+            assert not keys.governs("mine"), "it is forgotten"
+            keys.charge("mine", quota, 1.0)
+        # Before its agent's first look, the bucket takes nothing to be left.
+        until(lambda: keys.level("mine", quota)[0] > 0.0, "a look at the bucket")
+        level, _ = keys.level("mine", quota)
+        assert level == pytest.approx(100.0 - 43.0, abs=0.5)
+
+
 @pytest.mark.parametrize(
     ("uri", "said"),
     [

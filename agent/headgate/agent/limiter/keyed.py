@@ -176,6 +176,18 @@ class KeyedLimiter:
         level = held.level + (self._clock() - held.since_s) * self._rate
         return min(level, self._burst)
 
+    def hand_over(self, key: Hashable) -> float:
+        """Forget a key; return the units that it lacked, to be charged elsewhere."""
+        now = self._clock()
+        with self._lock:
+            held = self._keys.pop(key, None)
+            if held is None:
+                return 0.0
+            # From here to the store of the level: no call, no backward jump.
+            level = held.level + (now - held.since_s) * self._rate
+            held.level = DROPPED
+        return max(self._burst - level, 0.0)
+
     def _refuse(self, key: Hashable, held: _Key, now: float, cost: float) -> Decision:
         if held.level == DROPPED:
             return self.try_acquire(key, cost)

@@ -62,6 +62,17 @@ def test_a_table_full_of_debts_refuses_newcomers_rather_than_forget() -> None:
     assert keyed.overflowed == 10
 
 
+def test_what_was_handed_over_is_owed_no_more() -> None:
+    clock = Clock()
+    keyed = KeyedLimiter(rate=1, burst=10, clock=clock, may_owe=False)
+    assert keyed.hand_over("a") == 0.0
+    assert keyed.try_acquire("a", 7)
+    clock.now += 2.0
+    assert keyed.hand_over("a") == pytest.approx(5.0)
+    assert keyed.hand_over("a") == 0.0
+    assert keyed.level("a") == 10.0
+
+
 def test_a_cost_above_the_burst_is_never_where_debt_is_not_allowed() -> None:
     keyed = KeyedLimiter(rate=1, burst=5, clock=Clock(), may_owe=False)
     assert keyed.try_acquire("a", 6).never

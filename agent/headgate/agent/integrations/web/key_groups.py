@@ -268,10 +268,8 @@ class KeyGroups:
             if held.in_force:
                 return
             held.in_force = True
-        quota = held.template.quota
-        missing = quota.amount - self._locally(quota).level(key)
-        if missing > 0.0:
-            held.limiter.charge(requests=missing)
+        missing = self._locally(held.template.quota).hand_over(key)
+        held.limiter.charge(requests=missing)
 
     def _add(self, key: str, quota: Quota, now: float) -> _Held | None:
         if os.getpid() != self._pid:
