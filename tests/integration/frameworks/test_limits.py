@@ -30,6 +30,7 @@ from tests.integration.frameworks.rigs import (
     until,
 )
 
+from headgate.agent.connecting import connect
 from headgate.agent.integrations.web.key_groups import (
     KeyGroups,
     Quota,
@@ -225,6 +226,21 @@ def test_a_key_that_was_forgotten_is_not_charged_again(quotas: Quotas) -> None:
         until(lambda: keys.level("mine", quota)[0] > 0.0, "a look at the bucket")
         level, _ = keys.level("mine", quota)
         assert level == pytest.approx(100.0 - 43.0, abs=0.5)
+
+
+def test_what_others_used_of_a_key_is_known_without_using_it(quotas: Quotas) -> None:
+    quota = Quota(200.0, 86_400.0)
+    with (
+        closing(KeyGroups(_storage(quotas).keys.source, quotas.url)) as used,
+        connect(quotas.url, agent="other", keep_snapshot=False) as other,
+        closing(KeyGroups(other, quotas.url)) as asked,
+    ):
+        for _ in range(40):
+            assert used.try_acquire("mine", quota, 1.0)
+        until(lambda: used.governs("mine"), "the limit to be in force")
+        used.charge("mine", quota, 1.0)
+        until(lambda: 0.0 < asked.level("mine", quota)[0] < 160.0, "others' use")
+        assert asked.level("yours", quota)[0] == 200.0
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ class KeyGroups:
 
     def level(self, key: str, quota: Quota, cost: float = 1.0) -> tuple[float, float]:
         """Return the units that a key has left here, and the delay of `cost` units."""
-        held = self._keys.get(key)
+        held = self._keys.get(key) or self._add(key, quota, self._clock())
         links = held.governing() if held is not None else []
         if held is None or not links:
             level = self._locally(quota).level(key)
@@ -285,6 +285,7 @@ class KeyGroups:
                 return None
             limiter = self.limiter(key, quota)
             held = self._keys[key] = _Held(user_name(key), template, limiter)
+            held.used_s = now
             return held
 
     def _has_room(self, now: float) -> bool:
