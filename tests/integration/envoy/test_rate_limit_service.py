@@ -223,7 +223,9 @@ def test_a_tenants_name_in_a_header_may_be_utf8(
     spent(lambda: client.get(url, headers=who), BURST)
 
 
-@pytest.mark.parametrize("name", ["x-t%E2%82%AC", "%ff", "x-%C3%A9"])
+@pytest.mark.parametrize(
+    "name", ["x-t%E2%82%AC", "%ff", "x-%C3%A9", "", "a%20b", "a%00", "a:b", "a%0A"]
+)
 def test_what_can_t_be_a_headers_name_is_answered_400(
     limited: Limited, client: httpx.Client, name: str
 ) -> None:
@@ -231,6 +233,14 @@ def test_what_can_t_be_a_headers_name_is_answered_400(
         answer = client.get(f"{limited.http}/{path}/apis?tenant={name}")
         assert answer.status_code == 400
         assert answer.text.startswith("'tenant': expected the name of a header, got")
+
+
+def test_a_header_without_a_key_is_answered_400(
+    limited: Limited, client: httpx.Client
+) -> None:
+    answer = client.get(f"{limited.http}/forward-auth/apis?=x-tenant")
+    assert answer.status_code == 400
+    assert answer.text == "expected a descriptor's key before the header 'x-tenant'\n"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ lets the client write other keys.
 
 from __future__ import annotations
 
+import re
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,9 @@ LARGEST_BODY = 1 << 20
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 """A proxy may ask with the method of the request that it holds."""
+
+HEADER_NAME = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+"""A token (RFC 9110)."""
 
 TOO_LARGE = 413
 
@@ -94,8 +98,11 @@ def _authorised(
         return PlainTextResponse(f"there is no domain {domain!r:.80}\n", 404)
     entries = list[tuple[str, str]]()
     for key, header in request.query_params.multi_items():
-        if not header.isascii():
+        if not HEADER_NAME.fullmatch(header):
             said = f"{key!r:.80}: expected the name of a header, got {header!r:.80}\n"
+            return PlainTextResponse(said, 400)
+        if not key:
+            said = f"expected a descriptor's key before the header {header!r:.80}\n"
             return PlainTextResponse(said, 400)
         value = request.headers.get(header)
         if value is not None:
