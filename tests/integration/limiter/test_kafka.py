@@ -113,6 +113,17 @@ def test_kip599_a_producer_heeds_what_a_controller_said_less_what_was_waited(
     assert time.monotonic() - began_s < 10.0
 
 
+@pytest.mark.parametrize("delay_s", [inf, 1e10])
+def test_kip599_nobody_waits_for_what_a_controller_refused_for_ever(
+    producer: Kafka, topic: str, delay_s: float
+) -> None:
+    enforcer = make(node_limit("publish_messages", 1_000, 1_000))
+    patient = ThrottledProducer(producer, enforcer, subject=who, block_s=inf)
+    patient.heed(Throttled(Refusal(delay_s=delay_s, never=delay_s == inf)))
+    with pytest.raises(Throttled):
+        patient.send(topic, b"x")
+
+
 def test_ably_receivers_hear_on_a_topic_what_was_refused_to_a_producer(
     producer: Kafka, consumer: Kafka, topic: str
 ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from math import inf
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.agent.errors import Throttled
@@ -232,7 +233,7 @@ class ThrottledProducer:
     def _wait_for_controller(self, controller: Throttled, own: Decision) -> None:
         """Wait for the longer of both delays, or raise where that takes too long."""
         refused = composed(own, controller, time.monotonic())
-        if refused.delay_s > self._block_s:
+        if refused.delay_s > min(self._block_s, TIMEOUT_MAX):
             raise Throttled(refused)
         time.sleep(refused.delay_s)
         self.throttle_s += refused.delay_s
