@@ -252,7 +252,9 @@ def test_a_header_without_a_key_is_answered_400(
         ('{"descriptors": [{}]}', 400, "domain: expected a name"),
         ('{"domain": "apis", "hitsAddend": -1, "descriptors": [{}]}', 400, "hits"),
         ("{", 400, "JSON"),
-        ("[" * 5_000, 400, ""),
+        ("null", 400, "expected a JSON object, got 'null'"),
+        ("", 400, "expected a JSON object, got ''"),
+        ("[" * 5_000, 400, "expected a JSON object"),
         (
             '{"domain": "apis", "descriptors": [{"limit": {"unit": 9}}]}',
             400,

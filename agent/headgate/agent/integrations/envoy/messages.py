@@ -220,9 +220,13 @@ def parse_json(raw: bytes, kind: WireClass) -> WireMessage:
     """Return the message that JSON holds; unknown fields are ignored.
 
     Raises:
-        ValueError: The text is not JSON, or a field has the wrong type; says which.
+        ValueError: The text is no JSON object, or a field has the wrong type; says
+            which.
     """
     json = _json_format()
+    if not raw.lstrip().startswith(b"{"):
+        got = raw[:40].decode(errors="replace")
+        raise ValueError(f"expected a JSON object, got {got!r}")
     try:
         return json.Parse(raw, kind(), ignore_unknown_fields=True)
     except (json.ParseError, UnicodeDecodeError, RecursionError) as error:
