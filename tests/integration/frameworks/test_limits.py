@@ -130,6 +130,18 @@ def test_a_cost_above_the_limit_is_refused_and_charges_nothing(
     assert limiter.hit(item, "alice", cost=5)
 
 
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_a_limit_of_0_admits_nothing(quotas: Quotas, kind: type[RateLimiter]) -> None:
+    limiter = kind(_storage(quotas))
+    item = RateLimitItemPerMinute(0, namespace=kind.__name__)
+    assert not limiter.test(item, "alice")
+    assert not limiter.hit(item, "alice")
+    stats = limiter.get_window_stats(item, "alice")
+    assert stats.remaining == 0
+    if kind is not SlidingWindowCounterRateLimiter:  # of no use, it says now
+        assert stats.reset_time > time.time() + 50.0
+
+
 def test_limits_are_refilled_like_a_bucket(quotas: Quotas) -> None:
     limiter = MovingWindowRateLimiter(_storage(quotas))
     item = RateLimitItemPerSecond(20)

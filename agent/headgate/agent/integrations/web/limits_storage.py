@@ -214,6 +214,8 @@ _NO_RESET = (
 
 
 def _admits(keys: KeyGroups, key: str, quota: Quota, amount: int) -> bool:
+    if not quota.amount:  # nothing that could be shared
+        return False
     return bool(keys.try_acquire(key, quota, min(amount, MOST_COST)))
 
 
@@ -226,12 +228,14 @@ def _incr(keys: KeyGroups, key: str, amount: int) -> int:
 
 def _used(keys: KeyGroups, key: str) -> int:
     quota = quota_of(key)
-    level, _ = keys.level(key, quota)
+    level = keys.level(key, quota)[0] if quota.amount else 0.0
     return int(quota.amount) - min(max(floor(level), 0), int(quota.amount))
 
 
 def _expiry(keys: KeyGroups, key: str) -> float:
     quota = quota_of(key)
+    if not quota.amount:
+        return time.time() + quota.period_s
     level, delay_s = keys.level(key, quota)
     full_in_s = max(quota.amount - level, 0.0) * quota.period_s / quota.amount
     # Of a full bucket, as of a new window: if it has just refused a cost above the
@@ -254,7 +258,7 @@ def quota_of(key: str) -> Quota:
         quota = Quota(int(amount), int(multiples) * seconds)
     except (ValueError, KeyError):
         quota = Quota(0.0, 0.0)
-    if quota.amount <= 0.0 or quota.period_s <= 0.0:
+    if quota.amount < 0.0 or quota.period_s <= 0.0:
         raise ConfigurationError(
             "expected a key that ends with amount, multiples and unit, such as"
             f" .../10/1/minute, got {key[-60:]!r}"
