@@ -31,6 +31,11 @@ process with more of them leaves subjects unlimited on purpose."""
 MOST_SAID = 20
 """Sentences that are logged at once, and in all; beyond that, see the counters."""
 
+BY_KEY = "limits:"
+"""What the names of users and clients of limits by key begin with.  Until such a limit
+is in force here, its process enforces it by other means
+(`headgate.agent.integrations.web.key_groups`)."""
+
 OF_POLICIES = {
     name for rule in RULES.values() for name in (rule.messages, rule.bytes) if name
 }
@@ -87,7 +92,11 @@ class UnlimitedUses:
                 f"{_suggestion(dimension, counted)}; such attempts are not limited"
             )
             self.dimensions += self._is_new(str(subject), dimension, sentence)
-        elif not groups and not policies.apply_to(subject.topic):
+        elif not (
+            groups
+            or policies.apply_to(subject.topic)
+            or (subject.client or "").startswith(BY_KEY)
+        ):
             sentence = (
                 f"no group is attached to {subject}{_suggested_name(subject, known)};"
                 " its attempts are not limited"

@@ -10,6 +10,11 @@ from tests.unit.agent.making import Clock, configuration, group, make
 from headgate.agent.enforcement.enforcer import Enforcer
 from headgate.agent.errors import NoLimitApplies
 from headgate.agent.follow.policies import Policies, RatePolicy
+from headgate.agent.integrations.web.key_groups import (
+    Quota,
+    template_name,
+    user_name,
+)
 
 
 def said(enforcer: Enforcer, caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -63,6 +68,17 @@ def test_a_subject_that_no_group_knows_is_said_once_with_a_suggestion(
     ]
     assert enforcer.metrics()["subjects_in_no_group"] == 1
     assert enforcer.metrics()["dimensions_without_limit"] == 0
+
+
+def test_a_limit_by_key_that_is_not_in_force_yet_is_no_typo(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    user, client = user_name("alice"), template_name(Quota(10.0, 60.0))
+    enforcer, _ = make(group(), acme=1)
+    assert enforcer.limiter(user=user, client=client).try_acquire(requests=1)
+    assert said(enforcer, caplog) == []
+    assert enforcer.metrics()["subjects_in_no_group"] == 0
+    assert strict().limiter(user=user, client=client).try_acquire(requests=1)
 
 
 def test_an_attempt_without_any_cost_is_said_once_and_counted(

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from headgate.agent.bucket.costs import MOST_COST
+from headgate.agent.enforcement.unlimited import BY_KEY
 from headgate.agent.integrations.web.answers import ONE_REQUEST
 from headgate.agent.limiter.keyed import KeyedLimiter
 from headgate.coordinator.config.template_values import value_name
@@ -65,9 +66,6 @@ WAIT_S = 30.0
 
 TIMEOUT_S = 10.0
 """Longest wait for an answer of the API."""
-
-PREFIX = "limits:"
-"""What the names of templates and users begin with."""
 
 MOST_SHOWN = 200
 """Most characters of a key in its user's name; the digest tells keys apart."""
@@ -377,7 +375,7 @@ class KeyGroups:
 
 def template_name(quota: Quota) -> str:
     """Return the name of the template that has a limit for each key."""
-    return f"{PREFIX}{_plain(quota.amount)} in {_plain(quota.period_s)} s"
+    return f"{BY_KEY}{_plain(quota.amount)} in {_plain(quota.period_s)} s"
 
 
 def _plain(number: float) -> str:
@@ -390,4 +388,4 @@ def user_name(key: str) -> str:
     """Return a key's user name: no slash, and no longer than a name may be."""
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     shown = "".join(c if c.isprintable() and c not in "/ \ufffd" else "|" for c in key)
-    return f"{PREFIX}{shown[:MOST_SHOWN]}:{digest}"
+    return f"{BY_KEY}{shown[:MOST_SHOWN]}:{digest}"
