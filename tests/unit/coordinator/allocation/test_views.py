@@ -548,3 +548,11 @@ def test_terms_that_were_told_do_not_change_with_the_ledger() -> None:
         getattr(block, name)[:] = 7.0
     block.extrapolated_rate[:] = block.demand[:] = block.weight[:] = 7.0
     assert {name: getattr(told, name).tolist() for name in told.__slots__} == before
+
+
+def test_a_closed_limit_of_a_large_burst_is_computed_without_overflow() -> None:
+    block = block_of([400.0, 400.0], level=1e12)
+    block.rate[0], block.burst[0] = 0.0, 1e12
+    with np.errstate(over="raise"):
+        look(block)
+    assert block.theta[0] == 0.0
