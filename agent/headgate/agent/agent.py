@@ -27,6 +27,7 @@ from headgate.agent.follow.liveness import LivenessFeed
 from headgate.agent.follow.stored_levels import restored
 from headgate.agent.follow.watch import ConfigurationWatch, Source
 from headgate.agent.runtime import Runtime, RuntimeOptions
+from headgate.agent.settings import check_threads
 
 if TYPE_CHECKING:
     import ssl
@@ -288,6 +289,7 @@ class Agent:
 
     def _start(self) -> None:
         """Start the threads, and wait a little for the first configuration."""
+        check_threads()
         options = self._options
         runtime = Runtime(
             self._enforcer,

@@ -6,6 +6,7 @@ and says so only in a log.  An API that is unreachable is not a wrong setting.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
@@ -76,6 +77,20 @@ def check_settings(given: Mapping[str, object]) -> None:
         raise _wrong("strict", "True or False", strict)
     if bus_options is not None and not isinstance(bus_options, Mapping):
         raise InvalidSetting("bus_options: expected a mapping from name to value")
+
+
+def check_threads() -> None:
+    """Raise InvalidSetting where gevent has replaced threads.
+
+    An agent's thread waits in ZeroMQ and in Kafka's client, which would stop all
+    greenlets, and `connect` for ever.
+    """
+    gevent = sys.modules.get("gevent.monkey")
+    if gevent is not None and gevent.is_module_patched("threading"):
+        raise InvalidSetting(
+            "threading: expected threads of the operating system, got gevent's; call"
+            " gevent.monkey.patch_all(thread=False), or use gthread workers of gunicorn"
+        )
 
 
 def check_token(token: object) -> None:

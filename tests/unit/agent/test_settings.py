@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,6 +47,15 @@ GOOD: dict[str, Any] = {
 def test_what_is_no_address_is_one_clear_error_at_connect(url: Any) -> None:
     with pytest.raises(InvalidSetting, match=r"^url: expected an address such as"):
         connect(url)
+
+
+def test_threads_that_gevent_has_replaced_are_one_clear_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patched = SimpleNamespace(is_module_patched=lambda name: name == "threading")
+    monkeypatch.setitem(sys.modules, "gevent.monkey", patched)
+    with pytest.raises(InvalidSetting, match=r"^threading: expected .*thread=False"):
+        connect("http://127.0.0.1:9", keep_snapshot=False)
 
 
 @pytest.mark.parametrize(
