@@ -88,8 +88,9 @@ def check_threads() -> None:
     gevent = sys.modules.get("gevent.monkey")
     if gevent is not None and gevent.is_module_patched("threading"):
         raise InvalidSetting(
-            "threading: expected threads of the operating system, got gevent's; call"
-            " gevent.monkey.patch_all(thread=False), or use gthread workers of gunicorn"
+            "threading: expected threads of the operating system, got gevent's; use"
+            " gthread workers of gunicorn, or gevent.monkey.patch_all(thread=False,"
+            " queue=False)"
         )
 
 

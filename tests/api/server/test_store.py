@@ -1,6 +1,8 @@
 """The store: revisions without gaps, no lost update, one audit row each."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,7 +95,7 @@ def test_migrations_make_the_tables_that_the_code_expects(store: Store) -> None:
 def test_used_calendar_quota_stays_used_if_it_is_changed_while_nobody_uses_it(
     store: Store, quota: float, left: float
 ) -> None:
-    limit = LimitBody(dimension="requests", rate=1000, period="hour")
+    limit = LimitBody(dimension="requests", rate=1000, period="year")
     with store.changing(ANNA) as change:
         made = create_group(change, "gold", GroupBody(limits=[limit]))
     use = Use(
@@ -106,9 +108,11 @@ def test_used_calendar_quota_stays_used_if_it_is_changed_while_nobody_uses_it(
         level=200.0,
         available_per_s=0.0,
     )
-    save(store, [(use, 100.0)])
+    save(store, [(use, time.time())])
     changed = LimitPatch(dimension="requests", rate=quota)
     with store.changing(ANNA) as change:
         patch_group(change, "gold", GroupPatch(limits=[changed]))
     assert [known.level for known in load(store)] == [left]
+    save(store, [(replace(use, level=-50.0), time.time() - 400.0 * 86_400.0)])
+    assert [known.level for known in load(store)] == [-50.0], "is owed to the new year"
     store.close()

@@ -52,7 +52,7 @@ def test_what_is_no_address_is_one_clear_error_at_connect(url: Any) -> None:
 def test_threads_that_gevent_has_replaced_are_one_clear_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    patched = SimpleNamespace(is_module_patched=lambda name: name == "threading")
+    patched = SimpleNamespace(is_module_patched="threading".__eq__)
     monkeypatch.setitem(sys.modules, "gevent.monkey", patched)
     with pytest.raises(InvalidSetting, match=r"^threading: expected .*thread=False"):
         connect("http://127.0.0.1:9", keep_snapshot=False)

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from headgate.coordinator.config.configuration import Group, Limit, Scope
 
 
+OTHERS_S = 10.0
+"""For how long the others are taken to go on as they were last seen, seconds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """The counters of one limit, cumulative since the process began to use it.
@@ -112,8 +116,8 @@ class LocalBucket:
 
         Below zero, it is a debt.
         Between two looks at the ledger, it is assumed that the limit refills, this
-        process takes what it admits, and the others go on as before.  Until the first
-        look nobody else is known to take anything.
+        process takes what it admits, and the others go on as before for `OTHERS_S`.
+        Until the first look nobody else is known to take anything.
         """
         if self.asked is None:
             return self.bucket.level_at(now)
@@ -122,7 +126,9 @@ class LocalBucket:
         if common is None:
             return limit.burst - admitted
         common.read_s = now
-        gained = (limit.rate_per_s - common.others_per_s) * (now - common.at_s)
+        passed_s = now - common.at_s
+        others_s = min(passed_s, OTHERS_S)
+        gained = limit.rate_per_s * passed_s - common.others_per_s * others_s
         refilled, taken = common.level + gained, admitted - common.admitted
         level = min(refilled - taken, limit.burst)
         if refilled <= limit.burst:

@@ -362,17 +362,19 @@ def follow_limit(local: LocalBucket, group: Group, limit: Limit, now: float) -> 
     bucket.set_policy(may_owe=_may_owe(group, node=node), maximum_cost=largest)
     bucket.most_counted = _most_counted(limit)
     _suppress(bucket, group, now)
-    if limit.rate <= 0.0:
-        bucket.close_at(now)
-    elif node and limit.period and old.rate < inf:
+    credit = 0.0
+    if node and limit.period and old.rate < inf:
         held = bucket.level_at(now)
         level, local.withheld = limit.renewed(held, old, local.withheld)
-        bucket.set_rate_at(
-            now, rate=limit.rate_per_s, capacity=limit.burst, credit=level - held
-        )
-        local.share = limit.rate_per_s
+        credit = level - held
+    else:
+        local.withheld = 0.0
+    if limit.rate <= 0.0:
+        bucket.close_at(now)
     elif node or limit.rate == inf:
-        bucket.set_rate_at(now, rate=limit.rate_per_s, capacity=limit.burst)
+        bucket.set_rate_at(
+            now, rate=limit.rate_per_s, capacity=limit.burst, credit=credit
+        )
         local.share = limit.rate_per_s
     elif old.rate <= 0.0 or old.rate == inf or (old.period and not limit.period):
         # Nothing that it had before is a rate to go on at until the first look.

@@ -24,6 +24,7 @@ from sqlalchemy import delete, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
+from headgate.agent.follow.periods import period_at, zone_of
 from headgate.api.live.snapshot import ClusterSnapshot, Use
 from headgate.api.store import Store
 from headgate.api.store.tables import LevelRow, LimitRow, StateRow
@@ -116,7 +117,7 @@ def load(store: Store, only: Collection[Key] | None = None) -> list[KnownLevel]:
     """Return the levels that are stored.
 
     A limit that was never seen in use has its whole burst.  Of a calendar quota that
-    has changed since, what was used stays used.
+    has changed since, within its period, what was used stays used.
 
     Args:
         store: Where they are kept.
@@ -128,6 +129,7 @@ def load(store: Store, only: Collection[Key] | None = None) -> list[KnownLevel]:
         limit.group_id,
         limit.dimension,
         limit.period,
+        limit.time_zone,
         limit.burst,
         level.level,
         level.burst,
@@ -145,24 +147,22 @@ def load(store: Store, only: Collection[Key] | None = None) -> list[KnownLevel]:
         query = query.where(tuple_(limit.group_id, limit.dimension).in_(only))
     with store.reading() as session:
         rows = session.execute(query).all()
-    return [
-        KnownLevel(
-            group_id=group_id,
-            dimension=dimension,
-            level=_left(level, burst, burst_then if period else None),
-            at_s=at_s,
+    now_s, known = time.time(), list[KnownLevel]()
+    for group_id, dimension, period, zone, burst, level, burst_then, at_s in rows:
+        left = burst if level is None else level
+        if period and level is not None and burst_then is not None:
+            begun_s, _ = period_at(now_s, period, zone_of(zone))
+            if at_s >= begun_s:  # else agents make a new period of it
+                left = max(level + burst - burst_then, min(level, 0.0))
+        known.append(
+            KnownLevel(
+                group_id=group_id,
+                dimension=dimension,
+                level=min(left, burst),
+                at_s=at_s,
+            )
         )
-        for group_id, dimension, period, burst, level, burst_then, at_s in rows
-    ]
-
-
-def _left(level: float | None, burst: float, quota_then: float | None) -> float:
-    """Return what is left of a limit whose stored level was of an earlier quota."""
-    if level is None:
-        return burst
-    if quota_then is not None:
-        level = max(level + burst - quota_then, min(level, 0.0))
-    return min(level, burst)
+    return known
 
 
 class LevelBook:

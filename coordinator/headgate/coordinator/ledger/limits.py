@@ -191,7 +191,7 @@ def apply(
         # What was admitted until now is free.
         block.predicted[1:, slot] = 0.0
         block.level[slot] = block.belief[slot] = burst
-        block.cut[slot] = block.error[slot] = 0.0
+        block.cut[slot] = block.error[slot] = block.withheld[slot] = 0.0
         block.plausible[slot] = block.lead[slot] = 0.0
         block.limited_at[slot] = block.begun_at[slot] = block.at[slot]
         block.begun_admitted[slot] = block.admitted[0, slot]

@@ -74,6 +74,9 @@ def test_ably_a_raised_quota_leaves_used_what_was_used() -> None:
     node.limit = DAILY
     node.look()
     assert node.admitted(5) == 0
+    node.limit = replace(DAILY, rate=0, burst=0)
+    node.look()
+    assert node.admitted(5) == 0
     node.limit = replace(DAILY, rate=40, burst=40)
     node.look()
     assert node.admitted(50) == 10
