@@ -58,8 +58,8 @@ one on a bus that loses none, two if it loses a fifth."""
 BACK_LAGS = 3.0
 """Lags after which a report should have come back, whatever the bus's jitter."""
 
-ROUNDING_S = 1e-9
-"""Rounding error of a sum of times, seconds."""
+ROUNDING_S = 1e-6
+"""More than the rounding error of a sum of times on any clock, seconds."""
 
 MISSED_MAX = 20
 """Most missed reports counted at once: a longer gap is on its way to silence."""
