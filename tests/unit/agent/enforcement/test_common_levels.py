@@ -95,6 +95,15 @@ def test_what_was_taken_while_nobody_asked_has_come_back() -> None:
     assert _told(enforcer) == b'"gold.requests";r=200;t=0'
 
 
+def test_others_that_took_too_much_are_not_taken_to_go_on_for_ever() -> None:
+    enforcer, clock, ledger = _made()
+    ledger.left = (100.0, 210.0)
+    _told(enforcer)
+    enforcer.counts(clock.now)
+    clock.now += 3600.0
+    assert _told(enforcer) == b'"gold.requests";r=200;t=0'
+
+
 def _full() -> tuple[Enforcer, Clock]:
     enforcer, clock, ledger = _made()
     ledger.left = (200.0, 0.0)

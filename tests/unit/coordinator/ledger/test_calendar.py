@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -156,6 +157,18 @@ def test_ably_what_was_used_beyond_a_lowered_quota_is_not_owed_to_the_next_perio
         world.step(process, Configured(Configuration()))
     world.run(20.0)
     assert world.levels() == pytest.approx([50, 50], abs=1e-6)
+
+
+def test_what_a_lowered_quota_withheld_is_free_once_nothing_was_limited() -> None:
+    world = two()
+    world.use("a", 1, 60, 0)
+    for rate in (50.0, inf, 200.0, 300.0):
+        world.run(3.0)
+        world.limit = replace(HOURLY, rate=rate, burst=rate)
+        for process in world.processes.values():
+            world.step(process, Configured(Configuration()))
+    world.run(3.0)
+    assert world.levels() == pytest.approx([300, 300], abs=1e-6)
 
 
 @pytest.mark.parametrize(

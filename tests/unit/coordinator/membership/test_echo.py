@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
+
+import pytest
 from tests.scenarios.world import World
+
+from headgate.coordinator.config.constants import Settings
+from headgate.coordinator.membership.members import Members
 
 
 def test_a_bus_slower_than_its_heartbeats_cuts_nobody_off() -> None:
@@ -29,3 +35,24 @@ def test_a_full_bucket_at_rest_is_its_own_once_its_agent_is_cut_off() -> None:
     world.apart.append({"a"})
     world.run(8)
     assert not world.processes["a"].ceilings[1].ceilings.shared[0]
+
+
+@pytest.mark.parametrize(("loss", "missed"), [(0.0, 1), (0.2, 2), (0.5, 5)])
+def test_reports_that_do_not_come_back_are_missed_once_chance_is_unlikely(
+    loss: float, missed: int
+) -> None:
+    bus = Members(Settings(), now=5e7)
+    assert bus.unheard_s(5e7, 5e7) == inf
+    bus.published(1, 5e7)
+    bus.echo(1, 5e7 + 0.01)
+    bus.loss = loss
+    for sequence in range(2, 2 + missed):
+        now = 5e7 + sequence
+        assert bus.unheard_s(now, now - 0.01) == 0.0
+        bus.published(sequence, now)
+    now = 5e7 + 2 + missed
+    unheard_s = bus.unheard_s(now, now - 0.01)
+    assert unheard_s == pytest.approx(now - 5e7 - 0.01, abs=1e-5)
+    assert now - 0.01 - unheard_s >= 5e7, "what came back has arrived"
+    bus.echo(1 + missed, now)
+    assert bus.unheard_s(now, now - 0.01) == 0.0
