@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -45,6 +46,39 @@ while not hourly.try_acquire(requests=99) or not quick.try_acquire(requests=300)
 time.sleep(0.5)
 print("spent", flush=True)
 time.sleep(600)
+"""
+
+
+FORKING = """
+import multiprocessing, sys, time
+import headgate
+
+HOURS = int(sys.argv[2])
+
+def child(limiter, life_s, passed):
+    passed.put(bool(limiter.try_acquire(requests=1)))
+    time.sleep(life_s)
+
+fork = multiprocessing.get_context("fork")
+agent = headgate.connect(sys.argv[1], keep_snapshot=False, wait_s=30)
+with headgate.Admin(sys.argv[1]) as admin:
+    for n in range(HOURS):
+        name, life_s = f"hours-{n}", 0.4 * (n % 2)
+        admin.put_group(name, [headgate.LimitSpec("requests", rate=20, period_s=3600)])
+        admin.put_tenant(name)
+        admin.attach(name, tenant=name)
+        time.sleep(1.0)
+        limiter, passed = agent.limiter(tenant=name), fork.Queue()
+        each = limiter, life_s, passed
+        children = [fork.Process(target=child, args=each) for _ in range(4)]
+        for one in children:
+            one.start()
+        left = 20 - sum(passed.get(timeout=30) for _ in children)
+        for one in children:
+            one.join(30)
+        time.sleep(1.5)
+        print(left, agent.explain(name, "requests").level)
+agent.close()
 """
 
 
@@ -149,6 +183,21 @@ def test_jobs_that_come_and_go_one_after_another_share_one_quota(
         assert job.returncode == 0, job.stderr
         passed.append(int(job.stdout))
     assert sum(passed) == 12, passed  # 9 units each, of 100 and a debt
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_what_forked_children_used_is_what_their_parent_misses(url: str) -> None:
+    """It has not used the limits, and they end at once or after some tenths."""
+    forking = subprocess.run(
+        [sys.executable, "-c", FORKING, url, "10"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert forking.returncode == 0, forking.stderr
+    for line in forking.stdout.splitlines():
+        left, level = map(float, line.split())
+        assert level == pytest.approx(left, abs=0.5), forking.stdout
 
 
 @pytest.mark.parametrize("cost", [300.0, 6000.0])

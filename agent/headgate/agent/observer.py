@@ -194,12 +194,30 @@ class Observer:
         From any thread.
         """
         with self._leaving:
-            self._follow()
-            used = set(self._runtime.used())
-            self._begun.update(self._runtime.appeared(), used)
-            now = monotonic()
-            seen = [self._look_at(key, now) for key in self._begun - used]
-            return [use for use in seen if use is not None]
+            used = self._begin()
+            return self._look_at_each(self._begun - used)
+
+    def begun(self, limits: Iterable[tuple[str, int]]) -> list[LimitUse]:
+        """Return those that agents use, or have left and `forget` was not called.
+
+        Args:
+            limits: (dimension, group id) of each; from any thread.
+        """
+        with self._leaving:
+            self._begin()
+            return self._look_at_each(self._begun.intersection(limits))
+
+    def _begin(self) -> set[tuple[str, int]]:
+        """Note which limits agents have begun to use; return those in use."""
+        self._follow()
+        used = set(self._runtime.used())
+        self._begun.update(self._runtime.appeared(), used)
+        return used
+
+    def _look_at_each(self, keys: Iterable[tuple[str, int]]) -> list[LimitUse]:
+        now = monotonic()
+        seen = [self._look_at(key, now) for key in keys]
+        return [use for use in seen if use is not None]
 
     def forget(self, left: Iterable[LimitUse]) -> None:
         """Return these no more, unless agents use them again."""

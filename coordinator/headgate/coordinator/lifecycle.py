@@ -11,6 +11,7 @@ from headgate.coordinator.allocation.shares import start_level
 from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
+from headgate.coordinator.ledger.replay import seen_by_all
 from headgate.coordinator.membership.bootstrap import Moves, Opened
 
 if TYPE_CHECKING:
@@ -61,12 +62,22 @@ class Lifecycle:
                     if block.unlimited[slot]:
                         self._count_unreported(block, slot, now)
                     apply(ruled, block, slot, ruled_before)
+                    self._ask_again(block, slot, now)
         if local is not None:
             self._replace_own(local.keys, now)
         born = limits.by_key.keys() - before.by_key.keys()
         self._track(now, born if before.known else frozenset())
         made = limits.slots.keys() - before.slots.keys() if before.known else ()
         self.follow_slots([key[1] for key in state.strict.stocks], now, made)
+
+    def _ask_again(self, block: LedgerBlock, slot: int, now: float) -> None:
+        """Let a ledger begin anew whose level was asked for under another limit."""
+        bootstrap, number = self._state.bootstrap, int(block.number[slot])
+        opened = bootstrap.how_opened(number)
+        if opened is not None:
+            bootstrap.forget(number)
+            until = max(opened.until, now)
+            bootstrap.begin(number, Opened(block.belief.item(slot), now, until))
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
         """Count what others admitted of an unlimited group and have not reported.
@@ -181,14 +192,15 @@ class Lifecycle:
             on = self._recomputation.conditions(now)
             start = start_level(block, slot, on, state.settings)
             level = max(start, level) if unused_s < inf else start
+        until = now
         if unused_s < inf:
-            until = now + API_ANSWERS_S
-            state.bootstrap.ask_api(number, key, Opened(level, now, until))
+            until += API_ANSWERS_S
+            state.bootstrap.questions.add(key)
         block.guessed[slot] = stored is None or unused_s < inf
         # Other agents may know its level: ask, and spend an even part until then.
         block.joining_until[slot] = np.inf
         block.unanswered[slot] = True
-        state.bootstrap.begin(number)
+        state.bootstrap.begin(number, Opened(level, now, until))
         return level
 
     def first_terms(
@@ -259,21 +271,27 @@ class Lifecycle:
         """Correct a level that no agent has reported; yield the ledger, and by what."""
         state = self._state
         block, slot = state.table.at(key)
-        number = int(block.number[slot])
-        opened = state.bootstrap.api_told(number)
         if block.joining_until[slot] <= now:
             return
-        self._recomputation.settle(block, np.array([slot]), now)
+        columns, number = np.array([slot]), int(block.number[slot])
+        self._recomputation.settle(block, columns, now)
         level = self._of_this_period(key, level, age_s)
-        own, since = block.belief.item(slot), now
-        if opened is not None:
-            # It was asked for: what was spent since the question stays charged.
-            own, since = opened.level, opened.at
-        level += block.rate.item(slot) * (age_s - (now - since))
-        change = min(level, block.burst.item(slot)) - own
+        rate, burst = block.rate.item(slot), block.burst.item(slot)
+        belief = block.belief.item(slot)
+        opened, held_at = state.bootstrap.how_opened(number), now - age_s
+        if opened is not None and held_at <= opened.at:
+            # What was spent since the ledger began stays charged.
+            level += rate * (opened.at - held_at)
+            change = min(level, burst) - opened.level
+        else:
+            # It includes what others knew by then.
+            unseen = block.admitted[0, columns] - seen_by_all(block, columns)
+            change = min(level + rate * age_s, burst) - belief - max(unseen.item(), 0.0)
+        change = min(change, burst - belief)
+        state.bootstrap.api_told(number, change)
         block.level[slot] += change
         block.belief[slot] += change
-        block.includes_at[slot] = now - age_s
+        block.includes_at[slot] = held_at
         block.guessed[slot] = block.bucket_knows[slot] = False
         block.dirty[slot] = True
         yield number, change

@@ -47,11 +47,14 @@ class Rig:
         self.stored = [STORED]
         self.picture: ClusterSnapshot | None = PICTURE
         self.left: list[LimitUse] = []
+        self.begun: list[LimitUse] = []
         self.loads = 0
         patch.setattr(service, "load", self.load)
         patch.setattr("time.time", lambda: self.now_s)
         store = cast("Store", None)  # `load` is all that reads it
-        self.book = LevelBook(store, lambda: self.picture, lambda: self.left)
+        self.book = LevelBook(
+            store, lambda: self.picture, lambda: self.left, lambda _: self.begun
+        )
 
     def load(self, store: Store, only: Iterable[Key] | None = None) -> list[KnownLevel]:
         self.loads += 1
@@ -70,7 +73,6 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 def test_of_a_limit_in_use_what_was_seen_last_is_told(rig: Rig) -> None:
     assert (rig.told()["level"], rig.told()["age_s"]) == (-3.0, 0.5)
-    assert [known.level for known in rig.book.of([(1, "requests")], REVISION)] == [-3.0]
     rig.stored = [replace(STORED, level=4.0, at_s=100.2)]  # by another server, later
     rig.picture = replace(PICTURE, number=2)
     assert rig.told()["level"] == 4.0
@@ -79,20 +81,34 @@ def test_of_a_limit_in_use_what_was_seen_last_is_told(rig: Rig) -> None:
 def test_what_agents_have_just_left_is_told_as_it_is_now(rig: Rig) -> None:
     rig.left = [LEFT]
     assert (rig.told()["level"], rig.told()["age_s"]) == (-9.0, 0.0)
-    assert [known.level for known in rig.book.of([(1, "requests")], REVISION)] == [-9.0]
     assert rig.book.told(REVISION, {2}, watched=True) == []
+
+
+def test_who_asks_is_told_what_is_left_now(rig: Rig) -> None:
+    """Also of a limit that was first used since the last picture."""
+    for picture in (PICTURE, replace(PICTURE, uses=())):
+        rig.picture, rig.begun = picture, [LEFT]
+        (known,) = rig.book.of([(1, "requests")], REVISION)
+        assert (known.level, known.age_s(rig.now_s)) == (-9.0, 0.0)
+
+
+def test_a_limit_never_seen_in_use_was_not_used_until_the_last_picture(
+    rig: Rig,
+) -> None:
+    rig.picture = replace(PICTURE, uses=())
+    assert (rig.told()["level"], rig.told()["age_s"]) == (20.0, 0.5)
 
 
 def test_a_limit_that_is_set_again_is_full_whatever_the_last_picture_shows(
     rig: Rig,
 ) -> None:
     assert rig.told(REVISION + 1)["level"] == 20.0
-    assert rig.book.of([(1, "requests")], REVISION + 1) == []
 
 
 def test_an_unlimited_one_has_no_level(rig: Rig) -> None:
     rig.picture = replace(PICTURE, uses=(replace(USE, rate=inf, level=-4e6),))
     rig.left = [replace(LEFT, limit=replace(LIMIT, rate=inf), level=-4e6)]
+    rig.begun = rig.left
     assert rig.told()["level"] == 20.0
     assert rig.book.of([(1, "requests")], REVISION) == []
 

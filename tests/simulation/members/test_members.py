@@ -155,6 +155,51 @@ def test_what_is_spent_before_the_api_answers_stays_spent(answered_s: float) -> 
     assert 45 <= passed <= 53
 
 
+def test_what_others_spend_until_the_api_answers_is_charged_once() -> None:
+    """It knew that, and they left before they knew what was left."""
+    members = met(2, 20.0 / 3600.0, 20.0)
+    members.ask(0, "g")
+    members.run(members.now + 0.05)
+    members.ask(1, "g")
+    members.run(members.now + 0.01)
+    passed = 2 + sum(bool(members.ask(0, "g")) for _ in range(3))
+    members.leave(0)
+    members.run(members.now + 0.06)
+    late = members.all[1]
+    assert [claim.limits for claim in late.claimed] == [frozenset({("requests", 1)})]
+    members.step(late, Restored("requests", np.array([1]), np.array([20.0 - passed])))
+    members.run(members.now + 3.0)
+    level = late.coordinator.explain(1, "requests", members.now).level
+    assert level == pytest.approx(20.0 - passed, abs=0.1)
+
+
+@pytest.mark.parametrize("told_s", [0.0, 0.06])
+def test_a_limit_that_is_lowered_while_its_level_is_asked_for_owes_nothing(
+    told_s: float,
+) -> None:
+    """The API tells what was left of it half a second ago, a little later."""
+    members = met(3, 300.0, 300.0)
+    members.ask(0, "g")
+    members.ask(1, "g")
+    members.run(members.now + 0.03)
+    groups = [
+        Group(id=1, name="g", limits=(limit(5.0, 10.0),)),
+        Group(id=2, name="other", limits=(limit(10.0),)),
+    ]
+    lowered = replace(configured(*groups), revision=2)
+    full = Restored("requests", np.array([1]), np.array([10.0]), age_s=0.5)
+    for one in members.all:
+        one.enforcer.configure(lowered, members.now, wall_s=WALL_S)
+        members.step(one, Configured(lowered, 3))
+    members.run(members.now + told_s)
+    for one in members.all:
+        members.step(one, full)
+    members.run(members.now + 0.5)
+    for one in members.all[:2]:
+        level = one.coordinator.explain(1, "requests", members.now).level
+        assert 8.0 <= level <= 10.0
+
+
 @pytest.mark.parametrize("answered_s", [0.06, 0.6])
 @pytest.mark.parametrize("left", [0.0, 60.0])
 def test_a_limit_that_others_used_up_is_not_full_for_who_had_not_used_it(

@@ -33,7 +33,9 @@ def post_grants(body: Claimed, service: ServiceOf, request: Request) -> GrantSho
     they were stored.
     """
     observing, revision = observing_of(request), service.watch.revision
-    listener, now_s = observing.observer, time.time()
+    listener = observing.observer
+    follows = listener is not None and _follows(listener, revision)
+    now_s = time.time()
     wanted = {(limit.group, limit.dimension) for limit in body.limits}
     levels = [
         LevelTold(
@@ -44,7 +46,7 @@ def post_grants(body: Claimed, service: ServiceOf, request: Request) -> GrantSho
         )
         for known in observing.levels.of(wanted, revision)  # it has heard them used
     ]
-    if listener is None or not _follows(listener, revision):
+    if listener is None or not follows:
         return GrantShown(granted=[], levels=levels)
     founded_by_nobody = [
         limit

@@ -64,9 +64,14 @@ class KnownLevel:
     level: float
     at_s: float | None
 
-    def age_s(self, now_s: float) -> float:
-        """Return the seconds since then; a wall clock may be set back."""
-        return 0.0 if self.at_s is None else max(0.0, now_s - self.at_s)
+    def age_s(self, now_s: float, unused_s: float = inf) -> float:
+        """Return the seconds since then; a wall clock may be set back.
+
+        Args:
+            now_s: The wall clock.
+            unused_s: Until when a limit that was never seen in use was not used.
+        """
+        return max(0.0, now_s - (unused_s if self.at_s is None else self.at_s))
 
 
 def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
@@ -173,14 +178,22 @@ class LevelBook:
         store: Store,
         newest: Callable[[], ClusterSnapshot | None],
         left: Callable[[], "Iterable[LimitUse]"],
+        begun: Callable[[Collection[Key]], "Iterable[LimitUse]"],
     ) -> None:
-        """Read `store`, the `newest` picture of the cluster, and what was left since.
+        """Read `store`, and what the listener sees.
 
         Whatever was left before a picture has been stored when that is the newest.
+
+        Args:
+            store: Where levels are kept.
+            newest: The newest picture of the cluster.
+            left: The limits that agents have left since then.
+            begun: Those of some limits that agents use, or have left since then.
         """
         self._store = store
         self._newest = newest
         self._left = left
+        self._begun = begun
         self._lock = threading.Lock()
         self._of: tuple[int, bool, int] | None = None
         self._levels: dict[int, dict[str, KnownLevel]] = {}
@@ -193,10 +206,9 @@ class LevelBook:
             limits: Group ids and dimensions.
             revision: Revision of the configuration.
         """
-        picture = self._newest()
         levels = _by_group(load(self._store, limits))
-        self._add_seen(levels, picture, revision)
-        self._add_left(levels)
+        self._add_seen(levels, self._newest(), revision)
+        self._add(levels, self._begun(limits))
         known = (levels.get(group, {}).get(name) for group, name in limits)
         return [level for level in known if level and level.at_s is not None]
 
@@ -209,12 +221,14 @@ class LevelBook:
             revision: Revision of the configuration.
             groups: Ids of the groups in that answer.
             watched: The bus is being listened to, so a limit never seen in use was
-                not used; otherwise only stored levels are returned.
+                not used before the newest picture; otherwise only stored levels are
+                returned.
         """
         now_s = time.time()
         with self._lock:  # a thousand woken watchers read it once
             picture = self._newest()
             number = -1 if picture is None else picture.number
+            unused_s = now_s if picture is None else picture.at_s
             if self._of != (revision, watched, number):
                 stored = load(self._store)
                 self._levels = _by_group(
@@ -224,22 +238,25 @@ class LevelBook:
                 self._of = (revision, watched, number)
             if time.monotonic() - self._looked_s >= LOOKS_S:
                 self._looked_s = time.monotonic()
-                self._add_left(self._levels)
+                self._add(self._levels, self._left())
             return [
                 {
                     "group": known.group_id,
                     "dimension": known.dimension,
                     "level": known.level,
-                    "age_s": known.age_s(now_s),
+                    "age_s": known.age_s(now_s, unused_s),
                 }
                 for group in groups
                 for known in self._levels.get(group, {}).values()
             ]
 
-    def _add_left(self, levels: dict[int, dict[str, KnownLevel]]) -> None:
-        """Replace the levels of limits that agents have left since the last picture."""
+    @staticmethod
+    def _add(
+        levels: dict[int, dict[str, KnownLevel]], seen: "Iterable[LimitUse]"
+    ) -> None:
+        """Replace levels by those that are seen now."""
         now_s = time.time()
-        for use in self._left():
+        for use in seen:
             group_id, limit = use.group.id, use.limit
             if isfinite(limit.rate) and isfinite(use.level):
                 levels.setdefault(group_id, {})[limit.dimension] = KnownLevel(

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, cast
 from fastapi import Request
 
 from headgate.api.history.history import UsageHistory
-from headgate.api.levels.service import LevelBook
+from headgate.api.levels.service import Key, LevelBook
 from headgate.api.live.snapshot import ClusterSnapshot
 from headgate.api.overview.overview import Overview
 from headgate.api.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from headgate.agent.observer import LimitUse, Observer
 
 
@@ -45,7 +47,7 @@ class Observing:
         """Begin without a picture; names and limits come from `store`."""
         self.history = UsageHistory()
         self.overview = Overview(store, self.newest)
-        self.levels = LevelBook(store, self.newest, self._left)
+        self.levels = LevelBook(store, self.newest, self._left, self._begun)
         self.streams = 0
         self.observer: Observer | None = None
         self.presence: dict[str, object] | None = None
@@ -87,6 +89,12 @@ class Observing:
         """Return the limits that agents have left since the newest picture."""
         observer = self.observer
         return [] if observer is None else observer.left()
+
+    def _begun(self, limits: "Collection[Key]") -> "list[LimitUse]":
+        """Return those that agents have begun to use, as they are now."""
+        observer = self.observer
+        keys = [(dimension, group_id) for group_id, dimension in limits]
+        return [] if observer is None else observer.begun(keys)
 
     def newest(self) -> ClusterSnapshot | None:
         """Return the newest picture; None before the first."""

@@ -105,12 +105,13 @@ class Moves(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A ledger about which the API is asked, too.
+    """How a ledger began whose level this agent does not know.
 
     Attributes:
-        level: E that it began with, units.
+        level: E, units; as far as the API has told it since.
         at: When, monotonic seconds.
-        until: How long to wait for the answer.
+        until: Until when to wait for the API's answer; no later than `at` if it isn't
+            asked.
     """
 
     level: float
@@ -132,33 +133,41 @@ class Bootstrap:
         self._moves: deque[Moves] = deque(maxlen=ANSWERS_MAX)
         self._stored: dict[Key, tuple[float, float]] = {}
         self._doubted: set[int] = set()
-        self._api_asked: dict[int, Opened] = {}
+        self._opened: dict[int, Opened] = {}
         self.questions: set[Key] = set()
 
     def __bool__(self) -> bool:
         return bool(self._waiting) or bool(self._ready)
 
-    def begin(self, number: int, *, doubted: bool = False) -> None:
-        """Start asking about a ledger; `doubted` if others may have spent unseen."""
-        self._waiting[number] = None
-        if doubted:
-            self._doubted.add(number)
+    def begin(self, number: int, opened: Opened | None = None) -> None:
+        """Start asking about a ledger.
 
-    def ask_api(self, number: int, key: Key, opened: Opened) -> None:
-        """Ask the API as well, and don't end the round before it answers.
+        The round does not end before the API has answered if that is asked, too: those
+        that used the limit may be gone, and then only the API knows its level.
 
-        Those that used the limit may be gone, and then only the API knows its level.
+        Args:
+            number: Of the ledger.
+            opened: How it began; None if long ago, and others may have spent unseen.
         """
-        self.questions.add(key)
-        self._api_asked[number] = opened
+        self._waiting[number] = None
+        if opened is None:
+            self._doubted.add(number)
+        else:
+            self._opened[number] = opened
 
-    def api_told(self, number: int) -> Opened | None:
-        """Note that the API has answered; return how the ledger began if it asked."""
-        return self._api_asked.pop(number, None)
+    def how_opened(self, number: int) -> Opened | None:
+        """Return how a ledger began that this agent still asks about."""
+        return self._opened.get(number)
+
+    def api_told(self, number: int, by: float) -> None:
+        """Note that the API has answered, and by how much that raised the level."""
+        opened = self._opened.get(number)
+        if opened is not None:
+            self._opened[number] = Opened(opened.level + by, opened.at, opened.at)
 
     def start_over(self) -> None:
         """End all rounds without a result, because others follow."""
-        self._api_asked.clear()
+        self._opened.clear()
         self.questions.clear()
         self._waiting.clear()
         self._ready.clear()
@@ -174,7 +183,7 @@ class Bootstrap:
         """Stop asking: the ledger is gone, and another one may get its number."""
         self._waiting.pop(number, None)
         self._doubted.discard(number)
-        self._api_asked.pop(number, None)
+        self._opened.pop(number, None)
         left = [(at, numbers[numbers != number]) for at, numbers in self._ready]
         self._ready = [(at, numbers) for at, numbers in left if len(numbers)]
         for n, (at, rows) in enumerate(self._answers):
@@ -276,12 +285,12 @@ class Bootstrap:
         result: list[tuple[int, Answered | None]] = []
         for number in wanted.tolist():
             answered = medians.get(number)
-            asked = self._api_asked.get(number)
-            if answered is None and asked is not None and now < asked.until:
+            opened = self._opened.get(number)
+            if answered is None and opened is not None and now < opened.until:
                 self._ready.append((due, np.array([number])))  # look again
             else:
                 result.append((number, answered))
-                self._api_asked.pop(number, None)
+                self._opened.pop(number, None)
         if not self:
             self._end()
         return result

@@ -148,6 +148,31 @@ def test_what_is_spent_before_the_others_answer_is_charged_to_a_stored_level(
     assert level == pytest.approx(700.0 + 36.0 * HOURLY - 40.0 + 10.0 * HOURLY, abs=0.5)
 
 
+@pytest.mark.parametrize(
+    ("told", "age_s"),
+    [(20.0, 0.5), (18.0, 0.0)],
+    ids=["unknown to the API", "known to the API"],
+)
+def test_what_was_spent_before_the_api_told_a_level_is_charged_once(
+    told: float, age_s: float
+) -> None:
+    """A forked child looks at its buckets before the API has answered it."""
+    world = World()
+    world.group(1, rate=HOURLY, burst=20.0)
+    for name in "ab":
+        world.start(name)
+        world.use_groups(name, [1])
+        world.use(name, 1, 1.0, 0.0)
+    world.run(0.1)
+    level = Restored(DIMENSION, np.array([1]), np.array([told]), age_s=age_s)
+    for name in "ab":
+        world.step(world.processes[name], level)
+    world.run(3)
+    for process in world.processes.values():
+        known = process.coordinator.explain(1, DIMENSION, world.now).level
+        assert known == pytest.approx(18.0 + 3.0 * HOURLY, abs=0.1)
+
+
 def test_a_level_that_others_tell_is_better_than_a_stored_one() -> None:
     world = World()
     world.group(1, rate=HOURLY, burst=1000)
