@@ -17,6 +17,7 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import nan
 from time import monotonic
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -320,7 +321,8 @@ class Agent:
         inherited = self._parents[-1][0].snapshot if self._parents else None
         if inherited is not None:
             runtime.follow(inherited)
-        for levels in restored(self._enforcer.inherited_debts(monotonic())):
+        debts = self._enforcer.inherited_debts(monotonic())
+        for levels in restored((*debt, nan) for debt in debts):
             runtime.vouch(levels)
         self._on_start()
         runtime.start()

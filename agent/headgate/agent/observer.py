@@ -69,6 +69,8 @@ class AgentUse:
         subjects: Limiters (topics, producers) there that use the limit.
         age_s: Seconds since the row was true.
         state: As in `headgate.coordinator.explain.views.MemberView`.
+        counted_units: What it has admitted since its incarnation began, as far as it is
+            known or expected.
     """
 
     agent: str
@@ -81,6 +83,7 @@ class AgentUse:
     subjects: int
     age_s: float
     state: MemberState
+    counted_units: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,20 +197,22 @@ class Observer:
         From any thread.
         """
         with self._leaving:
-            used = self._begin()
+            used = self._note_begun()
             return self._look_at_each(self._begun - used)
 
-    def begun(self, limits: Iterable[tuple[str, int]]) -> list[LimitUse]:
-        """Return those that agents use, or have left and `forget` was not called.
+    def use_of(self, limits: Iterable[tuple[str, int]]) -> list[LimitUse]:
+        """Return some limits' use, of those in use or `left`.
 
         Args:
             limits: (dimension, group id) of each; from any thread.
         """
         with self._leaving:
-            self._begin()
-            return self._look_at_each(self._begun.intersection(limits))
+            asked = set(limits)
+            if not asked <= self._begun:
+                self._note_begun()
+            return self._look_at_each(asked & self._begun)
 
-    def _begin(self) -> set[tuple[str, int]]:
+    def _note_begun(self) -> set[tuple[str, int]]:
         """Note which limits agents have begun to use; return those in use."""
         self._follow()
         used = set(self._runtime.used())
@@ -339,6 +344,7 @@ class Observer:
             admitted_per_s=meter.admitted_per_s,
             refused_per_s=meter.refused_per_s,
             held_units=row.held,
+            counted_units=row.admitted + row.predicted,
             subjects=row.subjects,
             age_s=row.age_s,
             state=row.state,

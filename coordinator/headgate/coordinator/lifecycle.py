@@ -11,7 +11,6 @@ from headgate.coordinator.allocation.shares import start_level
 from headgate.coordinator.config.template_values import VALUES_FROM
 from headgate.coordinator.demand.local_buckets import LocalBuckets
 from headgate.coordinator.ledger.limits import Limits, apply
-from headgate.coordinator.ledger.replay import seen_by_all
 from headgate.coordinator.membership.bootstrap import Moves, Opened
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class Lifecycle:
                     if block.unlimited[slot]:
                         self._count_unreported(block, slot, now)
                     apply(ruled, block, slot, ruled_before)
-                    self._ask_again(block, slot, now)
+                    self._reopen(block, slot)
         if local is not None:
             self._replace_own(local.keys, now)
         born = limits.by_key.keys() - before.by_key.keys()
@@ -70,14 +69,14 @@ class Lifecycle:
         made = limits.slots.keys() - before.slots.keys() if before.known else ()
         self.follow_slots([key[1] for key in state.strict.stocks], now, made)
 
-    def _ask_again(self, block: LedgerBlock, slot: int, now: float) -> None:
-        """Let a ledger begin anew whose level was asked for under another limit."""
+    def _reopen(self, block: LedgerBlock, slot: int) -> None:
+        """Let a new ledger whose limit has changed have begun under that limit."""
         bootstrap, number = self._state.bootstrap, int(block.number[slot])
         opened = bootstrap.how_opened(number)
         if opened is not None:
-            bootstrap.forget(number)
-            until = max(opened.until, now)
-            bootstrap.begin(number, Opened(block.belief.item(slot), now, until))
+            spent = block.admitted[0, slot] - block.begun_admitted[slot]
+            level = min(block.belief[slot] + spent, block.burst[slot])
+            bootstrap.reopened(number, opened._replace(level=float(level)))
 
     def _count_unreported(self, block: LedgerBlock, slot: int, now: float) -> None:
         """Count what others admitted of an unlimited group and have not reported.
@@ -254,41 +253,48 @@ class Lifecycle:
         answer, or fail to, is charged to it.
         """
         state, moved = self._state, list[tuple[int, float]]()
-        stored = zip(event.group_ids.tolist(), event.level.tolist(), strict=True)
-        for group_id, level in stored:
+        counted = event.counted
+        if counted is None:
+            counted = np.full(len(event.level), nan)
+        columns = event.group_ids, event.level, counted
+        for group_id, level, own in zip(*(c.tolist() for c in columns), strict=True):
             key = (event.dimension, group_id)
             if key not in state.table:
                 state.bootstrap.stored(key, level, at=now - event.age_s)
             elif event.age_s <= state.elsewhere.since(group_id, now):
-                moved += self._correct(key, level, event.age_s, now)
+                moved += self._correct(key, level, event.age_s, own, now)
         if moved:  # else others have used them since then, or have told their level
             numbers, by = zip(*moved, strict=True)
             state.bootstrap.moved(Moves(np.array(numbers), np.array(by)))
 
     def _correct(
-        self, key: Key, level: float, age_s: float, now: float
+        self, key: Key, level: float, age_s: float, counted: float, now: float
     ) -> Iterator[tuple[int, float]]:
-        """Correct a level that no agent has reported; yield the ledger, and by what."""
-        state = self._state
+        """Correct a level that no agent has reported; yield the ledger, and by what.
+
+        What was spent since the ledger began stays charged, except what of it the
+        level includes.
+        """
+        state, held_at = self._state, now - age_s
         block, slot = state.table.at(key)
-        if block.joining_until[slot] <= now:
+        if block.joining_until[slot] <= now or held_at < block.includes_at[slot]:
             return
-        columns, number = np.array([slot]), int(block.number[slot])
-        self._recomputation.settle(block, columns, now)
+        number = int(block.number[slot])
+        self._recomputation.settle(block, np.array([slot]), now)
         level = self._of_this_period(key, level, age_s)
         rate, burst = block.rate.item(slot), block.burst.item(slot)
-        belief = block.belief.item(slot)
-        opened, held_at = state.bootstrap.how_opened(number), now - age_s
-        if opened is not None and held_at <= opened.at:
-            # What was spent since the ledger began stays charged.
+        opened = state.bootstrap.how_opened(number)
+        if opened is None:
+            change = min(level + rate * age_s, burst) - block.belief.item(slot)
+        else:
             level += rate * (opened.at - held_at)
             change = min(level, burst) - opened.level
-        else:
-            # It includes what others knew by then.
-            unseen = block.admitted[0, columns] - seen_by_all(block, columns)
-            change = min(level + rate * age_s, burst) - belief - max(unseen.item(), 0.0)
-        change = min(change, burst - belief)
-        state.bootstrap.api_told(number, change)
+            change -= state.bootstrap.moved_by(number, held_at)
+            own, begun = block.admitted.item(0, slot), block.begun_admitted.item(slot)
+            if counted > begun:  # else, and where it is NaN, it includes nothing
+                change += min(counted, own) - begun
+            told = Opened(opened.level + change, opened.at, opened.at)
+            state.bootstrap.reopened(number, told)
         block.level[slot] += change
         block.belief[slot] += change
         block.includes_at[slot] = held_at

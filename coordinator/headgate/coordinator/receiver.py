@@ -137,7 +137,7 @@ class ReportReceiver:
             block, slot = state.table.at(key)
             block.joining_until[slot] = np.inf
             block.dirty[slot] = True
-            state.bootstrap.begin(int(block.number[slot]))
+            state.bootstrap.begin(int(block.number[slot]), None)
 
     def _comparable(self, report: Report) -> Report:
         """Return a report without levels that say nothing about this agent's own.

@@ -148,7 +148,8 @@ def test_who_begins_to_use_a_limit_is_told_what_is_left_of_it(
     answer = rest.post("/grants", json=body).json()
     assert answer == {"granted": [], "levels": []}, "nobody has used them"
     monkeypatch.setattr(service, "load", stored)
-    told = {**limits[0], "level": 7.5, "age_s": pytest.approx(3.0, abs=1.0)}
+    age_s = pytest.approx(3.0, abs=1.0)
+    told = {**limits[0], "level": 7.5, "age_s": age_s, "counted": None}
     answer = rest.post("/grants", json=body).json()
     assert answer == {"granted": [], "levels": [told]}
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from headgate.agent.observer import LimitUse
+from headgate.agent.observer import AgentUse, LimitUse
 from headgate.api.levels import service
 from headgate.api.levels.service import Key, KnownLevel, LevelBook
 from headgate.api.live.snapshot import ClusterSnapshot, Use
@@ -37,6 +37,19 @@ LEFT = LimitUse(
     error_units=0.0,
     agents=(),
 )
+ASKS = AgentUse(
+    agent="a",
+    demand_per_s=0.0,
+    share_per_s=0.0,
+    ceiling_per_s=0.0,
+    admitted_per_s=0.0,
+    refused_per_s=0.0,
+    held_units=0.0,
+    subjects=1,
+    age_s=0.0,
+    state="present",
+    counted_units=3.0,
+)
 
 
 class Rig:
@@ -47,14 +60,17 @@ class Rig:
         self.stored = [STORED]
         self.picture: ClusterSnapshot | None = PICTURE
         self.left: list[LimitUse] = []
-        self.begun: list[LimitUse] = []
+        self.used: list[LimitUse] = []
         self.loads = 0
         patch.setattr(service, "load", self.load)
         patch.setattr("time.time", lambda: self.now_s)
         store = cast("Store", None)  # `load` is all that reads it
         self.book = LevelBook(
-            store, lambda: self.picture, lambda: self.left, lambda _: self.begun
+            store, lambda: self.picture, lambda: self.left, self.use_of
         )
+
+    def use_of(self, limits: Iterable[Key], revision: int) -> list[LimitUse]:
+        return self.used
 
     def load(self, store: Store, only: Iterable[Key] | None = None) -> list[KnownLevel]:
         self.loads += 1
@@ -87,9 +103,12 @@ def test_what_agents_have_just_left_is_told_as_it_is_now(rig: Rig) -> None:
 def test_who_asks_is_told_what_is_left_now(rig: Rig) -> None:
     """Also of a limit that was first used since the last picture."""
     for picture in (PICTURE, replace(PICTURE, uses=())):
-        rig.picture, rig.begun = picture, [LEFT]
-        (known,) = rig.book.of([(1, "requests")], REVISION)
+        rig.picture, rig.used = picture, [replace(LEFT, agents=(ASKS,))]
+        (known,) = rig.book.of([(1, "requests")], REVISION, "a")
         assert (known.level, known.age_s(rig.now_s)) == (-9.0, 0.0)
+        assert known.counted == 3.0
+        (known,) = rig.book.of([(1, "requests")], REVISION, "b")
+        assert known.counted is None
 
 
 def test_a_limit_never_seen_in_use_was_not_used_until_the_last_picture(
@@ -108,9 +127,9 @@ def test_a_limit_that_is_set_again_is_full_whatever_the_last_picture_shows(
 def test_an_unlimited_one_has_no_level(rig: Rig) -> None:
     rig.picture = replace(PICTURE, uses=(replace(USE, rate=inf, level=-4e6),))
     rig.left = [replace(LEFT, limit=replace(LIMIT, rate=inf), level=-4e6)]
-    rig.begun = rig.left
+    rig.used = rig.left
     assert rig.told()["level"] == 20.0
-    assert rig.book.of([(1, "requests")], REVISION) == []
+    assert rig.book.of([(1, "requests")], REVISION, "a") == []
 
 
 def test_a_thousand_that_ask_read_the_store_once(rig: Rig) -> None:

@@ -167,10 +167,65 @@ def test_what_others_spend_until_the_api_answers_is_charged_once() -> None:
     members.run(members.now + 0.06)
     late = members.all[1]
     assert [claim.limits for claim in late.claimed] == [frozenset({("requests", 1)})]
-    members.step(late, Restored("requests", np.array([1]), np.array([20.0 - passed])))
+    told = Restored(
+        "requests",
+        np.array([1]),
+        np.array([20.0 - passed]),
+        counted=np.array([1.0]),
+    )
+    members.step(late, told)
     members.run(members.now + 3.0)
     level = late.coordinator.explain(1, "requests", members.now).level
     assert level == pytest.approx(20.0 - passed, abs=0.1)
+
+
+@pytest.mark.parametrize("after_s", [0.01, 0.05, 0.5])
+def test_what_is_spent_while_the_answer_of_the_api_travels_stays_spent(
+    after_s: float,
+) -> None:
+    """The others left long ago, and the API had heard of one request since."""
+    members = met(2, 100.0 / 3600.0, 100.0)
+    spend(members, "g", 100)
+    members.run(members.now + 1.0)
+    members.leave(0)
+    members.skip(1800.0)
+    passed = int(bool(members.ask(1, "g")))
+    members.run(members.now + 0.06)
+    passed += sum(bool(members.ask(1, "g")) for _ in range(200))
+    members.run(members.now + after_s)
+    one, left = np.array([1]), np.array([50.0])
+    told = Restored("requests", one, left, counted=np.array([1.0]))
+    members.step(members.all[1], told)
+    members.run(members.now + 0.5)
+    passed += sum(bool(members.ask(1, "g")) for _ in range(200))
+    assert 50 <= passed <= 52
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_group_that_is_changed_while_its_level_is_asked_for_forgets_nothing(
+    changed: bool,
+) -> None:
+    members = met(2, 20.0 / 3600.0, 20.0)
+    members.ask(0, "g")
+    members.run(members.now + 1.0)
+    members.leave(0)
+    members.run(members.now + 0.2)
+    late, begun_s = members.all[1], members.now
+    assert members.ask(1, "g", 60.0)
+    members.run(members.now + 0.1)
+    if changed:
+        limits = (limit(20.0 / 3600.0, 20.0),)
+        group = Group(id=1, name="g", limits=limits, soft_threshold=0.5)
+        other = Group(id=2, name="other", limits=(limit(10.0),))
+        which = replace(configured(group, other), revision=2)
+        late.enforcer.configure(which, members.now, wall_s=WALL_S)
+        members.step(late, Configured(which, 2))
+    members.run(members.now + 0.05)
+    age_s = members.now - begun_s + 0.1
+    members.step(late, Restored("requests", np.array([1]), np.array([19.0]), age_s))
+    members.run(members.now + 2.0)
+    level = late.coordinator.explain(1, "requests", members.now).level
+    assert level == pytest.approx(19.0 - 60.0, abs=0.1)
 
 
 @pytest.mark.parametrize("told_s", [0.0, 0.06])

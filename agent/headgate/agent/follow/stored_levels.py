@@ -6,6 +6,7 @@ left to give one, which matters for quotas per hour or month.
 
 from __future__ import annotations
 
+from math import nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,22 +36,31 @@ def levels_of(document: object) -> list[Restored]:
             place["dimension"].text(),
             place["level"].number(),
             place["age_s"].number(),
+            nan if (told := place.optional("counted")) is None else told.number(),
         )
         for place in top.items("levels")[:MAX_LEVELS]
     )
 
 
-def restored(levels: Iterable[tuple[int, str, float, float]]) -> list[Restored]:
-    """Return events for tuples of (group id, dimension, level, age in seconds)."""
-    by_age: dict[tuple[str, float], list[tuple[int, float]]] = {}
-    for group, dimension, level, age_s in levels:
-        by_age.setdefault((dimension, age_s), []).append((group, level))
+def restored(
+    levels: Iterable[tuple[int, str, float, float, float]],
+) -> list[Restored]:
+    """Return events for some levels.
+
+    Args:
+        levels: (group id, dimension, level, age in seconds, what of this agent's own
+            counter it includes, NaN if that is not known) of each.
+    """
+    by_age: dict[tuple[str, float], list[tuple[int, float, float]]] = {}
+    for group, dimension, level, age_s, counted in levels:
+        by_age.setdefault((dimension, age_s), []).append((group, level, counted))
     return [
         Restored(
             dimension=dimension,
-            group_ids=np.array([group for group, _ in pairs], dtype=np.int64),
-            level=np.array([level for _, level in pairs], dtype=np.float64),
+            group_ids=np.array([group for group, *_ in told], dtype=np.int64),
+            level=np.array([level for _, level, _ in told], dtype=np.float64),
             age_s=age_s,
+            counted=np.array([counted for *_, counted in told], dtype=np.float64),
         )
-        for (dimension, age_s), pairs in by_age.items()
+        for (dimension, age_s), told in by_age.items()
     ]

@@ -43,8 +43,9 @@ def post_grants(body: Claimed, service: ServiceOf, request: Request) -> GrantSho
             dimension=known.dimension,
             level=known.level,
             age_s=known.age_s(now_s),
+            counted=known.counted,
         )
-        for known in observing.levels.of(wanted, revision)  # it has heard them used
+        for known in observing.levels.of(wanted, revision, body.agent)
     ]
     if listener is None or not follows:
         return GrantShown(granted=[], levels=levels)

@@ -52,6 +52,13 @@ class LevelTold(LimitNamed):
         float, Field(description="Units left when it was seen; negative for a debt.")
     ]
     age_s: Annotated[float, Field(description="Seconds since then.")]
+    counted: Annotated[
+        float | None,
+        Field(
+            description="Units of the asking agent that the level includes, as it "
+            "counts them since its incarnation began; null if that is not known."
+        ),
+    ] = None
 
 
 class GrantShown(BaseModel):

@@ -57,21 +57,26 @@ class KnownLevel:
         dimension: Dimension of the limit.
         level: E, units; negative for a debt.
         at_s: When it was seen, wall clock; None if the limit was never seen in use.
+        counted: Units of the asking agent that it includes, as that counts them; None
+            if that is not known.
     """
 
     group_id: int
     dimension: str
     level: float
     at_s: float | None
+    counted: float | None = None
 
-    def age_s(self, now_s: float, unused_s: float = inf) -> float:
+    def age_s(self, now_s: float, unused_until_s: float | None = None) -> float:
         """Return the seconds since then; a wall clock may be set back.
 
         Args:
             now_s: The wall clock.
-            unused_s: Until when a limit that was never seen in use was not used.
+            unused_until_s: When a limit that was never seen in use was last known not
+                to be used, wall clock; None for now.
         """
-        return max(0.0, now_s - (unused_s if self.at_s is None else self.at_s))
+        at_s = unused_until_s if self.at_s is None else self.at_s
+        return 0.0 if at_s is None else max(0.0, now_s - at_s)
 
 
 def save(store: Store, seen: Iterable[tuple[Use, float]]) -> int:
@@ -178,7 +183,7 @@ class LevelBook:
         store: Store,
         newest: Callable[[], ClusterSnapshot | None],
         left: Callable[[], "Iterable[LimitUse]"],
-        begun: Callable[[Collection[Key]], "Iterable[LimitUse]"],
+        used: Callable[[Collection[Key], int], "Iterable[LimitUse]"],
     ) -> None:
         """Read `store`, and what the listener sees.
 
@@ -188,27 +193,31 @@ class LevelBook:
             store: Where levels are kept.
             newest: The newest picture of the cluster.
             left: The limits that agents have left since then.
-            begun: Those of some limits that agents use, or have left since then.
+            used: Those of some limits of a revision that agents use, or have left since
+                then, as they are now.
         """
         self._store = store
         self._newest = newest
         self._left = left
-        self._begun = begun
+        self._used = used
         self._lock = threading.Lock()
         self._of: tuple[int, bool, int] | None = None
         self._levels: dict[int, dict[str, KnownLevel]] = {}
         self._looked_s = -inf
 
-    def of(self, limits: Collection[Key], revision: int) -> list[KnownLevel]:
+    def of(
+        self, limits: Collection[Key], revision: int, agent: str
+    ) -> list[KnownLevel]:
         """Return what is known of some limits, without those never seen in use.
 
         Args:
             limits: Group ids and dimensions.
             revision: Revision of the configuration.
+            agent: Id of the agent that asks.
         """
         levels = _by_group(load(self._store, limits))
         self._add_seen(levels, self._newest(), revision)
-        self._add(levels, self._begun(limits))
+        self._add(levels, self._used(limits, revision), agent)
         known = (levels.get(group, {}).get(name) for group, name in limits)
         return [level for level in known if level and level.at_s is not None]
 
@@ -228,7 +237,7 @@ class LevelBook:
         with self._lock:  # a thousand woken watchers read it once
             picture = self._newest()
             number = -1 if picture is None else picture.number
-            unused_s = now_s if picture is None else picture.at_s
+            unused_until_s = None if picture is None else picture.at_s
             if self._of != (revision, watched, number):
                 stored = load(self._store)
                 self._levels = _by_group(
@@ -244,7 +253,7 @@ class LevelBook:
                     "group": known.group_id,
                     "dimension": known.dimension,
                     "level": known.level,
-                    "age_s": known.age_s(now_s, unused_s),
+                    "age_s": known.age_s(now_s, unused_until_s),
                 }
                 for group in groups
                 for known in self._levels.get(group, {}).values()
@@ -252,18 +261,22 @@ class LevelBook:
 
     @staticmethod
     def _add(
-        levels: dict[int, dict[str, KnownLevel]], seen: "Iterable[LimitUse]"
+        levels: dict[int, dict[str, KnownLevel]],
+        seen: "Iterable[LimitUse]",
+        agent: str | None = None,
     ) -> None:
-        """Replace levels by those that are seen now."""
+        """Replace levels by those that are seen now, and may be told an agent."""
         now_s = time.time()
         for use in seen:
             group_id, limit = use.group.id, use.limit
+            own = (each.counted_units for each in use.agents if each.agent == agent)
             if isfinite(limit.rate) and isfinite(use.level):
                 levels.setdefault(group_id, {})[limit.dimension] = KnownLevel(
                     group_id=group_id,
                     dimension=limit.dimension,
                     level=min(use.level, limit.burst),
                     at_s=now_s,
+                    counted=next(own, None),
                 )
 
     @staticmethod

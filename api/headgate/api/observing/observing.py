@@ -47,7 +47,7 @@ class Observing:
         """Begin without a picture; names and limits come from `store`."""
         self.history = UsageHistory()
         self.overview = Overview(store, self.newest)
-        self.levels = LevelBook(store, self.newest, self._left, self._begun)
+        self.levels = LevelBook(store, self.newest, self._left, self._used)
         self.streams = 0
         self.observer: Observer | None = None
         self.presence: dict[str, object] | None = None
@@ -90,11 +90,12 @@ class Observing:
         observer = self.observer
         return [] if observer is None else observer.left()
 
-    def _begun(self, limits: "Collection[Key]") -> "list[LimitUse]":
-        """Return those that agents have begun to use, as they are now."""
+    def _used(self, limits: "Collection[Key]", revision: int) -> "list[LimitUse]":
+        """Return those of a revision that agents use, or have left since a picture."""
         observer = self.observer
-        keys = [(dimension, group_id) for group_id, dimension in limits]
-        return [] if observer is None else observer.begun(keys)
+        if observer is None or observer.revision < revision or not self.watches():
+            return []  # it may see another limit of that name, or what was long ago
+        return observer.use_of((dimension, group) for group, dimension in limits)
 
     def newest(self) -> ClusterSnapshot | None:
         """Return the newest picture; None before the first."""

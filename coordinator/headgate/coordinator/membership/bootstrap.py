@@ -108,10 +108,10 @@ class Opened(NamedTuple):
     """How a ledger began whose level this agent does not know.
 
     Attributes:
-        level: E, units; as far as the API has told it since.
+        level: E at that time, units; corrected by what the API has told since.
         at: When, monotonic seconds.
-        until: Until when to wait for the API's answer; no later than `at` if it isn't
-            asked.
+        until: Until when to wait for the API's answer; `at` if it isn't asked, or has
+            answered.
     """
 
     level: float
@@ -139,7 +139,7 @@ class Bootstrap:
     def __bool__(self) -> bool:
         return bool(self._waiting) or bool(self._ready)
 
-    def begin(self, number: int, opened: Opened | None = None) -> None:
+    def begin(self, number: int, opened: Opened | None) -> None:
         """Start asking about a ledger.
 
         The round does not end before the API has answered if that is asked, too: those
@@ -147,7 +147,8 @@ class Bootstrap:
 
         Args:
             number: Of the ledger.
-            opened: How it began; None if long ago, and others may have spent unseen.
+            opened: How it began; None if it isn't new, and this agent may have missed
+                what others spent.
         """
         self._waiting[number] = None
         if opened is None:
@@ -159,11 +160,9 @@ class Bootstrap:
         """Return how a ledger began that this agent still asks about."""
         return self._opened.get(number)
 
-    def api_told(self, number: int, by: float) -> None:
-        """Note that the API has answered, and by how much that raised the level."""
-        opened = self._opened.get(number)
-        if opened is not None:
-            self._opened[number] = Opened(opened.level + by, opened.at, opened.at)
+    def reopened(self, number: int, opened: Opened) -> None:
+        """Note what is known now of how a ledger began."""
+        self._opened[number] = opened
 
     def start_over(self) -> None:
         """End all rounds without a result, because others follow."""
@@ -238,6 +237,15 @@ class Bootstrap:
         for reported_at, rows in self._answers:
             moves.correct(rows, reported_at, answered_before=True)
         self._moves.append(moves)
+
+    def moved_by(self, number: int, until: float) -> float:
+        """Return by how many units others moved a ledger that all knew of by then."""
+        units = 0.0
+        for moves in self._moves:
+            if moves.member >= 0:  # else the API told it
+                known = (moves.numbers == number) & (moves.known_at <= until)
+                units += float(np.sum(moves.by, where=known))
+        return units
 
     def stored(self, key: Key, level: float, *, at: float) -> None:
         """Keep a level that was stored before a restart of the whole cluster.

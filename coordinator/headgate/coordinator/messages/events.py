@@ -163,12 +163,15 @@ class Restored:
         group_ids: ``int64[N]``.
         level: ``float64[N]`` units, as stored.
         age_s: Seconds since it was stored; the rate is credited for that time.
+        counted: ``float64[N]`` this agent's own counters that the levels include; NaN
+            where that is not known.
     """
 
     dimension: str
     group_ids: NDArray[np.int64]
     level: NDArray[np.float64]
     age_s: float = 0.0
+    counted: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

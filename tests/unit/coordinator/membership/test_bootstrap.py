@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import nan
+
 import numpy as np
 import pytest
 from tests.scenarios.world import DIMENSION, World
@@ -20,7 +22,7 @@ def asked(*numbers: int, answered: bool = True) -> Bootstrap:
     """A round of ledgers whose answers are due at 10 s."""
     joining = Bootstrap()
     for number in numbers:
-        joining.begin(number)
+        joining.begin(number, None)
     joining.asked(1, np.array(numbers))
     levels = np.array([float(number) for number in numbers])
     if answered:
@@ -40,7 +42,7 @@ def test_a_ledger_that_went_away_in_the_middle_of_a_round_is_not_told() -> None:
 def test_a_new_ledger_of_an_old_number_is_asked_for_anew() -> None:
     joining = asked(5)
     joining.forget(5)
-    joining.begin(5)
+    joining.begin(5, None)
     assert joining.finish(10.0) == []
     joining.asked(2, np.array([5]))
     joining.echoed(2, ready_at=20.0)
@@ -81,7 +83,7 @@ def test_what_moved_an_earlier_ledger_of_the_same_number_is_forgotten(
         assert joining.finish(10.0) == [(5, None)]
     else:
         joining.forget(5)
-    joining.begin(5)
+    joining.begin(5, None)
     joining.asked(2, np.array([5]))
     level = np.array([7.0])
     joining.answer(np.array([5]), level, level - 1.0, member=1, reported_at=19.0)
@@ -91,7 +93,7 @@ def test_what_moved_an_earlier_ledger_of_the_same_number_is_forgotten(
 
 def test_answers_count_in_a_round_that_never_ends() -> None:
     joining = asked(5, answered=False)
-    joining.begin(6)  # a new value of a template, and so on
+    joining.begin(6, None)  # a new value of a template, and so on
     for n in range(2 * ANSWERS_MAX):
         level = np.array([float(n)])
         joining.answer(np.array([6]), level, level, member=n, reported_at=0.01 * n)
@@ -149,12 +151,12 @@ def test_what_is_spent_before_the_others_answer_is_charged_to_a_stored_level(
 
 
 @pytest.mark.parametrize(
-    ("told", "age_s"),
-    [(20.0, 0.5), (18.0, 0.0)],
+    ("told", "age_s", "counted"),
+    [(20.0, 0.5, nan), (18.0, 0.0, 1.0)],
     ids=["unknown to the API", "known to the API"],
 )
 def test_what_was_spent_before_the_api_told_a_level_is_charged_once(
-    told: float, age_s: float
+    told: float, age_s: float, counted: float
 ) -> None:
     """A forked child looks at its buckets before the API has answered it."""
     world = World()
@@ -164,13 +166,28 @@ def test_what_was_spent_before_the_api_told_a_level_is_charged_once(
         world.use_groups(name, [1])
         world.use(name, 1, 1.0, 0.0)
     world.run(0.1)
-    level = Restored(DIMENSION, np.array([1]), np.array([told]), age_s=age_s)
+    level = Restored(
+        DIMENSION, np.array([1]), np.array([told]), age_s, np.array([counted])
+    )
     for name in "ab":
         world.step(world.processes[name], level)
     world.run(3)
     for process in world.processes.values():
         known = process.coordinator.explain(1, DIMENSION, world.now).level
         assert known == pytest.approx(18.0 + 3.0 * HOURLY, abs=0.1)
+
+
+def test_of_two_levels_that_the_api_tells_the_one_that_was_seen_later_counts() -> None:
+    world = World()
+    world.group(1, rate=HOURLY, burst=20.0)
+    world.start("a")
+    world.use_groups("a", [1])
+    world.run(0.1)
+    for level, age_s in ((7.0, 0.0), (20.0, 0.6)):
+        told = Restored(DIMENSION, np.array([1]), np.array([level]), age_s=age_s)
+        world.step(world.processes["a"], told)
+    known = world.processes["a"].coordinator.explain(1, DIMENSION, world.now).level
+    assert known == pytest.approx(7.0, abs=0.1)
 
 
 def test_a_level_that_others_tell_is_better_than_a_stored_one() -> None:
